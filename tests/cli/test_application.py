@@ -30,6 +30,7 @@ from tests.support.application_payloads import (
     calculation,
     disguised,
     ending_with,
+    form,
     four_applicants,
     one_year,
     paystub,
@@ -37,7 +38,6 @@ from tests.support.application_payloads import (
     suspicious,
     twelve_years,
     unfinished_year,
-    w2,
     without_documents,
 )
 from tests.support.cli import Cli
@@ -118,7 +118,7 @@ def test_a_name_in_a_place_of_kinds_is_hidden(name: str, look: Look) -> None:
     """Kinds, types, frequencies and slots that are not written like the contract's are hidden."""
     stub = paystub(1, pay_period_frequency=name)
     odd = application_of({name: calculation({2023: [source(name, 1, "doc-1")]})}, stubs=(stub,))
-    odd.documents["documents"][name] = [w2(2)]
+    odd.documents["documents"][name] = [form(2)]
     for hidden in (look(odd), look.page(odd)):
         assert name not in hidden
         assert name.replace("_", " ") not in hidden
@@ -140,7 +140,7 @@ def test_personal_data_is_shown_on_request(look: Look) -> None:
     for hidden in (look(suspicious()), Reader(look.page(suspicious())).text):
         for text in (*personal, "Ada", "Sample", "2222", "Invented", "ada-sample", "With personal"):
             assert text not in hidden
-        for text in ("self employment", "D3 w2", "biweekly", "Reference loan-1"):
+        for text in ("self employment", "D3 unknown form", "biweekly", "Reference loan-1"):
             assert text in hidden
 
 
@@ -207,7 +207,15 @@ def test_it_says_what_there_is(look: Look) -> None:
     assert "total 56,234.75" in rows
     assert "total 86,000.50" in rows
     page = Reader(look.page(suspicious())).text
-    for words in ("app-1", "loan-1", "41,234.50", "self employment", "86,000.50", "D3 w2", "doc-3"):
+    for words in (
+        "app-1",
+        "loan-1",
+        "41,234.50",
+        "self employment",
+        "86,000.50",
+        "D3 unknown form",
+        "doc-3",
+    ):
         assert words in page
     assert page.count("without a currency") == 1
 
@@ -259,7 +267,9 @@ def test_a_doubt_is_said_and_not_only_coloured(look: Look) -> None:
     red = re.findall(r"\x1b\[1;31m([^\x1b]*)", look(suspicious(), width=80))
     assert any("D2 paystub, suspected" in each for each in red)
     assert any("41,234.50" in each for each in red)
-    assert not any(word in each for each in red for word in ("D1 paystub", "D3 w2", "12,000.00"))
+    assert not any(
+        word in each for each in red for word in ("D1 paystub", "D3 unknown form", "12,000.00")
+    )
     assert not re.search(r"\x1b\[[0-9;]*3[0-7]", look(suspicious(), width=80, NO_COLOR="1"))
     page = Reader(look.page(suspicious())).text
     assert "⚠ Suspected fraudulent" in page
@@ -309,7 +319,7 @@ def test_unknown_fields_are_counted_at_every_depth(look: Look) -> None:
     stub["new"] = stub["extracted_data"]["new"] = 1
     assert count(made) == before + 4
     # Of a document without a known shape, only the number of its fields is shown.
-    text = look(application_of({}, w2s=(w2(1),)), SHOW_ALL)
+    text = look(application_of({}, forms=(form(1),)), SHOW_ALL)
     assert "fields read 2" in text
     assert "51234" not in text
 
@@ -370,7 +380,7 @@ def test_documents_lie_on_a_time_line(look: Look) -> None:
     after = lines[lines.index("Documents") :]
     assert after[3].split() == ["2025-01", "2025-04", "2025-07", "2025-10", "2026-01"]
     (stub,) = (line for line in after if line.startswith("D1 paystub"))
-    (form,) = (line for line in after if line.startswith("D3 w2"))
+    (form,) = (line for line in after if line.startswith("D3 unknown form"))
     assert stub.endswith("2026-02-01 to 2026-02-14")
     assert form.endswith("supports 2025")
     assert form[stub.index("·")] == "═"

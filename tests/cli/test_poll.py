@@ -13,6 +13,7 @@ from income_client import CheckpointError, SQLiteCheckpointStore
 from income_client.emulator import Fault
 from tests.support.beside import until
 from tests.support.cli import FULL, Cli, Running, complaints, spelt, when
+from tests.support.payloads import row_of_list
 from tests.support.processes import environment, run
 from tests.support.served import ids_in, parsed, served, without_addresses
 from tests.support.streams import Ran, Terminal
@@ -313,11 +314,7 @@ def test_a_row_that_cannot_be_asked_for_is_named(
     poll: Poll, application_id: str | None, said: str
 ) -> None:
     """An empty id is an id, and the window is named only where there is none."""
-    row = {
-        "application_id": application_id,
-        "application_reference_id": "LOAN",
-        "application_date": "2026-06-01T00:00:00",
-    }
+    row = row_of_list(application_id=application_id)
     page = {
         "updated_after": "2026-06-01T00:00:00",
         "updated_before": "2026-06-30T12:00:00",

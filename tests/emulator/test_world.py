@@ -91,7 +91,7 @@ def test_an_application_that_was_added_is_served_as_it_was_given() -> None:
         "application_reference_id": "R-1",
         "documents": {
             "paystub": [{"document_id": "d-1", "file_ids": ["f-1"], "file_reference_ids": ["a"]}],
-            "w2": [{"document_id": "d-2", "url": "https://files.example.com/2"}],
+            "unknown_form": [{"document_id": "d-2", "url": "https://files.example.com/2"}],
         },
     }
     assert service.world.add(application, documents) == "added-1"
@@ -99,7 +99,7 @@ def test_an_application_that_was_added_is_served_as_it_was_given() -> None:
     served = ask_json(service, f"{LIST}/added-1/documents", "pages=true")["documents"]
     assert served["paystub"][0]["url"].startswith("http://127.0.0.1")
     assert served["paystub"][0]["pages"]["count"] == 1
-    assert served["w2"][0]["url"] == "https://files.example.com/2"
+    assert served["unknown_form"][0]["url"] == "https://files.example.com/2"
     assert service.storage.file_of("d-1").content
     service.world.advance_to(NOW + 1)
     service.world.replace(application)

@@ -36,9 +36,9 @@ async def test_a_document_can_be_given_with_its_type(tmp_path: Path) -> None:
     """An entry of `all()` is as good as its document, also without a source."""
     async with scene() as play:
         document = evolve(await play.document(), source=None)
-        entry = DocumentEntry("w2", document)
+        entry = DocumentEntry("unknown_form", document)
         file = await play.client.download(entry, tmp_path, names="{document_type}-{document_id}")
-        assert file.path == tmp_path / f"w2-{document.document_id}"
+        assert file.path == tmp_path / f"unknown_form-{document.document_id}"
         assert file.application_id is None
         with pytest.raises(ConfigurationError, match="application_id"):
             await play.client.download(document, tmp_path)

@@ -137,10 +137,16 @@ async def test_an_id_under_two_types_has_two_addresses() -> None:
         twin = evolve(second, document_id=first.document_id)
 
         async def asked(_: str) -> ApplicationDocuments:
-            return evolve(one, documents={"w2": (first,), "w3": (twin,), "both": (first, twin)})
+            return evolve(
+                one, documents={"unknown_form": (first,), "w3": (twin,), "both": (first, twin)}
+            )
 
         addresses = FreshAddresses(JumpingClock(), "app-1")
-        for document_type, address in (("w2", first.url), ("w3", twin.url), ("both", None)):
+        for document_type, address in (
+            ("unknown_form", first.url),
+            ("w3", twin.url),
+            ("both", None),
+        ):
             fresh = addresses.get(document_type, first.document_id, stale="old", since=0, ask=asked)
             if address is None:
                 with pytest.raises(DownloadError, match="several"):
@@ -160,7 +166,7 @@ async def test_a_failure_to_renew_is_shared_by_those_who_wait() -> None:
         raise ServerError("get_documents: 500", status=500)
 
     addresses = FreshAddresses(JumpingClock(), "app-1")
-    fresh = partial(addresses.get, "w2", stale="old", since=0, ask=asked)
+    fresh = partial(addresses.get, "unknown_form", stale="old", since=0, ask=asked)
     found = await asyncio.gather(
         *(fresh(f"doc-{number}") for number in range(5)), return_exceptions=True
     )

@@ -66,7 +66,7 @@ async def test_a_single_document_is_as_good_as_many(tmp_path: Path) -> None:
     """With or without its type."""
     async with scene() as play:
         document = await play.document()
-        for one in (document, DocumentEntry("w2", document)):
+        for one in (document, DocumentEntry("unknown_form", document)):
             files = [file async for file in play.client.download_all(one, tmp_path)]
             assert [file.document_id for file in files] == [document.document_id]
 

@@ -1,5 +1,6 @@
 """Replies become records or the error that says best what to do."""
 
+import json
 import pickle
 from datetime import timedelta, timezone
 
@@ -28,14 +29,12 @@ from income_client.http.replies import (
 )
 from income_client.records.applications import ApplicationSummary
 from income_client.wire.times import Rounding, service_second
+from tests.support.payloads import row_of_list
 from tests.support.session import outcome_of
 
 ASKED = get_application("app-1")
 DATE = "Tue, 30 Jun 2026 12:00:00 GMT"
-SUMMARY = (
-    b'{"application_id": "app-1", "application_reference_id": "r",'
-    b' "application_date": "2026-01-02T03:04:05"}'
-)
+SUMMARY = json.dumps(row_of_list()).encode()
 
 
 def answered(status: int = 200, body: bytes = b"", **headers: str) -> Response:

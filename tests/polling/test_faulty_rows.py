@@ -12,18 +12,13 @@ from income_client.http.endpoints import Response, list_applications
 from income_client.http.replies import read_reply
 from income_client.polling.reading import ids_on, nameless_on, read_page
 from income_client.records.applications import ApplicationPage
-from tests.support.payloads import text_of
+from tests.support.payloads import BOUNDS, row_of_list, text_of
 from tests.support.session import outcome_of
 from tests.support.strategies import pages
 
 ASKED = list_applications()
 CANARY = "c4n4ry"
-BOUNDS = {"updated_after": "2024-01-01T00:00:00", "updated_before": "2024-02-01T00:00:00"}
-GOOD: dict[str, Any] = {
-    "application_id": "app-1",
-    "application_reference_id": "loan-1",
-    "application_date": "2024-01-05T09:30:00",
-}
+GOOD = row_of_list()
 DEEP: Any = CANARY
 for _ in range(150):
     DEEP = [DEEP]

@@ -124,7 +124,10 @@ def test_a_record_is_both_its_parts() -> None:
 
 def test_versions_and_delivery_ids_are_those_of_earlier_releases() -> None:
     """Checkpoints and brokers keep them: others would deliver all again after an upgrade."""
-    application, documents = application_of(APPLICATION), documents_of(DOCUMENTS)
+    types = {"paystub": DOCUMENTS["documents"]["paystub"]}
+    types["w2"] = DOCUMENTS["documents"]["unknown_form"]
+    application = application_of(APPLICATION)
+    documents = documents_of(DOCUMENTS | {"documents": types})
     record = record_of(application, documents)
     assert key_of("app-1").hex() == "dc42b52d80ee"
     assert record_of(application).digest.hex() == "b5f86a37482082e5"
@@ -140,7 +143,7 @@ def test_a_record_was_updated_when_its_latest_part_was() -> None:
     """A document may be later than its application, and the other way round."""
     moment = datetime(2024, 1, 31, 10, tzinfo=UTC)
     late = documents_of(
-        changed(DOCUMENTS, ("documents", "w2", 0, "updated_at"), "2024-03-01T00:00:00Z")
+        changed(DOCUMENTS, ("documents", "unknown_form", 0, "updated_at"), "2024-03-01T00:00:00Z")
     )
     application = application_of(APPLICATION)
     assert updated_at(record_of(application).payload) == moment

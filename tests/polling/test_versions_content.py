@@ -120,14 +120,14 @@ def test_a_value_that_comes_or_goes_is_another_version(payload: Any) -> None:
 
 def test_a_document_more_or_less_is_another_version() -> None:
     """Even one that is the same as another but for its address."""
-    first = DOCUMENTS["documents"]["w2"][0]
+    first = DOCUMENTS["documents"]["unknown_form"][0]
     same = {**first, "url": SIGNED + "2"}
     choices: list[dict[str, Any]] = [
         {},
-        {"w2": []},
-        {"w2": [first]},
-        {"w2": [first, same]},
-        {"w2": [first], "new": [same]},
+        {"unknown_form": []},
+        {"unknown_form": [first]},
+        {"unknown_form": [first, same]},
+        {"unknown_form": [first], "new": [same]},
         {"new": [first, same]},
     ]
     versions = {meaning({**DOCUMENTS, "documents": documents}) for documents in choices}
@@ -147,13 +147,13 @@ ADDRESSES: list[Any] = [
 def test_a_signed_address_outside_the_data_means_nothing(extra: dict[str, Any]) -> None:
     """Wherever a reply holds one, it is another the next time."""
     again = json.loads(json.dumps(extra).replace("Signature=", "Signature=123"))
-    document = DOCUMENTS["documents"]["w2"][0]
+    document = DOCUMENTS["documents"]["unknown_form"][0]
     for one, two in (
         (APPLICATION | extra, APPLICATION | again),
         (DOCUMENTS | extra, DOCUMENTS | again),
         (
-            DOCUMENTS | {"documents": {"w2": [document | extra]}},
-            DOCUMENTS | {"documents": {"w2": [document | again]}},
+            DOCUMENTS | {"documents": {"unknown_form": [document | extra]}},
+            DOCUMENTS | {"documents": {"unknown_form": [document | again]}},
         ),
     ):
         assert one != two

@@ -25,6 +25,7 @@ from income_client.emulator.times import http_date, stamp
 from income_client.polling.checkpoint import DeadLetters
 from income_client.records.window import EPOCH, Window
 from income_client.testing import JumpingClock
+from tests.support.payloads import row_of_list
 from tests.support.pollers import pages_of
 from tests.support.polling import Scene, first, rest, scene
 from tests.support.service import NOW, until
@@ -40,7 +41,8 @@ def ids_of(records: Any) -> list[str]:
     return sorted(record.application_id for record in records)
 
 
-ROW: Final = {"application_reference_id": "LOAN", "application_date": "2026-06-01T00:00:00"}
+NO_ID: Final = {name: value for name, value in row_of_list().items() if name != "application_id"}
+"""A row of the list without its id."""
 FAULTS: dict[str, dict[str, Any]] = {
     "deleted": {"kind": "status", "status": 404},
     "undecodable": {"kind": "body", "body": b'{"application_id": 7}'},
@@ -155,13 +157,12 @@ async def test_a_bad_row_does_not_hold_up_the_others() -> None:
     """The poller needs only the id of a row, so other faults in it do no harm."""
     async with scene() as place:
         one, two = place.touch(1, 2)
-        row = {"application_reference_id": "LOAN", "application_date": "2026-06-01T00:00:00"}
         page = {
             "updated_after": "2026-06-30T11:59:59",
             "updated_before": "2026-06-30T12:00:10",
             "applications": [
-                {"application_id": one, **row},
-                {"application_id": two, **row, "application_date": None},
+                row_of_list(one),
+                row_of_list(two, application_date=None),
             ],
         }
         body = json.dumps(page).encode()
@@ -197,7 +198,7 @@ def spoiled(place: Scene, row: Any, **fault: Any) -> Fault:
         "updated_after": "2026-06-30T11:59:59",
         "updated_before": "2026-06-30T12:00:10",
         "applications": [
-            *({"application_id": one, **ROW} for one in place.ids[:2]),
+            *map(row_of_list, place.ids[:2]),
             row,
         ],
     }
@@ -205,7 +206,7 @@ def spoiled(place: Scene, row: Any, **fault: Any) -> Fault:
     return Fault("body", body=body, path="/v1/income/applications", **fault)
 
 
-@pytest.mark.parametrize("row", [None, ROW, {**ROW, "application_id": None}, "invented"])
+@pytest.mark.parametrize("row", [None, NO_ID, row_of_list(application_id=None), "invented"])
 async def test_a_row_without_an_id_does_not_hold_up_the_others(row: Any) -> None:
     """It is a dead letter without an id, which polls of the same seconds do not repeat."""
     async with scene() as place:
@@ -278,13 +279,10 @@ async def test_an_unreadable_list_holds_the_checkpoint_back() -> None:
 async def test_an_invalid_id_is_a_dead_letter() -> None:
     """A listed id is untrusted text, and no request is sent for one that changes the path."""
     async with scene() as place:
-        row = {"application_reference_id": "x", "application_date": "2026-06-01T00:00:00"}
         page = {
             "updated_after": "2026-06-30T11:59:59",
             "updated_before": "2026-06-30T12:00:10",
-            "applications": [
-                {"application_id": one, **row} for one in ("..", "a\u0007", "", "b\0")
-            ],
+            "applications": [row_of_list(one) for one in ("..", "a\u0007", "", "b\0")],
         }
         body = json.dumps(page).encode()
         place.service.faults.add(Fault("body", body=body, path="/v1/income/applications"))
@@ -301,7 +299,7 @@ async def test_an_id_that_is_too_long_is_cut(caplog: pytest.LogCaptureFixture) -
     ids = [f"{'x' * 100_000}{end}" for end in "ab"]
     async with scene() as place:
         for one in ids:
-            row = {**ROW, "application_id": one}
+            row = row_of_list(one)
             place.service.faults.add(spoiled(place, row))
             place.service.advance(10)
             await rest(place.poll())
@@ -319,13 +317,12 @@ async def test_half_a_character_in_a_row_does_not_hold_up_the_others() -> None:
     """A partner's reference may be cut inside a character, which the strict reader refuses."""
     async with scene() as place:
         one, two = place.touch(1, 2)
-        row = {"application_reference_id": "LOAN", "application_date": "2026-06-01T00:00:00"}
         page = {
             "updated_after": "2026-06-30T11:59:59",
             "updated_before": "2026-06-30T12:00:10",
             "applications": [
-                {"application_id": one, **row, "application_reference_id": "LOAN \ud83d"},
-                {"application_id": two, **row},
+                row_of_list(one, application_reference_id="LOAN \ud83d"),
+                row_of_list(two),
             ],
         }
         body = json.dumps(page).encode()

@@ -102,7 +102,7 @@ def test_all_iterates_every_document_with_its_type() -> None:
     """ApplicationDocuments.all() gives each document of each type once, with the type."""
     documents = _read(ApplicationDocuments, DOCUMENTS)
     types = [entry.document_type for entry in documents.all()]
-    assert types == ["paystub", "paystub", "w2"]
+    assert types == ["paystub", "paystub", "unknown_form"]
     assert [entry.document for entry in documents.all()][:2] == list(documents.documents["paystub"])
 
 
@@ -213,7 +213,7 @@ def test_extracted_data_of_a_type_without_a_class_is_an_immutable_mapping() -> N
     """Paystubs are records, the data of other types a mapping that cannot be changed."""
     documents = _read(ApplicationDocuments, DOCUMENTS).documents
     assert all(isinstance(document.extracted_data, Paystub) for document in documents["paystub"])
-    (other,) = documents["w2"]
+    (other,) = documents["unknown_form"]
     assert isinstance(other, Document)
     assert isinstance(other.extracted_data, UntypedDict)
     assert other.extracted_data["wages"] == Decimal("51234.56")

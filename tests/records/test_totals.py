@@ -89,8 +89,8 @@ def test_pay_slips_come_with_their_data() -> None:
     """In the service's order, and each with its document; other types stay out."""
     documents = make_record().documents
     assert documents is not None
-    others = (make_document(document_type="w2", extracted_data={"wages": 1}),)
-    mixed = evolve(documents, documents={"w2": others, **documents.documents})
+    others = (make_document(document_type="unknown_form", extracted_data={"wages": 1}),)
+    mixed = evolve(documents, documents={"unknown_form": others, **documents.documents})
     assert mixed.paystubs
     for document, paystub in mixed.paystubs:
         assert isinstance(paystub, Paystub)

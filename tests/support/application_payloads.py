@@ -14,7 +14,7 @@ from tests.support.payloads import APPLICATION, DOCUMENTS, Payload
 
 _KINDS: Final = ("employment", "self_employment", "pension", "social_security")
 _STUB: Final[Payload] = DOCUMENTS["documents"]["paystub"][0]
-_W2: Final[Payload] = DOCUMENTS["documents"]["w2"][0]
+_FORM: Final[Payload] = DOCUMENTS["documents"]["unknown_form"][0]
 _EXACT: Final = re.compile(rb'"@(-?[0-9][-+.0-9Ee]*)@"')
 
 
@@ -58,9 +58,9 @@ def paystub(number: int, *, month: int = 1, year: int = 2026, **data: Any) -> Pa
     return stub
 
 
-def w2(number: int) -> Payload:
+def form(number: int) -> Payload:
     """Return a document whose data has no known shape."""
-    return {**copy.deepcopy(_W2), "document_id": f"doc-{number}"}
+    return {**copy.deepcopy(_FORM), "document_id": f"doc-{number}"}
 
 
 def source(kind: str, amount: float | str, *document_ids: str) -> Payload:
@@ -85,14 +85,14 @@ def application_of(
     calculations: dict[str, Payload],
     *,
     stubs: tuple[Payload, ...] = (),
-    w2s: tuple[Payload, ...] = (),
+    forms: tuple[Payload, ...] = (),
 ) -> Payloads:
     """Return an application with these calculations and documents, Ada Sample in every slot."""
     application = copy.deepcopy(APPLICATION)
     person = application["applicants"]["applicant1"]
     application["applicants"] = dict.fromkeys(calculations, person)
     application["income_calculations"] = calculations
-    documents = {**DOCUMENTS, "documents": {"paystub": list(stubs), "w2": list(w2s)}}
+    documents = {**DOCUMENTS, "documents": {"paystub": list(stubs), "unknown_form": list(forms)}}
     return _named(application, documents)
 
 
@@ -112,7 +112,9 @@ def suspicious() -> Payloads:
         2025: [source("employment", 80_000, "doc-3"), source("pension", 6_000.5, "doc-3")],
     }
     stubs = (paystub(1, month=2), paystub(2, month=3))
-    return application_of({"applicant1": calculation(years, "doc-2")}, stubs=stubs, w2s=(w2(3),))
+    return application_of(
+        {"applicant1": calculation(years, "doc-2")}, stubs=stubs, forms=(form(3),)
+    )
 
 
 def four_applicants() -> Payloads:
@@ -141,9 +143,9 @@ def twelve_years() -> Payloads:
         for year in range(2015, 2027)
     }
     years[2020].append(source("rental", -4_321.09, "doc-2020"))
-    papers = tuple(w2(year) for year in range(2015, 2026))
+    papers = tuple(form(year) for year in range(2015, 2026))
     stubs = (paystub(2026, month=3), paystub(1, month=11, year=2025))
-    return application_of({"applicant1": calculation(years, "doc-2018")}, stubs=stubs, w2s=papers)
+    return application_of({"applicant1": calculation(years, "doc-2018")}, stubs=stubs, forms=papers)
 
 
 def long_words() -> Payloads:
@@ -189,7 +191,7 @@ _PERSONAL: Final = frozenset(
 )  # fmt: skip
 _DAYS: Final = frozenset({"date_of_birth", "start_date", "end_date"})
 _BY_NAME: Final = frozenset({"applicants", "income_calculations", "documents"})
-_PLAIN_NAMES: Final = frozenset({"applicant1", "paystub", "w2"})
+_PLAIN_NAMES: Final = frozenset({"applicant1", "paystub", "unknown_form"})
 
 
 def _names_in(value: Any) -> Iterator[str]:

@@ -33,17 +33,21 @@ def changed(value: Any, path: Path, new: Any) -> Any:
     return copy
 
 
-PAGE: Payload = {
+def row_of_list(application_id: str | None = "app-1", **changed: Any) -> Payload:
+    """Return a row of the list (contract section 2.1), the one place that knows its fields."""
+    return {
+        "application_id": application_id,
+        "application_reference_id": "loan-1",
+        "application_date": "2024-01-05T09:30:00",
+        **changed,
+    }
+
+
+BOUNDS: Payload = {
     "updated_after": "2024-01-01T00:00:00",
     "updated_before": "2024-02-01T00:00:00",
-    "applications": [
-        {
-            "application_id": "app-1",
-            "application_reference_id": "loan-1",
-            "application_date": "2024-01-05T09:30:00",
-        },
-    ],
 }
+PAGE: Payload = {**BOUNDS, "applications": [row_of_list()]}
 
 APPLICATION: Payload = {
     "application_id": "app-1",
@@ -150,6 +154,6 @@ DOCUMENTS: Payload = {
     "application_reference_id": "loan-1",
     "documents": {
         "paystub": [_DOCUMENT, {**_DOCUMENT, "pages": {"1": {"text": "Ada Sample"}}}],
-        "w2": [{**_DOCUMENT, "extracted_data": {"wages": 51234.56, "ssn": "000112222"}}],
+        "unknown_form": [{**_DOCUMENT, "extracted_data": {"wages": 51234.56, "ssn": "000112222"}}],
     },
 }

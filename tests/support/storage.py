@@ -138,7 +138,7 @@ class Storage:
         self.files[path] = File(content, **settings)
         return document_at(self.address(path), document_id=path.rpartition("/")[2])
 
-    def tell(self, document_id: str, address: str, document_type: str = "w2") -> None:
+    def tell(self, document_id: str, address: str, document_type: str = "unknown_form") -> None:
         """Have the service tell of a document of application ``app-1`` from now on."""
         self.documents.setdefault(document_type, []).append(_payload(document_id, address))
 
@@ -233,9 +233,9 @@ def _documents_reply(application_id: str, documents: Mapping[str, Iterable[Any]]
 
 
 def document_at(address: str, document_id: str = "doc-1") -> Document:
-    """Return a document of application ``app-1`` and type ``w2`` with this address."""
+    """Return a document of application ``app-1`` and type ``unknown_form`` with this address."""
     document = from_json(Document, json.dumps(_payload(document_id, address)).encode())
-    return evolve(document, source=DocumentSource("app-1", "w2"))
+    return evolve(document, source=DocumentSource("app-1", "unknown_form"))
 
 
 @asynccontextmanager

@@ -143,7 +143,7 @@ def documents_replies() -> st.SearchStrategy[Payload]:
             {},
             optional={
                 "paystub": _some(_documents(_paystubs())),
-                "w2": _some(_documents(other)),
+                "unknown_form": _some(_documents(other)),
                 "new:type": _some(_documents(other)),
             },
         ),

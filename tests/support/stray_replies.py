@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 import trustme
 from attrs import define, field
 
-from tests.support.payloads import APPLICATION, PAGE
+from tests.support.payloads import APPLICATION, PAGE, row_of_list
 from tests.support.scripted_server import ScriptedServer, Seen, reply, serving, token_reply
 
 _TURNS: Final = 30
@@ -44,9 +44,8 @@ def application(application_id: str) -> bytes:
 
 def page(*references: str) -> bytes:
     """Return the reply that lists applications with these references."""
-    row = PAGE["applications"][0]
     rows = [
-        row | {"application_id": f"id-of-{reference}", "application_reference_id": reference}
+        row_of_list(f"id-of-{reference}", application_reference_id=reference)
         for reference in references
     ]
     return reply(body=json.dumps(PAGE | {"applications": rows}).encode())

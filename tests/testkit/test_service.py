@@ -124,14 +124,14 @@ async def test_files_of_given_documents_are_there(
 ) -> None:
     """Addresses of a factory's documents lead to the service; others are served as given."""
     application = make_application()
-    elsewhere = make_document("w2", url="https://files.example.com/1")
+    elsewhere = make_document("unknown_form", url="https://files.example.com/1")
     income_service.add(application, [make_document(), elsewhere])
     documents = await income_client.get_documents(application.application_id, pages=True)
     (slip,) = documents.documents["paystub"]
     assert slip.pages == {"count": 1, "items": [{"page_number": 1, "file_id": slip.file_ids[0]}]}
     await income_client.download(slip, tmp_path / "slip.pdf")
     assert (tmp_path / "slip.pdf").read_bytes() == income_service.content_of(slip.document_id)
-    (other,) = documents.documents["w2"]
+    (other,) = documents.documents["unknown_form"]
     assert other.url == elsewhere.url
 
 

@@ -14,6 +14,7 @@ from income_client import (
 )
 from tests.support.leaks import held_by, package_frames
 from tests.support.listing import ListService, Rules, rows_at, serving
+from tests.support.payloads import BOUNDS, row_of_list
 from tests.support.scripted_server import always, reply
 from tests.support.scripted_server import serving as serving_bytes
 from tests.support.walk_data import (
@@ -28,13 +29,8 @@ from tests.support.walk_data import (
 )
 
 LATER = BASE + 100_000
-PAGE = {"updated_after": "2024-01-01T00:00:00", "updated_before": "2024-02-01T00:00:00"}
-GOOD = {
-    "application_id": "app-1",
-    "application_reference_id": "loan-1",
-    "application_date": "2024-01-05T09:30:00",
-}
-HALF = GOOD | {"application_id": "app-2", "application_reference_id": "loan-2\ud800"}
+GOOD = row_of_list()
+HALF = row_of_list("app-2", application_reference_id="loan-2\ud800")
 
 
 def service_of(*kinds: str, times: list[int] | None = None, **options: Any) -> ListService:
@@ -222,8 +218,8 @@ async def test_half_a_character_is_wrong_content_and_not_a_cut_body(call: str) -
     """The text is whole: the error has the path, and no retry would help."""
     subject = HALF | {"application_id": "app-1"}
     bodies = {
-        "page": PAGE | {"applications": [GOOD, HALF]},
-        "find": PAGE | {"applications": [GOOD, HALF]},
+        "page": BOUNDS | {"applications": [GOOD, HALF]},
+        "find": BOUNDS | {"applications": [GOOD, HALF]},
         "application": subject,
         "documents": subject,
     }
@@ -249,8 +245,8 @@ async def test_half_a_character_is_wrong_content_and_not_a_cut_body(call: str) -
 
 async def test_a_body_that_is_cut_short_is_retried_although_half_a_character_is_in_it() -> None:
     """What is left of it may be read the next time."""
-    text = json.dumps(PAGE | {"applications": [GOOD, HALF]}).encode()
-    whole = json.dumps(PAGE | {"applications": [GOOD]}).encode()
+    text = json.dumps(BOUNDS | {"applications": [GOOD, HALF]}).encode()
+    whole = json.dumps(BOUNDS | {"applications": [GOOD]}).encode()
     async with serving_bytes(always(reply(body=text[:-2]), reply(body=whole))) as server:
         client = IncomeClient(server.url, auth=BasicAuth("partner", "invented"))
         page = await client.get_application_page()

@@ -42,7 +42,7 @@ class Employer:
 
 
 @attrs.frozen(kw_only=True)
-class W2:
+class Form:
     """A class that keeps unknown fields."""
 
     wages: Decimal
@@ -70,23 +70,23 @@ def _own_document_types(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readers, "_document_types", {"paystub": Paystub})
 
 
-def _w2_reply(data: dict[str, Any]) -> dict[str, Any]:
+def _form_reply(data: dict[str, Any]) -> dict[str, Any]:
     payload: dict[str, Any] = json.loads(json.dumps(DOCUMENTS))
-    payload["documents"]["w2"][0]["extracted_data"] = data
+    payload["documents"]["unknown_form"][0]["extracted_data"] = data
     return payload
 
 
-def _w2_document(payload: dict[str, Any]) -> Any:
+def _form_document(payload: dict[str, Any]) -> Any:
     reply = from_json(ApplicationDocuments, json.dumps(payload))
-    (document,) = reply.documents["w2"]
+    (document,) = reply.documents["unknown_form"]
     _assert_round_trip(ApplicationDocuments, payload)
     return document
 
 
 def test_a_registered_class_holds_the_data_of_its_type() -> None:
     """Its fields are typed, absent ones have their defaults, unknown ones are in extra."""
-    register_document_type("w2", W2)
-    register_document_type("w2", W2)
+    register_document_type("unknown_form", Form)
+    register_document_type("unknown_form", Form)
     data: dict[str, Any] = {
         "wages": 51234.5,
         "employers": [{"name": "Invented Works", "ein": "00-0"}],
@@ -97,30 +97,30 @@ def test_a_registered_class_holds_the_data_of_its_type() -> None:
         "rate": 1,
         "box": [1],
     }
-    read = _w2_document(_w2_reply(data)).extracted_data
-    assert isinstance(read, W2)
+    read = _form_document(_form_reply(data)).extracted_data
+    assert isinstance(read, Form)
     assert read.wages == Decimal("51234.5")
     assert read.employers[0].extra == {"ein": "00-0"}
     assert read.extra == {"box": [1], "filed": None}
     assert json.loads(to_json(read)) == data
-    assert _w2_document(_w2_reply({"wages": 1})).extracted_data == W2(wages=Decimal(1))
+    assert _form_document(_form_reply({"wages": 1})).extracted_data == Form(wages=Decimal(1))
 
 
 def test_a_class_without_extra_loses_nothing_either() -> None:
     """What it has no field for is kept by the document, and written back."""
-    register_document_type("w2", Closed)
-    document = _w2_document(_w2_reply({"wages": 1, "box": "none", "tips": {"x": 1}}))
+    register_document_type("unknown_form", Closed)
+    document = _form_document(_form_reply({"wages": 1, "box": "none", "tips": {"x": 1}}))
     assert document.extracted_data == Closed(1)
     assert document.extracted_extra == {"tips": {"x": 1}, "box": "none"}
     assert "tips" not in repr(document)
-    assert _w2_document(_w2_reply({"wages": 1})).extracted_extra == {}
+    assert _form_document(_form_reply({"wages": 1})).extracted_extra == {}
 
 
 def test_a_registered_class_is_read_strictly() -> None:
     """Wrong types in it are faults like any others."""
-    register_document_type("w2", W2)
-    path = "$.documents.w2[0].extracted_data"
-    payload = _w2_reply({"wages": "12", "employers": [{"name": None}], "rate": True})
+    register_document_type("unknown_form", Form)
+    path = "$.documents.unknown_form[0].extracted_data"
+    payload = _form_reply({"wages": "12", "employers": [{"name": None}], "rate": True})
     assert _faults(ApplicationDocuments, payload) == {
         f"{path}.wages": "expected a number, found a string",
         f"{path}.employers[0].name": "expected a string, found null",
@@ -145,15 +145,15 @@ def test_one_wrong_value_in_a_registered_class_is_never_converted(
     data: dict[str, Any], path: str, reason: str
 ) -> None:
     """A number is no text, a text no number, and null is not the word None."""
-    register_document_type("w2", W2)
-    faults = _faults(ApplicationDocuments, _w2_reply({"wages": 1, **data}))
-    assert faults == {f"$.documents.w2[0].extracted_data{path}": reason}
+    register_document_type("unknown_form", Form)
+    faults = _faults(ApplicationDocuments, _form_reply({"wages": 1, **data}))
+    assert faults == {f"$.documents.unknown_form[0].extracted_data{path}": reason}
 
 
 def test_a_number_beyond_a_float_is_a_fault() -> None:
     """It would be read as infinity, which JSON cannot carry."""
-    register_document_type("w2", W2)
-    text = json.dumps(_w2_reply({"wages": 1, "rate": 0.25})).replace("0.25", "1e400")
+    register_document_type("unknown_form", Form)
+    text = json.dumps(_form_reply({"wages": 1, "rate": 0.25})).replace("0.25", "1e400")
     with pytest.raises(DecodeError, match="beyond the range of a float"):
         from_json(ApplicationDocuments, text)
 
@@ -165,9 +165,9 @@ def test_a_class_that_refuses_its_values_is_a_fault_without_them() -> None:
     class Picky:
         wages: int = attrs.field(validator=attrs.validators.lt(10))
 
-    register_document_type("w2", Picky)
+    register_document_type("unknown_form", Picky)
     with pytest.raises(DecodeError, match="not accepted") as caught:
-        from_json(ApplicationDocuments, json.dumps(_w2_reply({"wages": 41968273})))
+        from_json(ApplicationDocuments, json.dumps(_form_reply({"wages": 41968273})))
     assert "41968273" not in held_by(caught.value.with_traceback(None))
 
 
@@ -224,12 +224,12 @@ class Lost:
 @pytest.mark.parametrize(
     ("key", "cls"),
     [
-        ("", W2),
-        (7, W2),
-        ("paystub", W2),
-        ("w2", dict),
-        ("w2", W2(wages=Decimal(1))),
-        *[("w2", cls) for cls in (Loose, Tree, Fresh, Hidden, Demanding, Around, Lost)],
+        ("", Form),
+        (7, Form),
+        ("paystub", Form),
+        ("unknown_form", dict),
+        ("unknown_form", Form(wages=Decimal(1))),
+        *[("unknown_form", cls) for cls in (Loose, Tree, Fresh, Hidden, Demanding, Around, Lost)],
     ],
 )
 def test_a_class_that_cannot_be_read_strictly_is_refused(key: Any, cls: Any) -> None:
@@ -240,7 +240,7 @@ def test_a_class_that_cannot_be_read_strictly_is_refused(key: Any, cls: Any) -> 
 
 def test_a_document_type_is_not_given_away() -> None:
     """A type that has a class keeps it; paystub has had one from the start."""
-    register_document_type("w2", W2)
+    register_document_type("unknown_form", Form)
     register_document_type("paystub", Paystub)
     with pytest.raises(ConfigurationError, match="already"):
-        register_document_type("w2", Closed)
+        register_document_type("unknown_form", Closed)

@@ -7,17 +7,13 @@ import pytest
 from income_client.errors import DecodeError
 from income_client.wire.codec import parse
 from income_client.wire.rows import MalformedRow, decode_rows
+from tests.support.payloads import BOUNDS, row_of_list
 
 PAGE = {
-    "updated_after": "2024-01-01T00:00:00",
-    "updated_before": "2024-02-01T00:00:00",
+    **BOUNDS,
     "applications": [
-        {
-            "application_id": f"app-{number}",
-            "application_reference_id": f"loan-{number}",
-            "application_date": "2024-01-05T09:30:00",
-        }
-        for number in (1, 2)
+        row_of_list("app-1"),
+        row_of_list("app-2", application_reference_id="loan-2"),
     ],
 }
 
