@@ -255,8 +255,7 @@ class IncomeClient:
         try:
             return cls(address, auth=auth, auth_url=found.account.auth_url, **options)
         except ConfigurationError as error:
-            message = error.message if found.file is None else found.placed(error.message)
-            raise ConfigurationError(message) from None
+            raise error if found.file is None else found.placed(error) from None
 
     def with_options(
         self,

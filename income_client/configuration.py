@@ -173,13 +173,13 @@ class Configuration:
         try:
             return self._auth()
         except ConfigurationError as error:
-            failure = self._explained(error.message)
-        raise ConfigurationError(failure)
+            failure = self._explained(self.placed(error))
+        raise failure
 
     def _auth(self) -> Auth:
         account = self.account
         if not account.base_url:
-            raise ConfigurationError(self._unset("base_url"))
+            raise self._unset("base_url")
         if len(account.kinds) != 1:
             names = (f"{variable(one.name)} and {variable(one.secret)}" for one in CREDENTIALS)
             keys = (f"{one.name} and {one.secret}" for one in CREDENTIALS)
@@ -190,28 +190,32 @@ class Configuration:
         (kind,) = account.kinds
         name, secret = getattr(account, kind.name), getattr(account, kind.secret)
         if not name or secret is None:
-            raise ConfigurationError(self._unset(kind.secret if name else kind.name))
+            raise self._unset(kind.secret if name else kind.name)
         return kind.make(name, secret)
 
-    def _unset(self, key: str) -> str:
+    def _unset(self, key: str) -> ConfigurationError:
         in_file = "" if self.file is None else f", or {key} in {self.file}"
-        return f"set {variable(key)}{in_file}"
+        return ConfigurationError(f"set {variable(key)}{in_file}", argument=key)
 
-    def _explained(self, fault: str) -> str:
+    def _explained(self, error: ConfigurationError) -> ConfigurationError:
+        fault = error.message
         if self.profile is None and self.profiles and not self.account.is_complete:
             names = ", ".join(map(_printable, self.profiles))
             fault += f", or choose a profile of that file with {PROFILE_VARIABLE}: {names}"
-        if self.unused is None or self.account.is_complete:
-            return self.placed(fault)
-        if self.profile is not None:
-            own = f"profile {self.profile} has another address, so it needs its own credentials"
-            return f"{own}: {fault}" if self.account.kinds else own
-        return f"{fault} (the credentials of {self.unused} are for another address)"
+        if self.unused is not None and not self.account.is_complete:
+            if self.profile is None:
+                fault += f" (the credentials of {self.unused} are for another address)"
+            else:
+                own = f"profile {self.profile} has another address, so it needs its own credentials"
+                fault = f"{own}: {fault}" if self.account.kinds else own
+        return ConfigurationError(fault, argument=error.argument, detail=error.detail)
 
-    def placed(self, fault: str) -> str:
-        """Return a message that begins with a key, with the place where that key is set."""
-        key, _, rest = fault.partition(" ")
-        return f"{self.place(key)} {rest}" if key in self.sources else fault
+    def placed(self, error: ConfigurationError) -> ConfigurationError:
+        """Return an error that names its setting as it is named where it is set."""
+        if error.argument is None or error.argument not in self.sources:
+            return error.again()
+        message = f"{self.place(error.argument)} {error.detail}"
+        return ConfigurationError(message, argument=error.argument, detail=error.detail)
 
     def place(self, key: str) -> str:
         """Return how a message names a key that is set: its variable, or the key and its file."""
@@ -226,7 +230,7 @@ class Configuration:
             return _trusting(self.account.ca_file)
         except ConfigurationError as error:
             failure = f"{self.place('ca_file')}: {error.message}"
-        raise ConfigurationError(failure)
+        raise ConfigurationError(failure, argument="ca_file")
 
     def complete(self, options: ClientOptions) -> None:
         """Add proxy and authorities to options of a client, which take precedence."""
@@ -271,7 +275,8 @@ def from_file(
     if path is None and has_own and chosen.base_url is None and environment.is_elsewhere(top):
         raise ConfigurationError(
             f"{variable('base_url')} is set to another address than the one that profile "
-            f"{profile} is for: unset it, or set base_url in the profile"
+            f"{profile} is for: unset it, or set base_url in the profile",
+            argument="base_url",
         )
     shown = found or own
     name = "a configuration file" if shown is None else name_of(shown)
@@ -357,7 +362,7 @@ def read_file(path: Path, profile: str | None, *, is_of_variable: bool = False) 
         others = f"; there are {names}" if names else ""
         origin = f" (of {PROFILE_VARIABLE})" if is_of_variable else ""
         missing = f"{name_of(path)} has no profile {_printable(profile)}{origin}"
-        raise ConfigurationError(f"{missing}{others}")
+        raise ConfigurationError(f"{missing}{others}", argument="profile")
     account = _account(chosen, path, f" of profile {_printable(profile)}")
     return FileSettings(top, account, tuple(profiles))
 
@@ -459,7 +464,7 @@ def _account(table: dict[str, Any], path: Path, whose: str) -> Account:
             unknown = f"unknown key {key}" if _SHOWN_KEY.fullmatch(key) else "an unknown key"
             raise ConfigurationError(f"{unknown}{whose} in {name}; there are {', '.join(KEYS)}")
         if not isinstance(value, str):
-            raise ConfigurationError(f"{key}{whose} in {name} must be a text")
+            raise ConfigurationError(f"{key}{whose} in {name} must be a text", argument=key)
     if ca_file := table.get("ca_file"):
         # Relative to the file's own folder, wherever the program is started.
         table = {**table, "ca_file": str(path.absolute().parent / _expanded(ca_file))}

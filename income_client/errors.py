@@ -52,7 +52,11 @@ class IncomeClientError(Exception):
     """The root of the tree.
 
     Attributes:
-        message: what went wrong, without the facts that follow.
+        message: what went wrong, for people: the call, its subject and the detail.
+        detail: what went wrong, without that call and that subject.
+        call: what was called, such as ``get_application``, ``token`` or ``download``; None where
+            it is about no call.
+        subject: id of the application or of the document that it is about; None without one.
         retryable: whether the same call may succeed if it is made again later.
         status: HTTP status of the reply, None where none came.
         retry_after: seconds after which to try again: the service asked for that pause, or
@@ -70,6 +74,8 @@ class IncomeClientError(Exception):
         self,
         message: str,
         *,
+        call: str | None = None,
+        subject: str | None = None,
         retryable: bool | None = None,
         status: int | None = None,
         retry_after: float | None = None,
@@ -77,14 +83,33 @@ class IncomeClientError(Exception):
         attempts: int = 0,
         body: bytes | None = None,
     ) -> None:
-        super().__init__(message)
-        self.message = message
+        self.message: str
+        self.detail: str = message
+        self.name_call(call, subject)
         self.retryable: bool = self.default_retryable if retryable is None else retryable
         self.status = status
         self.retry_after = retry_after
         self.request_id = request_id
         self.attempts = attempts
         self.body = body
+
+    def name_call(self, call: str | None, subject: str | None = None) -> None:
+        """Say which call failed, and which application or document it was about.
+
+        Args:
+            call: as the attribute of this name.
+            subject: as the attribute of this name.
+        """
+        self.call: str | None = call
+        self.subject: str | None = subject
+        label = self._label()
+        self.message = self.detail if label is None else f"{label}: {self.detail}"
+        Exception.__init__(self, self.message)
+
+    def _label(self) -> str | None:
+        if self.call is None or self.subject is None:
+            return self.call
+        return f"{self.call}({self.subject})"
 
     def __str__(self) -> str:
         facts = []
@@ -145,7 +170,26 @@ def _note_stack(bug: Exception) -> None:
 
 
 class ConfigurationError(IncomeClientError):
-    """An argument or a setting is invalid; nothing was sent."""
+    """An argument or a setting is invalid; nothing was sent.
+
+    Attributes:
+        argument: name of the argument or of the setting; None where it is about none, or several.
+        detail: what is wrong; without the name of a setting of the client, which has another one
+            in the environment and on the command line.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        argument: str | None = None,
+        detail: str | None = None,
+        **facts: Any,
+    ) -> None:
+        super().__init__(message, **facts)
+        self.argument = argument
+        if detail is not None:
+            self.detail = detail
 
 
 class ClientClosedError(IncomeClientError):
@@ -153,9 +197,17 @@ class ClientClosedError(IncomeClientError):
 
 
 class TransportError(IncomeClientError):
-    """No usable reply came."""
+    """No usable reply came.
+
+    Attributes:
+        is_foreign: whether what came is not HTTP, so that something else answers there.
+    """
 
     default_retryable = True
+
+    def __init__(self, message: str, *, is_foreign: bool = False, **facts: Any) -> None:
+        super().__init__(message, **facts)
+        self.is_foreign = is_foreign
 
 
 class ConnectionFailedError(TransportError):
@@ -229,21 +281,27 @@ class DecodeError(IncomeClientError):
 
     Attributes:
         faults: every fault of the payload; of a malformed row, those of the row.
-        subject: id of the application whose row of a list is malformed; None if its id cannot
-            be read, and for everything but a row.
+        subject: id of the application; of a malformed row, None if its id cannot be read.
         is_row: whether it is about one malformed row of a list, behind which the walk continues
             when it is iterated again.
     """
 
     _SHOWN = 5
 
-    def __init__(self, faults: tuple[PayloadFault, ...], **facts: Any) -> None:
+    def __init__(
+        self, faults: tuple[PayloadFault, ...], *, is_row: bool = False, **facts: Any
+    ) -> None:
         shown = "; ".join(str(fault) for fault in faults[: self._SHOWN])
         more = len(faults) - self._SHOWN
+        self.is_row: bool = is_row
         super().__init__(shown + (f"; and {more} more" if more > 0 else ""), **facts)
         self.faults = faults
-        self.subject: str | None = None
-        self.is_row: bool = False
+
+    def _label(self) -> str | None:
+        if not self.is_row or self.subject is None:
+            return super()._label()
+        row = f"application {self.subject}"
+        return row if self.call is None else f"{self.call}: {row}"
 
 
 class SaturatedWindowError(IncomeClientError):
@@ -275,7 +333,7 @@ class DownloadError(IncomeClientError):
     """A document's file arrived incomplete, or cannot be stored at its destination.
 
     Attributes:
-        document_id: whose file it is.
+        document_id: whose file it is, as ``subject``.
         code: what the storage calls the failure, such as ``SignatureDoesNotMatch``.
         disk_failed: whether this machine's disk is full, over a quota, read-only or failing, so
             that other files fail as well.
@@ -293,11 +351,15 @@ class DownloadError(IncomeClientError):
         in_place: bool = False,
         **facts: Any,
     ) -> None:
-        super().__init__(message, **facts)
-        self.document_id = document_id
+        super().__init__(message, **{"subject": document_id, **facts})
         self.code = code
         self.disk_failed = disk_failed
         self.in_place = in_place
+
+    @property
+    def document_id(self) -> str | None:
+        """Id of the document, as ``subject``."""
+        return self.subject
 
 
 class LinkRefusal(enum.Enum):

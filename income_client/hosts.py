@@ -58,7 +58,7 @@ class HostPattern:
 def read_host_pattern(text: object) -> HostPattern:
     """Read an entry: ``name``, ``*.domain``, IPv4 or ``[IPv6]``, perhaps ``:port`` or ``:*``."""
     if not isinstance(text, str):
-        raise ConfigurationError("allowed_hosts: an entry is not a str")
+        raise _invalid("an entry is not a str")
     for is_wrong, fault in (
         (not text, "is empty"),
         (not text.isascii() or not text.isprintable() or " " in text, "is not plain ASCII"),
@@ -92,7 +92,12 @@ def read_host_pattern(text: object) -> HostPattern:
 def _refused(text: str, fault: str) -> ConfigurationError:
     # What somebody takes for an entry may be a whole address.
     shown = f" {text!r}" if _SHOWABLE.fullmatch(text) else ""
-    return ConfigurationError(f"allowed_hosts: the entry{shown} {fault}")
+    return _invalid(f"the entry{shown} {fault}")
+
+
+def _invalid(detail: str) -> ConfigurationError:
+    name = "allowed_hosts"
+    return ConfigurationError(f"{name}: {detail}", argument=name, detail=detail)
 
 
 def plain_host(text: str) -> str | None:

@@ -36,7 +36,9 @@ class Instrumentation:
     def __init__(self, on_event: OnEvent | None = None, *, telemetry: bool = False) -> None:
         check_flag("telemetry", telemetry)
         if on_event is not None and not is_plain_function(on_event):
-            raise ConfigurationError("on_event is called, not awaited: a plain function")
+            raise ConfigurationError(
+                "on_event is called, not awaited: a plain function", argument="on_event"
+            )
         self._hook = on_event
         self._telemetry: Telemetry | None = None
         self._is_sought = telemetry

@@ -34,7 +34,12 @@ def invalid(
     """
     may_show = may_show or value is None or isinstance(value, bool | int | float)
     shown = repr(value)[:_MAX_SHOWN] if may_show else f"of type {type(value).__name__}"
-    return ConfigurationError(f"{name} must be {allowed}, not {shown}")
+    return wrong(name, f"must be {allowed}, not {shown}")
+
+
+def wrong(name: str, detail: str) -> ConfigurationError:
+    """Return the error of an argument: its name, and what is wrong with it."""
+    return ConfigurationError(f"{name} {detail}", argument=name, detail=detail)
 
 
 def check_count(name: str, value: object) -> int:
@@ -148,7 +153,7 @@ class Secret:
         if not is_text:
             # Crash reporters send the locals of the frame that raises.
             del text
-            raise ConfigurationError("the text of a Secret must be a str")
+            raise ConfigurationError("the text of a Secret must be a str", argument="text")
         self._text = text
 
     def reveal(self) -> str:
@@ -193,13 +198,13 @@ def _fault_in(text: object, *, forbidden: str = "") -> str | None:
     return None
 
 
-def _pair_fault(fields: tuple[str, str], name: object, secret: object) -> str | None:
+def _pair_fault(fields: tuple[str, str], name: object, secret: object) -> ConfigurationError | None:
     """Say what is wrong with a Basic credential; shows neither of its parts."""
     name_fault = "must be a str" if isinstance(name, Secret) else _fault_in(name, forbidden=":")
     if name_fault is not None:
-        return f"{fields[0]} {name_fault}"
+        return wrong(fields[0], name_fault)
     secret_fault = _fault_in(secret)
-    return None if secret_fault is None else f"{fields[1]} {secret_fault}"
+    return None if secret_fault is None else wrong(fields[1], secret_fault)
 
 
 def _sealed(text: "str | Secret") -> Secret:
@@ -231,7 +236,7 @@ class BasicAuth:
         if fault is not None:
             # As above; a value without its fields cannot even be shown.
             del self, username, password
-            raise ConfigurationError(fault)
+            raise fault
         self.__attrs_init__(username, _sealed(password))
 
     def authorization(self) -> Secret:
@@ -259,7 +264,7 @@ class OAuth2ClientCredentials:
         if fault is not None:
             # As above.
             del self, client_id, client_secret
-            raise ConfigurationError(fault)
+            raise fault
         self.__attrs_init__(client_id, _sealed(client_secret))
 
     def authorization(self) -> Secret:

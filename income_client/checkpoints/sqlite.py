@@ -337,10 +337,11 @@ class SQLiteCheckpointStore(CompleteCheckpointStore, RingingStore):
 def _checked(path: object) -> Path:
     text: object = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str) or "\0" in text:
-        raise ConfigurationError("path must be a str or an os.PathLike of str")
+        raise ConfigurationError("path must be a str or an os.PathLike of str", argument="path")
     if text in ("", ":memory:") or text.lower().startswith("file:"):
         raise ConfigurationError(
             "path must be that of a file, not a URI; without a file, use MemoryCheckpointStore",
+            argument="path",
         )
     return Path(text)
 

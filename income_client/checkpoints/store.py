@@ -211,15 +211,21 @@ class Change:
         """Raise `ConfigurationError` for an argument that no store could keep."""
         check_name(self.name)
         if not _is_text(self.checkpoint):
-            raise ConfigurationError("checkpoint must be a str of valid Unicode without NUL")
+            raise ConfigurationError(
+                "checkpoint must be a str of valid Unicode without NUL", argument="checkpoint"
+            )
         if type(self.version) is not int or self.version < 0:
-            raise ConfigurationError("version must be an int, 0 or more")
+            raise ConfigurationError("version must be an int, 0 or more", argument="version")
         if not all(map(_is_sound, self.dead_letters)):
-            raise ConfigurationError("dead_letters must be DeadLetter values with naive times")
+            raise ConfigurationError(
+                "dead_letters must be DeadLetter values with naive times", argument="dead_letters"
+            )
         if isinstance(self.resolved, str) or not all(map(_is_text, self.resolved)):
-            raise ConfigurationError("resolved must be keys of dead letters")
+            raise ConfigurationError("resolved must be keys of dead letters", argument="resolved")
         if self.replaces is not None and not _is_text(self.replaces):
-            raise ConfigurationError("replaces must be None, or the text of a checkpoint")
+            raise ConfigurationError(
+                "replaces must be None, or the text of a checkpoint", argument="replaces"
+            )
 
     def follows(self, stored: StoredCheckpoint) -> bool:
         """Return whether a store that holds this is to make the change."""
@@ -251,7 +257,7 @@ def reason_of_conflict(stored: int, known: int) -> str:
 def check_name(name: object, argument: str = "name") -> None:
     """Raise `ConfigurationError` unless this can be the name of what is stored."""
     if not _is_text(name) or name == "":
-        raise ConfigurationError(f"{argument} must be a str that is not empty")
+        raise ConfigurationError(f"{argument} must be a str that is not empty", argument=argument)
 
 
 def checked_keys(keys: object) -> tuple[str, ...]:
@@ -260,7 +266,7 @@ def checked_keys(keys: object) -> tuple[str, ...]:
         given = tuple(keys)
         if all(map(_is_text, given)):
             return tuple(dict.fromkeys(given))
-    raise ConfigurationError("keys must be keys of dead letters")
+    raise ConfigurationError("keys must be keys of dead letters", argument="keys")
 
 
 def in_order(letters: Iterable[DeadLetter]) -> tuple[DeadLetter, ...]:

@@ -22,6 +22,13 @@ from .output import printable, reason_of, say
 
 _SECRETS: Final = {"client_id": "client_secret", "username": "password"}
 """The key of the secret that belongs to each name."""
+_OPTIONS: Final = {
+    "base_url": "--base-url",
+    "auth_url": "--auth-url",
+    "client_id": "--client-id",
+    "username": "--username",
+}
+"""The option of each setting that has one."""
 _Text = Annotated[str | None, Parameter(show_default=False)]
 
 
@@ -171,10 +178,10 @@ def _check_settings(settings: Mapping[str, str | None]) -> None:
         auth = make(name, Secret(secret))
         IncomeClient(settings["base_url"], auth=auth, auth_url=settings["auth_url"])
     except ConfigurationError as error:
-        key, _, fault = error.message.partition(" ")
-        has_option = key in settings and key not in _SECRETS.values()
-        name = f"--{key.replace('_', '-')}" if has_option else key
-        raise ConfigurationError(f"{name} {fault}") from None
+        option = _OPTIONS.get(error.argument or "")
+        if option is None:
+            raise
+        raise ConfigurationError(f"{option} {error.detail}") from None
 
 
 def _save(path: Path, before: bytes, text: str, profile: str | None, *, is_checked: bool) -> None:

@@ -480,7 +480,7 @@ class _Export:
                     raise error
                 reason = str(error)
                 self._missing[application_id] = reason
-                is_named = f"({application_id})" in reason
+                is_named = error.subject == application_id
                 say(reason if is_named else f"{application_id}: {reason}")
         self._taken += 1
 

@@ -39,8 +39,9 @@ async def find(
         try:
             found = await client.find_application(reference)
         except ConfigurationError as error:
-            message = error.message.replace("application_reference_id", "REFERENCE")
-            raise ConfigurationError(message) from None
+            if error.argument != "application_reference_id":
+                raise
+            raise ConfigurationError(f"REFERENCE {error.detail}") from None
     if found is None:
         say(f'no application has the reference "{reference}"')
         return ExitStatus.FAILED

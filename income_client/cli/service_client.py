@@ -1,11 +1,8 @@
 """The client of the commands, whose connection errors name the server. Loaded when one is made."""
 
 from types import TracebackType
-from typing import Final
 
 from income_client import IncomeClient, IncomeClientError, TransportError
-
-_TOKEN: Final = "token:"  # noqa: S105 - errors of token requests begin with it
 
 
 class ServiceClient(IncomeClient):
@@ -33,5 +30,5 @@ class ServiceClient(IncomeClient):
         return str(error)
 
     def _place_of(self, error: TransportError) -> str:
-        asked = self.token_endpoint if error.message.startswith(_TOKEN) else self.service
+        asked = self.token_endpoint if error.call == "token" else self.service
         return f"at {asked}" + (f" through the proxy {self.through}" if self.through else "")

@@ -169,9 +169,7 @@ class _Download:
     def described(self, error: IncomeClientError) -> IncomeClientError:
         """Have an error say which document it is about."""
         if isinstance(error, DownloadError):
-            error.document_id = self.facts.document_id
-            error.message = f"download({error.document_id}): {error.message}"
-            error.args = (error.message,)
+            error.name_call("download", self.facts.document_id)
             error.attempts = self.attempts
         return error
 

@@ -372,7 +372,7 @@ class NatsTokenStore(TokenStore):
 
     def __init__(self, kv: KeyValue, key: str = "token") -> None:
         if not key or _NOT_OF_A_KEY.search(key.encode()):
-            raise ConfigurationError("key must be letters, digits, - and _")
+            raise ConfigurationError("key must be letters, digits, - and _", argument="key")
         self._kv = kv
         self._key = key
         self._seen = 0

@@ -573,7 +573,7 @@ async def _claim(key: str, claimer: str, seconds: float, connection: Any) -> boo
 
 async def _begin(connection: Any) -> Any:
     if not connection.is_closed() and connection.is_in_transaction():
-        raise ConfigurationError("connection must be in no transaction")
+        raise ConfigurationError("connection must be in no transaction", argument="connection")
     transaction = connection.transaction()
     await transaction.start()
     return transaction

@@ -106,7 +106,9 @@ class _Queue:
         for argument, value in (("url", url), ("queue", name), ("dead_letters", dead_letters)):
             check_type(argument, value, str)
         if not url.startswith(("amqp://", "amqps://")):
-            raise ConfigurationError("url must be one of RabbitMQ, amqp://USER:PASSWORD@HOST/")
+            raise ConfigurationError(
+                "url must be one of RabbitMQ, amqp://USER:PASSWORD@HOST/", argument="url"
+            )
         self.name = name
         self.dead_letters = dead_letters
         self._url = url

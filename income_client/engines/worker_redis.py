@@ -113,7 +113,9 @@ class _Stream:
             # A timeout of the client's own would be a `wait_for`, which can swallow a cancellation.
             self.redis = Redis.from_url(url, protocol=2, socket_timeout=None)
         except ValueError:
-            raise ConfigurationError("url must be one of Redis, redis://HOST:PORT/0") from None
+            raise ConfigurationError(
+                "url must be one of Redis, redis://HOST:PORT/0", argument="url"
+            ) from None
         self.key = key
         self._is_checked = False
 

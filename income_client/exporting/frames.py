@@ -136,6 +136,7 @@ def _iterated(records: object) -> Iterator[Any]:
         )
     if not isinstance(records, Iterable):
         raise ConfigurationError(
-            f"records must be an iterable, such as a list, not {type(records).__name__}"
+            f"records must be an iterable, such as a list, not {type(records).__name__}",
+            argument="records",
         )
     return iter(records)

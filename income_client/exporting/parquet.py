@@ -53,7 +53,9 @@ class ParquetTables:
             self._folder = Path(folder).absolute()
         except TypeError:
             kind = type(folder).__name__
-            raise ConfigurationError(f"folder must be a path, not {kind}") from None
+            raise ConfigurationError(
+                f"folder must be a path, not {kind}", argument="folder"
+            ) from None
         if os.path.lexists(self._folder):
             raise ConfigurationError(_TAKEN)
         self._closed: str | None = _NEW

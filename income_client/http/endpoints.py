@@ -13,9 +13,8 @@ import msgspec
 from attrs import frozen
 from yarl import URL
 
-from income_client.errors import ConfigurationError
 from income_client.hosts import is_ip, is_this_machine, plain_host
-from income_client.settings import Secret, invalid
+from income_client.settings import Secret, invalid, wrong
 
 LARGEST_LIMIT: Final = 1000
 """Most rows that one page may hold (contract section 8)."""
@@ -132,7 +131,7 @@ def _application_path(application_id: Any) -> str:
         return f"{_APPLICATIONS}/{application_id}"
     _check_id("application_id", application_id)
     if application_id in {".", ".."}:
-        raise ConfigurationError("application_id must not be a step in a path, such as ..")
+        raise wrong("application_id", "must not be a step in a path, such as ..")
     return f"{_APPLICATIONS}/{_quoted(application_id)}"
 
 
@@ -146,11 +145,11 @@ def _quoted(text: str) -> str:
 def _check_id(name: str, text: object) -> None:
     if not isinstance(text, str) or not text:
         found = "an empty one" if text == "" else type(text).__name__
-        raise ConfigurationError(f"{name} must be a non-empty str, found {found}")
+        raise wrong(name, f"must be a non-empty str, found {found}")
     if len(text) > LONGEST_ID:
-        raise ConfigurationError(f"{name} must not be longer than {LONGEST_ID} characters")
+        raise wrong(name, f"must not be longer than {LONGEST_ID} characters")
     if not text.isprintable() and any(_is_unprintable(ord(char)) for char in text):
-        raise ConfigurationError(f"{name} holds a control character or half a character")
+        raise wrong(name, "holds a control character or half a character")
 
 
 def _is_unprintable(code: int) -> bool:
@@ -172,13 +171,13 @@ def addresses(base_url: str, auth_url: str | None = None) -> Addresses:
 
     An address that is refused is not shown: it may hold a password.
     """
-    fault = _address_fault("base_url", base_url)
+    name, fault = "base_url", _address_fault(base_url)
     if fault is None and auth_url is not None:
-        fault = _address_fault("auth_url", auth_url)
+        name, fault = "auth_url", _address_fault(auth_url)
     if fault is not None:
         # Crash reporters send the locals of the frame that raises.
         del base_url, auth_url
-        raise ConfigurationError(fault)
+        raise wrong(name, fault)
     api = URL(base_url, encoded=True)
     return Addresses(
         api=_root(api),
@@ -193,7 +192,7 @@ def proxy_address(proxy: str) -> Secret:
     if not is_proxy:
         # As above.
         del proxy, url
-        raise ConfigurationError("proxy must be an http or https address in printable ASCII")
+        raise wrong("proxy", "must be an http or https address in printable ASCII")
     return Secret(proxy)
 
 
@@ -206,9 +205,10 @@ def check_route(found: Addresses, proxy: Secret) -> None:
     is_here = _is_loopback(URL(proxy.reveal(), encoded=True))
     for name, address in (("base_url", found.api), ("auth_url", found.token)):
         if not is_here and address.startswith("http:"):
-            raise ConfigurationError(
-                f"{name} is http, and proxy is on another machine; "
-                "credentials go through a proxy only inside TLS"
+            raise wrong(
+                name,
+                "is http, and proxy is on another machine; "
+                "credentials go through a proxy only inside TLS",
             )
 
 
@@ -226,16 +226,16 @@ def _parsed(address: object) -> URL | None:
     return url if port != 0 and (not written or written.isdigit()) else None
 
 
-def _address_fault(name: str, address: object) -> str | None:
+def _address_fault(address: object) -> str | None:
     if not isinstance(address, str):
-        return f"{name} must be a str, found {type(address).__name__}"
+        return f"must be a str, found {type(address).__name__}"
     url = _parsed(address)
     if url is None:
-        return f"{name} must be an address in printable ASCII"
+        return "must be an address in printable ASCII"
     # Looked for in the text, since yarl forgets an empty query.
     if "?" in address or "#" in address:
-        return f"{name} holds a query or a fragment"
-    return next((f"{name} {fault}" for is_wrong, fault in _FAULTS if is_wrong(url)), None)
+        return "holds a query or a fragment"
+    return next((fault for is_wrong, fault in _FAULTS if is_wrong(url)), None)
 
 
 def _host_in(url: URL) -> str | None:

@@ -21,7 +21,7 @@ from income_client.errors import (
 )
 
 from .endpoints import Request, Response
-from .replies import facts_of, label
+from .replies import ReplyFacts, call_of, facts_of
 
 
 @frozen
@@ -34,12 +34,20 @@ class ConnectionFault:
     """The error that is raised for it."""
     retryable: bool = True
     """Whether it may be gone the next time."""
-    facts: Mapping[str, Any] = field(factory=dict)
+    is_foreign: bool = False
+    """Whether what came is not HTTP."""
+    facts: ReplyFacts = field(factory=ReplyFacts)
     """What the error carries of a proxy's reply."""
 
     def error(self, request: Request) -> TransportError:
         """Return the error for this request."""
-        return self.cls(f"{label(request)}: {self.text}", retryable=self.retryable, **self.facts)
+        return self.cls(
+            self.text,
+            retryable=self.retryable,
+            is_foreign=self.is_foreign,
+            **call_of(request),
+            **self.facts,
+        )
 
     def download_error(self) -> DownloadError:
         """Return the error for a file, whose requests only its download knows."""
@@ -85,7 +93,7 @@ SILENT: Final = ConnectionFault("nothing came for too long", DeadlineExceededErr
 _RESET: Final = ConnectionFault("connection reset")
 _CUT_SHORT: Final = ConnectionFault("body cut short or unreadable")
 _REFUSED_BY_PROXY: Final = ConnectionFault("proxy refused the connection")
-_NOT_HTTP: Final = ConnectionFault("what came is not HTTP")
+_NOT_HTTP: Final = ConnectionFault("what came is not HTTP", is_foreign=True)
 _ENCODED: Final = ConnectionFault("the reply has a Content-Encoding that was not asked for")
 _UNDECODABLE: Final = ConnectionFault("the body could not be decompressed")
 _HANDSHAKE: Final = ConnectionFault("TLS handshake failed")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypedDict, TypeVar
 
 from income_client.errors import (
     AuthenticationError,
@@ -127,7 +127,7 @@ def failure_of(request: Request, response: Response) -> ResponseError:
         # Nothing was requested that could be missing.
         shown += f"; is {'base_url' if request.form is None else 'auth_url'} right?"
     retryable = True if status == HTTPStatus.REQUEST_TIMEOUT else None
-    return cls(f"{label(request)}: {shown}", retryable=retryable, **facts_of(response))
+    return cls(shown, retryable=retryable, **call_of(request), **facts_of(response))
 
 
 def _undecodable(
@@ -135,8 +135,7 @@ def _undecodable(
 ) -> DecodeError | UnexpectedResponseError:
     if error.retryable and (not _is_json(media_type(response)) or _is_encoded(response)):
         return _unexpected(request, response, f"{content_of(response)} instead of JSON")
-    message = f"{label(request)}: {error.message}"
-    error.message, error.args = message, (message,)
+    error.name_call(request.name, request.subject or error.subject)
     error.status = response.status
     error.request_id = request_id(response)
     error.body = response.kept
@@ -144,8 +143,7 @@ def _undecodable(
 
 
 def _unexpected(request: Request, response: Response, fault: str) -> UnexpectedResponseError:
-    message = f"{label(request)}: {fault}"
-    return UnexpectedResponseError(message, retryable=True, **facts_of(response))
+    return UnexpectedResponseError(fault, retryable=True, **call_of(request), **facts_of(response))
 
 
 def label(request: Request) -> str:
@@ -153,14 +151,35 @@ def label(request: Request) -> str:
     return request.name if request.subject is None else f"{request.name}({request.subject})"
 
 
-def facts_of(response: Response) -> dict[str, Any]:
+class CallFacts(TypedDict):
+    """What an error carries of the call that failed; see `IncomeClientError`."""
+
+    call: str
+    subject: str | None
+
+
+def call_of(request: Request) -> CallFacts:
+    """Return what every error of a call carries."""
+    return CallFacts(call=request.name, subject=request.subject)
+
+
+class ReplyFacts(TypedDict, total=False):
+    """What an error carries of the reply that it was made of; see `IncomeClientError`."""
+
+    status: int
+    retry_after: float | None
+    request_id: str | None
+    body: bytes | None
+
+
+def facts_of(response: Response) -> ReplyFacts:
     """Return what every error made of a reply carries."""
-    return {
-        "status": response.status,
-        "retry_after": retry_after(response),
-        "request_id": request_id(response),
-        "body": response.kept,
-    }
+    return ReplyFacts(
+        status=response.status,
+        retry_after=retry_after(response),
+        request_id=request_id(response),
+        body=response.kept,
+    )
 
 
 def retry_after(response: Response) -> float | None:

@@ -36,7 +36,7 @@ from income_client.settings import (
 
 from .endpoints import Request, Response, token_request
 from .faults import StaleConnectionError, without_frames
-from .replies import label
+from .replies import call_of, label
 from .retry import Chance, Deadline, Deadlines, FinalError, Gate, Pacer, Retrier, RetryBudget
 from .tokens import FixedCredentials, Token, TokenCache, TokenStore, read_token
 from .transport import SocketLimits, Transport
@@ -91,7 +91,9 @@ class SessionManager:
         self.credentials: FixedCredentials | TokenCache
         if isinstance(credentials, BasicAuth):
             if token_store is not None:
-                raise ConfigurationError("token_store is for OAuth2ClientCredentials")
+                raise ConfigurationError(
+                    "token_store is for OAuth2ClientCredentials", argument="token_store"
+                )
             self.credentials = FixedCredentials(credentials.authorization())
             return
         # The token endpoint has a deadline and a gate of its own, and shares the retry budget.
@@ -198,8 +200,8 @@ class _Sending:
                 if watch is not None:
                     watch.finished(result)
                 return result
-            message = f"{label(self._request)}: not done within {session.deadlines.seconds:g} s"
-            failure = DeadlineExceededError(message)
+            message = f"not done within {session.deadlines.seconds:g} s"
+            failure = DeadlineExceededError(message, **call_of(self._request))
         # A token request has counted its own.
         failure.attempts = failure.attempts or self._sent
         if watch is not None:
@@ -350,8 +352,9 @@ class _Call(_Sending, Generic[T]):
         while True:
             pause = await self._gate.wait(session.clock, self._deadline_at)
             if pause is not None:
-                message = f"{label(self._request)}: not sent, the service asked all for a pause"
-                raise FinalError(RateLimitedError(message, retry_after=pause))
+                message = "not sent, the service asked all for a pause"
+                called = call_of(self._request)
+                raise FinalError(RateLimitedError(message, retry_after=pause, **called))
             credentials = session.credentials
             try:
                 # The token request has its own retries, and needs no slot.
@@ -382,8 +385,7 @@ class _Call(_Sending, Generic[T]):
                     return token
                 if turn_at >= self._deadline_at:
                     message = "not sent, its turn at max_rate comes after its deadline"
-                    message = f"{label(self._request)}: {message}"
-                    raise FinalError(DeadlineExceededError(message))
+                    raise FinalError(DeadlineExceededError(message, **call_of(self._request)))
                 await self._session.clock.sleep(turn_at - now)
         finally:
             pacer.leave(self)

@@ -30,7 +30,7 @@ from income_client.settings import Secret, positive
 from income_client.wire.codec import parse
 
 from .endpoints import Response, token_request
-from .replies import content_of, facts_of, failure_of, label
+from .replies import call_of, content_of, facts_of, failure_of
 from .retry import Gate
 
 CONTRACT_LIFETIME: Final = 3600.0
@@ -53,6 +53,7 @@ _ANSWERS_OF_A_CLAIM: Final = 4
 """Answers of the store that they wait for at least: claim, load and save, and one more."""
 _LOOK_SECONDS: Final = 0.25
 _REFUSAL_SECONDS: Final = 10.0
+_CALL: Final = call_of(token_request())
 _SCHEME: Final = "Bearer "
 _ACCESS_TOKEN: Final = re.compile(r"[!-~]{1,16384}")
 
@@ -99,12 +100,16 @@ def _secret(value: "str | Secret") -> Secret:
 
 def _sendable(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
     if not isinstance(value, Secret) or not _is_access_token(value.reveal()):
-        raise ConfigurationError(f"{attribute.name} must be a token that a header can carry")
+        raise ConfigurationError(
+            f"{attribute.name} must be a token that a header can carry", argument=attribute.name
+        )
 
 
 def _aware(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
     if not isinstance(value, datetime) or value.utcoffset() is None:
-        raise ConfigurationError(f"{attribute.name} must be a datetime with a zone")
+        raise ConfigurationError(
+            f"{attribute.name} must be a datetime with a zone", argument=attribute.name
+        )
 
 
 @frozen(kw_only=True)
@@ -172,17 +177,16 @@ def read_token(response: Response, *, sent_at: float) -> Token:
 
 def _refusal(response: Response) -> IncomeClientError:
     failure = failure_of(token_request(), response)
-    message = failure.message
+    message = failure.detail
     if response.status == HTTPStatus.UNAUTHORIZED:
         message += ", the client credentials were refused"
     if response.status in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED}:
-        return AuthenticationError(message, **facts_of(response))
-    return TokenError(message, retryable=failure.retryable, **facts_of(response))
+        return AuthenticationError(message, **_CALL, **facts_of(response))
+    return TokenError(message, retryable=failure.retryable, **_CALL, **facts_of(response))
 
 
 def _unusable(response: Response, fault: str, *, retryable: bool = False) -> TokenError:
-    message = f"{label(token_request())}: {fault}"
-    return TokenError(message, retryable=retryable, **facts_of(response))
+    return TokenError(fault, retryable=retryable, **_CALL, **facts_of(response))
 
 
 def _is_access_token(value: object) -> bool:
@@ -316,8 +320,8 @@ class TokenCache:
         if token is None:
             pause = await self._gate.wait(self._clock, deadline_at)
             if pause is not None:
-                message = "token: not requested, the token endpoint asked for a pause"
-                raise TokenError(message, retryable=True, retry_after=pause)
+                message = "not requested, the token endpoint asked for a pause"
+                raise TokenError(message, retryable=True, retry_after=pause, **_CALL)
             token = self._known()
         if token is not None:
             return token
@@ -496,8 +500,9 @@ def _still_refused(refusal: AuthenticationError, ago: float) -> AuthenticationEr
     """Return the error for a call within 10 seconds of a refusal."""
     left = _REFUSAL_SECONDS - ago
     return AuthenticationError(
-        f"token: the token endpoint refused the client credentials {math.floor(ago)} s ago, "
+        f"the token endpoint refused the client credentials {math.floor(ago)} s ago, "
         f"and is asked again in {math.ceil(left)} s",
+        **_CALL,
         status=refusal.status,
         retry_after=left,
         request_id=refusal.request_id,

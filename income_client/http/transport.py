@@ -38,7 +38,7 @@ from .faults import (
     UsedConnectionError,
     fault_of,
 )
-from .replies import facts_of, label
+from .replies import call_of, facts_of
 from .retry import Deadline, Deadlines
 
 T = TypeVar("T")
@@ -348,7 +348,7 @@ class Transport:
             reply.close()
             facts = facts_of(Response(status=reply.status, headers=reply.headers, body=b""))
             cls = UnexpectedResponseError if request.form is None else TokenError
-            raise cls(f"{label(request)}: the reply is larger than {most} bytes", **facts)
+            raise cls(f"the reply is larger than {most} bytes", **call_of(request), **facts)
         # What the token endpoint says on success is a secret.
         is_kept = self._keeps_bodies and request.form is None
         kept = body[:_KEPT_BYTES] if is_kept else None
@@ -372,7 +372,9 @@ def _parts_of(address: str) -> tuple[str, str, str]:
 def _own_traces(configs: object) -> tuple[TraceConfig, ...]:
     if isinstance(configs, Sequence) and all(isinstance(one, TraceConfig) for one in configs):
         return tuple(configs)
-    raise ConfigurationError("trace_configs must be a sequence of aiohttp.TraceConfig")
+    raise ConfigurationError(
+        "trace_configs must be a sequence of aiohttp.TraceConfig", argument="trace_configs"
+    )
 
 
 def _traces_of(session: BorrowedSession | None) -> list[TraceConfig]:
@@ -385,7 +387,9 @@ def own_name(user_agent: object) -> str:
     """Return the value of the User-Agent header: the package's own, or one of the caller's."""
     name = _USER_AGENT if user_agent is None else user_agent
     if not isinstance(name, str) or _HEADER_TEXT.fullmatch(name) is None:
-        raise ConfigurationError("user_agent must be a short text of printable ASCII")
+        raise ConfigurationError(
+            "user_agent must be a short text of printable ASCII", argument="user_agent"
+        )
     return name
 
 

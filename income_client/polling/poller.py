@@ -440,7 +440,9 @@ class Poller:
             return self._start
         present = await self._source.present()
         if self._start > present + _LATEST_START:
-            raise ConfigurationError("start must not be later than the service's present")
+            raise ConfigurationError(
+                "start must not be later than the service's present", argument="start"
+            )
         # The caller's clock may be ahead: what is updated until then would never be listed.
         return min(self._start, present)
 

@@ -102,7 +102,7 @@ def _request_for(endpoint: Callable[[str], Request], application_id: str) -> Req
     try:
         return endpoint(application_id)
     except ConfigurationError as error:
-        reason = error.message.removeprefix("application_id ")
+        reason = error.detail
     raise DecodeError((PayloadFault("$.applications[*].application_id", reason),))
 
 

@@ -61,10 +61,12 @@ class CallbackBasicAuth:
         self, username: str, password: str | Secret, *, also: Iterable[BasicAuth] = ()
     ) -> None:
         if not isinstance(also, Iterable):
-            raise ConfigurationError("also must be an iterable of BasicAuth")
+            raise ConfigurationError("also must be an iterable of BasicAuth", argument="also")
         pairs = (BasicAuth(username, password), *also)
         if not all(isinstance(pair, BasicAuth) for pair in pairs):
-            raise ConfigurationError("also holds something that is not a BasicAuth")
+            raise ConfigurationError(
+                "also holds something that is not a BasicAuth", argument="also"
+            )
         digests = (pair_digests(pair.username, pair.password) for pair in pairs)
         self.__attrs_init__(tuple(chain.from_iterable(digests)))
 
@@ -147,14 +149,16 @@ class CallbackBearerAuth:
         if sum(way is not None for way in (keys, jwks_url, verify)) != 1:
             raise ConfigurationError("give exactly one of keys, jwks_url and verify")
         if ssl is not None and not isinstance(ssl, tls.SSLContext):
-            raise ConfigurationError("ssl must be an SSLContext")
+            raise ConfigurationError("ssl must be an SSLContext", argument="ssl")
         if ssl is not None and jwks_url is None:
-            raise ConfigurationError("ssl goes with a jwks_url")
+            raise ConfigurationError("ssl goes with a jwks_url", argument="ssl")
         if verify is not None:
             if not callable(verify):
-                raise ConfigurationError("verify must be callable")
+                raise ConfigurationError("verify must be callable", argument="verify")
             if (issuer, audience, claims, algorithms, leeway) != (None, None, None, None, _LEEWAY):
-                raise ConfigurationError("verify decides alone; no other argument goes with it")
+                raise ConfigurationError(
+                    "verify decides alone; no other argument goes with it", argument="verify"
+                )
             self.__attrs_init__(None, None, verify, None, None)
             return
         from . import jwt  # noqa: PLC0415 - only tokens need its library
@@ -172,9 +176,12 @@ def _check_address(url: object, rules: "TokenRules") -> None:
     """Refuse an address of keys that is not https, or that says more than where they are."""
     if rules.is_symmetric:
         raise ConfigurationError(
-            "jwks_url: anyone can fetch that key set; a secret for HS256 must be given as keys"
+            "jwks_url: anyone can fetch that key set; a secret for HS256 must be given as keys",
+            argument="jwks_url",
         )
-    unreadable = ConfigurationError("jwks_url must be an address in printable ASCII")
+    unreadable = ConfigurationError(
+        "jwks_url must be an address in printable ASCII", argument="jwks_url"
+    )
     is_plain = isinstance(url, str) and url.isascii() and url.isprintable() and " " not in url
     if not isinstance(url, str) or not is_plain or len(url) > _LONGEST_ADDRESS or "\\" in url:
         raise unreadable
@@ -188,9 +195,13 @@ def _check_address(url: object, rules: "TokenRules") -> None:
     if has_port_zero or host is None:
         raise unreadable
     if "@" in parts.netloc or parts.fragment:
-        raise ConfigurationError("jwks_url holds a user name, a password or a fragment")
+        raise ConfigurationError(
+            "jwks_url holds a user name, a password or a fragment", argument="jwks_url"
+        )
     if parts.scheme != "https" and not (parts.scheme == "http" and is_this_machine(host)):
-        raise ConfigurationError("jwks_url must be https, or http on this machine")
+        raise ConfigurationError(
+            "jwks_url must be https, or http on this machine", argument="jwks_url"
+        )
 
 
 CallbackAuth: TypeAlias = (
@@ -222,19 +233,25 @@ class CallbackGate:
                 raise ConfigurationError(
                     "auth must be a CallbackBasicAuth, a CallbackBearerAuth such as the .auth of "
                     "a CallbackTokenIssuer, a CallbackClientCertificate, CallbackSourceNetworks, "
-                    f"or several of them, not {type(one).__name__}"
+                    f"or several of them, not {type(one).__name__}",
+                    argument="auth",
                 )
         networks = _one(given, CallbackSourceNetworks)
         if not given:
-            raise ConfigurationError("auth is empty: callbacks could come from anyone")
+            raise ConfigurationError(
+                "auth is empty: callbacks could come from anyone", argument="auth"
+            )
         if networks is not None and len(given) == 1 and not networks.is_enough:
             raise ConfigurationError(
                 "auth: an address does not identify the sender; add another method to the source "
-                "networks, or set is_enough=True"
+                "networks, or set is_enough=True",
+                argument="auth",
             )
         certificate = _one(given, CallbackClientCertificate)
         if certificate is not None and certificate.proxy_header and not proxies.are_any:
-            raise ConfigurationError("auth: proxy_header needs trusted_proxies, and none are given")
+            raise ConfigurationError(
+                "auth: proxy_header needs trusted_proxies, and none are given", argument="auth"
+            )
         self.__attrs_init__(
             _one(given, CallbackBasicAuth),
             _one(given, CallbackBearerAuth),
@@ -287,5 +304,5 @@ def _one(given: tuple[CallbackAuth, ...], kind: type[T]) -> T | None:
     """Return the one of this kind, if there is one."""
     found = [one for one in given if isinstance(one, kind)]
     if len(found) > 1:
-        raise ConfigurationError(f"auth holds more than one {kind.__name__}")
+        raise ConfigurationError(f"auth holds more than one {kind.__name__}", argument="auth")
     return found[0] if found else None

@@ -93,10 +93,13 @@ class CallbackClientCertificate:
         header = None if proxy_header is None else _header_name("proxy_header", proxy_header)
         if header in _UNVERIFIED:
             raise ConfigurationError(
-                "proxy_header: the proxy does not verify the certificates in that header"
+                "proxy_header: the proxy does not verify the certificates in that header",
+                argument="proxy_header",
             )
         if verified_header is not None and header is None:
-            raise ConfigurationError("verified_header goes with a proxy_header")
+            raise ConfigurationError(
+                "verified_header goes with a proxy_header", argument="verified_header"
+            )
         verified = None if verified_header is None else _verified(verified_header)
         self.__attrs_init__(subjects, names, bool(any_from_ca), header, verified)
 
@@ -208,7 +211,9 @@ def _several(name: str, texts: object) -> tuple[str, ...]:
     given = (texts,) if isinstance(texts, str) or not isinstance(texts, Iterable) else tuple(texts)
     found = tuple(text for text in given if isinstance(text, str) and text)
     if len(found) < len(given):
-        raise ConfigurationError(f"{name} must be a str, or several, none of them empty")
+        raise ConfigurationError(
+            f"{name} must be a str, or several, none of them empty", argument=name
+        )
     return found
 
 
@@ -235,7 +240,8 @@ def _name(text: str) -> str:
     host = plain_host(text)
     if host is None:
         raise ConfigurationError(
-            f"san: {text!r} must be a DNS name, URI, IP or e-mail address; wildcards mean too many"
+            f"san: {text!r} must be a DNS name, URI, IP or e-mail address; wildcards mean too many",
+            argument="san",
         )
     return f"dns:{host}"
 
@@ -247,7 +253,9 @@ def _email(text: str) -> str:
 
 def _header_name(argument: str, name: object) -> bytes:
     if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
-        raise ConfigurationError(f"{argument} must be the name of a header, such as 'Client-Cert'")
+        raise ConfigurationError(
+            f"{argument} must be the name of a header, such as 'Client-Cert'", argument=argument
+        )
     return name.lower().encode()
 
 
@@ -260,5 +268,6 @@ def _verified(header: object) -> tuple[bytes, bytes]:
         case _:
             raise ConfigurationError(
                 "verified_header must be a name and a value, such as "
-                "('X-SSL-Client-Verify', 'SUCCESS')"
+                "('X-SSL-Client-Verify', 'SUCCESS')",
+                argument="verified_header",
             )

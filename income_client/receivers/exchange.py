@@ -170,9 +170,9 @@ def without_arguments(function: Callable[P, T]) -> Callable[P, T]:
         try:
             return function(*args, **kwargs)
         except ConfigurationError as error:
-            message = error.message
+            failure = error.again()
         del args, kwargs
-        raise ConfigurationError(message)
+        raise failure
 
     return call
 

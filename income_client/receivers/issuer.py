@@ -92,10 +92,13 @@ class CallbackTokenIssuer:
     ) -> None:
         if not is_number(lifetime) or not _SHORTEST <= lifetime <= _LONGEST:
             raise ConfigurationError(
-                f"lifetime must be a number of seconds from {_SHORTEST} to {_LONGEST}"
+                f"lifetime must be a number of seconds from {_SHORTEST} to {_LONGEST}",
+                argument="lifetime",
             )
         if not isinstance(also, Iterable):
-            raise ConfigurationError("also must be an iterable of OAuth2ClientCredentials")
+            raise ConfigurationError(
+                "also must be an iterable of OAuth2ClientCredentials", argument="also"
+            )
         given = (OAuth2ClientCredentials(client_id, client_secret), *also)
         clients = tuple(map(_client, given))
         auth = CallbackBearerAuth(
@@ -175,12 +178,15 @@ class CallbackTokenIssuer:
 
 def _client(given: object) -> _Client:
     if not isinstance(given, OAuth2ClientCredentials):
-        raise ConfigurationError("also holds something that is not an OAuth2ClientCredentials")
+        raise ConfigurationError(
+            "also holds something that is not an OAuth2ClientCredentials", argument="also"
+        )
     client_id, secret = given.client_id, given.client_secret.reveal()
     if len(secret) < _LEAST_SECRET:
         raise ConfigurationError(
             f"client_secret has fewer than {_LEAST_SECRET} characters, and tokens are "
-            "signed with it; secrets.token_urlsafe(32) makes a good one"
+            "signed with it; secrets.token_urlsafe(32) makes a good one",
+            argument="client_secret",
         )
     # Not the secret itself: others than its owner see what is signed with it.
     key = hmac.digest(secret.encode(), _KEY_LABEL + client_id.encode(), "sha256")

@@ -265,7 +265,9 @@ def token_rules(
 ) -> TokenRules:
     """Check what a caller has said of tokens, and return the rules."""
     if not _is_text(issuer):
-        raise ConfigurationError("issuer is the text that tokens carry as iss; it is required")
+        raise ConfigurationError(
+            "issuer is the text that tokens carry as iss; it is required", argument="issuer"
+        )
     audiences = _audiences(audience)
     required = _required(claims)
     if not audiences and not required:
@@ -274,7 +276,9 @@ def token_rules(
             "issuer has made for another API must not pass"
         )
     if not is_number(leeway) or not 0 <= leeway <= _MOST_LEEWAY:
-        raise ConfigurationError(f"leeway must be a number of seconds from 0 to {_MOST_LEEWAY:.0f}")
+        raise ConfigurationError(
+            f"leeway must be a number of seconds from 0 to {_MOST_LEEWAY:.0f}", argument="leeway"
+        )
     return TokenRules(
         algorithms=_algorithms(algorithms),
         issuer=str(issuer),
@@ -296,19 +300,27 @@ def _audiences(audience: object) -> frozenset[str]:
         entries = tuple(found)
         if entries and all(map(_is_text, entries)):
             return frozenset(entries)
-    raise ConfigurationError("audience must be a text that tokens carry as aud, or several")
+    raise ConfigurationError(
+        "audience must be a text that tokens carry as aud, or several", argument="audience"
+    )
 
 
 def _required(claims: object) -> tuple[tuple[str, Any], ...]:
     if claims is None:
         return ()
     if not isinstance(claims, Mapping) or not claims or not all(map(_is_text, claims)):
-        raise ConfigurationError("claims must be names with the values that tokens must carry")
+        raise ConfigurationError(
+            "claims must be names with the values that tokens must carry", argument="claims"
+        )
     for name, value in claims.items():
         if name in _REGISTERED:
-            raise ConfigurationError(f"claims: {name} is checked by an argument of its own")
+            raise ConfigurationError(
+                f"claims: {name} is checked by an argument of its own", argument="claims"
+            )
         if value == "" or not isinstance(value, str | int):
-            raise ConfigurationError("claims: a value must be a text, a whole number or a bool")
+            raise ConfigurationError(
+                "claims: a value must be a text, a whole number or a bool", argument="claims"
+            )
     return tuple(claims.items())
 
 
@@ -319,12 +331,15 @@ def _algorithms(algorithms: object) -> frozenset[str]:
     is_list = isinstance(algorithms, Iterable) and not isinstance(algorithms, str | bytes)
     names = tuple(algorithms) if isinstance(algorithms, Iterable) and is_list else ()
     if not names or not all(isinstance(name, str) and name in _KINDS for name in names):
-        raise ConfigurationError(f"algorithms must be a list of {', '.join(_KINDS)}")
+        raise ConfigurationError(
+            f"algorithms must be a list of {', '.join(_KINDS)}", argument="algorithms"
+        )
     found = frozenset(names)
     if not found.isdisjoint(_SYMMETRIC) and not found.isdisjoint(_ASYMMETRIC):
         raise ConfigurationError(
             "algorithms: HS256 and its like, whose key is a secret, never go together with the "
-            "others, whose key is public"
+            "others, whose key is public",
+            argument="algorithms",
         )
     return found
 
@@ -334,17 +349,21 @@ def given_keys(keys: object, rules: TokenRules) -> TokenKeys:
     given = (keys,) if isinstance(keys, Mapping | str | bytes | Secret) else keys
     if not isinstance(given, Sequence) or not given:
         raise ConfigurationError(
-            "keys must be one key or several, each a JWK, a JWKS, a PEM or a Secret"
+            "keys must be one key or several, each a JWK, a JWKS, a PEM or a Secret",
+            argument="keys",
         )
     found: list[TokenKey] = []
     for number, one in enumerate(given, start=1):
         usable = [key for key in _imported(one) if key.algorithms & rules.algorithms]
         if not usable:
-            raise ConfigurationError(f"keys: number {number} {_useless(one, rules)}")
+            raise ConfigurationError(
+                f"keys: number {number} {_useless(one, rules)}", argument="keys"
+            )
         found.extend(usable)
     if len(found) > _MOST_GIVEN:
         raise ConfigurationError(
-            f"keys: there are more than {_MOST_GIVEN}, and all may have to be tried"
+            f"keys: there are more than {_MOST_GIVEN}, and all may have to be tried",
+            argument="keys",
         )
     return TokenKeys(tuple(found), most_tried=_MOST_GIVEN)
 

@@ -39,7 +39,9 @@ def ip_address(text: str) -> IPAddress | None:
 
 def _several(name: str, entries: Iterable[str]) -> tuple[str, ...]:
     if isinstance(entries, str) or not isinstance(entries, Iterable):
-        raise ConfigurationError(f"{name} are several, such as ['198.51.100.7', '2001:db8::/32']")
+        raise ConfigurationError(
+            f"{name} are several, such as ['198.51.100.7', '2001:db8::/32']", argument=name
+        )
     return tuple(entries)
 
 
@@ -51,13 +53,14 @@ def _network(name: str, entry: object) -> IPNetwork:
     if network is None:
         raise ConfigurationError(
             f"{name}: {entry!r} is neither an IP address nor a network; the host bits of a "
-            "network are zero"
+            "network are zero",
+            argument=name,
         )
     mapped = getattr(network.network_address, "ipv4_mapped", None)
     if mapped is not None and network.prefixlen >= _MAPPED_PREFIX:
         network = ipaddress.ip_network((mapped, network.prefixlen - _MAPPED_PREFIX))
     if network.prefixlen == 0:
-        raise ConfigurationError(f"{name}: {entry!r} means every address")
+        raise ConfigurationError(f"{name}: {entry!r} means every address", argument=name)
     return network
 
 

@@ -293,13 +293,17 @@ class CallbackReceiver:
 def _check_handler(on_callback: object) -> None:
     """Refuse what cannot be called with a callback, and so would fail for each of them."""
     if not callable(on_callback) or inspect.isasyncgenfunction(on_callback):
-        raise ConfigurationError("on_callback must be a function that does not yield")
+        raise ConfigurationError(
+            "on_callback must be a function that does not yield", argument="on_callback"
+        )
     try:
         inspect.signature(on_callback).bind(None)
     except ValueError:  # some built-in callables have no signature
         return
     except TypeError:
-        raise ConfigurationError("on_callback must take one argument, the Callback") from None
+        raise ConfigurationError(
+            "on_callback must take one argument, the Callback", argument="on_callback"
+        ) from None
 
 
 def _place_of(error: BaseException) -> str:

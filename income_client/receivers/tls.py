@@ -43,7 +43,9 @@ def callback_ssl_context(
         ConfigurationError: a file cannot be read, or what it holds does not fit.
     """
     if client_certificates not in _ASKED:
-        raise ConfigurationError("client_certificates must be 'required' or 'optional'")
+        raise ConfigurationError(
+            "client_certificates must be 'required' or 'optional'", argument="client_certificates"
+        )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
@@ -87,7 +89,7 @@ def _load_own(
             )
         raise ConfigurationError(fault) from None
     except ValueError:
-        raise ConfigurationError("password: it is too long") from None
+        raise ConfigurationError("password: it is too long", argument="password") from None
 
 
 def _load_authorities(context: ssl.SSLContext, client_ca: FilePath) -> None:
@@ -95,11 +97,14 @@ def _load_authorities(context: ssl.SSLContext, client_ca: FilePath) -> None:
     try:
         context.load_verify_locations(cafile=client_ca)
     except ssl.SSLError:
-        raise ConfigurationError(f"client_ca: '{client_ca}' holds no certificate in PEM") from None
+        raise ConfigurationError(
+            f"client_ca: '{client_ca}' holds no certificate in PEM", argument="client_ca"
+        ) from None
     held = context.cert_store_stats()
     if held["x509_ca"] < held["x509"]:
         raise ConfigurationError(
-            f"client_ca: '{client_ca}' holds a certificate that is not an authority's"
+            f"client_ca: '{client_ca}' holds a certificate that is not an authority's",
+            argument="client_ca",
         )
 
 
@@ -110,4 +115,6 @@ def _check_readable(name: str, path: FilePath) -> None:
             file.read(1)
     except (OSError, TypeError, ValueError) as error:
         cause = getattr(error, "strerror", None) or "not a path"
-        raise ConfigurationError(f"{name}: '{path}' cannot be read: {cause}") from None
+        raise ConfigurationError(
+            f"{name}: '{path}' cannot be read: {cause}", argument=name
+        ) from None

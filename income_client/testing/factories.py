@@ -256,7 +256,8 @@ def make_record(
     ]
     if suspected > len(documents):
         raise ConfigurationError(
-            f"suspected must be from 0 to {len(documents)}, the number of pay slips"
+            f"suspected must be from 0 to {len(documents)}, the number of pay slips",
+            argument="suspected",
         )
     made = _application(number, people, documents, documents[:suspected])
     application = _changed(make_record, made, fields)
@@ -311,7 +312,9 @@ def _by_slot(number: int, applicants: Applicants) -> Mapping[str, Applicant]:
 
 def _check_whole(name: str, value: int) -> None:
     if type(value) is not int or value < 0:
-        raise ConfigurationError(f"{name} must be a whole number, 0 or more, not {value!r}")
+        raise ConfigurationError(
+            f"{name} must be a whole number, 0 or more, not {value!r}", argument=name
+        )
 
 
 def _paystubs(

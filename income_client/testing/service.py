@@ -464,7 +464,9 @@ def _with_documents(
         raise ConfigurationError("what is added is an Application or an ApplicationRecord")
     if documents is not None:
         if record.documents is not None:
-            raise ConfigurationError("documents are given twice: in the record and beside it")
+            raise ConfigurationError(
+                "documents are given twice: in the record and beside it", argument="documents"
+            )
         if not isinstance(documents, ApplicationDocuments):
             documents = documents_of(record.application, documents)
         record = evolve(record, documents=documents)

@@ -133,7 +133,7 @@ def split_by_echo(window: Window, bounds: Bounds, echo: Window) -> tuple[Window,
         is_lowered = echo.after == bounds.after and echo.before >= bounds.after
         if not (is_raised or is_lowered):
             message = f"asked for {window}, the service answered for {echo}"
-            raise UnexpectedResponseError(message, retryable=True)
+            raise UnexpectedResponseError(message, call="list_applications", retryable=True)
         start = end = echo.before if kept_after else echo.after
         if not window.after < end < window.before:
             return window, []

@@ -283,9 +283,9 @@ def from_json(record_class: type[T], text: bytes | str) -> T:
 
 def _checked(record_class: type[T], text: object) -> tuple[type[T], bytes]:
     if not _readers().is_record_class(record_class):
-        raise ConfigurationError("record_class must be a class of records")
+        raise ConfigurationError("record_class must be a class of records", argument="record_class")
     if isinstance(text, str):
         text = text.encode("utf-8", "surrogatepass")
     if not isinstance(text, bytes):
-        raise ConfigurationError("text is bytes or a str")
+        raise ConfigurationError("text is bytes or a str", argument="text")
     return record_class, text

@@ -76,11 +76,8 @@ def _row(place: int, row: Any) -> ApplicationSummary:
     found = fields.get("application_id")
     has_id = isinstance(found, str)
     application_id = str(found) if has_id else ""
-    error = DecodeError(faults)
-    error.is_row = True
-    if has_id and application_id.isprintable() and 0 < len(application_id) <= _LONGEST_SHOWN:
-        error.subject = application_id
-        error.message = f"application {application_id}: {error.message}"
+    is_shown = application_id.isprintable() and 0 < len(application_id) <= _LONGEST_SHOWN
+    error = DecodeError(faults, is_row=True, subject=application_id if is_shown else None)
     return MalformedRow(
         application_id=application_id,
         application_reference_id="",

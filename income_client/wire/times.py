@@ -120,7 +120,7 @@ def service_second(value: When, zone: tzinfo, *, rounding: Rounding, name: str =
         since = _since_in_zone(moment, zone, rounding)
     second = since // _SECOND if rounding is Rounding.DOWN else -(-since // _SECOND)
     if not FIRST_SECOND <= second <= LAST_SECOND:
-        raise ConfigurationError(f"{name} must be within the years 1 to 9999")
+        raise ConfigurationError(f"{name} must be within the years 1 to 9999", argument=name)
     return second
 
 
@@ -145,7 +145,9 @@ def service_bounds(
     if before is not None:
         upper = service_second(before, zone, rounding=Rounding.UP, name="updated_before")
     if lower is not None and upper is not None and lower > upper:
-        raise ConfigurationError("updated_after must not be later than updated_before")
+        raise ConfigurationError(
+            "updated_after must not be later than updated_before", argument="updated_after"
+        )
     return lower, upper
 
 

@@ -199,7 +199,7 @@ class Service:
             case _:
                 address = self._configuration.place("base_url")
                 # What does not speak HTTP is as foreign as a page of HTML.
-                is_foreign = error.message.endswith("not HTTP")
+                is_foreign = isinstance(error, TransportError) and error.is_foreign
                 kind = UnexpectedResponseError if is_foreign else type(error)
                 return _ADVICE.get(kind, _AGAIN).format(address=address)
 
@@ -269,7 +269,7 @@ class Service:
                 if not problems:
                     raise
             except IncomeClientError as error:
-                problems[error.message.replace(application_id or "()", "…")] += 1
+                problems[_without_subject(error)] += 1
             else:
                 updated_at = application.last_updated_at.astimezone(UTC)
                 self._samples.append(
@@ -405,6 +405,11 @@ _ADVICE: Final[Mapping[type[IncomeClientError], str]] = {
     ServerError: "the service has a problem: try again later, then tell its owner",
 }
 """By class of error; the setting with the service's address is named."""
+
+
+def _without_subject(error: IncomeClientError) -> str:
+    """Return an error's message with dots for an id, so that those of one kind are equal."""
+    return error.message if error.subject is None else f"{error.call}(…): {error.detail}"
 
 
 def _about_tokens(status: int | None, address: str) -> str:

@@ -229,9 +229,7 @@ def _policy(hosts: tuple[str, ...], *, allow_private_networks: bool) -> Download
             allow_private_networks=is_local or allow_private_networks,
         )
     except ConfigurationError as error:
-        raise ConfigurationError(
-            f"--allow-host: {error.message.removeprefix('allowed_hosts: ')}"
-        ) from None
+        raise ConfigurationError(f"--allow-host: {error.detail}") from None
 
 
 class _Run:
@@ -291,7 +289,8 @@ class _Run:
                         raise reply.error  # it is the same for all others
                     self._unread += 1
                     self._bars.end_application()
-                    say(_with_ids(described(self._client, reply.error), reply.application_id))
+                    said = described(self._client, reply.error)
+                    say(_with_ids(said, reply.error.subject, (reply.application_id,)))
                     continue
                 entries = self._types.chosen(reply)
                 self._to_come[reply.application_id] = len(entries)
@@ -372,13 +371,13 @@ class _Run:
         error = failure.error
         self.disk_failed = isinstance(error, DownloadError) and error.disk_failed
         if isinstance(error, UnsafeLinkError):
-            # What is said without the document names the host.
-            kind = error.message.rpartition(f"({failure.document_id}): ")[2]
+            kind = error.detail  # which names the host
             self._refused[kind] += 1
             self._refusals[error.reason] = None
             if self._refused[kind] > 1:
                 return
-        say(_with_ids(str(error), failure.application_id or "", failure.document_id))
+        ids = (failure.application_id, failure.document_id)
+        say(_with_ids(str(error), error.subject, ids))
 
 
 class _Bars(Bars):
@@ -457,6 +456,6 @@ def _key(application_id: str | None, document_type: str | None, document_id: str
     return application_id, document_type, document_id, _ONLY_FILE
 
 
-def _with_ids(message: str, *ids: str) -> str:
-    """Return an error's message with the ids that it does not name itself."""
-    return ": ".join([*(one for one in ids if f"({one})" not in message), message])
+def _with_ids(said: str, subject: str | None, ids: Iterable[str | None]) -> str:
+    """Return what is said of a subject, with the other ids that it is about."""
+    return ": ".join([*(one for one in ids if one and one != subject), said])

@@ -1,0 +1,155 @@
+"""An error says as attributes what was called, what it is about, and which argument is wrong."""
+
+import copy
+import pickle
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from income_client import (
+    BasicAuth,
+    ConfigurationError,
+    DecodeError,
+    DownloadError,
+    DownloadPolicy,
+    IncomeClient,
+    IncomeClientError,
+    OAuth2ClientCredentials,
+    PayloadFault,
+    RetryPolicy,
+    SQLiteCheckpointStore,
+    StoredToken,
+    Timeouts,
+    TransportError,
+)
+from income_client.emulator import Emulator, Fault
+
+ONCE: Final = RetryPolicy(max_attempts=1)
+AUTH: Final = BasicAuth("user", "password")
+NOW: Final = datetime.now(UTC)
+UNKNOWN: Final[Any] = {"colour": "red"}
+
+
+def copies_of(error: IncomeClientError) -> tuple[IncomeClientError, ...]:
+    """Return an error and all that is made of it to be sent on or raised once more."""
+    return error, error.again(), copy.copy(error), pickle.loads(pickle.dumps(error))
+
+
+@pytest.mark.parametrize(
+    ("call", "subject", "fault", "detail"),
+    [
+        ("get_application", "app-gone", None, "404 Not Found"),
+        ("get_documents", "app-gone", None, "404 Not Found"),
+        ("list_applications", None, Fault("status", path="/v1/*", status=500), "500 Internal"),
+        ("list_applications", None, Fault("body", path="/v1/*", body=b"[]"), "$: expected"),
+        ("list_applications", None, Fault("reset", path="/v1/*", times=None), "connection"),
+        ("token", None, Fault("status", path="/token", status=401), "401 Unauthorized, the client"),
+        ("token", None, Fault("body", path="/token", body=b"{}"), "access_token is not"),
+    ],
+)
+async def test_an_error_knows_its_call(
+    call: str, subject: str | None, fault: Fault | None, detail: str
+) -> None:
+    """It has the call, its subject and the rest apart, and all of it in its message."""
+    async with Emulator(1) as service:
+        if fault is not None:
+            service.faults.add(fault)
+        async with IncomeClient(service.url, auth=service.oauth2, retry=ONCE) as client:
+            ask = partial(getattr(client, call), subject) if subject else client.check
+            with pytest.raises(IncomeClientError) as caught:
+                await ask()
+    for error in copies_of(caught.value):
+        assert (error.call, error.subject) == (call, subject)
+        assert error.detail.startswith(detail)
+        label = call if subject is None else f"{call}({subject})"
+        assert error.message == f"{label}: {error.detail}"
+        assert error.args == (error.message,)
+        assert str(error).startswith(error.message)
+
+
+async def test_an_error_of_a_file_is_about_its_document(tmp_path: Path) -> None:
+    """Its subject is the document's id, which has its older name as well."""
+    async with Emulator(1) as service, IncomeClient(service.url, auth=service.oauth2) as client:
+        (row,) = (await client.get_application_page()).applications
+        documents = await client.get_documents(row.application_id)
+        document = next(entry.document for entry in documents.all())
+        with pytest.raises(DownloadError) as caught:
+            await client.download(document, tmp_path / "file")
+    for error in copies_of(caught.value):
+        assert isinstance(error, DownloadError)
+        assert (error.call, error.subject) == ("download", document.document_id)
+        assert error.document_id == document.document_id
+        assert error.message == f"download({document.document_id}): {error.detail}"
+    assert DownloadError("it is full", document_id="d").subject == "d"
+
+
+async def test_what_does_not_speak_http_is_known() -> None:
+    """An address of something else can be told from a connection that broke."""
+    for kind, is_foreign in (("garbage", True), ("reset", False)):
+        async with Emulator(1) as service:
+            service.faults.add(Fault(kind, path="/v1/*", times=None))
+            async with IncomeClient(service.url, auth=service.basic, retry=ONCE) as client:
+                with pytest.raises(TransportError) as caught:
+                    await client.check()
+        for error in copies_of(caught.value):
+            assert isinstance(error, TransportError)
+            assert error.is_foreign is is_foreign
+
+
+def test_an_error_of_a_row_is_about_its_application() -> None:
+    """Its message names the row's application behind the call."""
+    error = DecodeError((PayloadFault("$", "broken"),), is_row=True, subject="app-1")
+    assert error.message == "application app-1: $: broken"
+    error.name_call("list_applications", error.subject)
+    for one in copies_of(error):
+        assert one.subject == "app-1"
+        assert one.message == "list_applications: application app-1: $: broken"
+
+
+@pytest.mark.parametrize(
+    ("argument", "make", "detail"),
+    [
+        ("base_url", lambda: IncomeClient("ftp://one.example", auth=AUTH), "is neither https"),
+        (
+            "concurrency",
+            lambda: IncomeClient("https://a.example", auth=AUTH, concurrency=0),
+            "must",
+        ),
+        ("proxy", lambda: IncomeClient("https://a.example", auth=AUTH, proxy="no"), "must be an"),
+        ("deadline", lambda: Timeouts(deadline=0), "must be a finite number above 0, not 0"),
+        ("budget", lambda: RetryPolicy(budget=-1), "must be a whole number"),
+        ("username", lambda: BasicAuth("a:b", "c"), "holds a character"),
+        ("client_secret", lambda: OAuth2ClientCredentials("a", ""), "is empty"),
+        ("allowed_hosts", lambda: DownloadPolicy(allowed_hosts=("*",)), "the entry '*' allows"),
+        ("path", lambda: SQLiteCheckpointStore(":memory:"), "path must be that of a file"),
+        ("access_token", lambda: StoredToken(access_token="", expires_at=NOW), "access_token must"),
+        (None, lambda: IncomeClient.from_env(**UNKNOWN), "from_env has no option"),
+    ],
+)
+def test_an_error_knows_its_argument(
+    argument: str | None, make: Callable[[], object], detail: str
+) -> None:
+    """The name of a setting is apart from what is wrong with it, and in the message first."""
+    with pytest.raises(ConfigurationError) as caught:
+        make()
+    for error in copies_of(caught.value):
+        assert isinstance(error, ConfigurationError)
+        assert error.argument == argument
+        assert error.detail.startswith(detail)
+        assert error.message.startswith(argument or detail)
+        assert (error.call, error.subject) == (None, None)
+
+
+def test_a_setting_is_named_as_where_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message has the variable, and the argument stays what it is in code."""
+    monkeypatch.setenv("INCOME_BASE_URL", "ftp://one.example")
+    monkeypatch.setenv("INCOME_USERNAME", "user")
+    monkeypatch.setenv("INCOME_PASSWORD", "password")
+    with pytest.raises(ConfigurationError) as caught:
+        IncomeClient.from_config()
+    assert (caught.value.argument, caught.value.detail) == ("base_url", "is neither https nor http")
+    assert str(caught.value) == "INCOME_BASE_URL is neither https nor http"
