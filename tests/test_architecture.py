@@ -8,6 +8,7 @@ import pytest
 from tests.support.architecture import (
     LAYERS,
     MAY_IMPORT,
+    MESSAGES_READ_IN,
     MODULES,
     ONLY_IN,
     PURE,
@@ -20,6 +21,7 @@ from tests.support.architecture import (
     faces,
     layers,
     libraries,
+    messages,
     names,
     purity,
     unused,
@@ -60,6 +62,19 @@ BAD: Final[tuple[tuple[Rule, Module], ...]] = (
     (unused, Module("http.session", "def _nobody_calls_it(): ...")),
     (unused, Module("http.session", "class A:\n    def _nobody_calls_it(self): ...")),
     (unused, Module("http.session", "def take(call):\n    call._nobody_reads_it = 1")),
+    *(
+        (messages, Module(f"cli.{name}", f"def f(error: IncomeClientError):\n    {read}"))
+        for name, read in (
+            ("find", "return error.message.replace('a', 'b')"),
+            ("app", "return error.detail.partition(' ')"),
+            ("poll", "return 'lost' in str(error)"),
+            ("listen", "message = error.message\n    return message.startswith('token:')"),
+            ("token", "return PATTERN.search(str(error))"),
+            ("demo", "return error.message[:5]"),
+            ("split", "match error.message:\n        case 'lost': ..."),
+            ("schema", "try: ...\n    except KeyError as e: return str(e) == 'a'"),
+        )
+    ),
     (emulator_by_hand, Module("emulator.payloads", "from income_client.wire.codec import x")),
     (emulator_by_hand, Module("emulator.payloads", "from ..client import IncomeClient")),
     (names, Module("receivers.utils", "")),
@@ -108,6 +123,13 @@ def test_whoever_may_know_a_library_imports_it(library: str) -> None:
         within = [module for module in MODULES if module.is_within((place,))]
         found = {name.partition(".")[0] for module in within for name in module.imports()}
         assert library in found, place
+
+
+@pytest.mark.parametrize("name", sorted(MESSAGES_READ_IN))
+def test_whoever_may_read_messages_does(name: str) -> None:
+    """No list names a module too many."""
+    (module,) = (module for module in MODULES if module.name == name)
+    assert list(messages(Module("elsewhere", module.source)))
 
 
 def test_modules_do_not_import_in_a_circle() -> None:

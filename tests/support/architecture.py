@@ -6,7 +6,7 @@ A rule is a function from a module to the sentences that say what is wrong with 
 import ast
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -135,6 +135,26 @@ TESTED: Final = (
 """What the emulator is there to test, and therefore shares nothing with."""
 
 _WORD: Final = re.compile(r"\w+")
+MESSAGES_READ_IN: Final[Mapping[str, str]] = {
+    "cli.app": "cyclopts",
+    "cli.relay": "nats",
+    "configuration": "tomllib",
+    "engines.postgres": "asyncpg",
+    "engines.worker_nats": "nats",
+    "engines.worker_redis": "redis",
+    "http.faults": "aiohttp",
+}
+"""Modules that read the text of a library's errors, which say it in no other way."""
+READS: Final = frozenset(
+    {
+        "casefold", "count", "endswith", "find", "index", "lower", "lstrip", "partition",
+        "removeprefix", "removesuffix", "replace", "rfind", "rindex", "rpartition", "rsplit",
+        "rstrip", "split", "splitlines", "startswith", "strip", "translate", "upper",
+    }
+)  # fmt: skip
+"""Methods of a text that take it to pieces, or say what is in it."""
+PATTERN_READS: Final = frozenset({"findall", "finditer", "fullmatch", "match", "search", "sub"})
+
 GRAB_BAGS: Final = frozenset({"base", "common", "helpers", "manager", "misc", "util", "utils"})
 
 
@@ -317,6 +337,67 @@ def _loaded_by(module: Module) -> frozenset[str]:
     return frozenset(found)
 
 
+def messages(module: Module) -> Iterator[str]:
+    """No code reads the text of an error: what it is about is in its attributes."""
+    may_read_foreign = module.name in MESSAGES_READ_IN
+    for function in ast.walk(module.tree):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        errors = set() if may_read_foreign else set(_errors_in(function))
+        texts: set[str] = set()
+        for node in ast.walk(function):
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value) if _is_text(
+                    value, errors, texts
+                ):
+                    texts.add(name)
+        for node in ast.walk(function):
+            if any(_is_text(one, errors, texts) for one in _taken_to_pieces(node)):
+                yield f"reads the text of an error in line {getattr(node, 'lineno', 0)}"
+
+
+def _errors_in(function: ast.AST) -> Iterator[str]:
+    """Yield the names that errors have there: what is caught, and arguments."""
+    for node in ast.walk(function):
+        match node:
+            case ast.ExceptHandler(name=str(name)):
+                yield name
+            case ast.arg(arg=name, annotation=ast.expr() as kind) if (
+                ast.unparse(kind).strip("'").endswith(("Error", "Exception"))
+            ):
+                yield name
+
+
+def _is_text(node: ast.expr, errors: set[str], texts: set[str]) -> bool:
+    """Say whether this is the text of one of these errors, or a name for it."""
+    match node:
+        case ast.Attribute(attr="message" | "detail"):
+            return True
+        case ast.Call(func=ast.Name(id="str"), args=[ast.Name(id=name)]):
+            return name in errors
+        case ast.Name(id=name):
+            return name in texts
+        case _:
+            return False
+
+
+def _taken_to_pieces(node: ast.AST) -> Sequence[ast.expr]:
+    """Return the expressions whose value decides something here, if they are texts."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in READS:
+            return [value]
+        case ast.Call(func=ast.Attribute(attr=attr), args=args) if attr in PATTERN_READS:
+            return args
+        case ast.Compare(ops=[ast.Is() | ast.IsNot()]):
+            return []
+        case ast.Compare(left=left, comparators=others):
+            return [left, *others]
+        case ast.Subscript(value=value) | ast.Match(subject=value):
+            return [value]
+        case _:
+            return []
+
+
 def emulator_by_hand(module: Module) -> Iterator[str]:
     """The emulator shares no code with what it tests, so that a wrong name cannot cancel out."""
     if module.unit == "emulator":
@@ -362,6 +443,7 @@ RULES: Final[tuple[Rule, ...]] = (
     purity,
     libraries,
     unused,
+    messages,
     emulator_by_hand,
     names,
     docstrings,
