@@ -121,7 +121,9 @@ class DiskPlace:
     def at(cls, path: Path) -> Self:
         """Return the place at a path as the caller wrote it; its folder must be there."""
         if path.name in ("", ".", ".."):
-            raise ConfigurationError("the destination does not end with the name of a file")
+            raise ConfigurationError(
+                "the destination does not end with the name of a file", argument="destination"
+            )
         name = FileName((), path.name, has_extension=False)
         return cls(path.parent, name, None, makes_folders=False)
 

@@ -77,7 +77,7 @@ class Downloader:
     ) -> None:
         policy = DownloadPolicy() if policy is None else policy
         if not isinstance(policy, DownloadPolicy):
-            raise ConfigurationError("downloads must be a DownloadPolicy")
+            raise ConfigurationError("downloads must be a DownloadPolicy", argument="downloads")
         retry = retry or RetryPolicy()
         self.policy: Final = policy
         self.pool: Final = FilePool(policy, user_agent=user_agent, proxy=proxy)

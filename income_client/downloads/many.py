@@ -83,7 +83,9 @@ class Job:
         self.overwrite: bool = check_flag("overwrite", overwrite)
         self.keep_partial: bool = check_flag("keep_partial", keep_partial)
         if on_progress is not None and not is_plain_function(on_progress):
-            raise ConfigurationError("on_progress is called, not awaited: a plain function")
+            raise ConfigurationError(
+                "on_progress is called, not awaited: a plain function", argument="on_progress"
+            )
         self.on_progress = on_progress
         self.ask = ask
 
@@ -91,7 +93,9 @@ class Job:
 def the_one(document: object, file: int) -> Document:
     """Return the one document that is named."""
     if type(file) is not int or file != 0:
-        raise ConfigurationError("file must be 0: a document has one address, and so one file")
+        raise ConfigurationError(
+            "file must be 0: a document has one address, and so one file", argument="file"
+        )
     if not isinstance(document, OneDocument):
         raise invalid("document", "one Document; download_all takes many", document)
     return documents_in(document)[0]
@@ -142,7 +146,9 @@ def folder_or_store(directory: object) -> object:
         return os.path.join(path, "") if path and isinstance(path, str) else path  # noqa: PTH118 - the slash is the point
     if is_store(directory):
         return directory
-    raise ConfigurationError("directory must be the path of a folder, or a store of obstore")
+    raise ConfigurationError(
+        "directory must be the path of a folder, or a store of obstore", argument="directory"
+    )
 
 
 def places_in(destination: object, template: NameTemplate) -> PlaceOf:
@@ -157,16 +163,16 @@ def places_in(destination: object, template: NameTemplate) -> PlaceOf:
     if _is_stream(destination):
         stream = destination
         return lambda _: StreamPlace(stream)
-    raise ConfigurationError(
+    raise _unusable(
         "a destination must be a path, an object with write() for bytes, or a store of obstore",
     )
 
 
 def _on_disk(path: object, template: NameTemplate) -> PlaceOf:
     if not isinstance(path, str) or not path or "\0" in path:
-        raise ConfigurationError("a destination's path must be a str or an os.PathLike of str")
+        raise _unusable("a destination's path must be a str or an os.PathLike of str")
     if _ADDRESS.match(path):
-        raise ConfigurationError(
+        raise _unusable(
             "the destination is an address; a store of obstore is one: obstore.store.from_url(...)"
         )
     try:
@@ -175,10 +181,14 @@ def _on_disk(path: object, template: NameTemplate) -> PlaceOf:
     except (OSError, UnicodeError):
         is_folder = None
     if is_folder is None:
-        raise ConfigurationError("the destination's path is too long, or invalid on this system")
+        raise _unusable("the destination's path is too long, or invalid on this system")
     if is_folder:
         return partial(DiskPlace.below, Path(path), template, seen={})
     return lambda _: DiskPlace.at(Path(path))
+
+
+def _unusable(message: str) -> ConfigurationError:
+    return ConfigurationError(message, argument="destination")
 
 
 def _is_stream(candidate: object) -> TypeGuard[BinaryStream]:
@@ -186,20 +196,20 @@ def _is_stream(candidate: object) -> TypeGuard[BinaryStream]:
     if not callable(write):
         return False
     if any(hasattr(candidate, name) for name in _OF_THE_LOOP):
-        raise ConfigurationError(
+        raise _unusable(
             "the destination belongs to an event loop, and is written to in a thread here;"
             " use io.BytesIO() or a path, and send what is there when it is whole",
         )
     if isinstance(candidate, io.TextIOBase) or hasattr(candidate, "encoding"):
-        raise ConfigurationError("the destination is a text file; a document's file is bytes")
+        raise _unusable("the destination is a text file; a document's file is bytes")
     flush = getattr(candidate, "flush", None)
     if not is_plain_function(write) or (callable(flush) and not is_plain_function(flush)):
-        raise ConfigurationError(
+        raise _unusable(
             "the destination's write() and flush() are called, not awaited: plain functions"
         )
     writable = getattr(candidate, "writable", None)
     if getattr(candidate, "closed", False) is True or (callable(writable) and not writable()):
-        raise ConfigurationError("the destination is closed, or cannot be written to")
+        raise _unusable("the destination is closed, or cannot be written to")
     return True
 
 

@@ -156,12 +156,12 @@ class NameTemplate:
     def read(cls, text: object) -> Self:
         """Read ``{application_id}/{document_id}.{ext}`` or the like; raise `ConfigurationError`."""
         if not isinstance(text, str):
-            raise ConfigurationError("a name template must be a str")
+            raise _invalid("a name template must be a str")
         stem = text.removesuffix(_EXTENSION)
         try:
             components = tuple(tuple(Formatter().parse(one)) for one in stem.split("/"))
         except ValueError:
-            raise ConfigurationError("a name template has a brace without its partner") from None
+            raise _invalid("a name template has a brace without its partner") from None
         _check(components)
         return cls(components, has_extension=stem != text)
 
@@ -175,29 +175,31 @@ def _check(components: tuple[tuple[_Piece, ...], ...]) -> None:
     pieces = [piece for component in components for piece in component]
     names = {name for _, name, _, _ in pieces if name is not None}
     if "ext" in names:
-        raise ConfigurationError("in a name template, {ext} must be at the end, behind a dot")
+        raise _invalid("in a name template, {ext} must be at the end, behind a dot")
     there_are = f"there are {', '.join((*_FIELDS, 'ext'))}"
     if unknown := names - set(_FIELDS):
         field = f"{{{min(unknown)}}}"
-        raise ConfigurationError(f"a name template has no field {field}; {there_are}")
+        raise _invalid(f"a name template has no field {field}; {there_are}")
     if any(spec or change for _, _, spec, change in pieces):
-        raise ConfigurationError(f"a name template has plain fields only; {there_are}")
+        raise _invalid(f"a name template has plain fields only; {there_are}")
     if names.isdisjoint({"document_id", "file_reference_id"}):
-        raise ConfigurationError(
-            "a name template must contain {document_id} or {file_reference_id}"
-        )
+        raise _invalid("a name template must contain {document_id} or {file_reference_id}")
     if len(components) > _MOST_COMPONENTS:
-        raise ConfigurationError(f"a name template has at most {_MOST_COMPONENTS} components")
+        raise _invalid(f"a name template has at most {_MOST_COMPONENTS} components")
     for component in components:
         # A field becomes a text that is safe anywhere.
         sample = "".join(text if name is None else f"{text}x" for text, name, _, _ in component)
         if not sample or _tidy(sample) != sample or ".." in sample:
-            raise ConfigurationError(
+            raise _invalid(
                 "a component of a name template is empty, or its own text is not safe: no '..', "
                 'no dot, dash, tilde or space in front, no dot or space behind, none of \\:*?"<>|',
             )
         if sum(map(_longest, component)) + 1 + _LONGEST_EXTENSION > _LONGEST_NAME:
-            raise ConfigurationError("a component of a name template can become too long")
+            raise _invalid("a component of a name template can become too long")
+
+
+def _invalid(message: str) -> ConfigurationError:
+    return ConfigurationError(message, argument="names")
 
 
 def _longest(piece: _Piece) -> int:
@@ -213,7 +215,7 @@ def _filled(component: tuple[_Piece, ...], facts: FileFacts) -> str:
         if name is not None:
             value = getattr(facts, name)
             if value is None:
-                raise ConfigurationError(
+                raise _invalid(
                     f"the name template has {{{name}}}, which is not known of this document: "
                     "pass it along, or use a template without it",
                 )

@@ -144,6 +144,16 @@ def test_an_error_knows_its_argument(
         assert (error.call, error.subject) == (None, None)
 
 
+async def test_where_a_file_goes_is_an_argument(tmp_path: Path) -> None:
+    """A destination and a template of names are named, though the message describes them."""
+    async with IncomeClient("https://income.example", auth=AUTH) as client:
+        for argument, names in (("names", "no fields"), ("directory", "{document_id}")):
+            directory: Any = tmp_path if argument == "names" else 1
+            with pytest.raises(ConfigurationError) as caught:
+                client.download_all((), directory, names=names)
+            assert caught.value.argument == argument
+
+
 def test_a_setting_is_named_as_where_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message has the variable, and the argument stays what it is in code."""
     monkeypatch.setenv("INCOME_BASE_URL", "ftp://one.example")
