@@ -123,25 +123,11 @@ class Account:
         has_both = any(one.name in given and one.secret in given for one in self.kinds)
         return has_both and self.base_url is not None
 
-    def is_elsewhere(self, other: "Account") -> bool:
-        """Say whether both name an address, and not the same one."""
-        if self.base_url is None or other.base_url is None:
+    def is_for_another_address(self, address: str | None) -> bool:
+        """Say whether it names an address, and not this one."""
+        if self.base_url is None or address is None:
             return False
-        return self.base_url.rstrip("/") != other.base_url.rstrip("/")
-
-    def over(self, below: "Account") -> "Account":
-        """Return both together; a secret stays with the name and address beside it.
-
-        So no secret is sent to an address, or with a name, that was set somewhere else.
-        """
-        if self.is_elsewhere(below):
-            below = Account(proxy=below.proxy, ca_file=below.ca_file)
-        for kind in CREDENTIALS:
-            mine, theirs = getattr(self, kind.name), getattr(below, kind.name)
-            if (self.kinds and kind not in self.kinds) or (mine and theirs and mine != theirs):
-                below = evolve(below, **{kind.name: None, kind.secret: None})
-        given: dict[str, Any] = self.given
-        return evolve(below, **given)
+        return self.base_url.rstrip("/") != address.rstrip("/")
 
 
 KEYS: Final = tuple(fields_dict(Account))
@@ -272,7 +258,8 @@ def from_file(
         else read_file(found, profile, is_of_variable=is_of_variable)
     )
     has_own = bool(chosen.kinds) or chosen.auth_url is not None
-    if path is None and has_own and chosen.base_url is None and environment.is_elsewhere(top):
+    is_ambiguous = has_own and chosen.base_url is None
+    if path is None and is_ambiguous and environment.is_for_another_address(top.base_url):
         raise ConfigurationError(
             f"{variable('base_url')} is set to another address than the one that profile "
             f"{profile} is for: unset it, or set base_url in the profile",
@@ -283,22 +270,35 @@ def from_file(
     lower = [(None, environment), (name, top)]
     if path is not None:
         lower.reverse()
+    merged = _merged([(name, chosen), *lower])
+    return evolve(merged, file=name, profile=profile, profiles=profiles)
+
+
+_FOR_ANY_ADDRESS: Final = frozenset({"proxy", "ca_file"})
+
+
+def _merged(layers: Sequence[tuple[str | None, Account]]) -> Configuration:
+    """Return what all layers say together, each with the name of its file, the first one first.
+
+    The first that sets a key wins. A layer adds no credentials of another kind or name, and for
+    another address none at all: no secret is sent to an address, or with a name, that was set
+    somewhere else.
+    """
     account, sources, unused = Account(), dict[str, str](), None
-    for place, below in [(name, chosen), *lower]:
-        if account.is_elsewhere(below) and below.kinds:
-            unused = place or "the environment"
-        both = account.over(below)
-        added = (key for key in both.given if key not in account.given)
+    for place, layer in layers:
+        added: dict[str, Any] = layer.given
+        if layer.is_for_another_address(account.base_url):
+            added = {key: value for key, value in added.items() if key in _FOR_ANY_ADDRESS}
+            unused = (place or "the environment") if layer.kinds else unused
+        for kind in CREDENTIALS:
+            name, other = getattr(account, kind.name), getattr(layer, kind.name)
+            has_another_kind = account.kinds and kind not in account.kinds
+            if has_another_kind or (name and other and name != other):
+                added = {key: value for key, value in added.items() if key not in kind[:2]}
+        added = {key: value for key, value in added.items() if key not in sources}
         sources |= {key: place or variable(key) for key in added}
-        account = both
-    return Configuration(
-        account=account,
-        sources=sources,
-        file=name,
-        unused=unused,
-        profile=profile,
-        profiles=profiles,
-    )
+        account = evolve(account, **added)
+    return Configuration(account=account, sources=sources, unused=unused)
 
 
 def default_file(variables: Mapping[str, str] = os.environ) -> Path | None:
