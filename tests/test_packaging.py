@@ -43,7 +43,7 @@ def test_the_package_does_without_its_extras() -> None:
         "import sys, income_client; income_client.IncomeClient; "
         "extra = {'aiohttp.web', 'asyncpg', 'cryptography', 'cyclopts', 'jinja2', 'joserfc', "
         "'obstore', 'opentelemetry', 'orjson', 'pyarrow', 'pydantic', 'pytest', 'rich', "
-        "'uvicorn', 'income_client.emulator'}; "
+        "'tomlkit', 'uvicorn', 'income_client.emulator'}; "
         "print(*sorted(extra & set(sys.modules)))"
     )
     ended = subprocess.run(

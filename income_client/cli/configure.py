@@ -1,16 +1,17 @@
 """``income-client configure``: saves address and credentials in the configuration file."""
 
 import asyncio
-import json
 import os
-import re
 import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import tomlkit
 from cyclopts import Parameter
+from tomlkit.container import Container
+from tomlkit.items import Table
 
 from income_client import ConfigurationError, Secret
 from income_client.disk import locked_folder, make_folder, sync_folder, write_file
@@ -84,7 +85,7 @@ def configure(
     settings = _completed(given, _section(table, profile))
     _check_settings(settings)
     changed = _edited(text, profile, settings)
-    if not _is_as_meant(changed, table, profile, settings):
+    if changed is None:
         raise ConfigurationError(f"{name} is written in a way that cannot be changed here: edit it")
     if len(changed.encode()) > MAX_BYTES:
         longest = f"{MAX_BYTES // 1024} KiB"
@@ -214,53 +215,40 @@ async def _check(connection: Connection) -> None:
         await client.check()
 
 
-_HEADER: Final = re.compile(r"\s*\[")
-_KEY: Final = re.compile(r"""\s*["']?([A-Za-z0-9_-]+)["']?\s*=""")
-_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
+def _edited(text: str, profile: str | None, settings: Mapping[str, str | None]) -> str | None:
+    """Return the text of a file with these settings at its top level, or in a profile.
 
-
-def _edited(text: str, profile: str | None, settings: Mapping[str, str | None]) -> str:
-    """Return the text of a file with these settings at its top level, or in a profile."""
-    lines = text.splitlines()
-    start = 0
-    if profile is not None:
-        start = next((at for at, line in enumerate(lines, 1) if _begins(profile, line)), 0)
-        if not start:
-            name = profile if _BARE.fullmatch(profile) else _quoted(profile)
-            lines += [*([""] if lines else []), f"[profiles.{name}]"]
-            start = len(lines)
-    end = next((at for at in range(start, len(lines)) if _HEADER.match(lines[at])), len(lines))
-    new = [f"{key} = {_quoted(value)}" for key, value in settings.items() if value is not None]
-    kept = [
-        line for line in lines[start:end] if not ((key := _KEY.match(line)) and key[1] in settings)
-    ]
-    rest = [*kept, *lines[end:]]
-    gap = [""] if rest and rest[0] else []
-    return "\n".join([*lines[:start], *new, *gap, *rest]) + "\n"
-
-
-def _begins(profile: str, line: str) -> bool:
-    """Say whether a line is the header of a profile, however it is spelt."""
+    All else stays, comments and layout included. None if that is not what came of it, as with
+    some layouts: what is saved here decides where a secret is sent.
+    """
     try:
-        return tomllib.loads(line) == {"profiles": {profile: {}}}
-    except ValueError:
-        return False
+        document, meant = tomlkit.parse(text), tomllib.loads(text)
+        _set(document, profile, settings)
+        _set(meant, profile, settings)
+        edited = document.as_string()
+        return edited if tomllib.loads(edited) == meant else None
+    except Exception:  # noqa: BLE001 - its text may quote the file
+        return None
 
 
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
-
-
-def _is_as_meant(
-    text: str, before: Mapping[str, Any], profile: str | None, settings: Mapping[str, str | None]
-) -> bool:
-    """Say whether a file now has these settings, and all else is as before."""
-    section = {**_section(before, profile), **settings}
-    section = {key: value for key, value in section.items() if value is not None}
-    meant = section
+def _set(document: Any, profile: str | None, settings: Mapping[str, str | None]) -> None:
+    section = document
     if profile is not None:
-        meant = {**before, "profiles": {**before.get("profiles", {}), profile: section}}
-    try:
-        return tomllib.loads(text) == meant
-    except ValueError:
-        return False
+        profiles = document.setdefault("profiles", {profile: {}})
+        section = profiles.setdefault(profile, {})
+    for key, value in reversed(list(settings.items())):
+        if value is None:
+            section.pop(key, None)
+        elif key not in section:
+            _add(section, key, value)
+        elif section[key] != value:
+            section[key] = value
+
+
+def _add(section: Any, key: str, value: str) -> None:
+    container = section.value if isinstance(section, Table) else section
+    if isinstance(container, Container) and container.body:
+        # At the end, it would come between a comment and the next header, which that is about.
+        container._insert_at(0, key, tomlkit.item(value))  # noqa: SLF001 - offered in no other way
+    else:
+        section[key] = value

@@ -142,6 +142,74 @@ def test_everything_else_is_kept(profile: str | None, cli: Cli, file: Path) -> N
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+LAYOUT: Final = """\
+# ours
+base_url = 'https://one.example'   # production
+
+# for tests; ask Zoë
+[ profiles."staging" ]  # since May
+    username = "two"
+    base_url = "https://two.example" # a copy
+password = "old"
+
+# nobody uses it
+[profiles.third]
+base_url="https://three.example"
+"""
+LAYOUT_AFTER: Final = """\
+# ours
+base_url = 'https://one.example'   # production
+
+# for tests; ask Zoë
+[ profiles."staging" ]  # since May
+client_id = "new"
+client_secret = "secret"
+    base_url = "http://127.0.0.1:1" # a copy
+
+# nobody uses it
+[profiles.third]
+base_url="https://three.example"
+"""
+
+
+def test_comments_order_and_layout_are_kept(cli: Cli, file: Path) -> None:
+    """Values change where they are; a new key parts no comment from what it is about."""
+    file.parent.mkdir(parents=True)
+    file.write_text(LAYOUT, "utf-8")
+    options = ("--base-url", NOWHERE, "--client-id", "new", "--no-check", "--profile", "staging")
+    assert cli("configure", *options, stdin="secret\n").status == 0
+    assert file.read_text("utf-8") == LAYOUT_AFTER
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'profiles = {x = {base_url = "a"}}\n',
+        'profiles = {y = {base_url = "a"}}\n',
+        "[profiles]\nx.base_url = 'a'\n",
+        "profiles.x.base_url = 'a'\nmore = 1\n",
+        "profiles.y.base_url = 'a'\nmore = 1\n",
+        "[profiles.y]\nbase_url = 'a'\n[other]\nmore = 1\n[profiles.x]\nbase_url = 'b'\n",
+        "# nothing yet",
+    ],
+)
+def test_a_file_is_changed_as_meant_or_not_at_all(text: str, cli: Cli, file: Path) -> None:
+    """However it is written, nothing else in it changes its meaning."""
+    file.parent.mkdir(parents=True)
+    file.write_text(text, "utf-8")
+    options = ("--base-url", NOWHERE, "--client-id", "new", "--no-check", "--profile", "x")
+    ran = cli("configure", *options, stdin="secret\n")
+    if ran.status == 2:
+        assert "edit it" in ran.stderr
+        assert file.read_text("utf-8") == text
+        return
+    meant = tomllib.loads(text)
+    new = {"base_url": NOWHERE, "client_id": "new", "client_secret": "secret"}
+    meant.setdefault("profiles", {})["x"] = new
+    assert tomllib.loads(file.read_text("utf-8")) == meant
+    assert "secret" not in ran.stderr
+
+
 def test_what_does_not_work_is_not_saved(
     cli: Cli, file: Path, income_service: IncomeService
 ) -> None:
@@ -186,12 +254,13 @@ def test_misuse_names_the_option(
     [
         "base_url = ",
         "base_url = " + "[" * 5000,
-        'profiles = {x = {base_url = "a"}}\n',
-        "[profiles]\nx.base_url = 'a'\n",
+        "profiles = 1\n",
+        "[[profiles]]\nx = 1\n",
+        "[profiles]\nx = 1\n",
     ],
 )
 def test_a_file_that_cannot_be_changed_stays_as_it_is(text: str, cli: Cli, file: Path) -> None:
-    """A malformed file, or one that is written in an unusual way, is left to its owner."""
+    """A malformed file, or one that says something else there, is left to its owner."""
     file.parent.mkdir(parents=True)
     file.write_text(text, "utf-8")
     options = ("--base-url", NOWHERE, "--client-id", "new", "--no-check", "--profile", "x")

@@ -98,7 +98,7 @@ def test_the_wheel_needs_what_the_package_imports(wheel: Wheel) -> None:
         "telemetry",
     ]
     cli = sorted(re.split(r"[<>=]", line)[0] for line in needed if "extra == 'cli'" in line)
-    assert cli == ["cyclopts", "jinja2", "rich"]
+    assert cli == ["cyclopts", "jinja2", "rich", "tomlkit"]
     callbacks = [re.split(r"[<>=]", line)[0] for line in needed if "extra == 'callbacks'" in line]
     assert sorted(callbacks) == ["cryptography", "joserfc"]
     bench = sorted(re.split(r"[<>=]", line)[0] for line in needed if "extra == 'bench'" in line)

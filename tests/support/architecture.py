@@ -110,6 +110,7 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "redis": frozenset({"engines.worker_redis"}),
     "rich": frozenset({"cli"}),
     "tenacity": frozenset({"http.retry"}),
+    "tomlkit": frozenset({"cli.configure"}),
     "uvicorn": frozenset({"receivers.uvicorn"}),
 }
 """Libraries, and the modules that may know of them."""
