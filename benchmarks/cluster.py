@@ -65,8 +65,8 @@ _TOKEN_SERVES: Final = 1.5
 """A token of two seconds is renewed after three quarters of its life."""
 _SHARERS: Final = 8
 _READERS: Final = {1: "1 process", 2: "2 processes", 4: "4 processes"}
-_CALL_SECONDS: Final = 0.05
-"""A service far away, so that its one process here is no limit."""
+_CALL_SECONDS: Final = 0.5
+"""A slow service, so that its one process here is no limit."""
 
 
 class Broken(Exception):  # noqa: N818 - a promise is

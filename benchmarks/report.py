@@ -55,7 +55,7 @@ class Scale:
     relayed: int = 5  # rounds of these
     token_seconds: float = 7.5  # for which processes share a token
     listed: int = 200_000  # applications of a first read
-    handed_out: int = 2_000  # of these, whose records are read by several processes
+    handed_out: int = 400  # of these, whose records are read by several processes
 
 
 FULL: Final = Scale()
@@ -88,7 +88,7 @@ QUICK: Final = Scale(
     relayed=1,
     token_seconds=2,
     listed=5_000,
-    handed_out=60,
+    handed_out=32,
 )
 """Enough to see every row; its figures mean nothing."""
 

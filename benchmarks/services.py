@@ -156,19 +156,10 @@ class EmulatorProcess(ServiceProcess):
     def __init__(self, **knobs: Any) -> None:
         super().__init__(_serve_emulator, knobs)
 
-    def lists(self) -> int:
-        """Return how many list requests came since the last `forget`."""
-        lists: int = self.ask("lists")
-        return lists
-
     def tokens(self) -> int:
         """Return how many token requests came so far."""
         tokens: int = self.ask("tokens")
         return tokens
-
-    def forget(self) -> None:
-        """Count list requests from zero again."""
-        self.ask("forget")
 
     def ids(self) -> list[str]:
         """Return the id of every application."""
@@ -179,11 +170,8 @@ class EmulatorProcess(ServiceProcess):
 def _serve_emulator(connection: "Connection[Any, Any]", knobs: dict[str, Any]) -> None:
     async def served() -> None:
         async with Emulator(**knobs) as service:
-            requests = service.requests
             answers: Mapping[str, Callable[[], Any]] = {
-                "lists": lambda: sum(one.name == "list_applications" for one in requests),
                 "tokens": lambda: service.token_requests,
-                "forget": requests.clear,
                 "ids": lambda: list(service.world.ids),
             }
             await answer(connection, _reached(service), answers)

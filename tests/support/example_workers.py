@@ -204,7 +204,8 @@ async def relays_by_command(service: Emulator, folder: Path, command: str) -> No
         async with connected(server) as client:
             await _set_up(client)
             _, *words = shlex.split(command.replace(_SHOWN_URL, server.url))
-            run = ("-m", "income_client.cli", *words, "--start", "beginning", "--once")
+            start = () if "--start" in words else ("--start", "beginning")
+            run = ("-m", "income_client.cli", *words, *start, "--once")
             process = await started(service, folder, *run)
             _, said = await process.communicate()
             begins, did = said.decode().splitlines()

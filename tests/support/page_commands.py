@@ -135,6 +135,7 @@ COMMANDS: Final[Mapping[str, RunCommand]] = {
     "income-client trigger": _sends,
     "nats kv add": _is_read_by_the_workers,
     "nats stream add": _is_read_by_the_workers,
+    "split -l": runs,
     "uvicorn app:app --host": run_with(test_nginx.COMMAND),
     "uvicorn app:app --port": run_with(test_uvicorn.COMMAND),
 }
