@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, Self, TypedDict
 from attrs import evolve, field, fields_dict, frozen
 
 from .clock import Clock
+from .disk import is_open_to_others, is_ours
 from .errors import ConfigurationError
 from .events import OnEvent
 from .http.tokens import TokenStore
@@ -332,7 +333,6 @@ MAX_BYTES: Final = 64 * 1024
 """Length of the longest settings file that is read."""
 _MAX_DEPTH: Final = 100
 _READ: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-_OTHERS: Final = 0o077
 _SHOWN_KEY: Final = re.compile(r"[a-z_]{1,30}")
 _TOML_PLACE: Final = re.compile(r"\(at (line \d+, column \d+|end of document)\)")
 
@@ -440,9 +440,9 @@ def _unsafe(path: Path, status: os.stat_result, *, holds_secret: bool) -> str | 
     """Say why the owner or mode of a file forbids its use."""
     if not hasattr(os, "geteuid"):
         return None  # a system without owners and modes of files
-    if holds_secret and status.st_uid != os.geteuid():
+    if holds_secret and not is_ours(status):
         return "belongs to somebody else and holds a secret: it must be yours"
-    if holds_secret and status.st_mode & _OTHERS:
+    if holds_secret and is_open_to_others(status):
         return f"can be read by others and holds a secret: chmod 600 {_quoted(path)}"
     if status.st_mode & stat.S_IWOTH:
         # The secret may come from the environment, and would go where this file says.

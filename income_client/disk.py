@@ -1,4 +1,4 @@
-"""Private files and folders on the disk: opened without following links, made, and synced."""
+"""Private files and folders on the disk: opened without following links, made, locked, synced."""
 
 import errno
 import os
@@ -13,6 +13,8 @@ _CAN_OPEN_FOLDERS: Final = hasattr(os, "O_DIRECTORY")
 """Windows cannot, and needs no sync of a folder."""
 _PRIVATE: Final = 0o600
 _PRIVATE_FOLDER: Final = 0o700
+_OTHERS: Final = 0o077
+"""What a mode allows to anybody but the owner."""
 # Windows lacks most flags, and needs one that others lack.
 _SAFELY: Final = (
     getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -40,25 +42,48 @@ def sync_folder(path: Path) -> None:
             os.close(descriptor)
 
 
+def has_locks() -> bool:
+    """Say whether open files can be locked, and renamed and removed too; not so on Windows."""
+    try:
+        import fcntl  # noqa: F401, PLC0415 - not every system has it
+    except ImportError:
+        return False
+    return True
+
+
+def lock_descriptor(descriptor: int, *, is_shared: bool = False) -> bool:
+    """Lock an open file or folder; return False if the system or file system has no locks.
+
+    The lock ends once the descriptor is closed, by the end of the process too.
+
+    Raises:
+        BlockingIOError: it is locked already.
+    """
+    if not has_locks():
+        return False
+    import fcntl  # noqa: PLC0415 - as above
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_NB | (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX))
+    except BlockingIOError:
+        raise
+    except OSError:
+        return False
+    return True
+
+
 @contextmanager
 def locked_folder(path: Path) -> Iterator[None]:
     """Keep others that lock a folder out of it; `BlockingIOError` if one of them has it.
 
-    Where the system has no such locks, nothing is kept out.
+    Where there are no such locks, nothing is kept out.
     """
-    try:
-        import fcntl  # noqa: PLC0415 - not every system has it
-    except ImportError:
+    if not _CAN_OPEN_FOLDERS:
         yield
         return
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise
-        except OSError:  # a file system without locks
-            pass
+        lock_descriptor(descriptor)
         yield
     finally:
         os.close(descriptor)
@@ -113,12 +138,17 @@ def write_file(path: Path, content: bytes) -> None:
         raise
 
 
-def put(source: Path, place: Path) -> None:
+def publish_file(source: Path, place: Path) -> None:
     """Give a file its place, and replace nothing; it may keep its own name too.
 
     Raises:
         FileExistsError: something is there.
     """
+    if not has_locks():
+        # Windows: its rename replaces nothing, and a second name could not be removed while
+        # another process reads the file by the first.
+        source.rename(place)
+        return
     try:
         # Unlike a rename, a link is refused where something is.
         os.link(source, place)
@@ -131,10 +161,20 @@ def put(source: Path, place: Path) -> None:
         source.rename(place)
 
 
+def is_ours(found: os.stat_result) -> bool:
+    """Say whether a file or folder belongs to this user; where there are no owners, it does."""
+    return not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
+
+
+def is_open_to_others(found: os.stat_result) -> bool:
+    """Say whether others than its owner may use a file or folder; Windows has no such modes."""
+    return hasattr(os, "geteuid") and bool(found.st_mode & _OTHERS)
+
+
 def make_private(path: Path) -> None:
     """Take from a file what others may do with it, if it is ours."""
     with suppress(OSError):
-        if stat.S_IMODE(path.lstat().st_mode) & 0o077:
+        if is_open_to_others(path.lstat()):
             path.chmod(_PRIVATE)
 
 

@@ -11,7 +11,15 @@ from threading import Lock
 from typing import Any, Final, Self
 
 from income_client import IncomeClientError
-from income_client.disk import new_file, put, sync_descriptor, sync_folder, write_file
+from income_client.disk import (
+    is_open_to_others,
+    is_ours,
+    new_file,
+    publish_file,
+    sync_descriptor,
+    sync_folder,
+    write_file,
+)
 
 _LINES: Final = "records.jsonl"
 _TABLES: Final = "tables"
@@ -158,8 +166,8 @@ class Part:
         self.note(manifest=manifest.decode(), published=_LINES)
         source = self.folder / _MANIFEST
         write_file(source, manifest)
-        put(source, self._manifest)
-        put(self.lines, self._target)
+        publish_file(source, self._manifest)
+        publish_file(self.lines, self._target)
         sync_folder(self._target.parent)
 
     def publish_tables(self, manifest: bytes) -> None:
@@ -188,8 +196,7 @@ class Part:
             self.folder.mkdir(0o700)
             self.folder.chmod(0o700)  # the umask may have taken from it
         facts = self.folder.lstat()
-        is_ours = not hasattr(os, "geteuid") or facts.st_uid == os.geteuid()
-        if not stat.S_ISDIR(facts.st_mode) or not is_ours or facts.st_mode & 0o077:
+        if not stat.S_ISDIR(facts.st_mode) or not is_ours(facts) or is_open_to_others(facts):
             raise IncomeClientError(
                 f"{self.folder} is not a folder that only you can use: choose another place"
             )

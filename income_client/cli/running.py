@@ -17,7 +17,14 @@ import msgspec
 from attrs import frozen
 
 from income_client import BasicAuth, ConfigurationError, OAuth2ClientCredentials, Secret
-from income_client.disk import make_folder, new_file, open_file
+from income_client.disk import (
+    is_open_to_others,
+    is_ours,
+    lock_descriptor,
+    make_folder,
+    new_file,
+    open_file,
+)
 
 CALLBACK_PREFIX: Final = "INCOME_CALLBACK_"
 
@@ -76,14 +83,12 @@ def announced(name: Announcer, facts: Mapping[str, str]) -> Iterator[None]:
     """Let this user's other commands find this one, with these facts, while the block runs."""
     with ExitStack() as stack:
         # It is a convenience, and impossible without a home or on Windows.
-        with suppress(OSError, RuntimeError, ImportError):
+        with suppress(OSError, RuntimeError):
             _announce(name, facts, stack)
         yield
 
 
 def _announce(name: Announcer, facts: Mapping[str, str], stack: ExitStack) -> None:
-    import fcntl
-
     place = _place(name)
     draft = place.with_name(f".{name}-{os.getpid()}")
     make_folder(place.parent)
@@ -91,7 +96,8 @@ def _announce(name: Announcer, facts: Mapping[str, str], stack: ExitStack) -> No
     descriptor = new_file(draft)
     stack.callback(os.close, descriptor)
     stack.callback(draft.unlink, missing_ok=True)
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    if not lock_descriptor(descriptor):
+        return
     os.write(descriptor, json.dumps(dict(facts)).encode())
     draft.replace(place)
     stack.callback(_withdraw, place, os.fstat(descriptor))
@@ -110,23 +116,19 @@ def announcement(name: Announcer) -> dict[str, str] | None:
     the address that callbacks or credentials would go to: it counts for nothing then.
     """
     # The file of a killed command is not locked.
-    with suppress(OSError, RuntimeError, ImportError, ValueError):
-        import fcntl
-
-        with os.fdopen(open_file(_place(name), os.O_RDONLY), "rb") as file:
-            if not _is_private(os.fstat(file.fileno())):
-                return None
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                facts = msgspec.json.decode(file.read(), type=dict[str, str])
-                return facts if facts.keys() >= _ADDRESSES[name] else None
+    with (
+        suppress(OSError, RuntimeError, ValueError),
+        os.fdopen(open_file(_place(name), os.O_RDONLY), "rb") as file,
+    ):
+        found = os.fstat(file.fileno())
+        if not is_ours(found) or is_open_to_others(found) or not stat.S_ISREG(found.st_mode):
+            return None
+        try:
+            lock_descriptor(file.fileno(), is_shared=True)
+        except BlockingIOError:
+            facts = msgspec.json.decode(file.read(), type=dict[str, str])
+            return facts if facts.keys() >= _ADDRESSES[name] else None
     return None
-
-
-def _is_private(found: os.stat_result) -> bool:
-    is_own = found.st_uid == os.geteuid() and not found.st_mode & 0o077
-    return is_own and stat.S_ISREG(found.st_mode)
 
 
 def _place(name: Announcer) -> Path:

@@ -3,12 +3,20 @@
 import errno
 import os
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from income_client.disk import check_folder, make_folder
+from income_client.disk import (
+    check_folder,
+    is_open_to_others,
+    is_ours,
+    lock_descriptor,
+    make_folder,
+    publish_file,
+)
 from income_client.downloads.part_file import disk_fault
 
 
@@ -51,6 +59,58 @@ def test_a_link_below_the_folder_is_no_folder(
         with pytest.raises(OSError, match="a symbolic link is"):
             folder_at(tmp_path, (name,))
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_lock_keeps_others_out(tmp_path: Path) -> None:
+    """Shared locks exclude one that is not shared, and none of their own kind."""
+    (tmp_path / "a").touch()
+    first, second, third = (os.open(tmp_path / "a", os.O_RDWR) for _ in range(3))
+    assert lock_descriptor(first, is_shared=True)
+    assert lock_descriptor(second, is_shared=True)
+    with pytest.raises(BlockingIOError):
+        lock_descriptor(third)
+    for descriptor in (first, second):
+        os.close(descriptor)
+    assert lock_descriptor(third)
+    os.close(third)
+
+
+@pytest.mark.parametrize("locks", [True, False], ids=["locks", "no locks"])
+def test_a_file_that_is_published_replaces_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locks: bool
+) -> None:
+    """On Windows, which has no such locks, it is renamed, and renaming replaces nothing there."""
+    real = Path.rename
+
+    def refusing(path: Path, target: Path) -> Path:
+        if target.exists():
+            raise FileExistsError
+        return real(path, target)
+
+    if not locks:
+        monkeypatch.setitem(sys.modules, "fcntl", None)
+        monkeypatch.setattr(Path, "rename", refusing)
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(name)
+    publish_file(tmp_path / "a", tmp_path / "place")
+    with pytest.raises(FileExistsError):
+        publish_file(tmp_path / "b", tmp_path / "place")
+    assert (tmp_path / "place").read_text() == "a"
+    assert (tmp_path / "a").exists() is locks
+
+
+def test_where_files_have_no_owners_all_are_ours_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows gives every file a mode that would let others in, and every owner the number 0."""
+    tmp_path.chmod(0o777)
+    assert is_open_to_others(tmp_path.stat())
+    another = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: another)
+    assert not is_ours(tmp_path.stat())
+    monkeypatch.delattr(os, "geteuid")
+    assert is_ours(tmp_path.stat())
+    assert not is_open_to_others(tmp_path.stat())
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from income_client.cli.connection import Connection, connect
 from income_client.cli.exit_status import ExitStatus
 from income_client.cli.options import Switch, TableOrJson
 from income_client.cli.output import OutputLines, inert, reason_of, without_addresses
-from income_client.disk import put, sync_folder, write_file
+from income_client.disk import publish_file, sync_folder, write_file
 
 
 async def application(
@@ -92,7 +92,7 @@ def _write_private(path: Path, content: bytes, *, overwrite: bool) -> None:
             if overwrite:
                 part.replace(path)
             else:
-                put(part, path)
+                publish_file(part, path)
         finally:
             part.unlink(missing_ok=True)
         sync_folder(path.absolute().parent)
