@@ -723,7 +723,6 @@ class IncomeClient:
         *,
         names: str = _FILE_NAMES,
         overwrite: bool = False,
-        keep_partial: bool = False,
         on_progress: OnProgress | None = None,
     ) -> DownloadedFile:
         """Download the file of a document, complete or not at all (contract section 2.3).
@@ -741,8 +740,6 @@ class IncomeClient:
             names: names of files in a folder or a store. Fields: application_id,
                 document_type, document_id, file, file_reference_id and ext.
             overwrite: whether another file in its place is replaced, atomically.
-            keep_partial: whether an incomplete file is kept beside its place for the next
-                call to resume; otherwise it is removed.
             on_progress: called with a `DownloadProgress` now and then.
 
         Returns:
@@ -763,7 +760,6 @@ class IncomeClient:
             destination,
             names,
             overwrite=overwrite,
-            keep_partial=keep_partial,
             on_progress=on_progress,
             ask=self.get_documents,
         )
@@ -778,7 +774,6 @@ class IncomeClient:
         *,
         names: str = ...,
         overwrite: bool = ...,
-        keep_partial: bool = ...,
         on_progress: OnProgress | None = ...,
         on_error: Literal["raise"] = ...,
     ) -> Downloads[DownloadedFile]: ...
@@ -792,7 +787,6 @@ class IncomeClient:
         *,
         names: str = ...,
         overwrite: bool = ...,
-        keep_partial: bool = ...,
         on_progress: OnProgress | None = ...,
         on_error: Literal["yield"],
     ) -> Downloads[DownloadedFile | DownloadFailure]: ...
@@ -805,7 +799,6 @@ class IncomeClient:
         *,
         names: str = _FILE_NAMES,
         overwrite: bool = False,
-        keep_partial: bool = False,
         on_progress: OnProgress | None = None,
         on_error: OnError = "raise",
     ) -> Downloads[DownloadedFile] | Downloads[DownloadedFile | DownloadFailure]:
@@ -822,7 +815,6 @@ class IncomeClient:
             concurrency: files in flight at a time, within the client's own limit.
             names: names of files in it, as for `download`.
             overwrite: whether other files in their places are replaced.
-            keep_partial: whether incomplete files are kept for the next call to resume.
             on_progress: called with a `DownloadProgress` now and then.
             on_error: ``"raise"`` the first failure, or ``"yield"`` a `DownloadFailure`; where
                 its error has ``disk_failed``, other files fail as well.
@@ -839,7 +831,6 @@ class IncomeClient:
             folder_or_store(directory),
             names,
             overwrite=overwrite,
-            keep_partial=keep_partial,
             on_progress=on_progress,
             ask=self.get_documents,
         )

@@ -25,7 +25,14 @@ from income_client.disk import (
 from income_client.errors import ConfigurationError, DownloadError
 
 from .naming import FileFacts, FileName, NameTemplate, extension_of
-from .part_file import BLOCK, PartFile, Spool, adopt, create, disk_fault, on_disk, parts_of
+from .temporary_file import (
+    BLOCK,
+    Spool,
+    TemporaryFile,
+    disk_fault,
+    on_disk,
+    remove_abandoned,
+)
 
 ANOTHER: Final = "another file is there already; overwrite=True would replace it"
 """Error message for a place that is taken."""
@@ -51,25 +58,32 @@ class Published:
     """Whether a file with the same content was there before, and was left."""
 
     @classmethod
-    def of(cls, file: PartFile, path: Path | str | None, *, was_there: bool = False) -> Self:
+    def of(cls, file: TemporaryFile, path: Path | str | None, *, was_there: bool = False) -> Self:
         """Say where a file is now."""
         return cls(path, file.size, file.sha256, was_there)
 
 
+@frozen
+class Existing:
+    """A file that is at a place already."""
+
+    path: Path | str
+    """Where: a path, or a key in a store."""
+    size: int
+    """Its length in bytes."""
+
+
 class Place(Protocol):
-    """Where one file goes; every method raises `DownloadError` if that fails."""
+    """Where one file goes; every asynchronous method raises `DownloadError` if that fails."""
 
-    async def present(self) -> tuple[int, ...]:
-        """Return the length of what is there; several, where the extension is not known yet."""
+    async def find_existing(self) -> tuple[Existing, ...]:
+        """Return what is there; it may be several, where the extension is not known yet."""
 
-    async def take(self, md5: str) -> Published | None:
-        """Read what `present` has found, and return the file with this MD5 in hex."""
+    async def match_existing(self, existing: Existing, md5: str) -> Published | None:
+        """Read what is there, and return it if its content has this MD5, in hex."""
 
-    async def begin(self) -> Spool:
-        """Return what the bytes are written to, with what an earlier process has left.
-
-        It is left as a context.
-        """
+    def create(self) -> TemporaryFile:
+        """Make the file that the bytes are written to, in the thread that writes them."""
 
     async def publish(
         self, spool: Spool, *, content_type: str | None = None, overwrite: bool = False
@@ -77,16 +91,8 @@ class Place(Protocol):
         """Put what was written where it belongs, all of it or nothing."""
 
 
-@frozen
-class _Folder:
-    names: set[str]
-    """Names that may be in it."""
-    parts: tuple[str, ...]
-    """Those of parts."""
-
-
-FoldersSeen: TypeAlias = dict[Path, _Folder]
-"""What was in each folder at the first look: one look, however many files go there."""
+FoldersSeen: TypeAlias = dict[Path, set[str]]
+"""Names in each folder at the first look: one look, however many files go there."""
 
 
 class DiskPlace:
@@ -104,7 +110,6 @@ class DiskPlace:
         self._name = name
         self._makes_folders = makes_folders
         self._seen: FoldersSeen = {} if seen is None else seen
-        self._there: dict[Path, int] = {}
 
     @classmethod
     def below(
@@ -127,32 +132,26 @@ class DiskPlace:
         name = FileName((), path.name, has_extension=False)
         return cls(path.parent, name, None, makes_folders=False)
 
-    async def present(self) -> tuple[int, ...]:
-        """See `Place.present`."""
-        folder = await self._seen_folder()
-        paths = [self._folder / name for name in self._name.all() if name in folder.names]
-        self._there = await on_disk(lambda: _sizes_of(paths)) if paths else {}
-        return tuple(self._there.values())
+    async def find_existing(self) -> tuple[Existing, ...]:
+        """See `Place.find_existing`."""
+        seen = self._seen.get(self._folder)
+        names = await on_disk(self._look_into_folder) if seen is None else seen
+        paths = self._paths_among(names)
+        return await on_disk(lambda: _existing_at(paths)) if paths else ()
 
-    async def take(self, md5: str) -> Published | None:
-        """See `Place.take`."""
-        parts = parts_of(self._name.stem, (await self._seen_folder()).parts)
-        return await on_disk(lambda: self._taken(md5, parts))
+    async def match_existing(self, existing: Existing, md5: str) -> Published | None:
+        """See `Place.match_existing`."""
+        return await on_disk(lambda: _matching(Path(existing.path), md5))
 
-    async def begin(self) -> Spool:
-        """See `Place.begin`."""
-        parts = parts_of(self._name.stem, (await self._seen_folder()).parts)
-        if not parts:
-            return Spool(self._create)
-        spools: list[Spool] = []
+    def create(self) -> TemporaryFile:
+        """See `Place.create`."""
         try:
-            await on_disk(lambda: spools.append(Spool(self._create, adopt(self._folder, parts))))
-        except BaseException:
-            for spool in spools:  # cancelled meanwhile: nothing else closes it
-                spool.keeps_partial = True
-                await spool.aclose()
-            raise
-        return spools[0]
+            return TemporaryFile.create(self._folder)
+        except FileNotFoundError:
+            if not self._makes_folders:
+                raise
+        make_folder(self._top, self._name.folders)
+        return TemporaryFile.create(self._folder)
 
     async def publish(
         self, spool: Spool, *, content_type: str | None = None, overwrite: bool = False
@@ -162,11 +161,8 @@ class DiskPlace:
             partial(self._publish, content_type=content_type, overwrite=overwrite)
         )
 
-    async def _seen_folder(self) -> _Folder:
-        known = self._seen.get(self._folder)
-        return await on_disk(self._look) if known is None else known
-
-    def _look(self) -> _Folder:
+    def _look_into_folder(self) -> set[str]:
+        """Remember and return the names in the folder, and remove what killed processes left."""
         names: set[str] = set()
         try:
             with (
@@ -177,38 +173,26 @@ class DiskPlace:
         except FileNotFoundError:
             if not self._makes_folders:
                 raise
+        remove_abandoned(self._folder, names)
         if len(self._seen) >= _MOST_FOLDERS:
             self._seen.clear()
-        parts = tuple(name for name in names if name.endswith(".part"))
         # Another thread may have looked meanwhile.
-        return self._seen.setdefault(self._folder, _Folder(names, parts))
+        return self._seen.setdefault(self._folder, names)
 
-    def _taken(self, md5: str, parts: list[str]) -> Published | None:
-        for path in self._there:
-            sha256, other = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
-            size = _read_through(path, sha256, other)
-            if other.hexdigest() == md5:
-                make_private(path)
-                left = adopt(self._folder, parts)
-                if left is not None:
-                    left.discard()
-                return Published(path, size, sha256.hexdigest(), was_there=True)
-        return None
+    def _paths_among(self, names: set[str]) -> list[Path]:
+        """Return where the file may be, of the names in the folder."""
+        return [self._folder / name for name in self._name.all() if name in names]
 
-    def _create(self, version: str | None) -> PartFile:
-        try:
-            return create(self._folder, self._name.stem, version)
-        except FileNotFoundError:
-            if not self._makes_folders:
-                raise
-        make_folder(self._top, self._name.folders)
-        return create(self._folder, self._name.stem, version)
-
-    def _publish(self, file: PartFile, *, content_type: str | None, overwrite: bool) -> Published:
-        """Give a part its final name, unless the same or another file has its place."""
+    def _publish(
+        self, file: TemporaryFile, *, content_type: str | None, overwrite: bool
+    ) -> Published:
+        """Give a file its final name, unless the same or another file has its place."""
         target = self._folder / self._name.named(extension_of(content_type, file.head))
+        names = self._seen.get(self._folder)
+        if names is None:
+            names = self._look_into_folder()
         for _ in range(2):
-            there = _sizes_of((target, *self._there))
+            there = _sizes_of((target, *self._paths_among(names)))
             for path, size in there.items():
                 if size == file.size and _sha256_of(path) == file.sha256:
                     make_private(path)
@@ -226,11 +210,22 @@ class DiskPlace:
                         path.unlink(missing_ok=True)
             except OSError as error:
                 raise disk_fault(error, _BESIDE, in_place=True) from None
-            known = self._seen.get(self._folder)
-            if known is not None:
-                known.names.add(target.name)
+            names.add(target.name)
             return Published.of(file, target)
         raise DownloadError(ANOTHER)
+
+
+def _existing_at(paths: Iterable[Path]) -> tuple[Existing, ...]:
+    return tuple(Existing(path, size) for path, size in _sizes_of(paths).items())
+
+
+def _matching(path: Path, md5: str) -> Published | None:
+    sha256, other = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
+    size = _read_through(path, sha256, other)
+    if other.hexdigest() != md5:
+        return None
+    make_private(path)
+    return Published(path, size, sha256.hexdigest(), was_there=True)
 
 
 def _sizes_of(paths: Iterable[Path]) -> dict[Path, int]:
@@ -291,17 +286,21 @@ class StreamPlace:
         self._stream = stream
         self._is_stopped = False
 
-    async def present(self) -> tuple[int, ...]:
+    async def find_existing(self) -> tuple[Existing, ...]:
         """Return nothing: what is in a stream is not known."""
         return ()
 
-    async def take(self, md5: str) -> Published | None:  # noqa: ARG002 - nothing is present
+    async def match_existing(
+        self,
+        existing: Existing,  # noqa: ARG002 - there is none
+        md5: str,  # noqa: ARG002
+    ) -> Published | None:
         """Return None."""
         return None
 
-    async def begin(self) -> Spool:
-        """See `Place.begin`; nothing is ever left for a later process."""
-        return Spool(PartFile.unnamed)
+    def create(self) -> TemporaryFile:
+        """See `Place.create`."""
+        return TemporaryFile.unnamed()
 
     async def publish(
         self,
@@ -323,7 +322,7 @@ class StreamPlace:
     def _stop(self) -> None:
         self._is_stopped = True
 
-    def _copy(self, file: PartFile) -> Published:
+    def _copy(self, file: TemporaryFile) -> Published:
         try:
             for block in file.blocks():
                 if not self._is_stopped:

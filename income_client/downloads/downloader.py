@@ -13,21 +13,19 @@ from functools import lru_cache, partial
 from typing import Final, Self, TypeVar
 
 from income_client.clock import Clock
-from income_client.errors import ConfigurationError, DownloadError, IncomeClientError
+from income_client.errors import ConfigurationError, DownloadError, IncomeClientError, leaving
 from income_client.events import FileFinished
-from income_client.http.faults import without_frames
 from income_client.http.retry import Retrier, RetryBudget
 from income_client.instrumentation import Instrumentation
 from income_client.records.documents import ApplicationDocuments, Document
 from income_client.records.files import DownloadedFile, DownloadProgress
 from income_client.settings import DownloadPolicy, RetryPolicy, Secret, Timeouts
 
-from .destinations import ANOTHER, Published
+from .destinations import ANOTHER, Existing, Published
 from .http import FilePool, FileReply
-from .links import read_link, redirected
+from .links import Link, read_link, redirected
 from .many import Ask, Job, facts_of
-from .naming import FileFacts
-from .part_file import Spool, digits_of, version_of
+from .temporary_file import Spool
 from .transfer import (
     FIRST_BYTE,
     REDIRECTS,
@@ -103,33 +101,25 @@ class Downloader:
         await self.pool.aclose()
 
     async def fetch(self, job: Job, document: Document) -> DownloadedFile:
-        """Download a file; raise what went wrong from a frame that holds nothing of it."""
-        async with self._slots:
-            try:
-                download = _Download(self, job, document)
-            except ConfigurationError as error:
-                raise error.with_traceback(None) from None
-            began = self.clock.monotonic()
-            ending: BaseException
-            try:
-                file = await download.run()
-            except IncomeClientError as error:
-                ending = download.described(error.again())
-            except ProgressError as error:
-                ending = error.raised
-            except asyncio.CancelledError as error:
-                ending = error.with_traceback(None)
-            except Exception as bug:  # noqa: BLE001 - raised again
-                ending = without_frames(bug)
-            else:
-                self._report(download, file, began)
-                return file
-            self._report(download, ending, began)
-        del job, document, download
+        """Download a file."""
+        with leaving():
+            async with self._slots:
+                return await self._fetch(_Download(self, job, document))
+
+    async def _fetch(self, download: "_Download") -> DownloadedFile:
+        """Run a download, and report how it ended."""
+        began = self.clock.monotonic()
         try:
-            raise ending
-        finally:
-            del ending
+            file = await download.run()
+        except ProgressError as error:
+            self._report(download, error.raised, began)
+            raise error.raised from None
+        except (Exception, asyncio.CancelledError) as error:
+            download.describe(error)
+            self._report(download, error, began)
+            raise
+        self._report(download, file, began)
+        return file
 
     def _report(
         self, download: "_Download", outcome: DownloadedFile | BaseException, began: float
@@ -153,6 +143,8 @@ class Downloader:
 class _Download:
     """One file on its way; every method raises what ends the download."""
 
+    _link: Link
+
     def __init__(self, shared: Downloader, job: Job, document: Document) -> None:
         self.facts = facts_of(document)
         self.attempts = 0
@@ -164,75 +156,65 @@ class _Download:
         self._began = shared.clock.monotonic()
         self._renewals = 0
         self._reported = 0
-        self._subject = ""
 
-    def described(self, error: IncomeClientError) -> IncomeClientError:
+    def describe(self, error: BaseException) -> None:
         """Have an error say which document it is about."""
         if isinstance(error, DownloadError):
             error.name_call("download", self.facts.document_id)
             error.attempts = self.attempts
-        return error
 
     async def run(self) -> DownloadedFile:
         """Get the file, unless it is there already."""
         # Before anything is made for it.
         self._shared.pool.check()
-        self._use(self._address)
-        present = await self._place.present()
-        if present:
-            found = await self._compared(present)
-            if found is not None:
-                return found
-        async with await self._place.begin() as spool:
-            spool.keeps_partial = self._job.keep_partial
-            if spool.size:
-                await self._continue(spool)
-            transfer = self._transfer
-            if transfer.total is None or transfer.received < transfer.total:
+        self._use_address(self._address)
+        existing = await self._place.find_existing()
+        if existing:
+            same = await self._find_same(existing)
+            if same is not None:
+                return same
+        transfer = self._transfer
+        async with Spool(self._place.create) as spool:
+            while not transfer.is_whole:
                 await self._persistently(partial(self._receive, spool))
             published = await self._place.publish(
                 spool, content_type=transfer.content_type, overwrite=self._job.overwrite
             )
             return self._downloaded(published, transfer.content_type)
 
-    async def _continue(self, spool: Spool) -> None:
-        """Continue the part that was left, if it is of this version."""
-        stored = await self._persistently(self._stored_file)
-        version = version_of(self._subject, stored.size, stored.etag)
-        if version is not None and version == spool.version and spool.size <= (stored.size or 0):
-            self._transfer.resume(spool.size, stored)
-
-    async def _compared(self, sizes: tuple[int, ...]) -> DownloadedFile | None:
+    async def _find_same(self, existing: tuple[Existing, ...]) -> DownloadedFile | None:
         """Return the file that is there if it is the same, None if only its content can show it."""
-        stored = await self._persistently(self._stored_file)
-        is_alike = stored.size is None or stored.size in sizes
-        if not is_alike and not self._job.overwrite:
+        stored = await self._persistently(self._read_stored_file)
+        alike = [one for one in existing if stored.size in (None, one.size)]
+        if not alike and not self._job.overwrite:
             raise DownloadError(ANOTHER)
         md5 = _MD5_ETAG.fullmatch(stored.etag or "")
-        if not is_alike or md5 is None:
-            return None
-        there = await self._place.take(md5["md5"])
-        return None if there is None else self._downloaded(there, stored.content_type)
+        if md5 is not None:
+            for one in alike:
+                same = await self._place.match_existing(one, md5["md5"])
+                if same is not None:
+                    return self._downloaded(same, stored.content_type)
+        return None
 
-    async def _stored_file(self) -> StoredFile:
-        with await self._reply(FIRST_BYTE) as reply:
+    async def _read_stored_file(self) -> StoredFile:
+        with await self._request(FIRST_BYTE) as reply:
             return read_stored_file(reply.status, reply.headers)
 
-    async def _receive(self, spool: Spool) -> bool | None:
-        """Make one request for what is missing; return True once the file is whole, else None."""
+    async def _receive(self, spool: Spool) -> None:
+        """Make one request for what is missing; raise unless the next one may follow at once."""
         transfer = self._transfer
-        ending: IncomeClientError | None = None
         try:
-            with await self._reply(transfer.ask()) as reply:
-                await self._take(reply, spool)
+            with await self._request(transfer.next_request()) as reply:
+                await self._receive_body(reply, spool)
         except IncomeClientError as error:
-            ending = error
-        return transfer.ended(ending) or None
+            transfer.break_off(error)
+        else:
+            transfer.end_body()
 
-    async def _take(self, reply: FileReply, spool: Spool) -> None:
+    async def _receive_body(self, reply: FileReply, spool: Spool) -> None:
         now, transfer = self._shared.clock.monotonic, self._transfer
-        if transfer.head(reply.status, reply.headers, now()):
-            await spool.start_over(version_of(self._subject, transfer.total, transfer.etag))
+        if transfer.begin_body(reply.status, reply.headers, now()):
+            await spool.start_over()
         while True:
             try:
                 piece = await reply.read()
@@ -244,13 +226,13 @@ class _Download:
             # Written before it is counted: a connection that is given up for its rate is followed
             # by one that continues behind what was counted.
             await spool.write(piece)
-            transfer.piece(len(piece), now())
+            transfer.count_bytes(len(piece), now())
             if abs(transfer.received - self._reported) >= _PROGRESS_BYTES:
                 self._report_progress()
         self._report_progress()
 
-    async def _persistently(self, attempt: Callable[[], Awaitable[T | None]]) -> T:
-        """Make attempts until one returns a result; None asks for another one at once.
+    async def _persistently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Make attempts until one succeeds.
 
         An error that may go away is retried by the policy, and an outdated address is replaced:
         three times in a row at most, and once if no reply said that it has expired.
@@ -259,13 +241,12 @@ class _Download:
             try:
                 result = await self._shared.retrier.run(attempt, deadline_at=math.inf)
             except OutdatedError as outdated:
-                await self._renew(outdated)
+                await self._renew_address(outdated)
             else:
-                if result is not None:
-                    return result
                 self._renewals = 0
+                return result
 
-    async def _reply(self, headers: Mapping[str, str]) -> FileReply:
+    async def _request(self, headers: Mapping[str, str]) -> FileReply:
         """Return a reply about the bytes of the file, wherever redirects lead, each checked."""
         self.attempts += 1
         pool, policy, timeouts = self._shared.pool, self._shared.policy, self._shared.timeouts
@@ -288,17 +269,15 @@ class _Download:
             hops += 1
         raise DownloadError("the storage redirects too often")
 
-    def _use(self, address: str) -> None:
-        """Take an address for the requests to come."""
+    def _use_address(self, address: str) -> None:
+        """Send the requests to come to an address."""
+        if _object_of(address) != _object_of(self._address):
+            # An entity tag of another object says nothing about this one.
+            self._transfer.start_over()
         self._link = read_link(address, self._shared.policy)
         self._address = address
-        subject = _subject_of(self.facts, address)
-        if subject != self._subject:
-            # An entity tag of another object says nothing about this one.
-            self._subject = subject
-            self._transfer.forget()
 
-    async def _renew(self, outdated: OutdatedError) -> None:
+    async def _renew_address(self, outdated: OutdatedError) -> None:
         """Replace the address, or raise what the download ends with."""
         facts = self.facts
         most = _MOST_RENEWALS if outdated.has_expired else _MOST_GUESSES
@@ -322,7 +301,7 @@ class _Download:
             raise outdated.error from None
         if fresh == self._address:
             raise outdated.error
-        self._use(fresh)
+        self._use_address(fresh)
 
     def _report_progress(self) -> None:
         self._reported = self._transfer.received
@@ -357,10 +336,9 @@ class _Download:
         )
 
 
-def _subject_of(facts: FileFacts, address: str) -> str:
-    """Return which file is meant, by its document and its address without the signature."""
-    path = address.partition("?")[0]
-    return digits_of(facts.application_id, facts.document_id, facts.file, path)
+def _object_of(address: str) -> str:
+    """Return an address without its signature."""
+    return address.partition("?")[0]
 
 
 class FreshAddresses:

@@ -74,14 +74,12 @@ class Job:
         names: str,
         *,
         overwrite: bool,
-        keep_partial: bool,
         on_progress: OnProgress | None,
         ask: Ask,
     ) -> None:
         self.place_of: PlaceOf = places_in(destination, NameTemplate.read(names))
         self.place_of(_SAMPLE)
         self.overwrite: bool = check_flag("overwrite", overwrite)
-        self.keep_partial: bool = check_flag("keep_partial", keep_partial)
         if on_progress is not None and not is_plain_function(on_progress):
             raise ConfigurationError(
                 "on_progress is called, not awaited: a plain function", argument="on_progress"

@@ -20,9 +20,9 @@ from typing import Any, Final, Protocol, TypeGuard
 from income_client.concurrency import run_to_the_end
 from income_client.errors import DownloadError
 
-from .destinations import ANOTHER, Published
+from .destinations import ANOTHER, Existing, Published
 from .naming import MEDIA_TYPES, FileFacts, NameTemplate, extension_of
-from .part_file import PartFile, Spool
+from .temporary_file import Spool, TemporaryFile
 
 LONGEST_SINGLE: Final = 8 * 2**20
 """Bytes up to which a file is one request, and in memory while that is under way."""
@@ -74,30 +74,26 @@ class StorePlace:
     def __init__(self, store: Store, template: NameTemplate, facts: FileFacts) -> None:
         self._store = store
         self._name = template.of(facts)
-        self._there: str | None = None
 
-    async def present(self) -> tuple[int, ...]:
-        """See `Place.present`."""
-        self._there = self._key(self._name.stem)
-        if self._name.has_extension:
-            self._there = await self._first_listed()
-        size = None if self._there is None else await self._size_of(self._there)
-        return () if size is None else (size,)
+    async def find_existing(self) -> tuple[Existing, ...]:
+        """See `Place.find_existing`; one at the most."""
+        has_extension = self._name.has_extension
+        key = await self._first_listed() if has_extension else self._key(self._name.stem)
+        size = None if key is None else await self._size_of(key)
+        return () if key is None or size is None else (Existing(key, size),)
 
-    async def take(self, md5: str) -> Published | None:
-        """See `Place.take`."""
-        key = self._there
-        if key is None:
-            return None
+    async def match_existing(self, existing: Existing, md5: str) -> Published | None:
+        """See `Place.match_existing`."""
+        key = str(existing.path)
         sha256, other = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
         size = await self._read_through(key, sha256, other)
         if other.hexdigest() != md5:
             return None
         return Published(key, size, sha256.hexdigest(), was_there=True)
 
-    async def begin(self) -> Spool:
-        """See `Place.begin`; nothing is ever left for a later process."""
-        return Spool(PartFile.unnamed)
+    def create(self) -> TemporaryFile:
+        """See `Place.create`."""
+        return TemporaryFile.unnamed()
 
     async def publish(
         self, spool: Spool, *, content_type: str | None = None, overwrite: bool = False
@@ -112,7 +108,9 @@ class StorePlace:
         was_there = await self._upload(key, file, attributes, overwrite=overwrite)
         return Published.of(file, key, was_there=was_there)
 
-    async def _upload(self, key: str, file: PartFile, attributes: Any, *, overwrite: bool) -> bool:
+    async def _upload(
+        self, key: str, file: TemporaryFile, attributes: Any, *, overwrite: bool
+    ) -> bool:
         """Write an object; return True if the same is there, and raise if another must stay."""
         put = partial(self._store.put_async, key, attributes=attributes)
         if file.size > LONGEST_SINGLE:
@@ -134,7 +132,7 @@ class StorePlace:
             await put(mode="overwrite")
         return False
 
-    async def _is_there(self, key: str, file: PartFile, *, overwrite: bool) -> bool:
+    async def _is_there(self, key: str, file: TemporaryFile, *, overwrite: bool) -> bool:
         """Say whether the same file has the key; raise if another has it and must stay."""
         size = await self._size_of(key)
         if size is None:
@@ -211,7 +209,7 @@ class _StoppedError(Exception):
 class _Parts(Iterator[bytes]):
     """The bytes of a file for threads of the store's library, until it is stopped."""
 
-    def __init__(self, file: PartFile) -> None:
+    def __init__(self, file: TemporaryFile) -> None:
         self._blocks = file.blocks(_PART)
         self._lock = threading.Lock()
         self._is_stopped = False
@@ -228,7 +226,7 @@ class _Parts(Iterator[bytes]):
             self._is_stopped = True
 
 
-async def _put_parts(put: Callable[..., Awaitable[Any]], file: PartFile) -> None:
+async def _put_parts(put: Callable[..., Awaitable[Any]], file: TemporaryFile) -> None:
     parts = _Parts(file)
     running = asyncio.ensure_future(
         put(parts, use_multipart=True, chunk_size=_PART, max_concurrency=_PARTS_AT_ONCE)

@@ -17,10 +17,10 @@ from income_client.http.endpoints import Response
 from income_client.http.replies import facts_of
 from income_client.settings import DownloadPolicy
 
-_PART: Final = re.compile(
+_CONTENT_RANGE: Final = re.compile(
     r"bytes (?P<first>[0-9]{1,18})-(?P<last>[0-9]{1,18})/(?P<total>[0-9]{1,18})"
 )
-_NO_PART: Final = re.compile(r"bytes \*/(?P<total>[0-9]{1,18})")
+_UNSATISFIED_RANGE: Final = re.compile(r"bytes \*/(?P<total>[0-9]{1,18})")
 _LENGTH: Final = re.compile(r"[0-9]{1,18}")
 _STRONG_ETAG: Final = re.compile(r'"[!#-~]{1,100}"')
 _CODE: Final = re.compile(r"<Code>\s*(?P<code>[A-Za-z][A-Za-z.]{0,47})\s*</Code>")
@@ -104,7 +104,7 @@ def read_stored_file(status: int, headers: Mapping[str, str]) -> StoredFile:
         return StoredFile(int(length) if _LENGTH.fullmatch(length) else None, etag, media_type)
     content_range = headers.get("content-range", "")
     is_empty = status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
-    found = (_NO_PART if is_empty else _PART).fullmatch(content_range)
+    found = (_UNSATISFIED_RANGE if is_empty else _CONTENT_RANGE).fullmatch(content_range)
     if found is not None:
         return StoredFile(int(found["total"]), etag, media_type)
     if is_empty:
@@ -122,34 +122,34 @@ def strong_etag(headers: Mapping[str, str]) -> str | None:
 class Transfer:
     """The state of one file, over as many connections as it takes.
 
+    Until the file is whole, a request is made (`next_request`), the head of its reply taken in
+    (`begin_body`), the bytes counted (`count_bytes`), and then how the reply ended: `end_body` or
+    `break_off`, which raise where another request must not follow at once.
+
     At most 30 connections that made progress are followed by another one at once, and one more
     for each MiB. Attempts without progress are counted by the caller's retry policy.
     """
 
     def __init__(self, policy: DownloadPolicy) -> None:
         self._policy = policy
+        self.is_whole: bool = False
         self.received: int = 0
         self.etag: str | None = None
         self.total: int | None = None
         self.content_type: str | None = None
         self._asked_from = 0
-        self._until: int | None = None
+        self._body_end: int | None = None
         self._furthest = 0
         self._interruptions = 0
         self._measured_since = 0.0
         self._measured_bytes = 0
         self._is_slow = False
 
-    def resume(self, size: int, stored: StoredFile) -> None:
-        """Continue the first bytes of this file, which an earlier process has left."""
-        self.received = self._furthest = size
-        self.etag, self.total, self.content_type = stored.etag, stored.size, stored.content_type
-
-    def forget(self) -> None:
-        """Start over, whatever came."""
+    def start_over(self) -> None:
+        """Forget what came."""
         self.received, self.etag, self.total = 0, None, None
 
-    def ask(self) -> dict[str, str]:
+    def next_request(self) -> dict[str, str]:
         """Return the header fields of the next request: for the rest of the file, or all of it."""
         if self.etag is None or not self.received:
             self._asked_from = 0
@@ -157,7 +157,7 @@ class Transfer:
         self._asked_from = self.received
         return {"Range": f"bytes={self.received}-", "If-Range": self.etag}
 
-    def head(self, status: int, headers: Mapping[str, str], now: float) -> bool:
+    def begin_body(self, status: int, headers: Mapping[str, str], now: float) -> bool:
         """Take in the head of a reply with one of the statuses `WITH_FILE`.
 
         Return whether its body begins at the first byte of the file; raise if it must not be used.
@@ -181,12 +181,12 @@ class Transfer:
         self.content_type = headers.get("content-type", known)
         return starts_over
 
-    def piece(self, length: int, now: float) -> None:
+    def count_bytes(self, length: int, now: float) -> None:
         """Count bytes that came; raise if the connection is not worth another one."""
         self.received += length
         if self.received > self._policy.max_bytes:
             raise self._too_long()
-        if self._until is not None and self.received > self._until:
+        if self._body_end is not None and self.received > self._body_end:
             raise self._void("the storage gave more than it said")
         self._measured_bytes += length
         seconds = now - self._measured_since
@@ -196,23 +196,25 @@ class Transfer:
         if self._is_slow:
             raise DownloadError("the file comes too slowly", retryable=True)
 
-    def ended(self, error: IncomeClientError | None) -> bool:
-        """Say whether the file is whole; False if the rest is to be asked for at once.
+    def end_body(self) -> None:
+        """Take in that the body came to its end: the file is whole, or the rest is to follow."""
+        self.is_whole = self.total is None or self.received == self.total
+        if not self.is_whole:
+            self.break_off(
+                DownloadError("the storage gave a part of the file only", retryable=True)
+            )
 
-        ``error`` is how the connection ended, None if its body came to the end. It is raised if
-        the connection made no progress, or if there were too many.
+    def break_off(self, error: IncomeClientError) -> None:
+        """Take in how a request failed; raise that unless it brought more of the file.
+
+        It is raised too if there were too many such requests.
         """
-        has_helped = self.received > self._furthest and not self._is_slow
+        has_helped = error.retryable and self.received > self._furthest and not self._is_slow
         self._furthest = max(self._furthest, self.received)
-        if error is None:
-            if self.total is None or self.received == self.total:
-                return True
-            error = DownloadError("the storage gave a part of the file only", retryable=True)
-        self._interruptions += has_helped and error.retryable
+        self._interruptions += has_helped
         allowed = _INTERRUPTIONS + self._furthest // _BYTES_PER_INTERRUPTION
-        if not has_helped or not error.retryable or self._interruptions > allowed:
+        if not has_helped or self._interruptions > allowed:
             raise error
-        return False
 
     def _begin(self, headers: Mapping[str, str]) -> None:
         media_type = headers.get("content-type", "").lower()
@@ -221,25 +223,25 @@ class Transfer:
         length = headers.get("content-length")
         is_same = self.etag is not None and strong_etag(headers) == self.etag
         self.received = 0
-        self._until = None if length is None else int(length)
+        self._body_end = None if length is None else int(length)
         if length is not None or not is_same:
             # Otherwise an earlier reply gave the length of this very version.
-            self.total = self._until
+            self.total = self._body_end
 
     def _continue(self, headers: Mapping[str, str]) -> None:
         if not self._asked_from:
             raise DownloadError(
                 "the storage sent a part where the whole file was requested", status=206
             )
-        first, until, total = _read_part(headers) or (0, 0, 0)
+        first, end, total = _read_content_range(headers) or (0, 0, 0)
         if first != self._asked_from:
             raise self._void("the storage gave another part of the file")
         if headers.get("etag") != self.etag or self.total not in (None, total):
             raise self._void("the file has changed")
-        self.total, self._until = total, until
+        self.total, self._body_end = total, end
 
     def _void(self, reason: str) -> DownloadError:
-        self.forget()
+        self.start_over()
         return DownloadError(f"{reason}; it starts over", retryable=True)
 
     def _too_long(self) -> DownloadError:
@@ -260,12 +262,12 @@ def _check_usable(headers: Mapping[str, str], status: int) -> None:
         raise DownloadError("the storage does not say where the file ends", status=status)
 
 
-def _read_part(headers: Mapping[str, str]) -> tuple[int, int, int] | None:
+def _read_content_range(headers: Mapping[str, str]) -> tuple[int, int, int] | None:
     """Return first byte, end and total of a 206; None if it is absent or contradicts itself."""
-    found = _PART.fullmatch(headers.get("content-range", ""))
+    found = _CONTENT_RANGE.fullmatch(headers.get("content-range", ""))
     if found is None:
         return None
-    first, until, total = int(found["first"]), int(found["last"]) + 1, int(found["total"])
-    length = headers.get("content-length", str(until - first))
-    is_sane = first < until <= total and length == str(until - first)
-    return (first, until, total) if is_sane else None
+    first, end, total = int(found["first"]), int(found["last"]) + 1, int(found["total"])
+    length = headers.get("content-length", str(end - first))
+    is_sane = first < end <= total and length == str(end - first)
+    return (first, end, total) if is_sane else None

@@ -58,7 +58,7 @@ def test_files_come_whole_and_are_listed(download: Download) -> None:
         assert entry["path"].startswith(f"{entry['application_id']}/{entry['document_type']}/")
         assert entry["content_type"] in ("application/pdf", "image/png")
         assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", entry["time"])
-    assert download.parts == []
+    assert download.unfinished == []
     # The list names nobody, and no address of a file.
     text = download.manifest.read_text("utf-8") + ran.stdout + ran.stderr
     assert "http" not in text
@@ -150,7 +150,7 @@ def test_a_failing_disk_ends_it(error: str, download: Download) -> None:
     assert counts_of(summary) == {"new": 5, "there": 0, "failed": 1}
     assert download.file_requests == 6 < len(documents)
     assert all(download.is_whole(entry["document_id"]) for entry in download.listed)
-    assert (len(ran.lines), len(download.listed), download.parts) == (5, 5, [])
+    assert (len(ran.lines), len(download.listed), download.unfinished) == (5, 5, [])
     ran = download()
     assert ran.status == 0
     assert counts_of(ran.stderr) == {"new": len(documents) - 5, "there": 5, "failed": 0}
@@ -312,23 +312,21 @@ def test_a_span_chooses_everything_that_changed(after: str, download: Download) 
 
 @pytest.mark.income_service(applications=2, file_bytes=3 * MiB)
 @pytest.mark.parametrize("signal", ["interrupt", "terminate"])
-def test_an_interrupted_file_is_resumed(signal: str, download: Download) -> None:
-    """Stopped in mid-file, the parts are kept, and the next run asks for the rest only."""
+def test_an_interrupted_file_begins_anew(signal: str, download: Download) -> None:
+    """Stopped in mid-file, nothing is left of it, and the next run completes it."""
     download.service.faults.add(Fault("stall", times=None, keep=2 * MiB, path=FILES))
 
     def are_begun() -> bool:
-        return any(part.stat().st_size >= MiB for part in download.parts)
+        return any(part.stat().st_size >= MiB for part in download.unfinished)
 
     ran = download(during=when(are_begun, signal))
     assert (ran.status, ran.stdout) == ({"interrupt": 130, "terminate": 143}[signal], "")
     assert counts_of(ran.stderr)["new"] == 0
-    assert download.parts
+    assert download.unfinished == []
     assert download.listed == []
     download.service.faults.clear()
     assert download().status == 0
-    ranges = {each.headers.get("range", "bytes=0-") for each in download.service.requests}
-    assert any(not each.startswith("bytes=0-") for each in ranges)
-    assert download.parts == []
+    assert {each.headers.get("range") for each in download.service.requests} == {None}
     assert all(map(download.is_whole, documents_of(download.service)))
 
 

@@ -30,7 +30,6 @@ async def downloads(client: IncomeClient, document: Document) -> None:
         file=0,
         names="{application_id}/{document_id}.{ext}",
         overwrite=True,
-        keep_partial=True,
         on_progress=shows,
     )
     assert_type(one, DownloadedFile)

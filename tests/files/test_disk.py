@@ -17,7 +17,7 @@ from income_client.disk import (
     make_folder,
     publish_file,
 )
-from income_client.downloads.part_file import disk_fault
+from income_client.downloads.temporary_file import disk_fault
 
 
 def test_missing_folders_are_made_for_their_owner_alone(tmp_path: Path) -> None:

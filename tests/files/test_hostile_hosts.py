@@ -183,7 +183,7 @@ async def later(_: DownloadProgress) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"on_progress": 5}, {"on_progress": later}, {"overwrite": "no"}, {"keep_partial": 1}],
+    [{"on_progress": 5}, {"on_progress": later}, {"overwrite": "no"}],
 )
 async def test_options_must_be_meant(tmp_path: Path, options: dict[str, Any]) -> None:
     """Before anything is sent."""

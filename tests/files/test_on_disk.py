@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from income_client.downloads.destinations import DiskPlace, Place, Published
+from income_client.downloads.destinations import DiskPlace, Existing, Place, Published
+from income_client.downloads.temporary_file import TemporaryFile
 from income_client.errors import ConfigurationError
 from tests.support.cancelled import CancelledAt
-from tests.support.parts import VERSION, left
 from tests.support.places import FACTS, FLAT, LONG, PDF, SORTED, Landed, put, refusal_of, tree
+from tests.support.temporary_files import left
 
 WHERE = "app-1/paystub/doc-1-0.pdf"
 
@@ -78,11 +79,12 @@ async def test_its_extension_is_of_our_own_making(
     place = DiskPlace.below(tmp_path, FLAT, FACTS)
     await put(place, content, content_type=content_type)
     assert tree(tmp_path) == {name: content}
-    assert await place.present() == (len(content),)
-    there = await place.take(hashlib.md5(content).hexdigest())
+    (existing,) = await place.find_existing()
+    assert existing == Existing(tmp_path / name, len(content))
+    there = await place.match_existing(existing, hashlib.md5(content).hexdigest())
     sha256 = hashlib.sha256(content).hexdigest()
     assert there == Published(tmp_path / name, len(content), sha256, was_there=True)
-    assert await place.take(hashlib.md5(b"another").hexdigest()) is None
+    assert await place.match_existing(existing, hashlib.md5(b"another").hexdigest()) is None
 
 
 async def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -124,47 +126,39 @@ async def test_the_folder_itself_may_be_a_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["folder", "path"])
-async def test_what_was_left_is_gone_on_with(tmp_path: Path, kind: str) -> None:
-    """The part of an earlier process becomes the file, whatever extension that gets."""
-    target = "doc-1" if kind == "folder" else "doc-1.pdf"
-    left(tmp_path, LONG[:70_000], target=target)
-    place = place_at(tmp_path, kind)
-    spool = await place.begin()
-    assert (spool.size, spool.version) == (70_000, VERSION)
-    spool.keeps_partial = True
-    await spool.aclose()
-    assert await put(place, LONG) == Landed(tmp_path / "doc-1.pdf", was_there=False)
-    assert tree(tmp_path) == {"doc-1.pdf": LONG}
-
-
-@pytest.mark.parametrize(
-    ("has_part", "keep", "kind"),
-    [
-        (False, False, "folder"),
-        (False, True, "path"),
-        (True, False, "path"),
-        (True, True, "folder"),
-    ],
-)
-async def test_cancelled_at_any_await_the_file_is_whole_or_absent(
-    tmp_path: Path, kind: str, keep: bool, has_part: bool
+async def test_what_a_killed_process_left_in_the_folder_is_removed(
+    tmp_path: Path, kind: str
 ) -> None:
-    """Nothing else is left, but for a part that was to be kept or had been there before."""
+    """With the first look, whichever file it was of; a process at work keeps its own."""
+    for number in range(3):
+        left(tmp_path, LONG[: 70_000 * number])
+    at_work = TemporaryFile.create(tmp_path)
+    at_work.write(b"at work")
+    place = place_at(tmp_path, kind)
+    assert await place.find_existing() == ()
+    assert list(tree(tmp_path).values()) == [b"at work"]
+    at_work.publish(tmp_path / "other", overwrite=False)
+    assert await put(place, LONG) == Landed(tmp_path / "doc-1.pdf", was_there=False)
+    assert tree(tmp_path) == {"doc-1.pdf": LONG, "other": b"at work"}
+
+
+@pytest.mark.parametrize("kind", ["folder", "path"])
+async def test_cancelled_at_any_await_the_file_is_whole_or_absent(
+    tmp_path: Path, kind: str
+) -> None:
+    """Nothing else is left."""
     await put(place_at(tmp_path, kind), PDF)
     before = descriptors()
     for number in range(1000):
         folder = tmp_path / str(number)
         folder.mkdir()
-        if has_part:
-            left(folder, LONG[:5000], target="doc-1" if kind == "folder" else "doc-1.pdf")
-        attempt = CancelledAt(put(place_at(folder, kind), LONG, keep=keep), number)
+        attempt = CancelledAt(put(place_at(folder, kind), LONG), number)
         with suppress(asyncio.CancelledError):
             await attempt
         assert descriptors() == before
         found = tree(folder)
         assert found.pop("doc-1.pdf", LONG) == LONG
-        assert len(found) <= (keep or (has_part and number < 2))
-        assert all(LONG.startswith(content) for content in found.values())
+        assert found == {}
         if not attempt.is_cancelled:
             break
     assert not attempt.is_cancelled

@@ -10,17 +10,16 @@ from typing import Any
 
 import pytest
 
-from income_client.downloads.part_file import AT_ONCE, PartFile, Spool, adopt, create, parts_of
+from income_client.downloads.temporary_file import AT_ONCE, Spool, TemporaryFile
 from income_client.errors import DownloadError
-from tests.support.parts import VERSION, contents, left
+from tests.support.temporary_files import contents
 
 MANY = [bytes([number]) * 100_000 for number in range(40)]
 
 
 def spool_in(path: Path) -> Spool:
-    """Return a spool that writes parts of a target."""
-    left_there = adopt(path, parts_of("a", [one.name for one in path.iterdir()]))
-    return Spool(partial(create, path, "a"), left_there)
+    """Return a spool that writes to a folder."""
+    return Spool(partial(TemporaryFile.create, path))
 
 
 async def write_all(spool: Spool, pieces: list[bytes]) -> None:
@@ -44,11 +43,10 @@ def digest_of(content: bytes) -> tuple[int, str]:
 async def test_pieces_become_a_file(tmp_path: Path, pieces: list[bytes]) -> None:
     """Whatever their size, all are in the file, in order, and so its digest says."""
     async with spool_in(tmp_path) as spool:
-        await spool.start_over(VERSION)
+        await spool.start_over()
         for piece in pieces:
             await spool.write(piece)
         whole = b"".join(pieces)
-        assert spool.size == len(whole)
         assert await finished(spool) == digest_of(whole)
         assert contents(tmp_path) == {".part": whole}
     assert contents(tmp_path) == {}
@@ -78,17 +76,17 @@ async def test_one_block_is_in_flight_at_most(monkeypatch: pytest.MonkeyPatch) -
     """A slow disk slows the writer down; memory holds two blocks, and no thread meets another."""
     gate = threading.Event()
     at_work: list[int] = []
-    real = PartFile.write
+    real = TemporaryFile.write
 
-    def slow(file: PartFile, block: bytes) -> None:
+    def slow(file: TemporaryFile, block: bytes) -> None:
         at_work.append(len(block))
         assert len(at_work) == 1
         gate.wait()
         at_work.clear()
         real(file, block)
 
-    monkeypatch.setattr(PartFile, "write", slow)
-    async with Spool(PartFile.unnamed) as spool:
+    monkeypatch.setattr(TemporaryFile, "write", slow)
+    async with Spool(TemporaryFile.unnamed) as spool:
         await spool.write(b"a" * AT_ONCE)  # not waited for
         await spool.write(b"b" * (AT_ONCE - 1))
         blocked = asyncio.ensure_future(spool.write(b"b"))
@@ -99,46 +97,24 @@ async def test_one_block_is_in_flight_at_most(monkeypatch: pytest.MonkeyPatch) -
         assert await finished(spool) == digest_of(b"a" * AT_ONCE + b"b" * AT_ONCE)
 
 
-async def test_another_version_starts_from_its_front(tmp_path: Path) -> None:
-    """What was written of the old one is gone, on disk too, and its tag with it."""
+@pytest.mark.parametrize("pieces", [MANY, [b"short"]])
+async def test_another_version_starts_from_its_front(tmp_path: Path, pieces: list[bytes]) -> None:
+    """What was written of the old one is gone, on disk too, whether it was written or gathered."""
     async with spool_in(tmp_path) as spool:
-        await spool.start_over("01" * 8)
-        for piece in MANY:
-            await spool.write(piece)
-        await spool.start_over("02" * 8)
-        assert (spool.size, spool.version) == (0, "02" * 8)
+        await write_all(spool, pieces)
+        await spool.start_over()
         await spool.write(b"new")
         assert await finished(spool) == digest_of(b"new")
         assert contents(tmp_path) == {".part": b"new"}
-        spool.keeps_partial = True
-    async with spool_in(tmp_path) as again:
-        assert (again.size, again.version) == (3, "02" * 8)
+    assert contents(tmp_path) == {}
 
 
 async def test_an_empty_new_version_is_empty(tmp_path: Path) -> None:
     """Starting over and then finishing without a piece is a file without content."""
-    left(tmp_path, b"old")
     async with spool_in(tmp_path) as spool:
-        assert spool.size == 3
-        await spool.start_over(VERSION)
+        await write_all(spool, MANY)
+        await spool.start_over()
         assert await finished(spool) == digest_of(b"")
-    assert contents(tmp_path) == {}
-
-
-@pytest.mark.parametrize("pieces", [MANY, [b"short"]])
-async def test_what_is_kept_is_gone_on_with(tmp_path: Path, pieces: list[bytes]) -> None:
-    """All that was accepted is there for the next one, gathered pieces included."""
-    whole = b"".join(pieces)
-    async with spool_in(tmp_path) as spool:
-        await spool.start_over(VERSION)
-        for piece in pieces:
-            await spool.write(piece)
-        spool.keeps_partial = True
-    assert contents(tmp_path) == {".part": whole}
-    async with spool_in(tmp_path) as again:
-        assert (again.size, again.version) == (len(whole), VERSION)
-        await again.write(b"rest")
-        assert await finished(again) == digest_of(whole + b"rest")
     assert contents(tmp_path) == {}
 
 
@@ -146,7 +122,6 @@ async def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path: Path) -> Non
     """It comes in the system's own words, and nothing can follow what is missing."""
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     async with spool_in(tmp_path) as spool:
-        await spool.start_over(VERSION)
         resource.setrlimit(resource.RLIMIT_FSIZE, (AT_ONCE, hard))
         try:
             with pytest.raises(DownloadError) as caught:
@@ -157,7 +132,6 @@ async def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path: Path) -> Non
         assert not caught.value.retryable
         with pytest.raises(DownloadError, match="closed"):
             await finished(spool)
-        spool.keeps_partial = True
     assert contents(tmp_path) == {}
 
 

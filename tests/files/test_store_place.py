@@ -10,7 +10,7 @@ import pytest
 from obstore.store import LocalStore, MemoryStore
 
 from income_client.downloads import object_store
-from income_client.downloads.destinations import Published
+from income_client.downloads.destinations import Existing, Published
 from income_client.downloads.naming import NameTemplate
 from income_client.downloads.object_store import StorePlace
 from income_client.errors import DownloadError
@@ -76,14 +76,15 @@ async def read(store: AnyStore, key: str) -> bytes | None:
 async def test_an_object_has_the_whole_file(store: AnyStore, content: bytes) -> None:
     """Its key is made like a name in a folder, its extension by the bytes."""
     place = StorePlace(store, SORTED, FACTS)
-    assert await place.present() == ()
+    assert await place.find_existing() == ()
     assert await put(place, content) == Landed(KEY, was_there=False)
     assert await read(store, KEY) == content
-    assert await place.present() == (len(content),)
-    there = await place.take(hashlib.md5(content).hexdigest())
+    (existing,) = await place.find_existing()
+    assert existing == Existing(KEY, len(content))
+    there = await place.match_existing(existing, hashlib.md5(content).hexdigest())
     sha256 = hashlib.sha256(content).hexdigest()
     assert there == Published(KEY, len(content), sha256, was_there=True)
-    assert await place.take(hashlib.md5(b"another").hexdigest()) is None
+    assert await place.match_existing(existing, hashlib.md5(b"another").hexdigest()) is None
 
 
 async def test_the_same_object_is_left_and_another_is_not_replaced(
@@ -123,12 +124,12 @@ async def test_neighbours_are_not_taken_for_it(store: AnyStore) -> None:
     ):
         await store.put_async(key, b"x")
     place = StorePlace(store, FLAT, FACTS)
-    assert await place.present() == ()
+    assert await place.find_existing() == ()
     whole = StorePlace(store, NameTemplate.read("{document_id}.pdf"), FACTS)
-    assert await whole.present() == ()
+    assert await whole.find_existing() == ()
     await put(place, PDF)
     for one in (place, whole):
-        assert await one.present() == (len(PDF),)
+        assert [found.size for found in await one.find_existing()] == [len(PDF)]
 
 
 async def test_the_media_type_is_of_our_own_making() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from income_client.downloads.destinations import StreamPlace
-from income_client.downloads.part_file import PartFile
+from income_client.downloads.temporary_file import Spool, TemporaryFile
 from income_client.errors import DownloadError
 from tests.support.cancelled import CancelledAt
 from tests.support.places import LONG, PDF, Landed, put
@@ -46,7 +46,7 @@ async def test_a_stream_gets_the_whole_file() -> None:
     stream = io.BytesIO()
     stream.write(b"before ")
     place = StreamPlace(stream)
-    assert await place.present() == ()
+    assert await place.find_existing() == ()
     assert await put(place, LONG) == Landed(None, was_there=False)
     assert stream.getvalue() == b"before " + LONG
 
@@ -62,9 +62,7 @@ async def test_a_stream_is_flushed(tmp_path: Path) -> None:
 async def test_nothing_goes_out_of_a_file_that_is_not_whole() -> None:
     """A download that ends early has written nothing."""
     stream = io.BytesIO()
-    spool = await StreamPlace(stream).begin()
-    async with spool:
-        await spool.start_over(None)
+    async with Spool(StreamPlace(stream).create) as spool:
         await spool.write(LONG)
     assert stream.getvalue() == b""
 
@@ -147,11 +145,10 @@ async def test_cancelled_at_any_await_it_leaves_no_descriptor() -> None:
 async def test_a_spool_serves_once() -> None:
     """What was published is not published again."""
     place = StreamPlace(io.BytesIO())
-    spool = await place.begin()
-    async with spool:
+    async with Spool(place.create) as spool:
         await spool.write(PDF)
         await place.publish(spool)
-        for work in (place.publish(spool), spool.finish(PartFile.discard)):
+        for work in (place.publish(spool), spool.finish(TemporaryFile.discard)):
             with pytest.raises(DownloadError, match="closed"):
                 await work
 

@@ -40,26 +40,29 @@ class Receiver:
         headers = {name.replace("_", "-"): text for name, text in fields.items()}
         if "content-length" not in headers:
             headers["transfer-encoding"] = "chunked"
-        ending: IncomeClientError | None = CUT if is_cut else None
         try:
-            self._take(status, headers, body, seconds)
-        except IncomeClientError as error:
-            ending = error
-        try:
-            return self.transfer.ended(ending)
+            try:
+                self._take(status, headers, body, seconds)
+                if is_cut:
+                    raise CUT
+            except IncomeClientError as error:
+                self.transfer.break_off(error)
+            else:
+                self.transfer.end_body()
         except IncomeClientError as error:
             return error
+        return self.transfer.is_whole
 
     def _take(self, status: int, headers: dict[str, str], body: bytes, seconds: float) -> None:
         if status not in WITH_FILE:
             raise failure(status, headers)
-        if self.transfer.head(status, headers, self.now):
+        if self.transfer.begin_body(status, headers, self.now):
             self.content = b""
         for place in range(0, len(body), 7):
             piece = body[place : place + 7]
             self.now += seconds
             self.content += piece
-            self.transfer.piece(len(piece), self.now)
+            self.transfer.count_bytes(len(piece), self.now)
 
     def all(
         self, body: bytes, etag: str = '"1"', *, keep: int | None = None
@@ -93,11 +96,11 @@ def test_what_does_not_prove_that_it_goes_on_starts_over(
     """Another place, length or version than that of what came voids it."""
     receiver = Receiver()
     receiver.all(b"0123456789", keep=4)
-    receiver.transfer.ask()
+    receiver.transfer.next_request()
     end = receiver.reply(status, b"456789", **fields)
     assert isinstance(end, DownloadError)
     assert end.retryable
-    assert receiver.transfer.ask() == {}
+    assert receiver.transfer.next_request() == {}
     assert receiver.transfer.received == 0
 
 
@@ -128,7 +131,7 @@ def test_a_body_that_is_not_the_file_for_certain_is_refused(fields: dict[str, An
     """An encoded body, and one whose end is like a cut, is no file."""
     headers = {name.replace("_", "-"): text for name, text in fields.items()}
     with pytest.raises(DownloadError) as caught:
-        Transfer(DownloadPolicy()).head(200, headers, now=0)
+        Transfer(DownloadPolicy()).begin_body(200, headers, now=0)
     assert not caught.value.retryable
 
 
@@ -157,23 +160,23 @@ def test_a_trickle_is_no_progress() -> None:
 def test_each_half_minute_of_a_connection_is_measured_for_itself() -> None:
     """A connection that was fast is given up once it trickles, a steady one is kept for ever."""
     transfer = Transfer(DownloadPolicy(minimum_rate=1.0))
-    transfer.head(200, {"content-length": "100000", "etag": '"1"'}, now=0)
+    transfer.begin_body(200, {"content-length": "100000", "etag": '"1"'}, now=0)
     for second in range(2, 302, 2):
-        transfer.piece(4, second)
-    transfer.piece(5_000, 302)
-    transfer.piece(7, 330)
+        transfer.count_bytes(4, second)
+    transfer.count_bytes(5_000, 302)
+    transfer.count_bytes(7, 330)
     with pytest.raises(DownloadError, match="too slowly"):
-        transfer.piece(7, 361)
+        transfer.count_bytes(7, 361)
 
 
 def test_a_file_that_starts_over_again_and_again_makes_no_progress() -> None:
     """Bytes that came before do not count as progress when they come again."""
     receiver = Receiver()
     assert receiver.all(b"0123456789", keep=4) is False
-    receiver.transfer.ask()
+    receiver.transfer.next_request()
     void = receiver.reply(206, b"456789", content_range="bytes 4-9/10", etag='"2"')
     assert isinstance(void, DownloadError)
-    assert receiver.transfer.ask() == {}
+    assert receiver.transfer.next_request() == {}
     assert receiver.all(b"0123456789", keep=4) is CUT
     assert receiver.all(b"0123456789", keep=6) is False
 
@@ -182,9 +185,9 @@ def test_a_part_is_refused_once_the_file_starts_over() -> None:
     """What an earlier request had asked for is over."""
     receiver = Receiver()
     receiver.all(b"0123456789", keep=4)
-    receiver.transfer.ask()
+    receiver.transfer.next_request()
     receiver.reply(206, b"456789", content_range="bytes 4-9/10", etag='"2"')
-    receiver.transfer.ask()
+    receiver.transfer.next_request()
     end = receiver.reply(206, b"456789", content_range="bytes 4-9/10")
     assert isinstance(end, DownloadError)
     assert not end.retryable
@@ -223,7 +226,7 @@ def test_connections_that_help_are_bounded() -> None:
     body = b"x" * 100
     ends = [receiver.all(body, keep=1)]
     while ends[-1] is False:
-        place = int(receiver.transfer.ask()["Range"][6:-1])
+        place = int(receiver.transfer.next_request()["Range"][6:-1])
         content_range = f"bytes {place}-{len(body) - 1}/{len(body)}"
         ends.append(receiver.reply(206, b"x", is_cut=True, content_range=content_range, etag='"1"'))
     assert len(ends) == 31

@@ -8,8 +8,8 @@ import pytest
 
 from income_client import DownloadError
 from tests.support.folders import files_in
-from tests.support.parts import left
 from tests.support.storage import storing
+from tests.support.temporary_files import left
 
 MISSING = ("fchmod", "geteuid", "posix_fadvise", "pread", "writev")
 
@@ -18,8 +18,8 @@ MISSING = ("fchmod", "geteuid", "posix_fadvise", "pread", "writev")
 async def test_files_come_without_locks_owners_and_modes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    """A file is put at its place, refused where another one is, or replaces that; no part stays."""
-    part = left(tmp_path, b"left by a process that may be at work", target="new")
+    """A file is put at its place, refused where another one is, or replaces that."""
+    other = left(tmp_path, b"of a process that may be at work")
     for name in MISSING:
         monkeypatch.delattr(os, name)
     monkeypatch.setitem(sys.modules, "fcntl", None)
@@ -28,9 +28,9 @@ async def test_files_come_without_locks_owners_and_modes(
         await client.download(document, tmp_path / "new")
         (tmp_path / "old").write_bytes(b"another")
         with pytest.raises(DownloadError, match="another file"):
-            await client.download(document, tmp_path / "old", keep_partial=True)
-        assert part.exists()
-        part.unlink()
+            await client.download(document, tmp_path / "old")
+        assert other.exists()
+        other.unlink()
         assert files_in(tmp_path) == {"new": bytes(size), "old": b"another"}
         await client.download(document, tmp_path / "old", overwrite=True)
         with (tmp_path / "stream").open("wb") as stream:

@@ -1,4 +1,4 @@
-"""Promise 16: a downloaded file is whole and private, or absent; it resumes."""
+"""Promise 16: a downloaded file is whole and private, or absent; it resumes after a cut."""
 
 import asyncio
 import os
@@ -12,10 +12,8 @@ import pytest
 from hypothesis import example, given
 
 from income_client import (
-    Document,
     DownloadError,
     DownloadProgress,
-    IncomeClient,
     RetryPolicy,
     UnsafeLinkError,
 )
@@ -38,6 +36,7 @@ from tests.support.storage import (
     storing,
 )
 from tests.support.storage_scripts import PATH, Script, chunked, script, scripts
+from tests.support.temporary_files import NAMES_OF_EARLIER_VERSIONS, left
 
 ONCE = RetryPolicy(max_attempts=1)
 CONTENT = bytes(range(256)) * 3
@@ -55,12 +54,12 @@ LONG = b"0123456789abcdef" * 200_000
 @example(script("cut body", "promise a shorter file"))
 @example(script("cut body", "give half of the rest"))
 @example(script("cut body", "forget the tag"))
-@example(script("cut body", "400", keep_partial=True))
-@example(script("cut body", "change", "400", keep_partial=True))
+@example(script("cut body", "400"))
+@example(script("cut body", "change", "400"))
 async def test_whatever_a_storage_does_a_file_is_one_whole_version_or_absent(
     played: Script,
 ) -> None:
-    """Cut and changed replies never mix bytes; a partial file is resumed or discarded."""
+    """Cut and changed replies never mix bytes; an incomplete file is discarded."""
     policy = RetryPolicy(max_attempts=played.max_attempts)
     async with storing(retry=policy) as (storage, client):
         with folder_in_memory() as folder:
@@ -70,10 +69,9 @@ async def test_whatever_a_storage_does_a_file_is_one_whole_version_or_absent(
             played.play(storage)
             async with watched(path, played.contents):
                 try:
-                    file = await client.download(document, path, keep_partial=played.keep_partial)
+                    file = await client.download(document, path)
                 except DownloadError:
-                    assert not path.exists()
-                    assert played.keep_partial or left_in(folder) == {}
+                    assert left_in(folder) == {}
                 else:
                     check_file(file, path, played.contents)
                 storage.tricks.clear()
@@ -141,11 +139,8 @@ async def test_a_body_that_may_not_be_the_whole_file_is_refused(
         assert files_in(tmp_path) == {}
 
 
-@pytest.mark.parametrize("keep_partial", [True, False])
-async def test_cancelled_at_any_await_a_file_is_whole_or_absent(
-    tmp_path: Path, keep_partial: bool
-) -> None:
-    """No task remains; a partial file is hidden, private, and the beginning of the file."""
+async def test_cancelled_at_any_await_a_file_is_whole_or_absent(tmp_path: Path) -> None:
+    """Neither a task remains, nor anything of an incomplete file."""
     before = asyncio.all_tasks()
     async with storing() as (storage, client):
         document = storage.store("/a", LONG)
@@ -155,19 +150,16 @@ async def test_cancelled_at_any_await_a_file_is_whole_or_absent(
                     status=reply.status, fields=reply.fields, body=reply.body, cut=300_000
                 )
             )
-            work = client.download(document, tmp_path / "slip", keep_partial=keep_partial)
-            attempt = CancelledAt(work, number)
+            attempt = CancelledAt(client.download(document, tmp_path / "slip"), number)
             with suppress(asyncio.CancelledError):
                 await attempt
-            left = left_in(tmp_path)
-            for name, content in left.items():
-                assert content == LONG if name == "slip" else LONG.startswith(content)
-                assert name == "slip" or (keep_partial and name.startswith("."))
+            found = left_in(tmp_path)
+            assert found in ({}, {"slip": LONG})
             clear(tmp_path)
             storage.tricks.clear()
             if not attempt.is_cancelled:
                 break
-        assert left == {"slip": LONG}
+        assert found == {"slip": LONG}
         assert number > 10
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == before
@@ -181,7 +173,7 @@ async def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, most))
         try:
             with pytest.raises(DownloadError, match="file too large") as caught:
-                await client.download(document, tmp_path / "slip", keep_partial=True)
+                await client.download(document, tmp_path / "slip")
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
         assert not caught.value.retryable
@@ -290,55 +282,47 @@ async def test_without_a_strong_tag_a_cut_file_starts_over(
     async with storing() as (storage, client):
         document = storage.store("/a", LONG, etag=etag)
         storage.tricks.append(shortened(200_000))
-        await client.download(document, tmp_path / "slip", keep_partial=True)
+        await client.download(document, tmp_path / "slip")
         assert [asked.headers.get("range") for asked in storage.asked] == [None, None]
     assert left_in(tmp_path) == {"slip": LONG}
 
 
-@pytest.mark.parametrize(
-    ("change", "is_resumed"),
-    [("nothing", True), ("tag", False), ("length", False), ("address", False), ("document", False)],
-)
-async def test_a_partial_file_is_resumed_only_for_the_same_file(
-    tmp_path: Path, change: str, is_resumed: bool
+@pytest.mark.parametrize("name", [None, *NAMES_OF_EARLIER_VERSIONS])
+async def test_after_a_kill_the_next_run_begins_anew_and_tidies_up(
+    tmp_path: Path, name: str | None
 ) -> None:
-    """Another version, object or document starts over, and mixes no bytes."""
+    """What a killed process left is not resumed; it is removed, that of earlier versions too."""
+    for number in range(2):
+        left(tmp_path, LONG[:2_000_000], name and name.replace("0a1b2c3d", f"0a1b2c3{number}"))
+    assert len(left_in(tmp_path)) == 2
     async with storing() as (storage, client):
-        document = storage.store("/a", LONG)
+        await client.download(storage.store("/a", LONG), tmp_path / "slip")
+        assert [asked.headers.get("range") for asked in storage.asked] == [None]
+    assert left_in(tmp_path) == {"slip": LONG}
+
+
+async def test_a_download_in_flight_is_left_alone_by_others_in_its_folder(tmp_path: Path) -> None:
+    """Its temporary file is not taken for that of a killed process, and it completes."""
+    async with storing() as (storage, client):
+        slow, quick = storage.store("/slow", LONG), storage.store("/quick", CONTENT)
         storage.tricks.append(shortened(2_000_000, is_held=True))
-        await cancelled_after(2_000_000, client, document, tmp_path / "slip")
-        ((name, kept),) = left_in(tmp_path).items()
-        assert name.startswith(".")
-        assert LONG.startswith(kept)
-        content = LONG
-        if change != "nothing":
-            content = LONG[::-1]
-            etag = '"v2"' if change == "tag" else '"v1"'
-            rest = content + b"x" if change == "length" else content
-            path = "/b" if change == "address" else "/a"
-            storage.store(path, rest, etag=etag)
-            document_id = "doc-2" if change == "document" else "a"
-            document, content = document_at(storage.address(path), document_id), rest
-        storage.asked.clear()
-        await client.download(document, tmp_path / "slip")
-        first = storage.asked[-1].headers.get("range")
-        assert first == (f"bytes={len(kept)}-" if is_resumed else None)
-    assert left_in(tmp_path) == {"slip": content}
+        is_far = asyncio.Event()
 
+        def told(progress: DownloadProgress) -> None:
+            if progress.received > 1_900_000:
+                is_far.set()
 
-async def cancelled_after(count: int, client: IncomeClient, document: Document, path: Path) -> None:
-    """Cancel a download that keeps its partial file after about this many bytes."""
-    is_far = asyncio.Event()
-
-    def told(progress: DownloadProgress) -> None:
-        if progress.received > count - 100_000:
-            is_far.set()
-
-    work = client.download(document, path, keep_partial=True, on_progress=told)
-    task = asyncio.ensure_future(work)
-    await is_far.wait()
-    task.cancel()
-    await asyncio.wait([task])
+        work = client.download(slow, tmp_path / "slow", on_progress=told)
+        task = asyncio.ensure_future(work)
+        await is_far.wait()
+        assert len(left_in(tmp_path)) == 1
+        await client.download(quick, tmp_path / "quick")
+        assert len(left_in(tmp_path)) == 2
+        storage.goes_on.set()
+        await task
+        ranges = [asked.headers.get("range") for asked in storage.asked]
+        assert ranges == [None, None, "bytes=2000000-"]
+    assert left_in(tmp_path) == {"slow": LONG, "quick": CONTENT}
 
 
 # Fresh addresses
@@ -416,6 +400,26 @@ async def test_an_address_that_expires_in_the_middle_is_replaced(tmp_path: Path)
         await client.download(document, tmp_path / "slip")
         ranges = [asked.headers.get("range") for asked in storage.asked]
         assert ranges == [None, "bytes=200000-", "bytes=200000-"]
+    assert left_in(tmp_path) == {"slip": LONG}
+
+
+async def test_addresses_that_expire_after_each_cut_are_replaced_each_time(tmp_path: Path) -> None:
+    """Those that brought something are not counted as refused in a row."""
+    async with storing() as (storage, client):
+        document = storage.store("/a", LONG)
+        cut = shortened(200_000)
+
+        def expiring(asked: Asked, reply: Reply) -> Reply:
+            number = len(storage.expired) + 1
+            storage.expired.add(f"s{number}")
+            storage.documents.clear()
+            storage.tell("a", storage.address("/a", f"s{number + 1}"))
+            return cut(asked, reply)
+
+        for _ in range(6):
+            storage.tricks.extend((expiring, lambda _, refused: refused))
+        await client.download(document, tmp_path / "slip")
+        assert len(storage.api_asked) == len(storage.expired) == 6
     assert left_in(tmp_path) == {"slip": LONG}
 
 

@@ -1,4 +1,4 @@
-"""Processes that download and are killed: a file at its place is whole, the rest is resumed."""
+"""Processes that download and are killed: a file at its place is whole, the rest begins anew."""
 
 import asyncio
 import hashlib
@@ -23,8 +23,8 @@ from tests.support.service import until
 
 FILES: Final = "/documents/*"
 CONCURRENCY: Final = 8
-LOST: Final = 300_000
-"""More bytes than a process that is killed has taken and not written: two blocks, one piece."""
+LONG: Final = 400_000
+"""Bytes of a file that is written before all of it has come."""
 
 
 def download(
@@ -106,9 +106,9 @@ class Scene:
         assert life.code == 0
         return life
 
-    def parts(self) -> list[Path]:
+    def temporary(self) -> set[Path]:
         """Return what is on its way, or was left behind."""
-        return [path for path in self.folder.rglob(".*.part") if path.stat().st_nlink == 1]
+        return set(self.folder.rglob(".*.part"))
 
     def check(self) -> set[str]:
         """Check that each file is whole and private, and as reported; return the documents."""
@@ -169,7 +169,7 @@ async def test_downloads_that_are_killed_again_and_again_come_to_their_end(
         await scene.workers.kill(life)
         assert life.code == KILLED
         now_whole = scene.check()
-        assert len(scene.parts()) <= CONCURRENCY
+        assert len(scene.temporary()) <= CONCURRENCY
         fetched = Counter(one for one, _ in scene.fetched())
         assert not whole & fetched.keys()
         assert len(fetched.keys() - now_whole) <= CONCURRENCY
@@ -183,27 +183,35 @@ async def test_downloads_that_are_killed_again_and_again_come_to_their_end(
     scene.check_over()
 
 
-@pytest.mark.parametrize("stride", [LOST + 50_000, 900_000, 4_000_000])
-async def test_what_is_on_the_disk_is_resumed(scene: Scene, stride: int) -> None:
-    """A file is killed again and again, and each time its last bytes alone are lost."""
-    scene.service.rules = evolve(scene.service.rules, file_bytes=4 * stride)
-    await scene.look_up(1)
-    scene.service.requests.clear()
-
-    def enough() -> bool:
-        return sum(path.stat().st_size for path in scene.parts()) > least
-
-    for number in range(3):
-        least = sum(path.stat().st_size for path in scene.parts()) + stride - LOST
-        # Before it resumes, a process asks for the first byte of the file.
-        scene.service.faults.add(Fault("stall", path=FILES, keep=stride, skip=min(number, 1)))
-        life = scene.start()
-        await until(enough)
-        await scene.workers.kill(life)
+async def killed_at_work(scene: Scene) -> None:
+    """Kill a process with all its downloads in flight, while another one completes the same."""
+    before = scene.temporary()
+    scene.service.faults.add(Fault("stall", path=FILES, keep=LONG - 1, times=CONCURRENCY))
+    life = scene.start()
+    await until(lambda: len(scene.temporary() - before) == CONCURRENCY)
+    at_work = scene.temporary()
+    assert len(at_work) == CONCURRENCY
     await scene.finish()
-    firsts = [first for _, first in scene.fetched()]
-    assert len(firsts) == 4
-    assert all(first >= (stride - LOST) * life for life, first in enumerate(firsts))
+    assert scene.check() == set(scene.contents)
+    await scene.workers.kill(life)
+    assert scene.temporary() == at_work
+
+
+async def test_a_kill_leaves_one_temporary_file_for_each_download_in_flight(
+    scene: Scene,
+) -> None:
+    """A process beside it leaves them alone; once it is dead, the next one begins anew."""
+    scene.service.rules = evolve(scene.service.rules, file_bytes=LONG)
+    await scene.look_up(2 * CONCURRENCY)
+    for _ in range(2):
+        await killed_at_work(scene)
+        for name in scene.contents:
+            (scene.folder / name).unlink()
+        for life in scene.workers.lives:
+            life.words.clear()
+    scene.fetched()
+    await scene.finish()
+    assert {first for _, first in scene.fetched()} == {0}
     scene.check_over()
 
 

@@ -99,6 +99,7 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "cattrs": frozenset({"wire.readers"}),
     "cryptography": frozenset({"receivers.certificates", "receivers.jwt"}),
     "cyclopts": frozenset({"cli"}),
+    "fcntl": frozenset({"disk"}),
     "jinja2": frozenset({"cli.application.html"}),
     "joserfc": frozenset({"receivers.jwt"}),
     "nats": frozenset({"cli.relay", "engines.nats", "engines.worker_nats"}),

@@ -53,7 +53,7 @@ class Download:
         return [json.loads(line) for line in self.manifest.read_text("utf-8").splitlines()]
 
     @property
-    def parts(self) -> list[Path]:
+    def unfinished(self) -> list[Path]:
         """The files that are not whole yet."""
         return list(self.folder.rglob(".*.part"))
 

@@ -8,8 +8,8 @@ from attrs import frozen
 
 from income_client.downloads.destinations import Place
 from income_client.downloads.naming import FileFacts, NameTemplate
+from income_client.downloads.temporary_file import Spool
 from income_client.errors import DownloadError
-from tests.support.parts import VERSION
 
 FACTS: Final = FileFacts(
     application_id="app-1",
@@ -41,15 +41,11 @@ async def put(
     *,
     content_type: str | None = None,
     overwrite: bool = False,
-    keep: bool = False,
 ) -> Landed | DownloadError:
-    """Write a file in pieces, continuing what is left of it, and publish it."""
+    """Write a file in pieces, and publish it."""
     try:
-        async with await place.begin() as spool:
-            spool.keeps_partial = keep
-            if spool.version != VERSION:
-                await spool.start_over(VERSION)
-            for start in range(spool.size, len(content), 300_000):
+        async with Spool(place.create) as spool:
+            for start in range(0, len(content), 300_000):
                 await spool.write(content[start : start + 300_000])
             published = await place.publish(spool, content_type=content_type, overwrite=overwrite)
             assert published.size == len(content)
@@ -62,7 +58,7 @@ async def put(
 async def refusal_of(place: Place) -> DownloadError:
     """Return why a place cannot say what is there."""
     try:
-        await place.present()
+        await place.find_existing()
     except DownloadError as error:
         return error
     raise AssertionError("the place could say what is there")

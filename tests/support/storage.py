@@ -87,7 +87,7 @@ class Reply:
     is_reset: bool = False
     """Whether it ends by RST."""
     is_held: bool = False
-    """Whether it stands still there instead, until the other side leaves."""
+    """Whether it stands still there instead, until the other side leaves, or all go on."""
 
     def __bytes__(self) -> bytes:
         lines = [f"HTTP/1.1 {self.status}"]
@@ -110,9 +110,11 @@ class Storage:
         documents: what the service says of an application's documents, by type.
         expired: signatures that are of no use any more.
         url: where it is.
+        goes_on: set to let replies that stand still come to their end.
     """
 
     def __init__(self) -> None:
+        self.goes_on = asyncio.Event()
         self.files: dict[str, File] = {}
         self.tricks: deque[Trick] = deque()
         self.asked: list[Asked] = []
@@ -197,7 +199,10 @@ class Storage:
         writer.write(bytes(reply)[: reply.cut])
         await writer.drain()
         if reply.is_held:
-            await reader.read()
+            ends = [asyncio.ensure_future(each) for each in (reader.read(), self.goes_on.wait())]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for end in ends:
+                end.cancel()
         if reply.is_reset:
             option = struct.pack("ii", 1, 0)
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, option)

@@ -27,8 +27,6 @@ class Script:
     """What is done to each reply, by name, with a figure."""
     max_attempts: int
     """Of the client."""
-    keep_partial: bool
-    """Whether the client keeps what came."""
     contents: frozenset[bytes] = field(init=False, repr=False)
     """What may be at the place in the end."""
 
@@ -65,10 +63,10 @@ class Script:
         return (done(name, figure) for name, figure in self.acts)
 
 
-def script(*names: str, keep_partial: bool = False) -> Script:
+def script(*names: str) -> Script:
     """Make a script of acts, each in the middle of a reply, on two versions of one length."""
     acts = tuple((name, 0.5) for name in names)
-    return Script(_versions(('"%d"', [5000, 5000])), acts, 3, keep_partial)
+    return Script(_versions(('"%d"', [5000, 5000])), acts, 3)
 
 
 def scripts() -> st.SearchStrategy[Script]:
@@ -85,7 +83,6 @@ def scripts() -> st.SearchStrategy[Script]:
             lambda drawn: (drawn[0], *drawn[1])
         ),
         st.sampled_from([1, 3, 8]),
-        st.booleans(),
     )
 
 

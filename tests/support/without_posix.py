@@ -190,7 +190,7 @@ async def use(folder: Path) -> None:
         path = folder / "slip.pdf"
         path.write_bytes(b"another")
         try:
-            await client.download(document, path, keep_partial=True)
+            await client.download(document, path)
         except DownloadError:
             assert path.read_bytes() == b"another"
         await client.download(document, path, overwrite=True)

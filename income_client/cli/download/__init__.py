@@ -130,7 +130,7 @@ async def download(
     The path of each file goes to standard output once the file is complete, and
     manifest.jsonl in the folder gets a line with its size and SHA-256. Run the same
     command again to resume: files that are listed and unchanged are not downloaded
-    again, and parts of others are kept, in hidden files beside their places.
+    again. Nothing is left of an incomplete file.
 
     A failure does not stop the other files, unless the disk is full, read-only or
     failing. The exit status is 0 if all files are there, and 1 if something failed or
@@ -189,7 +189,6 @@ async def download(
                 concurrency,
                 names=names,
                 overwrite=overwrite,
-                keep_partial=True,
                 on_progress=bars.move,
                 on_error="yield",
             )

@@ -1,4 +1,4 @@
-"""What has come of a file is on the disk soon, so that a kill costs little of it."""
+"""What has come of a file is on the disk soon, so that memory holds little of it."""
 
 import asyncio
 from contextlib import suppress
@@ -10,8 +10,8 @@ from attrs import evolve
 from tests.support.folders import files_in
 from tests.support.storage import Asked, Reply, storing
 
-LOST = 300_000
-"""More bytes than were taken and not written: two blocks and one piece."""
+HELD = 300_000
+"""More bytes than are in memory at a time: two blocks and one piece."""
 
 
 @pytest.mark.parametrize("count", [350_000, 1_000_000, 4_000_000])
@@ -31,7 +31,7 @@ async def test_what_came_is_on_the_disk_while_the_rest_is_waited_for(
         task = asyncio.ensure_future(client.download(document, tmp_path / "slip"))
         async with asyncio.timeout(10):
             part = b""
-            while len(part) < count - LOST:
+            while len(part) < count - HELD:
                 await asyncio.sleep(0)
                 part = b"".join(files_in(tmp_path).values())
         assert content.startswith(part)
