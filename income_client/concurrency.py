@@ -9,15 +9,15 @@ import asyncio
 import weakref
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncIterable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Executor
 from contextlib import suppress
 from functools import partial
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, cast
 
 from attrs import frozen
 
-from .errors import ClientClosedError, ConfigurationError
+from .errors import ClientClosedError, ConfigurationError, leaving
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -96,8 +96,8 @@ class BoundedTasks(Generic[K]):
         if tasks:
             await asyncio.wait(tasks)
 
-    def take(self, task: "asyncio.Task[Any]", error: BaseException | None) -> None:
-        """Note that a task has finished."""
+    def note_finished(self, task: "asyncio.Task[Any]", error: BaseException | None) -> None:
+        """Keep what a task has finished with for `next`."""
         if task not in self._tasks:
             return
         key = self._tasks.pop(task)
@@ -112,7 +112,7 @@ def _report(owner: "weakref.ref[BoundedTasks[Any]]", task: "asyncio.Task[Any]") 
     error = asyncio.CancelledError() if task.cancelled() else task.exception()
     tasks = owner()
     if tasks is not None:
-        tasks.take(task, error)
+        tasks.note_finished(task, error)
 
 
 class Source(Generic[T]):
@@ -138,7 +138,7 @@ class Source(Generic[T]):
             case _:
                 raise ConfigurationError(expected)
 
-    def take(self) -> T | None:
+    def take_item(self) -> T | None:
         """Return the next one; None at the end or after an error."""
         try:
             return self._read(next(self._iterator))
@@ -148,7 +148,7 @@ class Source(Generic[T]):
             self._fail(error)
         return None
 
-    async def pull(self) -> T | None:
+    async def await_item(self) -> T | None:
         """Return the next one of an asynchronous source, None likewise."""
         try:
             return self._read(await anext(self._iterator))
@@ -171,22 +171,21 @@ class Source(Generic[T]):
         self.error = error
 
 
-@frozen
-class Raised:
-    """An error that ends the iteration, in place of a result."""
-
-    error: BaseException
-
-
 class TaskIterator(ABC, Generic[K, Y]):
     """An iterator over results of tasks that work through a source, for one consumer.
 
-    Subclasses start tasks and take their results in ``_next``. The source is closed with it.
+    Subclasses say in ``_tasks_for`` which tasks an item of the source needs, each with a key, and
+    make results of what `_next_finished` returns. At most ``concurrency`` tasks are under way,
+    beside the one that waits for an item of an asynchronous source. The source is closed with it.
     """
 
-    def __init__(self, source: Source[Any]) -> None:
+    def __init__(self, source: Source[Any], concurrency: int) -> None:
         self._source = source
-        self._tasks: BoundedTasks[K] = BoundedTasks()
+        self._concurrency = concurrency
+        # The key None is that of the task that waits for an item.
+        self._tasks: BoundedTasks[K | None] = BoundedTasks()
+        self._to_start: Iterator[tuple[K, Coroutine[Any, Any, Any]]] = iter(())
+        self._is_awaiting_item = False
         self._is_closed = False
         self._was_cancelled = False
 
@@ -203,43 +202,89 @@ class TaskIterator(ABC, Generic[K, Y]):
             ConfigurationError: another consumer waits for the next result already, or
                 an item of the source is invalid.
         """
-        self._tasks.check_is_free()
-        if self._was_cancelled:
-            raise ClientClosedError("this iteration was cancelled; begin a new one")
-        if self._is_closed:
-            raise StopAsyncIteration
-        try:
-            result = await self._next()
-        except BaseException as error:
-            self._was_cancelled = isinstance(error, asyncio.CancelledError)
-            await self.aclose()
-            raise
-        if result is None:
-            await self.aclose()
-            raise StopAsyncIteration
-        if not isinstance(result, Raised):
+        with leaving():
+            self._tasks.check_is_free()
+            if self._was_cancelled:
+                raise ClientClosedError("this iteration was cancelled; begin a new one")
+            if self._is_closed:
+                raise StopAsyncIteration
+            try:
+                result = await self._next()
+            except BaseException as error:
+                self._was_cancelled = isinstance(error, asyncio.CancelledError)
+                await self.aclose()
+                raise
+            if result is None:
+                await self.aclose()
+                raise StopAsyncIteration
             return result
-        failure = result.error
-        del result
-        await self.aclose()
-        try:
-            raise failure
-        finally:
-            del failure
 
     async def aclose(self) -> None:
         """Cancel what is in flight and close the source; again does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
+        self._to_start = iter(())
         try:
             await self._tasks.cancel()
         finally:
             await self._source.aclose()
 
     @abstractmethod
-    async def _next(self) -> Y | Raised | None:
-        """Return the next result, the error to raise, or None at the end."""
+    async def _next(self) -> Y | None:
+        """Return the next result, or None at the end."""
+
+    @abstractmethod
+    def _tasks_for(self, item: Any) -> Iterator[tuple[K, Coroutine[Any, Any, Any]]]:
+        """Return what is to be done for an item of the source; each is started as it comes.
+
+        None of it may refer to this iterator, so that dropping that ends the tasks at once.
+        """
+
+    def _may_take_item(self) -> bool:
+        """Say whether another item of the source may be begun."""
+        return True
+
+    async def _next_finished(self) -> Finished[K] | None:
+        """Start tasks, and return the next one that has finished; None once all have.
+
+        What the source has raised is raised then.
+        """
+        while True:
+            self._start_tasks()
+            if not self._tasks:
+                if self._source.error is not None:
+                    raise self._source.error
+                return None
+            finished = await self._tasks.next()
+            if finished.key is not None:
+                return cast("Finished[K]", finished)
+            self._is_awaiting_item = False
+            if finished.error is not None:
+                raise finished.error
+            self._begin_item(finished.result)
+
+    def _start_tasks(self) -> None:
+        """Start as many tasks as may be under way."""
+        while self._has_free_slot():
+            task = next(self._to_start, None)
+            if task is not None:
+                self._tasks.start(*task)
+            elif self._is_awaiting_item or self._source.is_exhausted or not self._may_take_item():
+                return
+            elif self._source.is_asynchronous:
+                self._is_awaiting_item = True
+                self._tasks.start(None, self._source.await_item())
+            else:
+                self._begin_item(self._source.take_item())
+
+    def _has_free_slot(self) -> bool:
+        most = self._concurrency + (1 if self._is_awaiting_item else 0)
+        return self._tasks.under_way < most
+
+    def _begin_item(self, item: Any) -> None:
+        if item is not None:
+            self._to_start = self._tasks_for(item)
 
 
 async def run_to_the_end(

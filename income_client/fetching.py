@@ -1,12 +1,12 @@
 """Fetch many applications and documents at once: bounded, and in the order of the input."""
 
 from collections import deque
-from collections.abc import AsyncIterable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Iterator
 from typing import Any, Final, Literal, TypeVar, cast
 
 from attrs import define, field, frozen
 
-from .concurrency import Finished, Raised, Source, TaskIterator
+from .concurrency import Finished, Source, TaskIterator
 from .errors import IncomeClientError
 from .events import RecordDelivered
 from .instrumentation import Instrumentation
@@ -39,15 +39,14 @@ class FetchFailure:
 
 @define
 class _Entry:
-    """One application on its way: parts not yet asked for, and those that came."""
+    """One application on its way, and the parts that came."""
 
     application_id: str
-    to_ask: list[int]
     parts: dict[int, Any] = field(factory=dict)
     error: BaseException | None = None
 
 
-class Fetcher(TaskIterator[tuple[_Entry, int] | None, Y]):
+class Fetcher(TaskIterator[tuple[_Entry, int], Y]):
     """An iterator over what several requests about each application give.
 
     The requests of one application are independent of each other and go out
@@ -81,21 +80,19 @@ class Fetcher(TaskIterator[tuple[_Entry, int] | None, Y]):
         check_count("concurrency", concurrency)
         check_choice("on_error", on_error, ("raise", "yield"))
         expected = "applications must be an iterable of ids, summaries or applications"
-        super().__init__(Source(applications, _id_of, expected))
+        super().__init__(Source(applications, _id_of, expected), concurrency)
         self._parts = parts
         self._assemble = assemble
-        self._concurrency = concurrency
         self._on_error = on_error
         self._instrumentation = Instrumentation() if instrumentation is None else instrumentation
         self._entries: deque[_Entry] = deque()
-        self._is_pulling = False
 
     async def aclose(self) -> None:
         """End the requests under way and the source; again does nothing."""
         self._entries.clear()
         await super().aclose()
 
-    async def _next(self) -> Y | Raised | None:
+    async def _next(self) -> Y | None:
         entry = await self._next_entry()
         if entry is None:
             return None
@@ -106,59 +103,46 @@ class Fetcher(TaskIterator[tuple[_Entry, int] | None, Y]):
             return self._assemble(*(entry.parts[part] for part in range(len(self._parts))))
         if self._on_error == "yield" and isinstance(entry.error, IncomeClientError):
             return cast("Y", FetchFailure(entry.application_id, entry.error))
-        return Raised(entry.error)
+        raise entry.error
 
     async def _next_entry(self) -> _Entry | None:
-        while True:
-            if self._entries and self._is_done(self._entries[0]):
-                entry = self._entries.popleft()
-                self._start_requests()
-                return entry
-            self._start_requests()
-            if not self._tasks:
-                if self._source.error is not None:
-                    raise self._source.error
+        """Return the first application of those begun, once it is done."""
+        while not self._entries or not self._is_done(self._entries[0]):
+            finished = await self._next_finished()
+            if finished is None:
                 return None
-            self._take(await self._tasks.next())
+            self._add_part(finished)
+        entry = self._entries.popleft()
+        self._start_tasks()
+        return entry
 
     def _is_done(self, entry: _Entry) -> bool:
         return entry.error is not None or len(entry.parts) == len(self._parts)
 
-    def _start_requests(self) -> None:
-        while self._tasks.under_way - self._is_pulling < self._concurrency:
-            if self._entries and self._entries[-1].to_ask:
-                entry = self._entries[-1]
-                part = entry.to_ask.pop(0)
-                self._tasks.start((entry, part), self._parts[part](entry.application_id))
-            elif (
-                self._source.is_exhausted
-                or self._is_pulling
-                or len(self._entries) >= _LOOK_AHEAD * self._concurrency
-            ):
-                return
-            elif self._source.is_asynchronous:
-                self._is_pulling = True
-                self._tasks.start(None, self._source.pull())
-            else:
-                self._begin(self._source.take())
+    def _may_take_item(self) -> bool:
+        return len(self._entries) < _LOOK_AHEAD * self._concurrency
 
-    def _begin(self, application_id: str | None) -> None:
-        if application_id is not None:
-            self._entries.append(_Entry(application_id, list(range(len(self._parts)))))
+    def _tasks_for(
+        self, item: str
+    ) -> Iterator[tuple[tuple[_Entry, int], Coroutine[Any, Any, Any]]]:
+        entry = _Entry(item)
+        self._entries.append(entry)
+        return _requests_for(entry, self._parts)
 
-    def _take(self, finished: Finished[tuple[_Entry, int] | None]) -> None:
-        if finished.key is None:
-            self._is_pulling = False
-            if finished.error is not None:
-                raise finished.error
-            self._begin(finished.result)
-            return
+    def _add_part(self, finished: Finished[tuple[_Entry, int]]) -> None:
         entry, part = finished.key
         if finished.error is None:
             entry.parts[part] = finished.result
         elif entry.error is None:
             entry.error = finished.error
-            entry.to_ask.clear()
+
+
+def _requests_for(
+    entry: _Entry, parts: tuple[Part, ...]
+) -> Iterator[tuple[tuple[_Entry, int], Coroutine[Any, Any, Any]]]:
+    for number, part in enumerate(parts):
+        if entry.error is None:
+            yield (entry, number), part(entry.application_id)
 
 
 def as_record(

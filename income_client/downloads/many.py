@@ -3,7 +3,6 @@
 import io
 import os
 import re
-from collections import deque
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, Final, TypeAlias, TypeGuard, TypeVar, cast
 
 from attrs import evolve, frozen
 
-from income_client.concurrency import Finished, Raised, Source, TaskIterator
+from income_client.concurrency import Source, TaskIterator
 from income_client.errors import ConfigurationError, IncomeClientError
 from income_client.fetching import OnError
 from income_client.records.documents import (
@@ -225,7 +224,7 @@ class DownloadFailure:
     """Why."""
 
 
-class Downloads(TaskIterator[Document | None, Y]):
+class Downloads(TaskIterator[Document, Y]):
     """Iterate over files, in the order in which they become complete.
 
     At most ``concurrency`` are downloaded at a time; further ones start only while the consumer
@@ -245,55 +244,23 @@ class Downloads(TaskIterator[Document | None, Y]):
     def __init__(
         self, documents: Documents, get: Get, *, concurrency: int, on_error: OnError
     ) -> None:
-        self._concurrency = check_count("concurrency", concurrency)
+        check_count("concurrency", concurrency)
         check_choice("on_error", on_error, ("raise", "yield"))
         several = (documents,) if isinstance(documents, SomeDocuments) else documents
-        super().__init__(Source(several, documents_in, _EXPECTED))
+        super().__init__(Source(several, documents_in, _EXPECTED), concurrency)
         self._get = get
         self._yields_failures = on_error == "yield"
-        self._waiting: deque[Document] = deque()
-        self._is_pulling = False
 
-    async def aclose(self) -> None:
-        """Stop the downloads under way and close the source; again does nothing."""
-        self._waiting.clear()
-        await super().aclose()
-
-    async def _next(self) -> Y | Raised | None:
-        while True:
-            self._start()
-            if not self._tasks:
-                if self._source.error is not None:
-                    raise self._source.error
-                return None
-            finished = await self._tasks.next()
-            if finished.key is not None:
-                return self._outcome(finished.key, finished)
-            if finished.error is not None:
-                raise finished.error
-            self._is_pulling = False
-            self._waiting.extend(finished.result or ())
-
-    def _start(self) -> None:
-        while self._tasks.under_way - self._is_pulling < self._concurrency:
-            if self._waiting:
-                document = self._waiting.popleft()
-                self._tasks.start(document, self._get(document))
-            elif self._source.is_exhausted or self._is_pulling:
-                return
-            elif self._source.is_asynchronous:
-                self._is_pulling = True
-                self._tasks.start(None, self._source.pull())
-            else:
-                self._waiting.extend(self._source.take() or ())
-
-    def _outcome(self, document: Document, finished: Finished[Document | None]) -> Y | Raised:
+    async def _next(self) -> Y | None:
+        finished = await self._next_finished()
+        if finished is None:
+            return None
         error = finished.error
         if error is None:
             return cast("Y", finished.result)
         if not self._yields_failures or not isinstance(error, IncomeClientError):
-            return Raised(error)
-        facts = facts_of(document)
+            raise error
+        facts = facts_of(finished.key)
         return cast(
             "Y",
             DownloadFailure(
@@ -303,3 +270,9 @@ class Downloads(TaskIterator[Document | None, Y]):
                 error.with_traceback(None),
             ),
         )
+
+    def _tasks_for(
+        self, item: tuple[Document, ...]
+    ) -> Iterator[tuple[Document, Coroutine[Any, Any, DownloadedFile]]]:
+        get = self._get
+        return ((document, get(document)) for document in item)

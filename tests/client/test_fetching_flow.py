@@ -2,13 +2,15 @@
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from income_client import ClientClosedError
+from income_client import ClientClosedError, Downloads, Fetcher
 from income_client.emulator import Fault
+from income_client.testing import make_record
 from tests.support.service import HeldClock, client_tasks, quiet, served, until
 
 CONCURRENCY = 4
@@ -149,6 +151,36 @@ async def test_after_a_cancellation_going_on_is_refused() -> None:
             with pytest.raises(ClientClosedError):
                 await anext(fetcher)
         assert client_tasks() == set()
+
+
+@pytest.mark.parametrize("kind", ["fetching", "downloading"])
+async def test_dropping_it_ends_its_tasks_at_once(kind: str) -> None:
+    """It is freed with its last reference, not by the collector: none of its own refers to it."""
+    record = make_record(paystubs=9)
+    assert record.documents is not None
+    _, first = next(record.documents.all())
+
+    async def answer_the_first(wanted: Any) -> Any:
+        if wanted not in (first, "app-0"):
+            await asyncio.Event().wait()
+        return wanted
+
+    if kind == "fetching":
+        ids = [f"app-{number}" for number in range(9)]
+        asks = (answer_the_first,) * 5
+        iterator: Any = Fetcher(ids, parts=asks, assemble=max, concurrency=7, on_error="raise")
+    else:
+        iterator = Downloads(record, answer_the_first, concurrency=3, on_error="raise")
+    gc.disable()
+    try:
+        await anext(iterator)
+        assert client_tasks() != set()
+        del iterator
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert client_tasks() == set()
+    finally:
+        gc.enable()
 
 
 async def test_after_a_failure_the_rest_of_that_application_is_not_asked_for() -> None:
