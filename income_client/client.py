@@ -753,9 +753,9 @@ class IncomeClient:
                 ``in_place`` whether the file is whole at its place all the same.
             IncomeClientError: the documents could not be read again.
         """
-        from .downloads.many import Job, the_one
+        from .downloads.many import Job, check_one_document
 
-        one = the_one(document, file)
+        one = check_one_document(document, file)
         job = Job(
             destination,
             names,

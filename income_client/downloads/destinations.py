@@ -166,7 +166,7 @@ class DiskPlace:
         names: set[str] = set()
         try:
             with (
-                _looking(),
+                _reading_place(),
                 os.scandir(check_folder(self._top, self._name.folders)) as entries,
             ):
                 names.update(entry.name for entry in entries)
@@ -230,7 +230,7 @@ def _matching(path: Path, md5: str) -> Published | None:
 
 def _sizes_of(paths: Iterable[Path]) -> dict[Path, int]:
     """Return which of these files are there, with their lengths in bytes."""
-    with _looking():
+    with _reading_place():
         found = ((path, size_of_file(path)) for path in paths)
         return {path: size for path, size in found if size is not None}
 
@@ -244,7 +244,7 @@ def _sha256_of(path: Path) -> str:
 def _read_through(path: Path, *digests: "hashlib._Hash") -> int:
     """Read a file through these hashes, and return its size."""
     size = 0
-    with _looking(), file_of(open_file(path, os.O_RDONLY), "rb") as file:
+    with _reading_place(), file_of(open_file(path, os.O_RDONLY), "rb") as file:
         while block := file.read(BLOCK):
             size += len(block)
             for digest in digests:
@@ -253,7 +253,7 @@ def _read_through(path: Path, *digests: "hashlib._Hash") -> int:
 
 
 @contextmanager
-def _looking() -> Iterator[None]:
+def _reading_place() -> Iterator[None]:
     """Raise what fails as an error of reading, unless it shows that no file is there."""
     try:
         yield

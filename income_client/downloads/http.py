@@ -60,7 +60,7 @@ class FilePool(Pool):
         user_agent: str | None = None,
         proxy: Secret | None = None,
     ) -> None:
-        super().__init__(self._opened)
+        super().__init__(self._open_session)
         self._policy = policy
         self._tls = True if policy.ssl is None else policy.ssl
         self._headers = {
@@ -100,7 +100,7 @@ class FilePool(Pool):
             return FileReply(self, reply, limits.read)
         raise fault
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         # The proxy is the caller's own choice, wherever it is.
         factory = partial(_checked_socket, self._policy) if self._proxy is None else None
         session = aiohttp.ClientSession(
@@ -156,7 +156,7 @@ class FileReply:
                         piece = await content.readany()
         except FAILURES as error:
             fault = fault_of(error)
-            piece = _left_in(content)
+            piece = _take_unread(content)
         else:
             return piece
         if not piece:
@@ -208,7 +208,7 @@ def _headers_of(reply: aiohttp.ClientResponse) -> dict[str, str]:
     return headers
 
 
-def _left_in(content: aiohttp.StreamReader) -> bytes:
+def _take_unread(content: aiohttp.StreamReader) -> bytes:
     """Take the unread bytes of a broken connection; they may be many."""
     error = content.exception()
     if error is None:

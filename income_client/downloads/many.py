@@ -87,8 +87,8 @@ class Job:
         self.ask = ask
 
 
-def the_one(document: object, file: int) -> Document:
-    """Return the one document that is named."""
+def check_one_document(document: object, file: int) -> Document:
+    """Return the document that is named by a document or an entry; raise for anything else."""
     if type(file) is not int or file != 0:
         raise ConfigurationError(
             "file must be 0: a document has one address, and so one file", argument="file"
@@ -108,10 +108,10 @@ def _documents_in(some: object) -> Iterator[Document]:
         case Document():
             yield some
         case DocumentEntry(document_type, Document() as document):
-            yield _of(document, document.source or DocumentSource("", document_type))
+            yield _with_source(document, document.source or DocumentSource("", document_type))
         case ApplicationDocuments():
             for document_type, document in some.all():
-                yield _of(document, DocumentSource(some.application_id, document_type))
+                yield _with_source(document, DocumentSource(some.application_id, document_type))
         case ApplicationRecord():
             if some.documents is None:
                 raise ConfigurationError("this record was read without its documents")
@@ -120,7 +120,7 @@ def _documents_in(some: object) -> Iterator[Document]:
             raise ConfigurationError(_EXPECTED)
 
 
-def _of(document: Document, source: DocumentSource) -> Document:
+def _with_source(document: Document, source: DocumentSource) -> Document:
     return document if document.source == source else evolve(document, source=source)
 
 

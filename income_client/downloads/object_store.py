@@ -121,7 +121,7 @@ class StorePlace:
         data = await run_to_the_end(lambda: b"".join(file.blocks()))
         # Cancelled, the object is there or is not: it is one request.
         put = partial(put, data, use_multipart=False)
-        refusal = "" if overwrite else await _created(put)
+        refusal = "" if overwrite else await _create_object(put)
         if refusal is None:
             return False
         if await self._is_there(key, file, overwrite=overwrite):
@@ -189,7 +189,7 @@ class StorePlace:
         return "/".join((*self._name.folders, name))
 
 
-async def _created(put: Callable[..., Awaitable[Any]]) -> str | None:
+async def _create_object(put: Callable[..., Awaitable[Any]]) -> str | None:
     """Write an object unless its key is taken; return the name of the refusal, None if written."""
     with _without_text():
         try:

@@ -170,9 +170,9 @@ class Transfer:
         _check_usable(headers, status)
         starts_over = status == HTTPStatus.OK
         if starts_over:
-            self._begin(headers)
+            self._begin_file(headers)
         else:
-            self._continue(headers)
+            self._continue_file(headers)
         if self.total is not None and self.total > self._policy.max_bytes:
             raise self._too_long()
         self.etag = strong_etag(headers)
@@ -216,7 +216,7 @@ class Transfer:
         if not has_helped or self._interruptions > allowed:
             raise error
 
-    def _begin(self, headers: Mapping[str, str]) -> None:
+    def _begin_file(self, headers: Mapping[str, str]) -> None:
         media_type = headers.get("content-type", "").lower()
         if "content-range" in headers or media_type.startswith("multipart/byteranges"):
             raise DownloadError("the storage gave parts and called them all", status=200)
@@ -228,7 +228,7 @@ class Transfer:
             # Otherwise an earlier reply gave the length of this very version.
             self.total = self._body_end
 
-    def _continue(self, headers: Mapping[str, str]) -> None:
+    def _continue_file(self, headers: Mapping[str, str]) -> None:
         if not self._asked_from:
             raise DownloadError(
                 "the storage sent a part where the whole file was requested", status=206
