@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal, Self, Unpack, overload
 from urllib.parse import urlsplit
 
 from .clock import Clock, SystemClock
-from .errors import ConfigurationError
+from .errors import ConfigurationError, leaving
 from .events import OnEvent
 from .fetching import Applications, Fetcher, FetchFailure, OnError, Part, as_record
 from .http import endpoints
@@ -100,8 +100,7 @@ class IncomeClient:
         ConfigurationError: an argument is invalid.
     """
 
-    _host = "no service yet"
-
+    @leaving()
     def __init__(
         self,
         base_url: str,
@@ -131,31 +130,28 @@ class IncomeClient:
         check_type("downloads", downloads, DownloadPolicy)
         self._zone = service_timezone
         self._clock = clock or SystemClock()
-        try:
-            sealed_proxy = None if proxy is None else proxy_address(proxy)
-            self._session = SessionManager(
-                Transport(
-                    addresses(base_url, auth_url),
-                    session=session,
-                    max_response_bytes=max_response_bytes,
-                    user_agent=user_agent,
-                    proxy=sealed_proxy,
-                    tls=ssl,
-                    trace_configs=trace_configs,
-                    keep_error_bodies=keep_error_bodies,
-                ),
-                auth=auth,
-                timeouts=timeouts,
-                retry=retry,
-                concurrency=concurrency,
-                max_rate=max_rate,
-                token_store=token_store,
-                instrumentation=Instrumentation(on_event, telemetry=telemetry),
-                clock=self._clock,
-            )
-            self._host = urlsplit(base_url).netloc
-        finally:
-            del base_url, auth_url, auth, proxy  # may hold secrets, and a frame here may raise
+        sealed_proxy = None if proxy is None else proxy_address(proxy)
+        self._session = SessionManager(
+            Transport(
+                addresses(base_url, auth_url),
+                session=session,
+                max_response_bytes=max_response_bytes,
+                user_agent=user_agent,
+                proxy=sealed_proxy,
+                tls=ssl,
+                trace_configs=trace_configs,
+                keep_error_bodies=keep_error_bodies,
+            ),
+            auth=auth,
+            timeouts=timeouts,
+            retry=retry,
+            concurrency=concurrency,
+            max_rate=max_rate,
+            token_store=token_store,
+            instrumentation=Instrumentation(on_event, telemetry=telemetry),
+            clock=self._clock,
+        )
+        self._host = urlsplit(base_url).netloc
         self._retry = retry
         self._viewed: Self | None = None
         self._downloader: Downloader | None = None
@@ -178,6 +174,7 @@ class IncomeClient:
         self._make_downloader = make_downloader
 
     @classmethod
+    @leaving()
     def from_env(cls, **options: Unpack[ClientOptions]) -> Self:
         """Make a client from environment variables, with any other option of the constructor.
 
@@ -198,15 +195,10 @@ class IncomeClient:
         from .configuration import check_options, from_variables
 
         check_options("from_env", options)
-        try:
-            return cls._configured(from_variables(), options)
-        except ConfigurationError as error:
-            failure = error.again()
-        finally:
-            del options  # a proxy's address may hold its password
-        raise failure
+        return cls._configured(from_variables(), options)
 
     @classmethod
+    @leaving()
     def from_config(
         cls,
         profile: str | None = None,
@@ -238,14 +230,8 @@ class IncomeClient:
         check_options("from_config", options)
         check_type("profile", profile, str)
         check_type("path", path, str, os.PathLike)
-        try:
-            file = None if path is None else Path(path)
-            return cls._configured(from_file(profile, file), options)
-        except ConfigurationError as error:
-            failure = error.again()
-        finally:
-            del options  # as above
-        raise failure
+        file = None if path is None else Path(path)
+        return cls._configured(from_file(profile, file), options)
 
     @classmethod
     def _configured(cls, found: Configuration, options: ClientOptions) -> Self:
@@ -255,7 +241,7 @@ class IncomeClient:
         try:
             return cls(address, auth=auth, auth_url=found.account.auth_url, **options)
         except ConfigurationError as error:
-            raise error if found.file is None else found.placed(error) from None
+            raise error if found.file is None else found.placed(error)
 
     def with_options(
         self,
@@ -289,7 +275,7 @@ class IncomeClient:
         return view
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._host}>"  # crash reporters show half-made ones
+        return f"<{type(self).__name__} of {self._host}>"
 
     async def __aenter__(self) -> Self:
         return self
@@ -351,7 +337,8 @@ class IncomeClient:
         """
         from .walk.paginator import read_present
 
-        return await read_present(self._session, self._zone)
+        with leaving():
+            return await read_present(self._session, self._zone)
 
     async def get_application_page(
         self,
@@ -376,14 +363,15 @@ class IncomeClient:
             ConfigurationError: an argument is invalid; nothing was sent.
             IncomeClientError: the request failed after its retries.
         """
-        after, before = wire_bounds(updated_after, updated_before, self._zone)
-        request = endpoints.list_applications(
-            updated_after=after,
-            updated_before=before,
-            limit=limit,
-            application_reference_id=application_reference_id,
-        )
-        return await self._session.call(request, partial(read_reply, ApplicationPage, request))
+        with leaving():
+            after, before = wire_bounds(updated_after, updated_before, self._zone)
+            request = endpoints.list_applications(
+                updated_after=after,
+                updated_before=before,
+                limit=limit,
+                application_reference_id=application_reference_id,
+            )
+            return await self._session.call(request, partial(read_reply, ApplicationPage, request))
 
     async def get_application(self, application_id: str) -> Application:
         """Read one application with its income calculations (contract section 4.2).
@@ -397,8 +385,9 @@ class IncomeClient:
             UnexpectedResponseError: the reply is about another application.
             IncomeClientError: the request failed after its retries.
         """
-        request = endpoints.get_application(application_id)
-        return await self._session.call(request, partial(read_reply, Application, request))
+        with leaving():
+            request = endpoints.get_application(application_id)
+            return await self._session.call(request, partial(read_reply, Application, request))
 
     async def get_documents(self, application_id: str, pages: bool = False) -> ApplicationDocuments:
         """Read the documents of one application (contract section 4.3).
@@ -413,9 +402,10 @@ class IncomeClient:
             UnexpectedResponseError: the reply is about another application.
             IncomeClientError: the request failed after its retries.
         """
-        request = endpoints.get_documents(application_id, check_flag("pages", pages))
-        read = partial(read_reply, ApplicationDocuments, request)
-        return await self._session.call(request, read)
+        with leaving():
+            request = endpoints.get_documents(application_id, check_flag("pages", pages))
+            read = partial(read_reply, ApplicationDocuments, request)
+            return await self._session.call(request, read)
 
     async def find_application(self, application_reference_id: str) -> ApplicationSummary | None:
         """Find the application with a reference of the partner's (contract section 4.1).
@@ -437,7 +427,8 @@ class IncomeClient:
         """
         from .walk.paginator import find_by_reference
 
-        return await find_by_reference(self._session, application_reference_id, self._zone)
+        with leaving():
+            return await find_by_reference(self._session, application_reference_id, self._zone)
 
     # Many requests
 
@@ -755,15 +746,16 @@ class IncomeClient:
         """
         from .downloads.many import Job, check_one_document
 
-        one = check_one_document(document, file)
-        job = Job(
-            destination,
-            names,
-            overwrite=overwrite,
-            on_progress=on_progress,
-            ask=self.get_documents,
-        )
-        return await self._download(job, one)
+        with leaving():
+            one = check_one_document(document, file)
+            job = Job(
+                destination,
+                names,
+                overwrite=overwrite,
+                on_progress=on_progress,
+                ask=self.get_documents,
+            )
+            return await self._download(job, one)
 
     @overload
     def download_all(

@@ -160,8 +160,7 @@ class Configuration:
         try:
             return self._auth()
         except ConfigurationError as error:
-            failure = self._explained(self.placed(error))
-        raise failure
+            raise self._explained(self.placed(error))
 
     def _auth(self) -> Auth:
         account = self.account
@@ -216,8 +215,9 @@ class Configuration:
         try:
             return _trusting(self.account.ca_file)
         except ConfigurationError as error:
-            failure = f"{self.place('ca_file')}: {error.message}"
-        raise ConfigurationError(failure, argument="ca_file")
+            raise ConfigurationError(
+                f"{self.place('ca_file')}: {error.message}", argument="ca_file"
+            )
 
     def complete(self, options: ClientOptions) -> None:
         """Add proxy and authorities to options of a client, which take precedence."""
@@ -394,7 +394,7 @@ def parse_toml(text: bytes, name: str) -> dict[str, Any]:
         # The message itself may quote the file.
         place = _TOML_PLACE.search(str(error))
         fault = f"{name} is not TOML{f' ({place[1]})' if place else ''}"
-        raise ConfigurationError(fault) from None
+        raise ConfigurationError(fault)
 
 
 def _depth(text: bytes) -> int:
@@ -416,9 +416,9 @@ def read_content(path: Path) -> tuple[bytes, os.stat_result]:
             is_file = stat.S_ISREG(status.st_mode)
             text = file.read(MAX_BYTES + 1) if is_file else b""
     except OSError as error:
-        raise ConfigurationError(f"cannot read {name}: {_reason(error)}") from None
+        raise ConfigurationError(f"cannot read {name}: {_reason(error)}")
     except ValueError:
-        raise ConfigurationError(f"cannot read {name}: it must be the path of a file") from None
+        raise ConfigurationError(f"cannot read {name}: it must be the path of a file")
     if not is_file:
         raise ConfigurationError(f"{name} is not a regular file")
     if len(text) > MAX_BYTES:
@@ -486,10 +486,10 @@ def _trusting(ca_file: str) -> tls.SSLContext:
             raise ConfigurationError(f"{shown} is not a regular file")  # a pipe would block
         context.load_verify_locations(path)
     except tls.SSLError:
-        raise ConfigurationError(f"{shown} holds no certificate") from None
+        raise ConfigurationError(f"{shown} holds no certificate")
     except (OSError, ValueError) as error:
         reason = _reason(error) if isinstance(error, OSError) else "it must be the path of a file"
-        raise ConfigurationError(f"cannot read {shown}: {reason}") from None
+        raise ConfigurationError(f"cannot read {shown}: {reason}")
     return context
 
 

@@ -23,10 +23,10 @@ IncomeClientError
 │   └── CheckpointConflictError     another poller has taken over
 └── CallbackRejectedError           a callback is not authentic, or cannot be accepted now
 
-No error holds a body, a header, a secret, an address with its query or a
-borrower's data: not in its message, attributes, cause, context or the
-frames of its traceback. The one exception is `body`, which
-a client made with ``keep_error_bodies=True`` fills in.
+No message, repr, log, pickle, cause, context or frame of ours shows a secret, token,
+signed address or borrower's data; what you pass to us stays in your own frames.
+`leaving` is where errors lose ours. The one exception is `body`, which a client made
+with ``keep_error_bodies=True`` fills in.
 """
 
 import enum

@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn, TypeGuard
 from attrs import Attribute, evolve, field, frozen
 from attrs.validators import optional
 
-from .errors import ConfigurationError
+from .errors import ConfigurationError, leaving
 from .hosts import read_host_pattern
 
 _FIRST_PRINTABLE: Final = 0x20
@@ -148,11 +148,9 @@ class Secret:
 
     __slots__ = ("_text",)
 
+    @leaving()
     def __init__(self, text: str) -> None:
-        is_text = isinstance(text, str)
-        if not is_text:
-            # Crash reporters send the locals of the frame that raises.
-            del text
+        if not isinstance(text, str):
             raise ConfigurationError("the text of a Secret must be a str", argument="text")
         self._text = text
 
@@ -231,11 +229,10 @@ class BasicAuth:
     username: str
     password: Secret
 
+    @leaving()
     def __init__(self, username: str, password: str | Secret) -> None:
         fault = _pair_fault(("username", "password"), username, password)
         if fault is not None:
-            # As above; a value without its fields cannot even be shown.
-            del self, username, password
             raise fault
         self.__attrs_init__(username, _sealed(password))
 
@@ -259,11 +256,10 @@ class OAuth2ClientCredentials:
     client_id: str
     client_secret: Secret
 
+    @leaving()
     def __init__(self, client_id: str, client_secret: str | Secret) -> None:
         fault = _pair_fault(("client_id", "client_secret"), client_id, client_secret)
         if fault is not None:
-            # As above.
-            del self, client_id, client_secret
             raise fault
         self.__attrs_init__(client_id, _sealed(client_secret))
 

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from income_client.concurrency import run_to_the_end
 from income_client.disk import locked_folder, new_file
-from income_client.errors import CheckpointError, ConfigurationError
+from income_client.errors import CheckpointError, ConfigurationError, leaving
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import EPOCH, Window
 
@@ -161,7 +161,6 @@ class SQLiteCheckpointStore(CompleteCheckpointStore, RingingStore):
         replaces: str | None = None,
     ) -> int:
         change = Change(name, checkpoint, version, dead_letters, resolved, replaces)
-        del checkpoint, replaces  # no frame of an error shows them
         change.check()
         return await self._run(partial(self._save, change))
 
@@ -190,13 +189,11 @@ class SQLiteCheckpointStore(CompleteCheckpointStore, RingingStore):
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _run(self, work: Callable[[], T]) -> T:
-        try:
-            return await self._unlocked(work)
-        except CheckpointError as error:
-            failure = error.again()
-        except (sqlite3.Error, OSError) as error:
-            failure = self._failure(error)
-        raise failure
+        with leaving():
+            try:
+                return await self._unlocked(work)
+            except (sqlite3.Error, OSError) as error:
+                raise self._failure(error)
 
     async def _unlocked(self, work: Callable[[], T]) -> T:
         """Do work again while the file is locked; what was locked out has changed nothing."""
@@ -284,7 +281,7 @@ class SQLiteCheckpointStore(CompleteCheckpointStore, RingingStore):
         except FileNotFoundError:
             path.parent.stat()
             if was_used:
-                raise self._error("is gone since it was used last") from None
+                raise self._error("is gone since it was used last")
             self._check_side_files(path)
             return False
         if not stat.S_ISREG(found.st_mode):

@@ -328,7 +328,6 @@ class MemoryCheckpointStore(CompleteCheckpointStore, RingingStore):
         replaces: str | None = None,
     ) -> int:
         change = Change(name, checkpoint, version, dead_letters, resolved, replaces)
-        del checkpoint, replaces  # no frame of an error shows them
         change.check()
         stored = self._stored.get(name, _NOTHING)
         if not change.follows(stored):

@@ -49,6 +49,7 @@ from income_client.checkpoints.store import (
     in_order,
     in_whole_seconds,
 )
+from income_client.errors import leaving
 from income_client.settings import check_positive
 
 from .relay import UpdateEvent
@@ -141,7 +142,6 @@ class NatsCheckpointStore(CompleteCheckpointStore, RingingStore):
         replaces: str | None = None,
     ) -> int:
         change = Change(name, checkpoint, version, dead_letters, resolved, replaces)
-        del checkpoint, replaces  # no frame of an error shows them
         change.check()
         return await _answered(self._save(change))
 
@@ -380,12 +380,15 @@ class NatsTokenStore(TokenStore):
         self._claimed = 0
 
     async def load(self) -> StoredToken | None:  # noqa: D102 - as the protocol says
-        _, token = await _answered(_in_time(self._load()))
-        if token.expires_at is None:
-            return None
-        return StoredToken(
-            access_token=token.access_token, expires_at=token.expires_at, lifetime=token.lifetime
-        )
+        with leaving():
+            _, token = await _answered(_in_time(self._load()))
+            if token.expires_at is None:
+                return None
+            return StoredToken(
+                access_token=token.access_token,
+                expires_at=token.expires_at,
+                lifetime=token.lifetime,
+            )
 
     async def save(self, token: StoredToken) -> None:  # noqa: D102 - as the protocol says
         claimed, self._claimed = self._claimed, 0
@@ -416,7 +419,7 @@ class NatsTokenStore(TokenStore):
         try:
             return entry.revision or 0, msgspec.json.decode(entry.value or b"", type=_Token)
         except ValueError:
-            raise CheckpointError("the bucket's key holds no token") from None
+            raise CheckpointError("the bucket's key holds no token")
 
     async def _save(self, token: StoredToken, claimed: int) -> None:
         new = _Token(token.access_token.reveal(), token.expires_at, token.lifetime)
@@ -476,29 +479,28 @@ def nats_publisher(
         try:
             await js.publish(subject, event.to_json(), headers=headers)
         except ConnectionClosedError:
-            raise IncomeClientError(f"NATS: {_CLOSED}") from None
+            raise IncomeClientError(f"NATS: {_CLOSED}")
         except (AttributeError, LookupError, TypeError, ValueError):
             # A subscriber of the subject has replied in place of a stream.
-            raise NatsError("the reply is not an acknowledgement") from None
+            raise NatsError("the reply is not an acknowledgement")
 
     async def publish(event: UpdateEvent) -> None:
-        try:
-            await send(event)
-        except MaxPayloadError:
-            await send(evolve(event, record=None))
+        with leaving():
+            try:
+                await send(event)
+            except MaxPayloadError:
+                await send(evolve(event, record=None))
 
     return publish
 
 
 async def _answered(work: Awaitable[T]) -> T:
     """Return what the server answers; raise what fails as an error without its text."""
-    try:
-        return await work
-    except CheckpointError as error:
-        failure = error.again()
-    except (NatsError, TimeoutError, OSError) as error:
-        failure = _failure(error)
-    raise failure
+    with leaving():
+        try:
+            return await work
+        except (NatsError, TimeoutError, OSError) as error:
+            raise _failure(error)
 
 
 async def _in_time(work: Awaitable[T]) -> T:
@@ -588,4 +590,4 @@ def _decoded(content: bytes, kind: type[T]) -> T:
         plain = content if content[:1] in {b"{", b"["} else zlib.decompress(content)
         return msgspec.json.decode(plain, type=kind)
     except (ValueError, zlib.error):
-        raise CheckpointError("the bucket's key holds no checkpoint of this package") from None
+        raise CheckpointError("the bucket's key holds no checkpoint of this package")

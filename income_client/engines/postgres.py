@@ -31,6 +31,7 @@ from income_client.errors import (
     CheckpointError,
     ConfigurationError,
     IncomeClientError,
+    leaving,
 )
 from income_client.http.tokens import StoredToken, TokenStore
 from income_client.records.dead_letters import DeadLetter
@@ -255,7 +256,6 @@ class _Checkpoints(CompleteCheckpointStore):
         replaces: str | None = None,
     ) -> int:
         change = Change(name, checkpoint, version, dead_letters, resolved, replaces)
-        del checkpoint, replaces  # no frame of an error shows them
         change.check()
         return await self._database.run(partial(_save, change))
 
@@ -559,7 +559,7 @@ async def _load_token(key: str, connection: Any) -> StoredToken | None:
     try:
         return StoredToken(access_token=Secret(token), expires_at=expires_at, lifetime=lifetime)
     except ConfigurationError as error:
-        raise CheckpointError(f"token store in PostgreSQL: {error.message}") from None
+        raise CheckpointError(f"token store in PostgreSQL: {error.message}")
 
 
 async def _save_token(key: str, token: StoredToken, connection: Any) -> None:
@@ -607,20 +607,19 @@ class _Pool:
 
     async def run(self, work: Work[T]) -> T:
         """Do work on one of them, which is given back."""
-        try:
-            async with asyncio.timeout(_SECONDS):
-                connection = await self.pool.acquire()
-                try:
-                    return await work(connection)
-                finally:
-                    # The server has to end what was cancelled, or the connection is closed.
-                    with suppress(Exception):
-                        await self.pool.release(connection, timeout=_RELEASE_SECONDS)
-        except Exception as error:  # noqa: BLE001 - foreign code
-            await self.leave_if_read_only(error)
-            failure = self._failure(error)
-        del work
-        raise failure
+        with leaving():
+            try:
+                async with asyncio.timeout(_SECONDS):
+                    connection = await self.pool.acquire()
+                    try:
+                        return await work(connection)
+                    finally:
+                        # The server has to end what was cancelled, or the connection is closed.
+                        with suppress(Exception):
+                            await self.pool.release(connection, timeout=_RELEASE_SECONDS)
+            except Exception as error:  # noqa: BLE001 - foreign code
+                await self.leave_if_read_only(error)
+                raise self._failure(error)
 
     async def leave_if_read_only(self, error: BaseException) -> None:
         """Have every session connect anew if this one has reached a server that is read-only."""
@@ -632,17 +631,17 @@ class _Pool:
         if self.pool.get_max_size() < _LEAST_CONNECTIONS:
             advice = f"a pool with max_size={_LEAST_CONNECTIONS} or more"
             raise _error(self.what, f"to be woken by other processes, it needs {advice}")
-        try:
-            async with asyncio.timeout(_SECONDS):
-                connection = await self.pool.acquire()
+        with leaving():
             try:
-                return await self._listen(connection, name, heard)
-            finally:
-                with suppress(Exception):
-                    await self.pool.release(connection, timeout=_RELEASE_SECONDS)
-        except Exception as error:  # noqa: BLE001 - foreign code
-            failure = self._failure(error)
-        raise failure
+                async with asyncio.timeout(_SECONDS):
+                    connection = await self.pool.acquire()
+                try:
+                    return await self._listen(connection, name, heard)
+                finally:
+                    with suppress(Exception):
+                        await self.pool.release(connection, timeout=_RELEASE_SECONDS)
+            except Exception as error:  # noqa: BLE001 - foreign code
+                raise self._failure(error)
 
     async def _listen(self, connection: Any, name: str, heard: Callable[[], None]) -> None:
         rung = asyncio.Event()
@@ -698,19 +697,18 @@ class _Connection:
 
     async def run(self, work: Work[T]) -> T:
         """Do work on it, and close it where the outcome is not known."""
-        try:
-            async with asyncio.timeout(_SECONDS):
-                return await work(self.connection)
-        except asyncio.CancelledError:
-            self.close()
-            raise
-        except Exception as error:  # noqa: BLE001 - foreign code
-            if isinstance(error, TimeoutError):
+        with leaving():
+            try:
+                async with asyncio.timeout(_SECONDS):
+                    return await work(self.connection)
+            except asyncio.CancelledError:
                 self.close()
-            await self.pool.leave_if_read_only(error)
-            failure = _failure(self.what, error)
-        del work
-        raise failure
+                raise
+            except Exception as error:  # noqa: BLE001 - foreign code
+                if isinstance(error, TimeoutError):
+                    self.close()
+                await self.pool.leave_if_read_only(error)
+                raise _failure(self.what, error)
 
     def close(self) -> None:
         """Close it without waiting for the server, which then undoes its transaction."""
@@ -748,7 +746,7 @@ def _is_misuse(error: Exception) -> bool:
 def _failure(what: str, error: Exception) -> IncomeClientError:
     """Return the error for a caller: ours, or one that says what a foreign one means."""
     if isinstance(error, IncomeClientError):
-        return error.again()
+        return error
     if isinstance(error, TimeoutError):
         return _error(what, "the server did not answer in time", retryable=True)
     code = getattr(error, "sqlstate", None)

@@ -22,6 +22,7 @@ from income_client import (
     from_json,
     to_json,
 )
+from income_client.errors import leaving
 from income_client.http.endpoints import check_application_id
 from income_client.polling.lease import is_mistake
 from income_client.polling.reading import updated_at
@@ -78,6 +79,7 @@ class UpdateEvent:
         return msgspec.json.encode(message)
 
     @classmethod
+    @leaving()
     def from_json(cls, text: bytes | str) -> Self:
         """Read a message that `to_json` has written.
 
@@ -94,16 +96,7 @@ class UpdateEvent:
         """
         if not isinstance(text, bytes | str):
             raise invalid("text", "bytes or a str", text)
-        try:
-            return cls._read(text)
-        except DecodeError as error:
-            failure = error.again()
-        # Crash reports hold the locals of frames: this one must not have the message.
-        del text
-        try:
-            raise failure
-        finally:
-            del failure
+        return cls._read(text)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> dict[str, Any]:
@@ -208,22 +201,21 @@ def faststream_publisher(publisher: Publisher) -> Callable[[UpdateEvent], Awaita
 
     async def publish(event: UpdateEvent) -> None:
         headers = {"Nats-Msg-Id": event.id, "content-type": "application/json"}
-        try:
-            taken = await publisher.publish(
-                event.to_json(), correlation_id=event.id, headers=headers
-            )
-        except Exception as error:
-            if not _is_closed_for_good(error):
-                raise
-        else:
+        with leaving():
+            try:
+                taken = await publisher.publish(
+                    event.to_json(), correlation_id=event.id, headers=headers
+                )
+            except Exception as error:
+                if not _is_closed_for_good(error):
+                    raise
+                raise IncomeClientError(
+                    "NATS: the broker's connection is closed for good: start this process again; "
+                    "NatsBroker(..., max_reconnect_attempts=-1) keeps its connection"
+                )
             # What RabbitMQ has handed back, it confirms as well.
             if getattr(taken, "delivery", None) is not None:
                 raise IncomeClientError("no queue has taken the event: make it", retryable=True)
-            return
-        raise IncomeClientError(
-            "NATS: the broker's connection is closed for good: start this process again; "
-            "NatsBroker(..., max_reconnect_attempts=-1) keeps its connection"
-        )
 
     return publish
 
@@ -285,13 +277,13 @@ async def relay(
                 task = asyncio.current_task()
                 if task is None or task.cancelling():
                     raise
-                raise _Unpublished("CancelledError") from None
+                raise _Unpublished("CancelledError")
             except Exception as error:
                 if is_mistake(error) or _is_final(error):
                     raise
                 # Texts of the package's own errors hold no secrets; those of a broker's client may.
                 own = isinstance(error, IncomeClientError)
-                raise _Unpublished(str(error) if own else type(error).__name__) from None
+                raise _Unpublished(str(error) if own else type(error).__name__)
 
     async with aclosing(poller.batches()) as batches:
         async for batch in batches:
@@ -305,10 +297,9 @@ async def relay(
             except _Unpublished as failure:
                 failures += 1
                 if most is not None and failures >= most:
-                    raise IncomeClientError(
-                        f"events were not published in {failures} attempts ({failure}); "
-                        "the checkpoint is before them"
-                    ) from None
+                    text = f"events were not published in {failures} attempts ({failure}); "
+                    with leaving():
+                        raise IncomeClientError(text + "the checkpoint is before them")
                 facts = {"error": str(failure), "events": len(batch)}
                 _LOGGER.warning(
                     "events were not published (%s); they are tried again", failure, extra=facts

@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 from attrs import frozen
 
 from income_client import DecodeError, IncomeClientError, NotFoundError
+from income_client.errors import leaving
 from income_client.settings import check_count, check_positive, invalid, is_plain_function
 
 from .relay import UpdateEvent
@@ -216,7 +217,7 @@ class Worker:
         Raises:
             IncomeClientError: the broker cannot be used, or not any more.
         """
-        with _stopped_by_signals(self.stop) if until_signal else nullcontext():
+        with leaving(), _stopped_by_signals(self.stop) if until_signal else nullcontext():
             taking = asyncio.create_task(self._take())
             stopped = asyncio.create_task(self._stopped.wait())
             try:

@@ -19,6 +19,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, Header
 from nats.js.errors import NotFoundError, ServiceUnavailableError
 
 from income_client import IncomeClientError
+from income_client.errors import leaving
 from income_client.settings import check_positive, check_type
 
 from .worker import DeadReason, Delivery, EventSource
@@ -47,6 +48,7 @@ class Broker(Protocol):
         ...
 
 
+@leaving()
 def nats_events(
     connection: "str | Client | Broker",
     *,
@@ -193,12 +195,10 @@ class _Source:
             await self._end_pull()
             raise
         except (NatsError, TimeoutError, OSError) as error:
-            failure = _failure(error)
-        else:
-            self._is_open = True
-            messages, self._received = self._received, []
-            return [_Delivery(message, client, js, self._dead) for message in messages]
-        raise failure
+            raise _failure(error)
+        self._is_open = True
+        messages, self._received = self._received, []
+        return [_Delivery(message, client, js, self._dead) for message in messages]
 
     async def aclose(self) -> None:
         await self._end_pull()
@@ -234,7 +234,7 @@ class _Source:
             except NotFoundError:
                 text = f"NATS: there is no stream {self._stream}"
                 # At its start that is a mistake; later somebody makes it anew.
-                raise IncomeClientError(text, retryable=self._has_opened) from None
+                raise IncomeClientError(text, retryable=self._has_opened)
             self._is_open = self._has_opened = True
         return client, self._js
 

@@ -20,6 +20,7 @@ from aio_pika.exceptions import (
 )
 
 from income_client import ConfigurationError, IncomeClientError
+from income_client.errors import leaving
 from income_client.settings import check_type
 
 from .relay import UpdateEvent
@@ -38,6 +39,7 @@ _WAIT_SECONDS: Final = 5.0
 _HOUR: Final = 3_600.0
 
 
+@leaving()
 def rabbit_events(
     url: str, *, queue: str = "income.updates", dead_letters: str = "income.dead"
 ) -> EventSource:
@@ -87,11 +89,13 @@ async def rabbit_publisher(
     Raises:
         ConfigurationError: an argument is invalid.
     """
-    target = _Queue(url, queue, dead_letters)
+    with leaving():
+        target = _Queue(url, queue, dead_letters)
 
     async def publish(event: UpdateEvent) -> None:
-        channel = await target.channel()
-        await target.send(channel, queue, _message(event.to_json(), message_id=event.id))
+        with leaving():
+            channel = await target.channel()
+            await target.send(channel, queue, _message(event.to_json(), message_id=event.id))
 
     try:
         yield publish
@@ -177,7 +181,7 @@ class _Queue:
             raise IncomeClientError(
                 f"RabbitMQ: the queue {name!r} exists with other settings: take another name, "
                 "or delete it"
-            ) from None
+            )
         self._made.add(name)
 
     async def aclose(self) -> None:

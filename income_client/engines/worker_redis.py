@@ -16,6 +16,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
 from income_client import ConfigurationError, IncomeClientError
+from income_client.errors import leaving
 
 from .relay import UpdateEvent
 from .worker import DeadReason, EventSource
@@ -44,6 +45,7 @@ _ENVELOPE: Final = struct.Struct(">8sHII")
 """Its mark, version, and where its headers and the message begin."""
 
 
+@leaving()
 def redis_events(
     url: str,
     *,
@@ -98,7 +100,8 @@ async def redis_publisher(
     Raises:
         ConfigurationError: ``url`` is not one of Redis.
     """
-    target = _Stream(url, stream)
+    with leaving():
+        target = _Stream(url, stream)
     try:
         yield target.publish
     finally:
@@ -115,13 +118,14 @@ class _Stream:
         except ValueError:
             raise ConfigurationError(
                 "url must be one of Redis, redis://HOST:PORT/0", argument="url"
-            ) from None
+            )
         self.key = key
         self._is_checked = False
 
     async def publish(self, event: UpdateEvent) -> None:
-        await self.check()
-        await _answered(self.redis.xadd(self.key, {_BODY: event.to_json()}))
+        with leaving():
+            await self.check()
+            await _answered(self.redis.xadd(self.key, {_BODY: event.to_json()}))
 
     async def check(self) -> None:
         """Refuse a server that may evict the stream; warn of one that may lose its end."""

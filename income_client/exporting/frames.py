@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from attrs import fields, frozen
 
-from income_client.errors import ConfigurationError
+from income_client.errors import ConfigurationError, leaving
 from income_client.records.documents import ApplicationRecord
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class RecordTables(Generic[T]):
             yield field.name, getattr(self, field.name)
 
 
+@leaving()
 def to_arrow(records: Iterable[ApplicationRecord]) -> "RecordTables[pa.Table]":
     """Make pyarrow tables of records (contract sections 2.2 and 2.3).
 
@@ -71,6 +72,7 @@ def to_arrow(records: Iterable[ApplicationRecord]) -> "RecordTables[pa.Table]":
     )
 
 
+@leaving()
 def to_polars(records: Iterable[ApplicationRecord]) -> "RecordTables[pl.DataFrame]":
     """Make polars data frames of records, with the columns of `to_arrow`.
 
@@ -91,6 +93,7 @@ def to_polars(records: Iterable[ApplicationRecord]) -> "RecordTables[pl.DataFram
     return RecordTables(**{name: pl.DataFrame(table) for name, table in tables.items()})
 
 
+@leaving()
 def to_pandas(records: Iterable[ApplicationRecord]) -> "RecordTables[pd.DataFrame]":
     """Make pandas data frames of records, with the columns of `to_arrow`.
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from income_client.disk import new_file, sync_descriptor, sync_folder
-from income_client.errors import ConfigurationError
+from income_client.errors import ConfigurationError, leaving
 from income_client.records.documents import ApplicationRecord
 from income_client.settings import check_count
 
@@ -67,6 +67,7 @@ class ParquetTables:
         """Rows written so far, by table."""
         return dict.fromkeys(ROWS, 0) | {name: file.rows for name, file in self._tables.items()}
 
+    @leaving()
     def write(self, record: ApplicationRecord) -> None:
         """Write what a record becomes in each table.
 
@@ -110,6 +111,7 @@ class ParquetTables:
         elif self._closed is None:
             self._give_up(exc_type)
 
+    @leaving()
     def close(self) -> None:
         """Finish the files and put the folder at its place; again does nothing.
 

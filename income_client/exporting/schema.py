@@ -4,7 +4,6 @@ Addresses of files are in none of them: they are as secret as the files, and exp
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from typing import Any, Final
 
 import pyarrow as pa
@@ -158,16 +157,22 @@ class RowBuffer:
             raise ConfigurationError(
                 f"tables are made of ApplicationRecord, not of {type(record).__name__}"
             )
-        problem = self._add(record)
-        if problem is not None:
-            raise ConfigurationError(f"application {record.application_id}: {problem}")
+        rows = {table: list(rows_of(record)) for table, rows_of in ROWS.items()}
+        for kind, table, column in _LIMITED:
+            try:
+                pa.array([row.get(column) for row in rows[table]], kind)
+            except _REFUSED:  # whose text quotes the value
+                problem = f"a value of {table}.{column} does not fit {kind}"
+                raise ConfigurationError(f"application {record.application_id}: {problem}")
+        for table, added in rows.items():
+            self._rows[table] += added
+        self._records += 1
 
     def take(self) -> Batches:
         """Return all rows as a batch for each table, and forget them."""
-        batches: Batches | None = None
-        with suppress(*_REFUSED):  # pyarrow's own errors quote the value
+        try:
             batches = {table: _batch(table, rows) for table, rows in self._rows.items()}
-        if batches is None:
+        except _REFUSED:  # whose text quotes the value
             raise ConfigurationError(
                 f"application {self._misfit()}: it holds values that do not fit the tables"
             )
@@ -177,19 +182,6 @@ class RowBuffer:
     def _clear(self) -> None:
         self._records = 0
         self._rows: dict[str, list[Row]] = {table: [] for table in ROWS}
-
-    def _add(self, record: ApplicationRecord) -> str | None:
-        """Return what is wrong with a record: crash reporters send the locals of this frame."""
-        rows = {table: list(rows_of(record)) for table, rows_of in ROWS.items()}
-        for kind, table, column in _LIMITED:
-            try:
-                pa.array([row.get(column) for row in rows[table]], kind)
-            except _REFUSED:
-                return f"a value of {table}.{column} does not fit {kind}"
-        for table, added in rows.items():
-            self._rows[table] += added
-        self._records += 1
-        return None
 
     def _misfit(self) -> str:
         """Return the first application that cannot be converted: one made by hand."""

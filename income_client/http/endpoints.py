@@ -175,8 +175,6 @@ def addresses(base_url: str, auth_url: str | None = None) -> Addresses:
     if fault is None and auth_url is not None:
         name, fault = "auth_url", _address_fault(auth_url)
     if fault is not None:
-        # Crash reporters send the locals of the frame that raises.
-        del base_url, auth_url
         raise wrong(name, fault)
     api = URL(base_url, encoded=True)
     return Addresses(
@@ -188,10 +186,7 @@ def addresses(base_url: str, auth_url: str | None = None) -> Addresses:
 def proxy_address(proxy: str) -> Secret:
     """Check the address of an HTTP proxy, which may hold the proxy's own credentials."""
     url = _parsed(proxy)
-    is_proxy = url is not None and url.scheme in _SCHEMES and _host_in(url) is not None
-    if not is_proxy:
-        # As above.
-        del proxy, url
+    if url is None or url.scheme not in _SCHEMES or _host_in(url) is None:
         raise wrong("proxy", "must be an http or https address in printable ASCII")
     return Secret(proxy)
 

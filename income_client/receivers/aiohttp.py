@@ -62,9 +62,6 @@ async def _chunks(request: web.Request) -> AsyncIterator[bytes]:
         try:
             chunk = await request.content.readany()
         except Exception:  # noqa: BLE001 - aiohttp's errors of many kinds mean the same here
-            chunk = None
-        if chunk is None:
-            # From here and not from above: aiohttp's exceptions hold what has come.
             raise BodyCutError
         if not chunk:
             return

@@ -15,12 +15,12 @@ from urllib.parse import urlsplit
 
 from attrs import field, frozen
 
-from income_client.errors import ConfigurationError
+from income_client.errors import ConfigurationError, leaving
 from income_client.hosts import is_this_machine, plain_host
 from income_client.settings import BasicAuth, Secret
 
 from .certificates import CallbackClientCertificate
-from .exchange import LONGEST_TOKEN, Refusal, RefusedError, RequestHead, without_arguments
+from .exchange import LONGEST_TOKEN, Refusal, RefusedError, RequestHead
 from .networks import CallbackSourceNetworks, TrustedProxies
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class CallbackBasicAuth:
 
     _digests: tuple[bytes, ...] = field(repr=False)
 
-    @without_arguments
+    @leaving()
     def __init__(
         self, username: str, password: str | Secret, *, also: Iterable[BasicAuth] = ()
     ) -> None:
@@ -75,7 +75,7 @@ class CallbackBasicAuth:
         try:
             pair = base64.b64decode(credentials, validate=True)
         except binascii.Error:
-            raise RefusedError(Refusal.AUTHORIZATION_UNREADABLE) from None
+            raise RefusedError(Refusal.AUTHORIZATION_UNREADABLE)
         name, _, password = pair.partition(b":")
         digest = pair_digest(name, password)
         # Every pair is compared, even after one fits.
@@ -132,7 +132,7 @@ class CallbackBearerAuth:
     """What tokens must be and say; None where `verify` decides."""
     ssl: tls.SSLContext | None = field(repr=False)
 
-    @without_arguments
+    @leaving()
     def __init__(
         self,
         *,
@@ -189,7 +189,7 @@ def _check_address(url: object, rules: "TokenRules") -> None:
         parts = urlsplit(url)
         has_port_zero = parts.port == 0
     except ValueError:
-        raise unreadable from None
+        raise unreadable
     name = parts.hostname or ""
     host = plain_host(f"[{name}]" if ":" in name else name)
     if has_port_zero or host is None:

@@ -12,10 +12,10 @@ from urllib.parse import unquote_to_bytes
 
 from attrs import frozen
 
-from income_client.errors import ConfigurationError
+from income_client.errors import ConfigurationError, leaving
 from income_client.hosts import plain_host
 
-from .exchange import REWRITTEN_PEER, Refusal, RefusedError, RequestHead, without_arguments
+from .exchange import REWRITTEN_PEER, Refusal, RefusedError, RequestHead
 from .networks import TrustedProxies, ip_address
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class CallbackClientCertificate:
     """In lower case, as the name in ``verified_header``."""
     verified_header: tuple[bytes, bytes] | None
 
-    @without_arguments
+    @leaving()
     def __init__(
         self,
         *,
@@ -120,7 +120,7 @@ class CallbackClientCertificate:
             begins_at = read.not_valid_before_utc.timestamp()
             ends_at = read.not_valid_after_utc.timestamp()
         except Exception:  # noqa: BLE001 - the library raises errors of many kinds
-            raise RefusedError(Refusal.CERTIFICATE_UNREADABLE) from None
+            raise RefusedError(Refusal.CERTIFICATE_UNREADABLE)
         if not begins_at <= now <= ends_at:
             raise RefusedError(Refusal.CERTIFICATE_OUT_OF_TIME)
         is_named = subject in self.subjects or not self.names.isdisjoint(names)
@@ -181,7 +181,7 @@ def _library() -> Any:
     except ImportError:
         raise ConfigurationError(
             "client certificates need a library: pip install 'income-client[callbacks]'"
-        ) from None
+        )
     return x509
 
 
@@ -225,7 +225,7 @@ def _subject(library: Any, text: str) -> "x509.Name":
     try:
         found: x509.Name = library.Name.from_rfc4514_string(text, known)
     except ValueError:
-        raise ConfigurationError(_RFC_4514) from None
+        raise ConfigurationError(_RFC_4514)
     return found
 
 

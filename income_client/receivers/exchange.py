@@ -2,21 +2,17 @@
 
 import enum
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from functools import wraps
 from http import HTTPStatus
-from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from attrs import field, frozen
 
-from income_client.errors import ConfigurationError, DecodeError
+from income_client.errors import DecodeError
 from income_client.records.callbacks import Callback
 from income_client.wire.codec import parse
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 Fields: TypeAlias = Iterable[tuple[bytes, bytes]] | Iterable[tuple[str, str]] | Mapping[str, str]
 """Header fields as a web server gives them."""
@@ -158,25 +154,6 @@ class RefusedError(Exception):
         self.refusal = refusal
 
 
-def without_arguments(function: Callable[P, T]) -> Callable[P, T]:
-    """Raise a function's ConfigurationError from a frame that holds none of its arguments.
-
-    Crash reporters send the locals of frames: passwords and keys, or an object that is only
-    half made and has no repr.
-    """
-
-    @wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return function(*args, **kwargs)
-        except ConfigurationError as error:
-            failure = error.again()
-        del args, kwargs
-        raise failure
-
-    return call
-
-
 def check_framing(head: RequestHead) -> None:
     """Refuse a body with two lengths, which some servers take (RFC 9112, section 6.3).
 
@@ -222,7 +199,7 @@ def read_callback(body: bytes, *, received_at: datetime) -> Callback:
     try:
         payload = parse(body, exactly=True) if body.strip() else None
     except DecodeError:
-        raise RefusedError(Refusal.NOT_JSON) from None
+        raise RefusedError(Refusal.NOT_JSON)
     hints = payload if isinstance(payload, Mapping) else {}
     return Callback(
         event_type=_hint(hints, "event_type"),

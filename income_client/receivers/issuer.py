@@ -16,11 +16,11 @@ from urllib.parse import unquote_to_bytes
 
 from attrs import field, frozen
 
-from income_client.errors import ConfigurationError
+from income_client.errors import ConfigurationError, leaving
 from income_client.settings import OAuth2ClientCredentials, Secret, is_number
 
 from .auth import CallbackBearerAuth, pair_digest, pair_digests
-from .exchange import Answer, RequestHead, answer, without_arguments
+from .exchange import Answer, RequestHead, answer
 
 MAX_FORM_BYTES: Final = 8192
 """Longest body of a token request that need be read."""
@@ -81,7 +81,7 @@ class CallbackTokenIssuer:
     lifetime: int
     _clients: tuple[_Client, ...] = field(repr=False)
 
-    @without_arguments
+    @leaving()
     def __init__(
         self,
         client_id: str,
@@ -109,6 +109,7 @@ class CallbackTokenIssuer:
         )
         self.__attrs_init__(auth, int(lifetime), clients)
 
+    @leaving()
     def issue(self, *, now: float, nonce: bytes) -> str:
         """Return a token of the client that the issuer was made for, the first of several.
 
@@ -118,6 +119,7 @@ class CallbackTokenIssuer:
         """
         return self._token(self._clients[0], now=now, nonce=nonce)
 
+    @leaving()
     def answer(self, head: RequestHead, body: bytes, *, now: float, nonce: bytes) -> Answer:
         """Answer a token request (RFC 6749, sections 4.4 and 5).
 

@@ -56,11 +56,11 @@ async def fetch_key_set(
         async with asyncio.timeout(seconds):
             body = await _body(url, tls, max_bytes)
     except TimeoutError:
-        raise KeySetError("it took too long") from None
+        raise KeySetError("it took too long")
     try:
         tree = parse(body)
     except DecodeError:
-        raise KeySetError("the answer is not JSON that can be relied on") from None
+        raise KeySetError("the answer is not JSON that can be relied on")
     if not isinstance(tree, dict) or not isinstance(tree.get("keys"), list):
         raise KeySetError("the answer is not a key set")
     return tree

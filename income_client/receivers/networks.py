@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from income_client.errors import ConfigurationError
+from income_client.errors import ConfigurationError, leaving
 
 from .exchange import (
     REWRITTEN_PEER,
@@ -14,7 +14,6 @@ from .exchange import (
     Refusal,
     RefusedError,
     RequestHead,
-    without_arguments,
 )
 
 IPAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -82,7 +81,7 @@ class CallbackSourceNetworks:
     networks: tuple[IPNetwork, ...]
     is_enough: bool
 
-    @without_arguments
+    @leaving()
     def __init__(self, networks: Iterable[str], *, is_enough: bool = False) -> None:
         entries = _several("source networks", networks)
         if not entries:

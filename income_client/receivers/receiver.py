@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from attrs import evolve, field, frozen
 
-from income_client.errors import CallbackRejectedError, ConfigurationError
+from income_client.errors import CallbackRejectedError, ConfigurationError, leaving
 from income_client.records.callbacks import Callback
 from income_client.settings import check_choice, check_count, check_not_negative, check_positive
 
@@ -36,7 +36,6 @@ from .exchange import (
     answer,
     check_content,
     read_callback,
-    without_arguments,
 )
 from .networks import TrustedProxies
 
@@ -105,7 +104,7 @@ class CallbackReceiver:
         ConfigurationError: an argument is invalid, or nothing is checked.
     """
 
-    @without_arguments
+    @leaving()
     def __init__(
         self,
         on_callback: OnCallback,
@@ -172,14 +171,17 @@ class CallbackReceiver:
             JSON in any case.
         """
         is_read = False
-        try:
-            await self._check_head(head)
-            read = await read_body(body, max_bytes=self._max_body_bytes, seconds=self._body_timeout)
-            is_read = True
-            await self._take(read)
-        except RefusedError as error:
-            return self._refused(error.refusal, head, is_read=is_read)
-        return _TAKEN
+        with leaving():
+            try:
+                await self._check_head(head)
+                read = await read_body(
+                    body, max_bytes=self._max_body_bytes, seconds=self._body_timeout
+                )
+                is_read = True
+                await self._take(read)
+            except RefusedError as error:
+                return self._refused(error.refusal, head, is_read=is_read)
+            return _TAKEN
 
     async def verify(self, head: RequestHead, body: bytes) -> Callback:
         """Return what a callback says that may be taken; ``on_callback`` is not called.
@@ -194,19 +196,18 @@ class CallbackReceiver:
         Raises:
             CallbackRejectedError: with the status to answer with, and why.
         """
-        try:
-            await self._check_head(head)
-            if len(body) > self._max_body_bytes:
-                raise RefusedError(Refusal.TOO_LARGE)  # noqa: TRY301 - raised again below
-            return read_callback(body, received_at=self._now())
-        except RefusedError as error:
-            refusal = error.refusal
-        self._note(refusal, head)
-        is_temporary = refusal.status == HTTPStatus.SERVICE_UNAVAILABLE
-        retry_after = self._retry_after if is_temporary else None
-        # Crash reporters send the locals of the frame that raises.
-        del head, body
-        raise CallbackRejectedError(refusal.status, refusal.reason, retry_after=retry_after)
+        with leaving():
+            try:
+                await self._check_head(head)
+                if len(body) > self._max_body_bytes:
+                    raise RefusedError(Refusal.TOO_LARGE)  # noqa: TRY301 - raised again below
+                return read_callback(body, received_at=self._now())
+            except RefusedError as error:
+                refusal = error.refusal
+                self._note(refusal, head)
+                is_temporary = refusal.status == HTTPStatus.SERVICE_UNAVAILABLE
+                retry_after = self._retry_after if is_temporary else None
+                raise CallbackRejectedError(refusal.status, refusal.reason, retry_after=retry_after)
 
     async def _check_head(self, head: RequestHead) -> None:
         token = self._gate.check(head, now=self._clock.time())
@@ -303,7 +304,7 @@ def _check_handler(on_callback: object) -> None:
     except TypeError:
         raise ConfigurationError(
             "on_callback must take one argument, the Callback", argument="on_callback"
-        ) from None
+        )
 
 
 def _place_of(error: BaseException) -> str:
@@ -382,7 +383,7 @@ async def _ask(verify: Verify, token: str) -> None:
         if is_cancelled():
             raise
         logger.warning("verify failed with %s", type(error).__name__)
-        raise RefusedError(Refusal.VERIFIER_FAILED) from None
+        raise RefusedError(Refusal.VERIFIER_FAILED)
     if said is True:
         return
     if said is False or said is None:

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from income_client.errors import ConfigurationError, DecodeError, PayloadFault
+from income_client.errors import ConfigurationError, DecodeError, PayloadFault, leaving
 from income_client.records.fields import shown_key
 
 from .scalars import TOO_DEEP, UnusualNumber, exactly, kept
@@ -188,8 +188,7 @@ def decode(cls: type[T], body: bytes, look: Callable[[Any], None] | None = None)
     ``look`` is called with the parsed body once the record is made.
 
     Raises:
-        DecodeError: with every fault; retryable if the body is not whole JSON. Its frames hold
-            the body: the caller raises a copy.
+        DecodeError: with every fault; retryable if the body is not whole JSON.
     """
     kind: Any = cls
     if look is None and (quick := _quick_reader(kind)) is not None:
@@ -199,16 +198,14 @@ def decode(cls: type[T], body: bytes, look: Callable[[Any], None] | None = None)
     tree = parse_exactly(body)
     try:
         record: T = _readers().reader_of(cls)(tree, cls)
-    except Exception as error:  # noqa: BLE001 - whatever it is, its frames hold the values
-        refusal = type(error).__name__
-    else:
-        if look is not None:
-            look(tree)
-        return record
-    # If the text is as the fields say, a registered class has raised, by a validator or by a
-    # bug of its own, and only the name of the error distinguishes them.
-    other = PayloadFault("$", f"not accepted by its class: {refusal}")
-    raise DecodeError(_readers().faults_of(cls, tree) or (other,))
+    except Exception as error:  # noqa: BLE001 - a class of the user's raises what it likes
+        # If the text is as the fields say, a registered class has raised, by a validator or by a
+        # bug of its own, and only the name of the error distinguishes them.
+        other = PayloadFault("$", f"not accepted by its class: {type(error).__name__}")
+        raise DecodeError(_readers().faults_of(cls, tree) or (other,))
+    if look is not None:
+        look(tree)
+    return record
 
 
 @functools.cache
@@ -225,6 +222,7 @@ def _quick_reader(cls: Any) -> Callable[[bytes], Any] | None:
     return quick_reader(cls)
 
 
+@leaving()
 def to_json(record: object) -> bytes:
     """Write a record as the service's own JSON, unknown fields included.
 
@@ -244,15 +242,14 @@ def to_json(record: object) -> bytes:
     """
     kind = type(record)
     if not _readers().is_record_class(kind):
-        message = f"{kind.__name__} is not a record class of the service"
-    else:
-        with contextlib.suppress(Exception):
-            return render(_readers().converter().unstructure(record))
-        message = f"this {kind.__name__} holds what JSON cannot carry exactly"
-    del record
-    raise ConfigurationError(message)
+        raise ConfigurationError(f"{kind.__name__} is not a record class of the service")
+    try:
+        return render(_readers().converter().unstructure(record))
+    except Exception:  # noqa: BLE001 - a record made by hand holds anything
+        raise ConfigurationError(f"this {kind.__name__} holds what JSON cannot carry exactly")
 
 
+@leaving()
 def from_json(record_class: type[T], text: bytes | str) -> T:
     """Read a record that `to_json` has written, as strictly as the service's replies.
 
@@ -269,16 +266,7 @@ def from_json(record_class: type[T], text: bytes | str) -> T:
         ConfigurationError: ``record_class`` is not a class of records, or ``text`` is
             neither bytes nor a str.
     """
-    try:
-        return decode(*_checked(record_class, text))
-    except (ConfigurationError, DecodeError) as error:
-        failure = error.again()
-    del text
-    try:
-        raise failure
-    finally:
-        # A frame that holds its own error is a cycle.
-        del failure
+    return decode(*_checked(record_class, text))
 
 
 def _checked(record_class: type[T], text: object) -> tuple[type[T], bytes]:

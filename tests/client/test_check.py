@@ -9,7 +9,6 @@ from income_client import (
     AuthenticationError,
     BasicAuth,
     ClientClosedError,
-    ConfigurationError,
     ConnectionFailedError,
     DecodeError,
     IncomeClient,
@@ -109,16 +108,3 @@ def test_a_client_shows_its_host_and_no_secret() -> None:
     )
     assert repr(proxied) == "<IncomeClient of income.example>"
     asyncio.run(client.aclose())
-
-
-def test_a_client_that_could_not_be_made_can_be_shown() -> None:
-    """Crash reporters show the ``self`` of the frame that raises."""
-    auth = BasicAuth("user", SECRET)
-    with pytest.raises(ConfigurationError) as caught:
-        IncomeClient(f"https://user:{SECRET}@income.example", auth=auth)
-    (made,) = (
-        entry.frame.f_locals["self"]
-        for entry in caught.traceback
-        if isinstance(entry.frame.f_locals.get("self"), IncomeClient)
-    )
-    assert repr(made) == "<IncomeClient of no service yet>"

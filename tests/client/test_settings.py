@@ -6,7 +6,7 @@ import pickle
 import pytest
 from attrs import evolve
 
-from income_client import ConfigurationError, RetryPolicy, Timeouts
+from income_client import ConfigurationError, RetryPolicy, Secret, Timeouts
 
 
 def test_a_timeout_that_is_not_given_has_its_default() -> None:
@@ -55,3 +55,8 @@ def test_a_budget_is_a_whole_number(budget: object) -> None:
 def test_a_budget_may_be_nothing() -> None:
     """Then nothing is retried."""
     assert RetryPolicy(budget=0).budget == 0
+
+
+def test_secrets_are_compared_by_their_text() -> None:
+    """Half a character, as in undecodable bytes of the environment, is compared like any other."""
+    assert Secret("a\udcff") == Secret("a\udcff") != Secret("a")

@@ -8,7 +8,7 @@ import pytest
 
 from income_client import CheckpointError, ConfigurationError, IncomeClient, StoredToken
 from income_client.engines.postgres import PostgresTokenStore
-from tests.support.leaks import held_by, package_frames
+from tests.support.leaks import held_by
 from tests.support.service import served
 
 CANARY: Final = "c4n4ry"
@@ -79,7 +79,7 @@ async def test_errors_show_no_token(pool: Any, tokens: PostgresTokenStore) -> No
         await tokens.save(TOKEN)
     error = caught.value
     assert (error.retryable, error.__cause__, error.__context__) == (False, None, None)
-    assert CANARY not in str(package_frames(error)) + held_by(error.again())
+    assert CANARY not in held_by(error)
 
 
 async def test_a_row_that_is_no_token_is_an_error(pool: Any, tokens: PostgresTokenStore) -> None:
@@ -88,7 +88,7 @@ async def test_a_row_that_is_no_token_is_an_error(pool: Any, tokens: PostgresTok
     await pool.execute("UPDATE income_tokens SET access_token = $1", f"{CANARY} \u00e4")
     with pytest.raises(CheckpointError, match="access_token must be") as caught:
         await tokens.load()
-    assert CANARY not in str(package_frames(caught.value)) + held_by(caught.value.again())
+    assert CANARY not in held_by(caught.value)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), "10", None])

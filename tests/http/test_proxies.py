@@ -16,7 +16,6 @@ from income_client import (
     OAuth2ClientCredentials,
 )
 from income_client.testing import JumpingClock, make_document
-from tests.support.leaks import held_by
 from tests.support.scripted_server import ScriptedServer, always, reply, serving
 
 BASIC: Final = BasicAuth("user", "invented")
@@ -39,16 +38,10 @@ async def refusing(
             yield client, server, clock
 
 
-def shown_in(report: str) -> bool:
-    """Tell whether a report shows a secret; from a frame that is not in the report itself."""
-    return CANARY in report
-
-
 async def refusal(client: IncomeClient) -> ConnectionFailedError:
     """Make a call that the proxy refuses, and return its error."""
     with pytest.raises(ConnectionFailedError) as caught:
         await client.get_application("app-1")
-    assert not shown_in(held_by(caught.value))
     return caught.value
 
 
@@ -113,7 +106,6 @@ async def test_the_error_of_a_download_says_so_as_well(
     assert (error.status, error.retryable, error.retry_after) == (status, attempts > 1, 7)
     assert len(proxy.seen) == attempts
     assert clock.slept == [7] * (attempts - 1)
-    assert not shown_in(held_by(error))
 
 
 HERE: Final = ("http://127.0.0.1:8000", "http://localhost", "http://[::1]:8000/prefix")
@@ -139,11 +131,8 @@ def test_an_http_address_and_a_proxy_elsewhere_are_refused(
         (lambda: IncomeClient.from_env(proxy=proxy), "base_url"),
     )
     for make, name in makers:
-        with pytest.raises(ConfigurationError, match=f"{name} is http, and proxy is") as caught:
+        with pytest.raises(ConfigurationError, match=f"{name} is http, and proxy is"):
             make()
-        # The first two frames are those of the test.
-        frames = [entry.frame.f_locals for entry in caught.traceback[2:]]
-        assert not shown_in(repr([str(caught.value), caught.value, frames]))
 
 
 @pytest.mark.parametrize(

@@ -117,8 +117,6 @@ def test_what_is_wrong_with_the_files_is_said(
     with pytest.raises(ConfigurationError, match=said) as caught:
         callback_ssl_context(**here | paths)
     assert "wr0ng" not in str(caught.value)
-    frame = caught.traceback[-1].frame
-    assert not any("wr0ng" in repr(value) for value in frame.f_locals.values())
 
 
 def _is_file(name: str, value: object) -> bool:

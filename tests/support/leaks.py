@@ -2,36 +2,52 @@
 
 import pickle
 import traceback
+from collections.abc import Iterator
+from itertools import dropwhile
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 import income_client
 
+_TESTS: Final = str(Path(__file__).parents[1])
 _PACKAGE: Final = Path(income_client.__file__).parent
 
 
 def held_by(error: BaseException) -> str:
-    """Return everything that a crash reporter could learn from an error that is raised here."""
-    report = []
+    """Return all that a crash reporter could learn of an error: texts, attributes, chain, frames.
+
+    The frames with which a test has made the call hold what it passed: they do not count, and
+    every frame below them does, whoever's it is.
+    """
+    shown = []
+    for one in _chain(error):
+        shown += [str(one), repr(one), repr(one.args), repr(vars(one))]
+        shown += traceback.format_exception(one)
+        for frame in _frames_below(one):
+            shown += [f"{name}={value!r}" for name, value in frame.f_locals.items()]
     try:
-        _raise(error)
-    except type(error) as caught:
-        report = [
-            *traceback.TracebackException.from_exception(caught, capture_locals=True).format()
-        ]
-        chained = (caught.__cause__, caught.__context__)
-    texts = [str(error), repr(error), repr(error.args), repr(vars(error)), repr(chained)]
-    return "".join([*report, *texts, repr(pickle.dumps(error))])
+        shown.append(repr(pickle.dumps(error)))
+    except TypeError:
+        assert not type(error).__module__.startswith("income_client")
+    return "\n".join(shown)
 
 
-def _raise(error: BaseException) -> None:
-    raise error
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Give an error, its causes and its contexts, those that are not printed too."""
+    while error is not None:
+        yield error
+        if error.__context__ is not error.__cause__:
+            yield from _chain(error.__context__)
+        error = error.__cause__
+
+
+def _frames_below(error: BaseException) -> Iterator[FrameType]:
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return dropwhile(lambda frame: frame.f_code.co_filename.startswith(_TESTS), frames)
 
 
 def package_frames(error: BaseException) -> list[traceback.FrameSummary]:
     """Return the package's own frames of a traceback, with their variables."""
-    return [one for one in _frames(error) if Path(one.filename).is_relative_to(_PACKAGE)]
-
-
-def _frames(error: BaseException) -> traceback.StackSummary:
-    return traceback.TracebackException.from_exception(error, capture_locals=True).stack
+    stack = traceback.TracebackException.from_exception(error, capture_locals=True).stack
+    return [one for one in stack if Path(one.filename).is_relative_to(_PACKAGE)]

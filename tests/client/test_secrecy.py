@@ -1,0 +1,797 @@
+"""Nothing private comes out of a call, however it ends: every public call, and every fault.
+
+What is looked for is in secrets, tokens, signed addresses, names, SSNs and bodies. Where it is
+looked for: in errors with all that hangs on them, results, events, logs, warnings, output, files.
+"""
+
+import asyncio
+import base64
+import errno
+import gc
+import inspect
+import io
+import json
+import logging
+import sqlite3
+import ssl
+import warnings
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, closing
+from datetime import UTC, datetime
+from functools import partial
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any, Final, NoReturn
+from urllib.parse import parse_qsl
+
+import aiohttp
+import asyncpg
+import pytest
+from attrs import evolve, frozen
+from redis.exceptions import RedisError
+
+from income_client import (
+    Application,
+    ApplicationRecord,
+    BasicAuth,
+    CallbackBasicAuth,
+    CallbackBearerAuth,
+    CallbackTokenIssuer,
+    CheckpointError,
+    DecodeError,
+    Document,
+    DownloadPolicy,
+    IncomeClient,
+    IncomeClientError,
+    MemoryCheckpointStore,
+    OAuth2ClientCredentials,
+    RetryPolicy,
+    SaturatedWindowError,
+    Secret,
+    SQLiteCheckpointStore,
+    StoredCheckpoint,
+    Timeouts,
+    from_json,
+    to_arrow,
+    to_json,
+    to_pandas,
+    to_polars,
+)
+from income_client.downloads.downloader import Downloader
+from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore
+from income_client.engines.postgres import PostgresCheckpointStore, PostgresTokenStore
+from income_client.engines.relay import UpdateEvent, relay
+from income_client.engines.worker import Worker
+from income_client.engines.worker_nats import nats_events
+from income_client.engines.worker_rabbit import rabbit_events, rabbit_publisher
+from income_client.engines.worker_redis import redis_events, redis_publisher
+from income_client.http.endpoints import Response, list_applications
+from income_client.http.session import SessionManager
+from income_client.receivers import CallbackReceiver, RequestHead
+from income_client.receivers.tls import callback_ssl_context
+from income_client.settings import Auth
+from income_client.testing import JumpingClock, make_document
+from tests.support.callback_certificates import Papers
+from tests.support.disk_faults import failing_disk
+from tests.support.leaks import held_by
+from tests.support.loop_time import pass_time, stay_silent
+from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE
+from tests.support.poison import (
+    BROKEN_APPLICATIONS,
+    BROKEN_DOCUMENTS,
+    CANARY,
+    TRACES,
+    Broken,
+    broken,
+    poisoned,
+)
+from tests.support.scripted_server import (
+    Answer,
+    Seen,
+    always,
+    forever,
+    reply,
+    reset,
+    serving,
+    token_reply,
+)
+from tests.support.service import served as emulated
+
+OAUTH: Final = OAuth2ClientCredentials("partner", f"{CANARY}-client-secret")
+BASIC: Final = BasicAuth("user", f"{CANARY}-password")
+TOKEN: Final = f"{CANARY}-token"
+HEADERS: Final = [one.authorization().reveal().split()[1] for one in (OAUTH, BASIC)]
+DSN: Final = f"postgresql://u:{CANARY}@db/lending"
+TOKEN_64: Final = base64.b64encode(TOKEN.encode()).decode()
+
+
+def private_in(shown: str) -> list[str]:
+    """Return what is private, and shown all the same."""
+    return [one for one in (*TRACES, *HEADERS, TOKEN_64) if one in shown]
+
+
+@pytest.fixture
+def told(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Callable[[], str]]:
+    """Give what was logged at any level, with its attributes, warned of and printed."""
+    caplog.set_level(logging.DEBUG)
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    logging.getLogger().addHandler(handler)
+
+    def all_of_it() -> str:
+        lines = [repr(vars(line)) for line in caplog.records]
+        return "\n".join([stream.getvalue(), *lines, *map(str, warned), *capfd.readouterr()])
+
+    with warnings.catch_warnings(record=True) as warned:
+        yield all_of_it
+    logging.getLogger().removeHandler(handler)
+
+
+# Calls of a client
+
+
+@frozen
+class Place:
+    """A client of a scripted server, and what a call may need."""
+
+    client: IncomeClient
+    url: str
+    folder: Path
+    events: list[object]
+
+    @property
+    def document(self) -> Any:
+        """One whose file is on the server."""
+        return make_document(url=f"{self.url}/file?X-Amz-Signature={CANARY}")
+
+    def kept(self) -> str:
+        """Return all that is in files."""
+        files = [one for one in sorted(self.folder.rglob("*")) if one.is_file()]
+        return "".join(one.read_bytes().decode("latin-1") for one in files if one.suffix == ".db")
+
+
+async def all_of(results: AsyncIterable[object]) -> list[object]:
+    """Iterate to the end."""
+    return [one async for one in results]
+
+
+async def polled(at: Place) -> object:
+    """Poll once."""
+    store = SQLiteCheckpointStore(at.folder / "polls.db")
+    poller = at.client.poll(store, start="2024-01-01", once=True)
+    at.events.append(vars(poller))
+    delivered: list[object] = []
+    async for batch in poller.batches():
+        async with batch:
+            delivered += [batch, batch.checkpoint, *batch]
+    return delivered, poller.status, await store.dead_letters("default")
+
+
+Call = Callable[[Place], Awaitable[object]]
+CALLS: Final[dict[str, Call]] = {
+    "check": lambda at: at.client.check(),
+    "service_time": lambda at: at.client.service_time(),
+    "page": lambda at: at.client.get_application_page(application_reference_id=f"{CANARY}-loan"),
+    "find": lambda at: at.client.find_application("loan-1"),
+    "application": lambda at: at.client.get_application("app-1"),
+    "documents": lambda at: at.client.get_documents("app-1"),
+    "list": lambda at: all_of(at.client.list_applications("2024-01-01", "2024-02-01")),
+    "pages": lambda at: all_of(at.client.list_applications("2024-01-01", "2024-02-01").pages()),
+    "records": lambda at: all_of(at.client.fetch_records(["app-1", "app-1"])),
+    "yielded": lambda at: all_of(at.client.fetch_records(["app-1"], on_error="yield")),
+    "all documents": lambda at: all_of(at.client.fetch_documents(["app-1"])),
+    "poll": polled,
+    "download": lambda at: at.client.download(
+        at.document, at.folder / "slip", on_progress=at.events.append
+    ),
+    "downloads": lambda at: all_of(at.client.download_all([at.document], at.folder)),
+    "downloads yielded": lambda at: all_of(
+        at.client.download_all([at.document], at.folder, on_error="yield")
+    ),
+}
+
+
+def divide(_: object) -> None:
+    """Be a bug that holds nothing."""
+    raise ZeroDivisionError
+
+
+class Foreign(MemoryCheckpointStore):
+    """A store of the user's whose driver fails."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+    async def load(self, name: str) -> StoredCheckpoint:
+        """Fail."""
+        raise_with_canary(self.error)
+
+
+ODD: Final[dict[str, Call]] = {
+    "store away": lambda at: all_of(at.client.poll(Foreign(OSError(DSN)), once=True)),
+    "store with a bug": lambda at: all_of(at.client.poll(Foreign(AttributeError(DSN)), once=True)),
+    "disk": lambda at: at.client.download(at.document, at.folder.parent / "files" / "slip"),
+    "progress": lambda at: at.client.download(at.document, at.folder / "x", on_progress=divide),
+    "saturated": lambda at: all_of(
+        at.client.list_applications("2024-01-01T00:00:00", "2024-01-01T00:00:01", limit=2)
+    ),
+}
+FILES: Final = frozenset({"download", "downloads", "downloads yielded"})
+OF_SERVICE: Final = CALLS.keys() - FILES - {"yielded"}
+YIELDING: Final = frozenset({"yielded", "downloads yielded"})
+
+
+@asynccontextmanager
+async def place(answer: Answer, folder: Path, **options: Any) -> AsyncIterator[Place]:
+    """Run a server and a client of it."""
+    events: list[object] = []
+    async with serving(answer, options.pop("tls", None)) as server:
+        usual: dict[str, Any] = {
+            "auth": OAUTH,
+            "clock": JumpingClock(),
+            "retry": RetryPolicy(max_attempts=2),
+            "timeouts": Timeouts(read=30, deadline=10_000),
+            "max_response_bytes": 10_000,
+            "on_event": events.append,
+            "downloads": DownloadPolicy(
+                allowed_hosts=("127.0.0.1",),
+                require_https=False,
+                allow_private_networks=True,
+                max_bytes=10_000,
+            ),
+        }
+        url = options.pop("url", server.url)
+        async with IncomeClient(url, **usual | options) as client:
+            yield Place(client, url, folder, events)
+
+
+async def error_of(call: str, at: Place, told: Callable[[], str]) -> BaseException | None:
+    """Make a call that shows nothing private; return the error that it ends with."""
+    error: BaseException | None = None
+    try:
+        shown = repr(await (CALLS | ODD)[call](at))
+    except (Exception, asyncio.CancelledError) as caught:  # noqa: BLE001 - looked at
+        error, shown = caught, held_by(caught)
+    assert private_in("\n".join([shown, repr(at), at.kept(), told()])) == [], call
+    return error
+
+
+# Faults of the service
+
+BODIES: Final = [
+    json.dumps(poisoned(payload)).encode() for payload in (PAGE, APPLICATION, DOCUMENTS)
+]
+ECHO: Final[dict[str, Any]] = {
+    "X_Echo": f"Bearer {TOKEN}",
+    "Location": f"https://x.example/?key={CANARY}",
+    "ETag": CANARY,
+}
+
+
+def served(page: bytes, application: bytes, documents: bytes) -> Answer:
+    """Answer as a good service would, with these bodies; a page echoes the bounds asked for."""
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        if seen.path == "/token":
+            return token_reply(TOKEN)
+        if seen.path == "/v1/income/applications":
+            body = json.loads(page) | {
+                name: value for name, value in parse_qsl(seen.query) if name.startswith("updated")
+            }
+            return reply(body=json.dumps(body).encode(), Date="Thu, 01 Feb 2024 00:00:00 GMT")
+        return reply(body=documents if seen.path.endswith("/documents") else application)
+
+    return answer
+
+
+GOOD: Final = served(*BODIES)
+BODY: Final = BODIES[1]
+
+
+def dying(ending: str) -> Answer:
+    """Answer with half a body and this ending."""
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        writer.write(reply(body=BODY * 9, **ECHO)[:-20])
+        await writer.drain()
+        if ending == "hang":
+            await stay_silent(31)
+        if ending == "reset":
+            reset(writer)
+        return None
+
+    return answer
+
+
+FAULTS: Final[dict[str, Answer]] = {
+    **{
+        f"status {status}": always(reply(status, BODY, **ECHO))
+        for status in (201, 302, 400, 401, 403, 404, 408, 429, 500, 503, 999)
+    },
+    "login page": always(reply(body=BODY + b"<html>", content_type="text/html")),
+    "not whole": always(reply(body=BODY[:-3])),
+    "wrong shape": always(reply(body=b"[" + BODY + b"]")),
+    "not unicode": always(reply(body=b'{"ssn": "\xff' + BODY)),
+    "bad gzip": always(reply(body=BODY, Content_Encoding="gzip")),
+    "code": always(reply(400, f"<Error><Code>{CANARY} x</Code></Error>".encode())),
+    "encoded": always(reply(body=BODY[:-3], Content_Encoding=CANARY)),
+    "sent nowhere": always(reply(302, Location=f"gopher://{CANARY}/")),
+    "part": always(reply(206, BODY, Content_Range=CANARY, ETag=CANARY)),
+    "not HTTP": always(b"HTTP/9 " + CANARY.encode() + b"\r\n\r\n"),
+    "bad header": always(b"HTTP/1.1 200 X\r\nX-\x00: " + CANARY.encode() + b"\r\n\r\n"),
+    "long header": always(b"HTTP/1.1 200 X\r\nX: " + CANARY.encode() * 2000 + b"\r\n\r\n"),
+    "too large": always(reply(body=BODY * 1000, **ECHO)),
+    "closed": always(None),
+    "cut": dying("close"),
+    "reset": dying("reset"),
+    "hang": dying("hang"),
+}
+WHOLE: Final = frozenset({"login page", "not whole", "wrong shape", "not unicode"})
+"""Of a file, these are as good as any."""
+OF_TOKENS: Final[dict[str, Answer]] = FAULTS | {
+    "no bearer": always(token_reply(TOKEN, token_type=CANARY)),
+    "no lifetime": always(token_reply(TOKEN, expires_in=CANARY)),
+    "bad token": always(token_reply(f"{CANARY}\r\n")),
+}
+
+
+def failing(of_others: Answer, of_tokens: Answer | None = None) -> Answer:
+    """Answer requests for tokens in one way, and others in another."""
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        chosen = (of_tokens or GOOD) if seen.path == "/token" else of_others
+        return await chosen(seen, writer)
+
+    return answer
+
+
+async def test_a_good_service(tmp_path: Path, told: Callable[[], str]) -> None:
+    """What is read is neither printed nor logged, and a poller's file has nothing of it."""
+    async with place(GOOD, tmp_path) as at:
+        for call in CALLS:
+            assert await error_of(call, at, told) is None, call
+
+
+@pytest.mark.parametrize("auth", [OAUTH, BASIC])
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_fault_of_the_service(
+    fault: str, auth: Auth, tmp_path: Path, told: Callable[[], str]
+) -> None:
+    """Neither header, body, query, address nor token comes out, however it fails."""
+    async with place(failing(FAULTS[fault]), tmp_path, auth=auth) as at:
+        for call in CALLS:
+            error = await error_of(call, at, told)
+            is_whole = call in FILES and fault in WHOLE
+            assert (error is None) is (is_whole or call in YIELDING), call
+
+
+@pytest.mark.parametrize("fault", OF_TOKENS)
+async def test_a_fault_of_the_token_endpoint(
+    fault: str, tmp_path: Path, told: Callable[[], str]
+) -> None:
+    """Neither the client's secret nor what the endpoint said comes out."""
+    async with place(failing(GOOD, OF_TOKENS[fault]), tmp_path) as at:
+        for call in OF_SERVICE:
+            assert await error_of(call, at, told) is not None, call
+
+
+ROWS: Final[dict[str, Broken]] = {
+    "reference is a number": (("applications", 0, "application_reference_id"), 90817263),
+    "date is none": (("applications", 0, "application_date"), f"{CANARY}-date"),
+    "rows are a text": (("applications",), f"{CANARY}-rows"),
+}
+STUBS: Final = {
+    name: (("documents", "paystub", 0, *path), wrong)
+    for name, (path, wrong) in BROKEN_DOCUMENTS.items()
+}
+WRONG: Final = [
+    *((0, fault, ("page", "list", "pages")) for fault in ROWS.items()),
+    *((1, fault, ("application", "records", "yielded")) for fault in BROKEN_APPLICATIONS.items()),
+    *((2, fault, ("documents", "records", "all documents")) for fault in STUBS.items()),
+]
+
+
+@pytest.mark.parametrize(("which", "fault", "calls"), WRONG, ids=[one[1][0] for one in WRONG])
+async def test_a_wrong_value(
+    which: int,
+    fault: tuple[str, Broken],
+    calls: Iterable[str],
+    tmp_path: Path,
+    told: Callable[[], str],
+) -> None:
+    """Neither it nor its neighbours come out; a dead letter names its path."""
+    bodies = list(BODIES)
+    bodies[which] = broken(json.loads(bodies[which]), fault[1])
+    async with place(served(*bodies), tmp_path) as at:
+        for call in (*calls, "poll"):
+            error = await error_of(call, at, told)
+            assert isinstance(error, DecodeError) or call in {"yielded", "poll"}, call
+
+
+# Faults on the way
+
+
+@pytest.mark.parametrize("end", ["cancelled", "deadline"])
+async def test_an_interrupted_call(end: str, tmp_path: Path, told: Callable[[], str]) -> None:
+    """The frames that waited with the header in their hands do not come out."""
+    reached = asyncio.Event()
+
+    async def hang(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        reached.set()
+        await forever()
+
+    seconds = 60 if end == "deadline" else 10_000
+    timeouts = Timeouts(read=seconds, deadline=seconds)
+    async with place(failing(hang), tmp_path, timeouts=timeouts, retry=ONCE) as at:
+        for call in CALLS:
+            reached.clear()
+            task = asyncio.create_task(error_of(call, at, told))
+            await reached.wait()
+            if end == "cancelled":
+                task.cancel()
+            else:
+                pass_time(60)
+            await task
+
+
+ONCE: Final = RetryPolicy(max_attempts=1)
+
+
+def raise_with_canary(*given: object, **_: object) -> NoReturn:
+    """Fail in a frame with something private: as is given, or by a bug."""
+    held = {"ssn": CANARY}
+    error = next((one for one in given if isinstance(one, Exception)), None)
+    raise error or ZeroDivisionError(len(held))
+
+
+BUGS: Final[dict[str, tuple[tuple[type, str], Iterable[str]]]] = {
+    "connection": ((aiohttp.TCPConnector, "_create_connection"), CALLS),
+    "call": ((SessionManager, "call"), OF_SERVICE - {"poll"}),
+    "file": ((Downloader, "fetch"), FILES),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+async def test_a_bug(
+    bug: str, tmp_path: Path, told: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes out as itself, with a note of where it was raised in place of its frames."""
+    async with place(GOOD, tmp_path) as at:
+        with monkeypatch.context() as patch:
+            patch.setattr(*BUGS[bug][0], raise_with_canary)
+            for call in BUGS[bug][1]:
+                error = await error_of(call, at, told)
+                assert isinstance(error, ZeroDivisionError), call
+                assert "in raise_with_canary" in str(error.__notes__), call
+
+
+@pytest.mark.parametrize("status", [302, 407, 502])
+async def test_a_proxy_that_refuses(status: int, tmp_path: Path, told: Callable[[], str]) -> None:
+    """Its password is in its address."""
+    async with serving(always(reply(status, BODY, **ECHO))) as server:
+        options: dict[str, Any] = {
+            "url": "https://service.example",
+            "proxy": f"http://proxy:{CANARY}@127.0.0.1:{server.port}",
+            "downloads": DownloadPolicy(allowed_hosts=("service.example",)),
+        }
+        async with place(GOOD, tmp_path, **options) as at:
+            for call in CALLS:
+                error = await error_of(call, at, told)
+                assert error is not None or call in YIELDING, call
+
+
+async def test_a_server_that_is_not_trusted(
+    papers: Papers, tmp_path: Path, told: Callable[[], str]
+) -> None:
+    """Of a failed handshake nothing is shown."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(papers.files["certificate"], papers.files["key"])
+    async with place(GOOD, tmp_path, tls=context) as at:
+        for call in CALLS:
+            error = await error_of(call, at, told)
+            assert error is not None or call in YIELDING, call
+
+
+async def test_a_progress_callback_that_fails(tmp_path: Path, told: Callable[[], str]) -> None:
+    """Its own error comes out."""
+    async with place(GOOD, tmp_path) as at:
+        assert isinstance(await error_of("progress", at, told), ZeroDivisionError)
+
+
+@pytest.mark.parametrize("store", ["store away", "store with a bug"])
+async def test_a_store_that_fails(store: str, tmp_path: Path, told: Callable[[], str]) -> None:
+    """Its driver's errors hold addresses with passwords."""
+    async with place(GOOD, tmp_path) as at:
+        assert isinstance(await error_of(store, at, told), CheckpointError)
+
+
+async def test_a_disk_that_fails(tmp_path: Path, told: Callable[[], str]) -> None:
+    """At any call, of those that a download makes."""
+    (tmp_path / "files").mkdir()
+    (tmp_path / "place").mkdir()
+    async with place(GOOD, tmp_path / "place") as at:
+        for number in count():
+            with failing_disk(tmp_path / "files", number, errno.ENOSPC, locks=True) as disk:
+                await error_of("disk", at, told)
+            if disk.failed is None:
+                break
+    assert number > 5
+
+
+async def test_a_saturated_second(tmp_path: Path, told: Callable[[], str]) -> None:
+    """Its error carries rows, which name nobody."""
+    page = json.dumps(PAGE | {"applications": PAGE["applications"] * 2}).encode()
+    async with place(served(page, *BODIES[1:]), tmp_path) as at:
+        assert isinstance(await error_of("saturated", at, told), SaturatedWindowError)
+
+
+@pytest.mark.parametrize("fault", ["not whole", "wrong shape", "status 503"])
+async def test_a_failed_call_leaves_no_reply_in_memory(
+    fault: str, tmp_path: Path, told: Callable[[], str]
+) -> None:
+    """No cycle of references keeps a body, which may be large, until the next collection."""
+    gc.collect()
+    gc.disable()
+    try:
+        async with place(failing(FAULTS[fault]), tmp_path) as at:
+            error = await error_of("application", at, told)
+        left = [one for one in gc.get_objects() if isinstance(one, Response)]
+    finally:
+        gc.enable()
+    assert isinstance(error, IncomeClientError)
+    assert error.attempts == (1 if fault == "wrong shape" else 2)
+    assert left == []
+
+
+# What is refused at once
+
+NOW: Final = datetime(2026, 1, 2, tzinfo=UTC)
+CANARY_DOCUMENTS: Final = {
+    name: make_document(url=url, file_reference_ids=(f"{CANARY}.pdf",))
+    for name, url in {
+        "elsewhere": f"https://evil.example/{CANARY}",
+        "with a password": f"https://user:{CANARY}@bucket.s3.amazonaws.com/x",
+        "in plain http": f"http://bucket.s3.amazonaws.com/{CANARY}",
+        "no address": f"{CANARY} is no address",
+        "with a line end": f"https://bucket.s3.amazonaws.com/{CANARY}\n",
+    }.items()
+}
+SHORT: Final = f"{CANARY}-short"
+LONG: Final = f"{CANARY}-secret-that-is-long-enough"
+HOST: Final = "https://income.example"
+FAR: Final = f"http://u:{CANARY}@10.0.0.1:3128"
+EVENT: Final = {"id": "1", "application_id": "app-2", "updated_at": "2026-01-02T00:00:00Z"}
+RECORD: Final = {"application": json.loads(BODIES[1]), "documents": json.loads(BODIES[2])}
+READ: Final = from_json(ApplicationRecord, json.dumps(RECORD))
+WRONG_TYPE: Final[Any] = 7
+UNFIT: Final = evolve(
+    READ, application=evolve(READ.application, application_reference_id=WRONG_TYPE)
+)
+LARGE: Final = json.dumps(RECORD).replace("90817263.43", "908172634343434343434343")
+
+
+def client(**options: Any) -> IncomeClient:
+    """Make a client of a service elsewhere."""
+    usual: dict[str, Any] = {"base_url": HOST, "auth": BASIC}
+    return IncomeClient(**usual | options)
+
+
+async def with_client(work: Callable[[IncomeClient], Awaitable[object]]) -> object:
+    """Do something that fails before anything is sent."""
+    async with client() as asked:
+        return await work(asked)
+
+
+async def downloaded(document: Document) -> object:
+    """Download a file."""
+    return await with_client(lambda asked: asked.download(document, "slip"))
+
+
+async def verified(body: bytes, fields: dict[str, str] | None = None) -> object:
+    """Have a receiver check a callback."""
+    receiver = CallbackReceiver(print, auth=CallbackBasicAuth("u", LONG))
+    pair = base64.b64encode(f"u:{LONG}".encode()).decode()
+    usual = {"Authorization": f"Basic {pair}", "Content-Type": "application/json"}
+    head = RequestHead(method="POST", headers=usual | (fields or {}))
+    return await receiver.verify(head, body)
+
+
+def key_value(content: bytes) -> Any:
+    """Return a bucket of NATS whose keys all hold this."""
+
+    async def found(*_: object, **__: object) -> Any:
+        return SimpleNamespace(value=content, revision=1, data=content, seq=1)
+
+    async def status() -> Any:
+        config = SimpleNamespace(max_age=0, storage="file")
+        return SimpleNamespace(stream_info=SimpleNamespace(config=config))
+
+    stream = SimpleNamespace(get_msg=found)
+    return SimpleNamespace(get=found, status=status, _js=stream, _pre="", _stream="")
+
+
+class Failing:
+    """Raises, from a frame with something private, whatever is asked of it."""
+
+    extend_seconds = 1.0
+
+    async def receive(self, _: int) -> Any:
+        """Be a broker that refuses for good."""
+        raise_with_canary(IncomeClientError("no"))
+
+    async def publish(self, event: UpdateEvent, **_: object) -> None:
+        """Be one that takes nothing."""
+        raise_with_canary(OSError(f"{CANARY}: {event}"))
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+async def relayed() -> None:
+    """Relay one update to a broker that fails."""
+    async with emulated(1) as (_, asked):
+        poller = asked.poll(MemoryCheckpointStore(), start="2020-01-01", once=True)
+        await relay(poller, Failing().publish, payload="record", attempts=1)
+
+
+async def of_a_damaged_file() -> object:
+    """Load a text that is not UTF-8, which SQLite quotes."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "polls.db")
+        await SQLiteCheckpointStore(path).save("x", "text", version=0)
+        with closing(sqlite3.connect(path)) as connection, connection:
+            text = CANARY.encode() + b"\xff"
+            connection.execute("UPDATE checkpoints SET checkpoint = CAST(? AS TEXT)", (text,))
+        return await SQLiteCheckpointStore(path).load("x")
+
+
+async def in_pool(work: Callable[[Any], Awaitable[object]]) -> object:
+    """Use a pool whose server cannot be reached."""
+    async with asyncpg.create_pool(f"postgresql://u:{CANARY}@127.0.0.1:1/x", min_size=0) as pool:
+        return await work(pool)
+
+
+async def published(publisher: Any) -> object:
+    """Publish a record."""
+    async with publisher as publish:
+        event = UpdateEvent(id="1", application_id="app-1", updated_at=NOW, record=READ)
+        return await publish(event)
+
+
+BYTES: Final[Any] = CANARY.encode()
+PAIRS: Final[tuple[tuple[Any, Any], ...]] = (
+    ("u", f"{CANARY}\n"),
+    ("u", Secret(f"{CANARY}\udcff")),
+    ("u", BYTES),
+    (f"u:{CANARY}", "x"),
+    (f"u\udcff{CANARY}", "x"),
+    (BYTES, "x"),
+    (Secret(CANARY), "x"),
+    ("", CANARY),
+)
+OPTIONS: Final[tuple[dict[str, Any], ...]] = (
+    {"base_url": f"https://u:{CANARY}@income.example"},
+    {"base_url": f"https://income.example/?key={CANARY}"},
+    {"auth_url": f"https://income.example:{CANARY}"},
+    {"auth": ("user", CANARY)},
+    {"auth": f"user:{CANARY}"},
+    {"proxy": f"socks5://u:{CANARY}@proxy"},
+    {"proxy": FAR, "concurrency": 0},
+    {"proxy": FAR, "base_url": "http://127.0.0.1:8000"},
+    {"proxy": FAR, "auth": OAUTH, "auth_url": "http://127.0.0.1:8000"},
+    {"token_store": object(), "auth": OAUTH},
+    {"user_agent": f"{CANARY}\r\n"},
+)
+REFUSED: Final[dict[str, Callable[[], Any]]] = {
+    # Credentials
+    **{f"Basic {number}": partial(BasicAuth, *pair) for number, pair in enumerate(PAIRS)},
+    **{f"OAuth2 {n}": partial(OAuth2ClientCredentials, *pair) for n, pair in enumerate(PAIRS)},
+    "Secret": lambda: Secret(BYTES),
+    # The client and its calls
+    **{f"client {n}": partial(client, **options) for n, options in enumerate(OPTIONS)},
+    "from_env": partial(IncomeClient.from_env, proxy=f"ftp://u:{CANARY}@x"),
+    "from_config": partial(IncomeClient.from_config, path="/nowhere", proxy=FAR),
+    "a payload for an id": lambda: with_client(lambda one: one.get_application(RECORD)),  # type: ignore[arg-type]
+    "likewise": lambda: with_client(lambda one: one.get_documents(RECORD)),  # type: ignore[arg-type]
+    "for a reference": lambda: with_client(lambda one: one.find_application(RECORD)),  # type: ignore[arg-type]
+    "for a time": lambda: with_client(lambda one: one.get_application_page(RECORD)),  # type: ignore[arg-type]
+    "among ids": lambda: with_client(lambda one: all_of(one.fetch_records([RECORD]))),  # type: ignore[list-item]
+    "an address": lambda: with_client(lambda one: one.download(f"https://x/{CANARY}", "x")),  # type: ignore[arg-type]
+    **{f"a file {name}": partial(downloaded, one) for name, one in CANARY_DOCUMENTS.items()},
+    "a file without a name": lambda: with_client(
+        lambda one: one.download(CANARY_DOCUMENTS["elsewhere"], ".", names="{application_id}")
+    ),
+    # Records and messages
+    "JSON": lambda: from_json(ApplicationRecord, json.dumps(RECORD)[:-1]),
+    "not of a record": lambda: from_json(Application, json.dumps(RECORD)),
+    "not for a text": lambda: from_json(ApplicationRecord, RECORD),  # type: ignore[arg-type]
+    "to_json": lambda: to_json(RECORD),
+    "of a record by hand": lambda: to_json(evolve(UNFIT, documents=WRONG_TYPE)),
+    "an event without a record": lambda: UpdateEvent.from_json(
+        json.dumps(EVENT | {"record": {"application": {"ssn": CANARY}, "documents": None}})
+    ),
+    "about another": lambda: UpdateEvent.from_json(json.dumps(EVENT | {"record": RECORD})),
+    # Tables
+    "to_arrow": lambda: to_arrow([READ, from_json(ApplicationRecord, LARGE)]),
+    "of records by hand": lambda: to_arrow([READ, UNFIT]),
+    "to_polars": lambda: to_polars([UNFIT]),
+    "to_pandas": lambda: to_pandas([UNFIT]),
+    # Callbacks
+    "a callback's body": lambda: verified(BODIES[1][:-1]),
+    "its encoding": lambda: verified(BODIES[1], {"Content-Encoding": "gzip"}),
+    "its password": lambda: verified(BODIES[1], {"Authorization": f"Basic {TOKEN_64}"}),
+    "callback password": lambda: CallbackBasicAuth("service:", LONG),
+    "callback pairs": lambda: CallbackBasicAuth("u", LONG, also=[("u", LONG)]),  # type: ignore[list-item]
+    "callback keys": lambda: CallbackBearerAuth(
+        keys=[Secret(LONG), LONG], issuer="i", audience="a", algorithms=["HS256"]
+    ),
+    "callback key set": lambda: CallbackBearerAuth(
+        jwks_url=f"https://u:{CANARY}@id.example", issuer="i", audience="a"
+    ),
+    "token issuer": lambda: CallbackTokenIssuer("a:b", LONG),
+    "lifetime of tokens": lambda: CallbackTokenIssuer("a", LONG, lifetime=1),
+    "length of a secret": lambda: CallbackTokenIssuer("a", SHORT),
+    "password of a key": lambda: callback_ssl_context("no.pem", "no.key", None, password=CANARY),
+    "receiver": lambda: CallbackReceiver(print, auth=BasicAuth("a", CANARY)),  # type: ignore[arg-type]
+    # Stores, brokers, workers
+    "checkpoint in SQLite": of_a_damaged_file,
+    "token in NATS": lambda: NatsTokenStore(key_value(f"{CANARY}".encode())).load(),
+    "invalid token in NATS": lambda: NatsTokenStore(
+        key_value(json.dumps({"access_token": f"{CANARY}\n", "expires_at": str(NOW)}).encode())
+    ).load(),
+    "checkpoint in NATS": lambda: NatsCheckpointStore(key_value(CANARY.encode())).load("x"),
+    "token in PostgreSQL": lambda: in_pool(lambda pool: PostgresTokenStore(pool).load()),
+    "checkpoint in PostgreSQL": lambda: in_pool(
+        lambda pool: PostgresCheckpointStore(pool).load("x")
+    ),
+    "bell in PostgreSQL": lambda: in_pool(
+        lambda pool: PostgresCheckpointStore(pool).listen("x", print)
+    ),
+    "NATS": lambda: nats_events(f"nats://u:{CANARY}@127.0.0.1:1", durable="x", ack_wait=0),
+    "RabbitMQ": lambda: rabbit_events(f"http://u:{CANARY}@127.0.0.1"),
+    "Redis": lambda: redis_events(f"http://u:{CANARY}@127.0.0.1", group="x"),
+    "publisher to RabbitMQ": lambda: published(rabbit_publisher(f"http://u:{CANARY}@127.0.0.1")),
+    "publisher to Redis": lambda: published(redis_publisher(f"http://u:{CANARY}@127.0.0.1")),
+    "RabbitMQ away": lambda: published(rabbit_publisher(f"amqp://u:{CANARY}@127.0.0.1:1")),
+    "Redis away": lambda: published(redis_publisher(f"redis://u:{CANARY}@127.0.0.1:1")),
+    "relay": relayed,
+    "worker": lambda: Worker(print, Failing()).run(),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+async def test_what_is_refused(what: str, told: Callable[[], str]) -> None:
+    """The caller's own frames hold what it passed, and no frame below them does."""
+    with pytest.raises(Exception) as caught:  # noqa: PT011, PT012 - any, and it may be awaited
+        left = REFUSED[what]()
+        if inspect.isawaitable(left):
+            await left
+    error = caught.value
+    assert isinstance(error, IncomeClientError | OSError | RedisError)
+    assert private_in(held_by(error) + told()) == []
+    assert (error.__cause__, error.__context__) == (None, None)
+
+
+def test_what_a_test_could_see_of_values_on_the_way() -> None:
+    """Requests, replies and secrets can be printed."""
+    response = Response(status=200, headers={"a": CANARY}, body=BODY)
+    request = list_applications(application_reference_id=CANARY)
+    secret = Secret(CANARY)
+    assert private_in(f"{response!r} {request!r} {secret!r} {secret} {OAUTH!r} {BASIC!r}") == []
+
+
+def test_a_leak_would_be_noticed() -> None:
+    """Messages, attributes, notes, causes, contexts, pickles and frames below the test's own."""
+    noted, caused, chained = ValueError("x"), ValueError("x"), ValueError("x")
+    noted.add_note(CANARY)
+    caused.__cause__ = chained.__context__ = ValueError(TOKEN)
+    leaks = [DecodeError((), request_id=CANARY), ValueError(CANARY), noted, caused, chained]
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        json.loads(f"[{CANARY}")
+    for error in (*leaks, caught.value):
+        assert private_in(held_by(error)) != []
