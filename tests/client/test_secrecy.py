@@ -60,9 +60,9 @@ from income_client import (
     to_polars,
 )
 from income_client.downloads.downloader import Downloader
-from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore
+from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore, nats_publisher
 from income_client.engines.postgres import PostgresCheckpointStore, PostgresTokenStore
-from income_client.engines.relay import UpdateEvent, relay
+from income_client.engines.relay import UpdateEvent, faststream_publisher, relay
 from income_client.engines.worker import Worker
 from income_client.engines.worker_nats import nats_events
 from income_client.engines.worker_rabbit import rabbit_events, rabbit_publisher
@@ -568,6 +568,7 @@ FAR: Final = f"http://u:{CANARY}@10.0.0.1:3128"
 EVENT: Final = {"id": "1", "application_id": "app-2", "updated_at": "2026-01-02T00:00:00Z"}
 RECORD: Final = {"application": json.loads(BODIES[1]), "documents": json.loads(BODIES[2])}
 READ: Final = from_json(ApplicationRecord, json.dumps(RECORD))
+UPDATE: Final = UpdateEvent(id="1", application_id="app-1", updated_at=NOW, record=READ)
 WRONG_TYPE: Final[Any] = 7
 UNFIT: Final = evolve(
     READ, application=evolve(READ.application, application_reference_id=WRONG_TYPE)
@@ -624,9 +625,9 @@ class Failing:
         """Be a broker that refuses for good."""
         raise_with_canary(IncomeClientError("no"))
 
-    async def publish(self, event: UpdateEvent, **_: object) -> None:
+    async def publish(self, *_: object, **__: object) -> None:
         """Be one that takes nothing."""
-        raise_with_canary(OSError(f"{CANARY}: {event}"))
+        raise_with_canary(OSError("away"))
 
     async def aclose(self) -> None:
         """Do nothing."""
@@ -650,6 +651,29 @@ async def of_a_damaged_file() -> object:
         return await SQLiteCheckpointStore(path).load("x")
 
 
+class Gone(asyncpg.Connection):  # type: ignore[misc]  # which has no types
+    """A connection whose server is gone."""
+
+    def __init__(self) -> None:
+        """Be none that was made."""
+
+    def __del__(self) -> None:
+        """Warn of nothing."""
+
+    def is_closed(self) -> NoReturn:
+        """Fail."""
+        raise_with_canary(OSError(CANARY))
+
+    def terminate(self) -> None:
+        """Do nothing."""
+
+
+async def in_transaction(pool: Any) -> None:
+    """Begin a transaction."""
+    async with PostgresCheckpointStore(pool).transaction(Gone()):
+        pass
+
+
 async def in_pool(work: Callable[[Any], Awaitable[object]]) -> object:
     """Use a pool whose server cannot be reached."""
     async with asyncpg.create_pool(f"postgresql://u:{CANARY}@127.0.0.1:1/x", min_size=0) as pool:
@@ -659,8 +683,7 @@ async def in_pool(work: Callable[[Any], Awaitable[object]]) -> object:
 async def published(publisher: Any) -> object:
     """Publish a record."""
     async with publisher as publish:
-        event = UpdateEvent(id="1", application_id="app-1", updated_at=NOW, record=READ)
-        return await publish(event)
+        return await publish(UPDATE)
 
 
 BYTES: Final[Any] = CANARY.encode()
@@ -752,6 +775,9 @@ REFUSED: Final[dict[str, Callable[[], Any]]] = {
     "bell in PostgreSQL": lambda: in_pool(
         lambda pool: PostgresCheckpointStore(pool).listen("x", print)
     ),
+    "transaction in PostgreSQL": lambda: in_pool(in_transaction),
+    "publisher to NATS": lambda: nats_publisher(Failing(), "x")(UPDATE),  # type: ignore[arg-type]
+    "publisher of FastStream": lambda: faststream_publisher(Failing())(UPDATE),
     "NATS": lambda: nats_events(f"nats://u:{CANARY}@127.0.0.1:1", durable="x", ack_wait=0),
     "RabbitMQ": lambda: rabbit_events(f"http://u:{CANARY}@127.0.0.1"),
     "Redis": lambda: redis_events(f"http://u:{CANARY}@127.0.0.1", group="x"),
