@@ -104,7 +104,7 @@ def _read(path: Path, name: str) -> tuple[bytes, dict[str, Any]]:
         content = read_content(path)[0] if path.exists() else b""
         return content, parse_toml(content, name)
     except OSError as error:
-        raise ConfigurationError(f"cannot read {name}: {reason_of(error)}") from None
+        raise ConfigurationError(f"cannot read {name}: {reason_of(error)}")
 
 
 def _section(table: Mapping[str, Any], profile: str | None) -> Mapping[str, Any]:
@@ -182,7 +182,7 @@ def _check_settings(settings: Mapping[str, str | None]) -> None:
         option = _OPTIONS.get(error.argument or "")
         if option is None:
             raise
-        raise ConfigurationError(f"{option} {error.detail}") from None
+        raise ConfigurationError(f"{option} {error.detail}")
 
 
 def _save(path: Path, before: bytes, text: str, profile: str | None, *, is_checked: bool) -> None:
@@ -205,9 +205,9 @@ def _save(path: Path, before: bytes, text: str, profile: str | None, *, is_check
                 part.unlink(missing_ok=True)
     except BlockingIOError:
         fault = f"another configure is at work on {path}: nothing was saved"
-        raise ConfigurationError(fault) from None
+        raise ConfigurationError(fault)
     except OSError as error:
-        raise ConfigurationError(f"cannot write {path}: {reason_of(error)}") from None
+        raise ConfigurationError(f"cannot write {path}: {reason_of(error)}")
 
 
 async def _check(connection: Connection) -> None:

@@ -76,7 +76,7 @@ class Ready:
             self.configuration.complete(options)
             client = ServiceClient(address, auth=self.auth, auth_url=account.auth_url, **options)
         except ConfigurationError as error:
-            raise self.configuration.placed(error) from None
+            raise self.configuration.placed(error)
         client.service = authority_of(address)
         client.token_endpoint = authority_of(account.auth_url or address)
         client.through = authority_of(options.get("proxy") or "")

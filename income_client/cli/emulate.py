@@ -195,7 +195,7 @@ async def emulate(
     try:
         await service.start()
     except OSError as error:
-        raise IncomeClientError(f"--port {port}: {reason_of(error)}") from None
+        raise IncomeClientError(f"--port {port}: {reason_of(error)}")
     known = Credentials(basic=service.basic, oauth2=service.oauth2)
     try:
         with announced("emulate", {"url": service.url, **known.facts()}):
@@ -215,7 +215,7 @@ def _faults(text: str, seed: int) -> "tuple[Fault, ...]":
     try:
         return fault_shares(text, seed=seed)
     except ConfigurationError as error:
-        raise ConfigurationError(f"--faults: {error.message}") from None
+        raise ConfigurationError(f"--faults: {error.message}")
 
 
 def _say_faults(service: "Emulator") -> None:
@@ -358,7 +358,7 @@ def _client_context(certificate: Path | None, key: Path | None, ca: Path | None)
         if ca is not None:
             context.load_verify_locations(ca)
     except OSError:
-        raise IncomeClientError(f"--callback-ca: {ca} holds no certificate") from None
+        raise IncomeClientError(f"--callback-ca: {ca} holds no certificate")
     try:
         if certificate is not None and key is not None:
             # Without a password OpenSSL would ask at the terminal.
@@ -366,5 +366,5 @@ def _client_context(certificate: Path | None, key: Path | None, ca: Path | None)
     except OSError:
         raise IncomeClientError(
             f"{certificate} and {key} are not a certificate with its unencrypted private key"
-        ) from None
+        )
     return context

@@ -41,7 +41,7 @@ async def find(
         except ConfigurationError as error:
             if error.argument != "application_reference_id":
                 raise
-            raise ConfigurationError(f"REFERENCE {error.detail}") from None
+            raise ConfigurationError(f"REFERENCE {error.detail}")
     if found is None:
         say(f'no application has the reference "{reference}"')
         return ExitStatus.FAILED

@@ -180,7 +180,7 @@ async def _begun(server: Awaitable[str], where: str) -> str:
         return await server
     except OSError as error:
         reason = "no such host" if isinstance(error, socket.gaierror) else reason_of(error)
-        raise IncomeClientError(f"{where}: {reason}") from None
+        raise IncomeClientError(f"{where}: {reason}")
 
 
 def _check_paths(path: str, token_path: str) -> None:

@@ -136,7 +136,7 @@ def read_moment(text: str) -> Moment:
             return Moment(back=int(span[1]) * _UNITS[span[2]])
         return Moment(at=datetime.fromisoformat(text))
     except (ValueError, OverflowError):
-        raise ValueError(f"this must be a time such as {_TIMES}") from None
+        raise ValueError(f"this must be a time such as {_TIMES}")
 
 
 def _converted(_: Any, tokens: Sequence[Token]) -> Moment:
@@ -343,7 +343,7 @@ async def read_input(descriptor: int = 0) -> bytes:
     try:
         return await asyncio.wrap_future(future)
     except OSError as error:
-        raise IncomeClientError(f"standard input cannot be read: {reason_of(error)}") from None
+        raise IncomeClientError(f"standard input cannot be read: {reason_of(error)}")
 
 
 def _id_in(line: bytes, number: int) -> str:

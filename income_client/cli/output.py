@@ -75,7 +75,7 @@ def _writing() -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise UnwritableError(error) from None
+        raise UnwritableError(error)
 
 
 def write_text(*lines: str) -> None:

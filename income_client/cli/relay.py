@@ -113,7 +113,7 @@ async def relay(
         from income_client.engines import relay as engine_relay
     except ImportError:
         needed = "pip install 'income-client[nats]'"
-        raise ConfigurationError(f"relay needs the extra nats: {needed}") from None
+        raise ConfigurationError(f"relay needs the extra nats: {needed}")
 
     start = checked_start(start, must_exist=must_exist)
     line = StatusLine()
@@ -185,7 +185,7 @@ async def _connected(url: str, creds: Path | None) -> AsyncIterator["Client"]:
             )
     except (Error, OSError, ValueError, TimeoutError) as error:
         words = " ".join([*refusals, str(error).lower()])
-        raise IncomeClientError(_unreachable(url, words)) from None
+        raise IncomeClientError(_unreachable(url, words))
     try:
         yield client
     finally:
@@ -223,9 +223,9 @@ async def _check_subject(server: "Client", subject: str) -> None:
         await server.jetstream().find_stream_name_by_subject(subject)
     except NotFoundError:
         advice = f"nats stream add UPDATES --subjects '{subject}'"
-        raise IncomeClientError(f"--subject: no stream has {subject}; try {advice}") from None
+        raise IncomeClientError(f"--subject: no stream has {subject}; try {advice}")
     except Error as error:
-        raise IncomeClientError(f"--nats: JetStream fails with {type(error).__name__}") from None
+        raise IncomeClientError(f"--nats: JetStream fails with {type(error).__name__}")
 
 
 async def _bucket(server: "Client", bucket: str) -> "KeyValue":
@@ -236,8 +236,8 @@ async def _bucket(server: "Client", bucket: str) -> "KeyValue":
         return await server.jetstream().key_value(bucket)
     except BucketNotFoundError:
         advice = f"nats kv add {bucket}"
-        raise IncomeClientError(f"--bucket: there is no bucket {bucket}; try {advice}") from None
+        raise IncomeClientError(f"--bucket: there is no bucket {bucket}; try {advice}")
     except InvalidBucketNameError:
-        raise ConfigurationError("--bucket: this cannot be the name of a bucket") from None
+        raise ConfigurationError("--bucket: this cannot be the name of a bucket")
     except Error as error:
-        raise IncomeClientError(f"--nats: JetStream fails with {type(error).__name__}") from None
+        raise IncomeClientError(f"--nats: JetStream fails with {type(error).__name__}")

@@ -65,7 +65,7 @@ def credentials_from(variables: Mapping[str, str], prefix: str = "") -> Credenti
             oauth2=oauth2 and OAuth2ClientCredentials(*oauth2),
         )
     except ConfigurationError as error:
-        raise ConfigurationError(f"{prefix}...: {error.message}") from None
+        raise ConfigurationError(f"{prefix}...: {error.message}")
 
 
 def _pair(variables: Mapping[str, str], name: str, secret: str) -> tuple[str, Secret] | None:

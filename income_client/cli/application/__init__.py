@@ -98,6 +98,6 @@ def _write_private(path: Path, content: bytes, *, overwrite: bool) -> None:
         sync_folder(path.absolute().parent)
     except FileExistsError:
         advice = "" if path.is_dir() else "; --overwrite replaces it"
-        raise IncomeClientError(f"{path} is there already{advice}") from None
+        raise IncomeClientError(f"{path} is there already{advice}")
     except OSError as error:
-        raise IncomeClientError(f"cannot write {path}: {reason_of(error)}") from None
+        raise IncomeClientError(f"cannot write {path}: {reason_of(error)}")

@@ -169,7 +169,7 @@ async def download(
             client.download_all((), to, names=names)
             _check_names(names)
         except ConfigurationError as error:
-            raise ConfigurationError(f"--names: {error.message}") from None
+            raise ConfigurationError(f"--names: {error.message}")
         changed = None
         if not applications:
             span = await span_between(client, updated_after, updated_before)
@@ -177,7 +177,7 @@ async def download(
         try:
             manifest = Manifest(to)
         except OSError as error:
-            raise IncomeClientError(f"cannot keep {MANIFEST} in {to}: {reason_of(error)}") from None
+            raise IncomeClientError(f"cannot keep {MANIFEST} in {to}: {reason_of(error)}")
         stop = Stoppable()
         signals = StopSignals(stop.stop)
         with manifest, _Bars(is_wanted=not quiet) as bars:
@@ -228,7 +228,7 @@ def _policy(hosts: tuple[str, ...], *, allow_private_networks: bool) -> Download
             allow_private_networks=is_local or allow_private_networks,
         )
     except ConfigurationError as error:
-        raise ConfigurationError(f"--allow-host: {error.detail}") from None
+        raise ConfigurationError(f"--allow-host: {error.detail}")
 
 
 class _Run:
@@ -355,7 +355,7 @@ class _Run:
         try:
             self._manifest.add(entry)
         except OSError as error:
-            raise IncomeClientError(f"cannot write to the manifest: {reason_of(error)}") from None
+            raise IncomeClientError(f"cannot write to the manifest: {reason_of(error)}")
 
     def _end_file(self, application_id: str | None, key: FileKey | None) -> None:
         if key is not None:
