@@ -16,9 +16,9 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import islice
 from math import ceil
-from typing import Final
+from typing import Final, assert_never
 
-from attrs import define
+from attrs import define, frozen
 
 from income_client.clock import Clock
 from income_client.errors import (
@@ -37,12 +37,12 @@ from income_client.records.documents import ApplicationRecord
 from income_client.records.window import Window
 from income_client.walk.planner import WalkPlanner
 from income_client.walk.tail import END_OF_TIME
-from income_client.walk.windows import Answer, Bounds, Delivery, Intervals, Question
+from income_client.walk.windows import Answer, Bounds, Delivery, Intervals
 from income_client.wire.times import FIRST_SECOND
 
 from .batches import Records
 from .checkpoint import DeadLetters, Progress, reason_of
-from .reading import PollSource, Versioned, ids_on, key_of, nameless_on, updated_at
+from .reading import Outcome, PollSource, Versioned, ids_on, key_of, nameless_on, updated_at
 from .schedule import Schedule
 from .status import Monitor
 
@@ -88,6 +88,43 @@ class Row:
     attempts: int = 0
 
 
+@frozen
+class _FirstReply:
+    """What the first reply of a poll says of the service's time."""
+
+    echoed: int
+    """The present, by the window that it applied."""
+    served_at: int | None
+    """The second at which it says that it answered, if it does."""
+
+    @property
+    def date(self) -> int:
+        """The second at which it was answered, as far as is known."""
+        return self.echoed if self.served_at is None else self.served_at
+
+
+@frozen
+class _Listing:
+    """What was updated since the checkpoint is listed and read."""
+
+
+@define
+class _Retrying:
+    """The window of a dead letter is listed again, and what it shows is read."""
+
+    window: Window
+    planner: WalkPlanner
+    due: Sequence[Window]
+    """Windows that are listed again after it."""
+    nameless: str | None = None
+    """Why one of its rows has no id, if one has none."""
+
+
+@frozen
+class _Listed:
+    """All is listed; what is left of it to read is the last."""
+
+
 class Poll:
     """One poll: the listing, the reading of what is listed, and the dead letters that are due."""
 
@@ -108,32 +145,33 @@ class Poll:
         self.began: float = clock.monotonic()
         self._date_ahead = None if to_the_end else state.date_ahead
         self._elapsed = elapsed
-        self._echoed = 0
-        self._date: int | None = None
-        self._latest: int | None = None
-        self._listing = self._planner = self._new_listing()
+        self._first_reply: _FirstReply | None = None
+        self._listing = self._new_listing()
+        self._phase: _Listing | _Retrying | _Listed = _Listing()
         self._page: Delivery | None = None
+        """The page of the listing whose rows are read."""
         self._rows: deque[Row] = deque()
-        self._due_seconds: list[Window] | None = None
-        self._second: Window | None = None
-        self._nameless: str | None = None
-        """Why a row has no id that the window of a dead letter holds, which is tried again."""
         self.has_read: bool = False
         """Whether the records read last were given by the service, some of them at least."""
 
-    async def next(self) -> Records | None:
+    async def next_records(self) -> Records | None:
         """Return what was read next and is new, a batch at most; None at the end."""
         while True:
             if self._rows:
-                return await self._read()
-            if self._planner.ready:
-                self._open(self._planner.ready.popleft())
-                continue
-            question = self._planner.next()
-            if question is not None:
-                await self._ask(question)
-            elif not self._turn_to_letters():
-                return None
+                return await self._read_rows()
+            match self._phase:
+                case _Listing():
+                    if not await self._list_further(self._listing):
+                        self._advance_checkpoint()
+                        self._note_date_ahead()
+                        self._phase = self._retry_first_of(self._due_windows())
+                case _Retrying() as retrying:
+                    if not await self._list_again(retrying):
+                        self._phase = self._retry_first_of(retrying.due)
+                case _Listed():
+                    return None
+                case _:
+                    assert_never(self._phase)
 
     # Listing
 
@@ -149,30 +187,33 @@ class Poll:
             repeats=True,
         )
 
-    async def _ask(self, question: Question) -> None:
+    async def _list_further(self, planner: WalkPlanner) -> bool:
+        """Open the next page, or ask for one; return False once the planner needs no more."""
+        if planner.ready:
+            self._open_page(planner.ready.popleft())
+            return True
+        question = planner.next()
+        if question is None:
+            return False
         if question.delay:
             await self._schedule.unless_stopped(self._clock.sleep(question.delay))
         try:
-            answer = await self._schedule.unless_stopped(self._source.ask(question.bounds))
-            if self._date is not None or not self._begins_anew(answer):
-                self._planner.receive(question, answer)
-        except IncomeClientError as error:
-            if isinstance(error, InvalidRequestError) and self._planner.refuse(question):
-                return  # there is another way to ask
-            if self._second is None or isinstance(error, _ENDING):
+            answer = await self._schedule.unless_stopped(self._source.ask_list(question.bounds))
+        except InvalidRequestError:
+            if not planner.refuse(question):
                 raise
-            # A saturated second that cannot be listed again holds nothing up.
-            self._put_second(self._second, reason_of(error), is_retry=True)
-            self._second, self._planner = None, self._listing
+            return True  # there is another way to ask
+        if self._first_reply is not None or not self._must_list_anew(answer):
+            planner.receive(question, answer)
         self._monitor.hear(self._service_time)
+        return True
 
-    def _begins_anew(self, answer: Answer) -> bool:
-        """Take the time of the first reply; list anew if other seconds must be asked for."""
+    def _must_list_anew(self, answer: Answer) -> bool:
+        """Take the time of the first reply; return whether the listing begins anew for it."""
         if answer.served_at is None and answer.echo.before > END_OF_TIME:
             raise UnexpectedResponseError("list_applications: the service sends no time")
-        now = self._echoed = answer.echo.before
-        self._date = now if answer.served_at is None else answer.served_at
-        self._latest = answer.served_at
+        now = answer.echo.before
+        self._first_reply = _FirstReply(now, answer.served_at)
         progress = self._state.progress
         last, self._state.echoed = self._state.echoed, now
         elapsed = _DAY if self._elapsed is None else self._elapsed
@@ -186,53 +227,64 @@ class Poll:
             self._date_ahead = None
         else:
             return False
-        self._planner = self._listing = self._new_listing()
+        self._listing = self._new_listing()
         return True
 
     @property
     def _service_time(self) -> int | None:
         """The service's second, the earlier of what it says; None before it has said any."""
-        if self._date is None or self._listing.present is None:
+        present = self._listing.present
+        if self._first_reply is None or present is None:
             return None
-        return min(self._date, self._listing.present + 1)
+        return min(self._first_reply.date, present + 1)
 
     @property
     def _now(self) -> int:
         now = self._service_time
         return self._listing.bounds.after if now is None else now
 
+    @property
     def _latest_present(self) -> int | None:
-        """Return the latest that the present may be; None while the service time is not known."""
+        """The latest that the present may be; None while the service time is not known."""
         # Where windows are cut short, the first echoes say nothing of it.
-        heard = [one for one in (self._latest, self._listing.present) if one is not None]
+        served_at = None if self._first_reply is None else self._first_reply.served_at
+        heard = [one for one in (served_at, self._listing.present) if one is not None]
         return max(heard) + ceil(self._clock.monotonic() - self.began) if heard else None
 
-    def _open(self, page: Delivery) -> None:
-        self._page = page
-        rows = [Row(application_id, page.covers) for application_id in ids_on(page.page)]
+    def _note_date_ahead(self) -> None:
+        """Note for the next poll how far the service's `Date` is ahead of its echo."""
+        first, present = self._first_reply, self._listing.present
+        # The list may have continued behind the echo: then the echo was not the present.
+        if first is not None and present is not None and present - first.echoed <= _SKEW:
+            self._state.date_ahead = first.date - first.echoed
+
+    def _open_page(self, page: Delivery) -> None:
+        if isinstance(self._phase, _Listing):
+            self._page = page
         if nameless := nameless_on(page.page):
             self._put_nameless(page.covers, f"{_NAMELESS} ({nameless[0].error.message})")
+        rows = [Row(application_id, page.covers) for application_id in ids_on(page.page)]
         # What is new first: the others are probably as they were.
         progress = self._state.progress
         self._rows.extend(
             sorted(rows, key=lambda row: progress.is_seen(key_of(row.application_id)))
         )
         if not rows:
-            self._close()
+            self._close_page()
 
-    def _close(self) -> None:
-        if self._page is not None:
-            self._planner.acknowledge(self._page)
-            self._page = None
-        if self._planner is self._listing:
-            self._advance()
+    def _close_page(self) -> None:
+        """Have the checkpoint pass a page of the listing whose rows are done with."""
+        page, self._page = self._page, None
+        if page is not None:
+            self._listing.acknowledge(page)
+            self._advance_checkpoint()
 
-    def _advance(self) -> None:
+    def _advance_checkpoint(self) -> None:
         """Move the checkpoint over all that is done without a gap."""
         listing, letters = self._listing, self._state.letters
         for window in listing.saturated:
             if key_of_window(window) not in letters:
-                self._put_second(window, _OVERFULL)
+                self._put_window(window, _OVERFULL)
         done = Intervals([*listing.covered, *listing.saturated])
         start = listing.bounds.after
         edge = next((w.before for w in done if w.after <= start < w.before), start)
@@ -242,58 +294,69 @@ class Poll:
 
     # Reading
 
-    async def _read(self) -> Records:
+    async def _read_rows(self) -> Records:
+        """Read the next rows, a batch at most; return what is new in them."""
         rows = list(islice(self._rows, _BATCH_SIZE))
-        ids = [row.application_id for row in rows]
-        attempts = min(row.attempts for row in rows)
-        if attempts:
-            await self._schedule.pause(attempts)
-        read, failed = await self._schedule.unless_stopped(self._source.read(ids))
-        if not read and _doubtful(rows, failed) is not None:
-            others = await self._others(ids)
-            await self._schedule.pause(attempts + 1)
-            asked = self._source.read([*ids, *others])
-            read, failed = await self._schedule.unless_stopped(asked)
-            if not read and (error := _doubtful(rows, failed)) is not None:
-                self._state.witness = None
-                raise error
+        outcomes = await self._read_applications(rows)
+        read = [one for one in outcomes if isinstance(one, Versioned)]
         self.has_read = bool(read)
-        self._state.witness = next(reversed(read), self._state.witness)
+        if read:
+            self._state.witness = read[-1].payload.application_id
         records = []
-        for row in rows:
+        for row, outcome in zip(rows, outcomes, strict=False):
             self._rows.popleft()
-            version = read.get(row.application_id)
-            if version is None:
-                self._retry_or_give_up(row, failed[row.application_id])
-            elif self._is_new(row, version):
-                records.append(version)
+            if isinstance(outcome, IncomeClientError):
+                self._retry_or_give_up(row, outcome)
+            elif self._admit_version(row, outcome):
+                records.append(outcome)
             else:
                 self._monitor.unchanged += 1
         if not self._rows:
-            self._close()
+            self._close_page()
         progress = self._state.progress
         self._monitor.warn_of_unchanged(progress.settle + progress.lookback)
         if records:
             progress.deliver()
         return tuple(records)
 
-    async def _others(self, ids: Sequence[str]) -> list[str]:
+    async def _read_applications(self, rows: Sequence[Row]) -> list[Outcome]:
+        """Return the outcome of each row, and of others that were read to judge the failures.
+
+        A failure that may be the service's own is raised where it gives no record at all.
+        """
+        ids = [row.application_id for row in rows]
+        attempts = min(row.attempts for row in rows)
+        if attempts:
+            await self._schedule.pause(attempts)
+        outcomes = await self._schedule.unless_stopped(self._source.read_records(ids))
+        if _service_failure(rows, outcomes) is None:
+            return outcomes
+        witnesses = await self._find_witnesses(ids)
+        await self._schedule.pause(attempts + 1)
+        reading = self._source.read_records([*ids, *witnesses])
+        outcomes = await self._schedule.unless_stopped(reading)
+        if (error := _service_failure(rows, outcomes)) is not None:
+            self._state.witness = None
+            raise error
+        return outcomes
+
+    async def _find_witnesses(self, ids: Sequence[str]) -> list[str]:
         """Return other applications, to see whether the service gives anything at all."""
         witness = self._state.witness
         if witness is not None and witness not in ids:
             return [witness]
-        asked = self._source.ask(Bounds(0, None), limit=len(ids) + _WITNESSES)
+        asked = self._source.ask_list(Bounds(0, None), limit=len(ids) + _WITNESSES)
         try:
             answer = await self._schedule.unless_stopped(asked)
         except InvalidRequestError:
             return []
         return [one for one in ids_on(answer.page) if one not in ids][:_WITNESSES]
 
-    def _is_new(self, row: Row, version: Versioned[ApplicationRecord]) -> bool:
+    def _admit_version(self, row: Row, version: Versioned[ApplicationRecord]) -> bool:
         """Take a version that was read; return whether it is new."""
         updated = None
         with contextlib.suppress(ConfigurationError):  # beyond the calendar
-            updated = self._source.frame(updated_at(version.payload))
+            updated = self._source.second_of(updated_at(version.payload))
         if self._state.letters:
             self._state.letters.resolve(key_of_application(row.application_id))
         return self._state.progress.admit(
@@ -301,12 +364,12 @@ class Poll:
             version.digest,
             listed_in=row.window,
             updated=updated,
-            latest=self._latest_present(),
+            latest=self._latest_present,
         )
 
     def _retry_or_give_up(self, row: Row, error: IncomeClientError) -> None:
         row.attempts += 1
-        if not row.is_letter and row.attempts < _enough(error):
+        if not row.is_letter and row.attempts < _most_attempts(error):
             self._rows.append(row)
             return
         self._state.letters.put(
@@ -320,66 +383,70 @@ class Poll:
 
     # Dead letters
 
-    def _turn_to_letters(self) -> bool:
-        """Continue with the dead letters that are due once all is listed; False at the end."""
-        if self._due_seconds is None:
-            self._due_seconds = []
-            self._finish_listing(self._due_seconds)
-            return True
-        if self._second is not None:
-            self._judge(self._second)
-        if not self._due_seconds:
-            return False
-        self._second = second = self._due_seconds.pop()
-        self._nameless = None
-        bounds = Bounds(second.after - 1, second.before)
-        self._planner = WalkPlanner(bounds, limit=self._source.limit, walkers=1)
-        return True
-
-    def _finish_listing(self, due_seconds: list[Window]) -> None:
-        self._advance()
-        present = self._listing.present
-        # The list may have continued behind the echo: then the echo was not the present.
-        if self._date is not None and present is not None and present - self._echoed <= _SKEW:
-            self._state.date_ahead = self._date - self._echoed
+    def _due_windows(self) -> list[Window]:
+        """Have the applications that are due read again; return the windows that are."""
+        windows = []
         for letter in self._state.letters.due(self._now, most=_MOST_LETTERS):
             if letter.application_id is None:
-                due_seconds.append(letter.window)
+                windows.append(letter.window)
             else:
                 self._rows.append(Row(letter.application_id, letter.window, is_letter=True))
+        return windows
 
-    def _judge(self, second: Window) -> None:
+    def _retry_first_of(self, due: Sequence[Window]) -> _Retrying | _Listed:
+        if not due:
+            return _Listed()
+        window, *later = due
+        bounds = Bounds(window.after - 1, window.before)
+        return _Retrying(window, WalkPlanner(bounds, limit=self._source.limit, walkers=1), later)
+
+    async def _list_again(self, retrying: _Retrying) -> bool:
+        """Continue to list the window of a dead letter; return False once that is over."""
+        try:
+            if await self._list_further(retrying.planner):
+                return True
+            self._judge_window(retrying)
+        except IncomeClientError as error:
+            if isinstance(error, _ENDING):
+                raise
+            # A window that cannot be listed again holds nothing up.
+            self._put_window(retrying.window, reason_of(error), is_retry=True)
+        return False
+
+    def _judge_window(self, retrying: _Retrying) -> None:
         """Note whether a second still is saturated, or a row of a window still has no id."""
-        self._second = None
-        overfull = _OVERFULL if self._planner.saturated else None
-        reason = overfull if is_second(second) else self._nameless
+        window = retrying.window
+        overfull = _OVERFULL if retrying.planner.saturated else None
+        reason = overfull if is_second(window) else retrying.nameless
         if reason is not None:
-            self._put_second(second, reason, is_retry=True)
+            self._put_window(window, reason, is_retry=True)
         else:
-            self._state.letters.resolve(key_of_window(second))
+            self._state.letters.resolve(key_of_window(window))
 
     def _put_nameless(self, window: Window, reason: str) -> None:
         """Note that a page of a window holds a row without an id."""
-        if self._second is not None and not is_second(self._second):
-            self._nameless = reason
-            return
-        for part in self._state.letters.windows_around(window):
-            self._put_second(part, reason)
+        match self._phase:
+            case _Retrying() as retrying if not is_second(retrying.window):
+                retrying.nameless = reason
+            case _:
+                for part in self._state.letters.windows_around(window):
+                    self._put_window(part, reason)
 
-    def _put_second(self, second: Window, reason: str, *, is_retry: bool = False) -> None:
+    def _put_window(self, window: Window, reason: str, *, is_retry: bool = False) -> None:
         letters = self._state.letters
-        letters.put(None, second, reason, attempts=1, now=self._now, is_retry=is_retry)
+        letters.put(None, window, reason, attempts=1, now=self._now, is_retry=is_retry)
 
 
-def _doubtful(
-    rows: Sequence[Row], failed: dict[str, IncomeClientError]
-) -> IncomeClientError | None:
-    """Return a failure that may be the service's own, if there is one."""
-    errors = [failed[row.application_id] for row in rows if not row.is_letter]
-    return next((error for error in errors if not _is_certain(error)), None)
+def _service_failure(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> IncomeClientError | None:
+    """Return a failure that may be the service's own, if it gave no record at all."""
+    failures = [one for one in outcomes if isinstance(one, IncomeClientError)]
+    if len(failures) < len(outcomes):
+        return None
+    of_rows = (error for row, error in zip(rows, failures, strict=False) if not row.is_letter)
+    return next((error for error in of_rows if not _is_certain(error)), None)
 
 
-def _enough(error: IncomeClientError) -> int:
+def _most_attempts(error: IncomeClientError) -> int:
     """Return after how many attempts an application is given up."""
     if isinstance(error, DeadlineExceededError):
         # Its time is lost to all others, and a dead letter is tried again as well.

@@ -434,11 +434,11 @@ class Poller:
 
     async def _first_second(self) -> int:
         if not isinstance(self._start, int):
-            return max(await self._source.present() - self._settle, FIRST_SECOND)
+            return max(await self._source.ask_present() - self._settle, FIRST_SECOND)
         # The local clock only decides whether the service is asked: most starts are long ago.
         if self._start < time.time() - _LATEST_START:
             return self._start
-        present = await self._source.present()
+        present = await self._source.ask_present()
         if self._start > present + _LATEST_START:
             raise ConfigurationError(
                 "start must not be later than the service's present", argument="start"
@@ -466,7 +466,7 @@ class Poller:
         )
 
     async def _continue(self, poll: Poll) -> None:
-        self._new = await poll.next()
+        self._new = await poll.next_records()
         if self._new is not None:
             if poll.has_read:
                 self._refused_since = None

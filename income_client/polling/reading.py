@@ -97,13 +97,17 @@ class Versioned(Generic[T]):
     digest: bytes = field(repr=False)
 
 
+Outcome = Versioned[ApplicationRecord] | IncomeClientError
+"""The record of a listed application, or why it could not be read."""
+
+
 def _request_for(endpoint: Callable[[str], Request], application_id: str) -> Request:
     """Return a request for a listed id; one that cannot be asked for is the service's fault."""
     try:
         return endpoint(application_id)
     except ConfigurationError as error:
-        reason = error.detail
-    raise DecodeError((PayloadFault("$.applications[*].application_id", reason),))
+        fault = PayloadFault("$.applications[*].application_id", error.detail)
+        raise DecodeError((fault,)) from error
 
 
 def record_of(
@@ -185,25 +189,23 @@ class PollSource:
     has_answered: bool = field(default=False, init=False)
     """Whether the list was ever read, so that the credentials have worked."""
 
-    async def ask(self, bounds: Bounds | None, *, limit: int | None = None) -> Answer:
+    async def ask_list(self, bounds: Bounds | None, *, limit: int | None = None) -> Answer:
         """Make one list call; without bounds, both are left to the service."""
         limit = self.limit if limit is None else limit
         reply = await ask_page(self.session, limit, self.zone, bounds, read=read_page)
         self.has_answered = True
         return reply
 
-    async def present(self) -> int:
+    async def ask_present(self) -> int:
         """Return the present second: the smaller of echo and `Date`."""
-        return (await ask_present(partial(self.ask, limit=1))).present
+        return (await ask_present(partial(self.ask_list, limit=1))).present
 
-    async def read(
-        self, application_ids: Sequence[str]
-    ) -> tuple[dict[str, Versioned[ApplicationRecord]], dict[str, IncomeClientError]]:
-        """Read applications; return those that were read, and the failures of the others."""
+    async def read_records(self, application_ids: Sequence[str]) -> list[Outcome]:
+        """Read applications; return the outcome of each, in their order."""
         slots = asyncio.Semaphore(self.concurrency)
         failed: dict[str, IncomeClientError] = {}
 
-        async def ask(cls: type, endpoint: Callable[[str], Request], one: str) -> Any:
+        async def call(cls: type, endpoint: Callable[[str], Request], one: str) -> Any:
             async with slots:
                 if one in failed:
                     return None
@@ -221,24 +223,19 @@ class PollSource:
         if self.documents:
             get_documents = partial(endpoints.get_documents, pages=self.pages)
             parts.append((ApplicationDocuments, get_documents))
-        mistake = None
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = {
-                    one: [group.create_task(ask(cls, endpoint, one)) for cls, endpoint in parts]
+                calls = [
+                    [group.create_task(call(cls, endpoint, one)) for cls, endpoint in parts]
                     for one in application_ids
-                }
+                ]
         except ExceptionGroup as errors:
-            mistake = errors.exceptions[0]
-        if mistake is not None:
-            raise mistake
-        read = {
-            one: record_of(*(task.result() for task in replies))
-            for one, replies in tasks.items()
-            if one not in failed
-        }
-        return read, failed
+            raise errors.exceptions[0] from None
+        return [
+            failed[one] if one in failed else record_of(*(task.result() for task in replies))
+            for one, replies in zip(application_ids, calls, strict=True)
+        ]
 
-    def frame(self, moment: datetime) -> int:
+    def second_of(self, moment: datetime) -> int:
         """Turn an aware time into a second of the service's frame."""
         return service_second(moment, self.zone, rounding=Rounding.DOWN)
