@@ -6,26 +6,25 @@ from the store only with the batch that delivers their application after all.
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Final, Self
 
 from attrs import define, field, frozen
 
-from income_client.errors import ConfigurationError
+from income_client.errors import ConfigurationError, IncomeClientError, leaving
 from income_client.records.documents import ApplicationRecord
 
 from .checkpoint import Checkpoint, DeadLetters, Progress, read_checkpoint
+from .failures import Failures
 from .lease import Lease
 from .reading import Versioned, key_of
+from .schedule import LONGEST_PAUSE, Schedule, growing
 from .status import Monitor
 
 _COUNT_BYTES: Final = 8
 _ID_BYTES: Final = 16
-Save = Callable[[], Awaitable[None]]
-
 
 Records = tuple[Versioned[ApplicationRecord], ...]
 
@@ -35,11 +34,13 @@ class _Commit:
     """What may be stored once the records before it are delivered."""
 
     checkpoint: Checkpoint
-    resolved: tuple[str, ...]
+    letters: DeadLetters
+    _resolved: tuple[str, ...]
 
-    def resolved_now(self, letters: DeadLetters) -> list[str]:
-        """Return those that have not become dead letters again since."""
-        return [key for key in self.resolved if key not in letters]
+    @property
+    def resolved(self) -> list[str]:
+        """Keys of dead letters that are none any more, and have not become some again since."""
+        return [key for key in self._resolved if key not in self.letters]
 
 
 @define(eq=False, repr=False)
@@ -65,11 +66,10 @@ class Batch:
     sequence: int
     """Grows with each batch of the name, over takeovers as well: of two records of an application,
     the one with the greater number is the newer. The same when this poller delivers it again."""
-    _commit: Save
-    _in_transaction: Callable[[Any], AbstractAsyncContextManager[None]]
-    _give_back: Callable[["Batch", BaseException], None]
+    _commit: _Commit
+    _batches: "Batches"
     has_failed: bool = field(default=False, init=False)
-    """Whether its block has ended in an error."""
+    """Whether its block has ended in an error since it was delivered last."""
     _is_in_block: bool = field(default=False, init=False)
     """Whether the block of its transaction runs."""
 
@@ -108,8 +108,9 @@ class Batch:
                 kept failing in a single poll; the batch can be committed again.
             ConfigurationError: the block of its transaction runs, whose end commits it.
         """
-        self._check_outside()
-        await self._commit()
+        with leaving():
+            self._check_outside()
+            await self._batches.commit(self.number, self._commit)
 
     @asynccontextmanager
     async def transaction(self, connection: Any) -> AsyncIterator[None]:
@@ -137,7 +138,7 @@ class Batch:
         self._check_outside()
         self._is_in_block = True
         try:
-            async with self._in_transaction(connection):
+            async with self._batches.transaction(self.number, self._commit, connection):
                 yield
         except BaseException as error:
             self._fail(error)
@@ -152,7 +153,7 @@ class Batch:
 
     def _fail(self, error: BaseException) -> None:
         self.has_failed = True
-        self._give_back(self, error)
+        self._batches.return_failed(self, error)
 
 
 def _delivery_id(version: Versioned[ApplicationRecord], batches: int) -> str:
@@ -163,34 +164,80 @@ def _delivery_id(version: Versioned[ApplicationRecord], batches: int) -> str:
 
 
 class Batches:
-    """The batches of one poller."""
+    """The batches that a poller makes under one lease."""
 
-    def __init__(self, lease: Lease, monitor: Monitor) -> None:
-        self._lease = lease
-        self._monitor = monitor
+    def __init__(
+        self, lease: Lease, monitor: Monitor, schedule: Schedule, failures: Failures
+    ) -> None:
+        self._lease, self._monitor = lease, monitor
+        self._schedule, self._failures = schedule, failures
         self._number = 0
         self._committed = 0
         self._done: dict[int, _Commit] = {}
+        """What batches have reached that wait for one before them, whose block has failed."""
         self._returned: dict[int, Batch] = {}
+        self._refusals = 0
+        """How often a batch was delivered again after its block has failed, in a row."""
         self._lock = asyncio.Lock()
 
-    def take_back(self, batch: Batch) -> None:
+    # Delivery
+
+    async def make_batch(
+        self, records: Records, progress: Progress, letters: DeadLetters
+    ) -> Batch | None:
+        """Make a batch; without records, store what was reached."""
+        if letters.unsaved:
+            await self._store_letters(letters)
+        commit = _Commit(progress.checkpoint(), letters, letters.resolved)
+        if not records:
+            # A consumer that keeps checkpoints elsewhere may not have stored the last one yet.
+            are_committed = self._committed == self._number
+            has_grown = commit.checkpoint.progress > self._lease.progress
+            if are_committed and (commit.resolved or has_grown):
+                await self._store_commit(commit)
+            return None
+        self._number += 1
+        self._monitor.failures = 0
+        return Batch(
+            self._number,
+            tuple(one.payload for one in records),
+            tuple(_delivery_id(one, commit.checkpoint.batches) for one in records),
+            commit.checkpoint.text,
+            commit.checkpoint.sequence,
+            commit,
+            self,
+        )
+
+    def return_batch(self, batch: Batch) -> None:
         """Have a batch delivered again, unless it was committed."""
         if batch.number > self._committed and batch.number not in self._done:
             self._returned[batch.number] = batch
 
-    def take_failed(self, batch: Batch, error: BaseException) -> None:
+    def return_failed(self, batch: Batch, error: BaseException) -> None:
         """Have a batch whose block has failed delivered again, and count that once."""
         if batch.number not in self._returned:
-            self.take_back(batch)
+            self.return_batch(batch)
             if batch.number in self._returned:
                 self._monitor.block_failed(error)
 
-    def returned(self) -> Batch | None:
-        """Return the first of the batches to be delivered again."""
-        return self._returned.pop(min(self._returned)) if self._returned else None
+    @property
+    def first_returned(self) -> Batch | None:
+        """The first of the batches to be delivered again."""
+        return self._returned[min(self._returned)] if self._returned else None
 
-    async def was_committed(self, batch: Batch) -> bool:
+    async def deliver_again(self, batch: Batch) -> Batch | None:
+        """Return a batch that was returned; None if it was committed all the same."""
+        if batch.has_failed:
+            if await self._was_committed(batch):
+                return None
+            self._refusals += 1
+            await self._schedule.pause(min(LONGEST_PAUSE, growing(self._refusals + 1)))
+            batch.has_failed = False
+        # Another may have taken over in the meantime, and delivered what is newer.
+        await self._schedule.unless_stopped(self._lease.check())
+        return self._returned.pop(batch.number, None)
+
+    async def _was_committed(self, batch: Batch) -> bool:
         """Return whether a batch was committed although its block has failed."""
         if self._lease.is_unsure:
             await self._lease.check()
@@ -199,37 +246,62 @@ class Batches:
         self._note_committed(batch.number)
         return True
 
-    async def make(
-        self,
-        records: Records,
-        progress: Progress,
-        letters: DeadLetters,
-        persist: Callable[[Save], Awaitable[None]],
-    ) -> Batch | None:
-        """Make a batch, whose commit `persist` retries; without records store what was reached."""
-        if letters.unsaved:
-            await self._store_letters(letters)
-        new = _Commit(progress.checkpoint(), letters.resolved)
-        if records:
-            self._number += 1
-            commit = partial(persist, partial(self._commit, self._number, new, letters))
-            transaction = partial(self._transaction, self._number, new, letters)
-            text = new.checkpoint.text
-            return Batch(
-                self._number,
-                tuple(one.payload for one in records),
-                tuple(_delivery_id(one, new.checkpoint.batches) for one in records),
-                text,
-                new.checkpoint.sequence,
-                commit,
-                transaction,
-                self.take_failed,
-            )
-        # A consumer that keeps checkpoints elsewhere may not have stored the last one yet.
-        are_committed = self._committed == self._number
-        if are_committed and (new.resolved or new.checkpoint.progress > self._lease.progress):
-            await self._store(new, letters)
-        return None
+    # Commits
+
+    async def commit(self, number: int, commit: _Commit) -> None:
+        """Store what a batch has reached, and try again while the store fails."""
+        tries = 0
+        while True:
+            try:
+                return await self._store_done(number, commit)
+            except IncomeClientError as error:
+                if self._failures.is_replacement(error, self._lease):
+                    raise
+                tries += 1
+                self._failures.note_failure(error, tries)
+            await self._schedule.until_next_try()
+
+    @asynccontextmanager
+    async def transaction(
+        self, number: int, commit: _Commit, connection: Any
+    ) -> AsyncIterator[None]:
+        """Store what a batch has reached in the transaction in which the block writes."""
+
+        def resolved() -> Sequence[str]:
+            if number <= self._committed:
+                raise ConfigurationError("the batch is committed already")
+            if min(self._returned, default=number) < number:
+                raise ConfigurationError("a batch before this one failed: it must be first")
+            if number - 1 not in (self._committed, *self._done):
+                # Its rows were not written, and the checkpoint would cover it.
+                raise ConfigurationError("the batch before this one is not committed")
+            return commit.resolved
+
+        resolved()
+        async with self._lease.saving_with(connection, commit.checkpoint, resolved):
+            yield
+        self._note_committed(number)
+        self._note_stored(commit)
+
+    async def _store_done(self, number: int, commit: _Commit) -> None:
+        """Store the last of the batches that are done, up to one that has failed."""
+        async with self._lock:
+            self._returned.pop(number, None)
+            if number <= self._committed:
+                return
+            self._done[number] = commit
+            # A checkpoint covers every batch before it, and must not cover one that failed.
+            end = min(self._returned, default=self._number + 1)
+            ready = [one for one in self._done if one < end]
+            if not ready:
+                return
+            last = max(ready)
+            try:
+                await self._store_commit(self._done[last])
+            except BaseException:
+                del self._done[number]
+                raise
+            self._note_committed(last)
 
     async def _store_letters(self, letters: DeadLetters) -> None:
         if len(letters.new) < len(letters.unsaved):
@@ -241,55 +313,16 @@ class Batches:
             letters.saved(dead, ())
             self._monitor.dead_lettered(dead, new)
 
-    async def _commit(self, number: int, new: _Commit, letters: DeadLetters) -> None:
-        async with self._lock:
-            self._returned.pop(number, None)
-            if number <= self._committed:
-                return
-            self._done[number] = new
-            # A checkpoint covers every batch before it, and must not cover one that failed.
-            end = min(self._returned, default=self._number + 1)
-            ready = [number for number in self._done if number < end]
-            if not ready:
-                return
-            last = max(ready)
-            try:
-                await self._store(self._done[last], letters)
-            except BaseException:
-                del self._done[number]
-                raise
-            self._note_committed(last)
-
-    @asynccontextmanager
-    async def _transaction(
-        self, number: int, new: _Commit, letters: DeadLetters, connection: Any
-    ) -> AsyncIterator[None]:
-        def resolved() -> Sequence[str]:
-            if number <= self._committed:
-                raise ConfigurationError("the batch is committed already")
-            if min(self._returned, default=number) < number:
-                raise ConfigurationError("a batch before this one failed: it must be first")
-            if number - 1 not in (self._committed, *self._done):
-                # Its rows were not written, and the checkpoint would cover it.
-                raise ConfigurationError("the batch before this one is not committed")
-            return new.resolved_now(letters)
-
-        resolved()
-        async with self._lease.saving_with(connection, new.checkpoint, resolved):
-            yield
-        self._returned.pop(number, None)
-        self._note_committed(number)
-        self._note_stored(new, letters)
-
-    async def _store(self, new: _Commit, letters: DeadLetters) -> None:
-        await self._lease.save(new.checkpoint, new.resolved_now(letters))
-        self._note_stored(new, letters)
+    async def _store_commit(self, commit: _Commit) -> None:
+        await self._lease.save(commit.checkpoint, commit.resolved)
+        self._note_stored(commit)
 
     def _note_committed(self, number: int) -> None:
-        self._monitor.failed_blocks = 0
+        self._monitor.failed_blocks = self._refusals = 0
+        self._returned.pop(number, None)
         self._committed = max(self._committed, number)
         self._done = {n: later for n, later in self._done.items() if n > self._committed}
 
-    def _note_stored(self, new: _Commit, letters: DeadLetters) -> None:
-        letters.saved((), new.resolved_now(letters))
-        self._monitor.committed(new.checkpoint.reached)
+    def _note_stored(self, commit: _Commit) -> None:
+        commit.letters.saved((), commit.resolved)
+        self._monitor.committed(commit.checkpoint.reached)

@@ -7,20 +7,20 @@ leaves its loop, and no more than one batch can come twice.
 
 import random
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
-from functools import partial
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from math import ceil
-from typing import Any, Final, Self, TypeVar
+from typing import Final, Self, assert_never
+
+from attrs import field, frozen
 
 from income_client.checkpoints import CheckpointStore
 from income_client.clock import Clock
 from income_client.errors import (
-    AuthenticationError,
     CheckpointConflictError,
-    CheckpointError,
-    ClientClosedError,
     ConfigurationError,
     IncomeClientError,
+    leaving,
 )
 from income_client.instrumentation import Instrumentation
 from income_client.records.documents import ApplicationRecord
@@ -31,20 +31,66 @@ from .batches import Batch, Batches, Records
 from .bell import Bell
 from .checkpoint import Checkpoint, DeadLetters, Progress
 from .cycle import Poll, PollerState
+from .failures import Failures
 from .lease import Lease
 from .reading import PollSource
-from .schedule import Schedule, Stopped, growing
+from .schedule import Schedule, Stopped
 from .status import Monitor, PollerStatus
 
-T = TypeVar("T")
-
-_LONGEST_PAUSE: Final = 60.0
-_REFUSED_SECONDS: Final = 300.0
-"""How long credentials that have worked may be refused: providers do that while deployed."""
-_STORE_TRIES: Final = 6
-"""Tries to store something, about half a minute, before a single poll fails for it."""
 _LATEST_START: Final = 86_400
 _LONGEST_SPAN: Final = 10 * 366 * 86_400.0
+
+
+@frozen
+class _Taking:
+    """The name is to be taken."""
+
+
+@frozen
+class _Waiting:
+    """The next poll is to begin in its time."""
+
+    state: PollerState
+
+
+@frozen
+class _Polling:
+    """A poll has begun."""
+
+    state: PollerState
+    poll: Poll
+
+
+@frozen
+class _Holding:
+    """A poll has read what is no batch yet, and continues after that."""
+
+    state: PollerState
+    poll: Poll
+    records: Records = field(repr=False)
+
+
+@frozen
+class _Polled:
+    """A poll has ended, and what it has reached may not be stored yet."""
+
+    state: PollerState
+
+
+@frozen
+class _AsBatch:
+    """A batch that the consumer is given as such."""
+
+    batch: Batch
+
+
+@frozen
+class _RecordByRecord:
+    """A batch whose records the consumer is given one by one."""
+
+    batch: Batch
+    records: Iterator[ApplicationRecord] = field(repr=False)
+    """Those that it has not been given."""
 
 
 class Poller:
@@ -100,19 +146,14 @@ class Poller:
         seconds = lease if standby else None
         self._lease = Lease(checkpoints, name, clock, seconds, self._monitor)
         self._schedule = Schedule(interval, clock, random.random)
+        self._schedule.ends_with_poll = once
         self._bell = Bell(checkpoints, name, clock, self._schedule.wake)
-        self._batches = Batches(self._lease, self._monitor)
-        self._ends_with_poll = once
-        self._state: PollerState | None = None  # before the name is taken
-        self._poll: Poll | None = None
-        self._new: Records | None = None  # read, and not made a batch yet
-        self._is_over = False
-        self._began: float | None = None
-        self._refused_since: float | None = None
-        self._out: Batch | None = None
-        self._records: Iterator[ApplicationRecord] = iter(())
-        self._refusals = 0
-        self._is_by_record = self._is_waited_for = False
+        self._failures = Failures(self._schedule, self._monitor, clock, source, has_standby=standby)
+        self._batches = Batches(self._lease, self._monitor, self._schedule, self._failures)
+        self._phase: _Taking | _Waiting | _Polling | _Holding | _Polled = _Taking()
+        self._given: _AsBatch | _RecordByRecord | None = None
+        """What the consumer works on."""
+        self._is_awaited = False
 
     def __repr__(self) -> str:
         return f"<Poller {self._name!r}, {self._monitor.polls} polls>"
@@ -134,22 +175,20 @@ class Poller:
             ClientClosedError: the client was closed.
             ConfigurationError: another task awaits it already.
         """
-        if self._has_standby:
-            self._stay_leader()
-            self._lease.idle_since = self._clock.monotonic()
-        while (record := next(self._records, None)) is None:
-            if self._is_by_record and self._out is not None:
-                try:
-                    await self._commit(self._out)
-                except self._replaceable:
-                    self._stay_leader()
-            batch = await self._next_batch()
-            if batch is None:
-                raise StopAsyncIteration
-            self._out, self._is_by_record = batch, True
-            self._records = iter(batch)
-        self._monitor.delivered((record,))
-        return record
+        with leaving():
+            if self._has_standby:
+                self._lease.idle_since = self._clock.monotonic()
+                if self._lease.is_lost:
+                    self._given = None  # another poller delivers what is left of it
+            while (record := self._next_given()) is None:
+                async with self._sole_consumer():
+                    await self._commit_given()
+                    batch = await self._next_batch()
+                if batch is None:
+                    raise StopAsyncIteration
+                self._given = _RecordByRecord(batch, iter(batch))
+            self._monitor.delivered((record,))
+            return record
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
         """Iterate over batches, which are committed by their own ``async with``.
@@ -165,12 +204,16 @@ class Poller:
         Raises:
             IncomeClientError: as when iterating over records.
         """
-        while (batch := await self._next_batch()) is not None:
-            self._out, self._is_by_record = batch, False
-            self._records = iter(())
+        while True:
+            with leaving():
+                async with self._sole_consumer():
+                    batch = await self._next_batch()
+            if batch is None:
+                return
+            self._given = _AsBatch(batch)
             self._monitor.delivered(batch.records)
             yield batch
-            self._out = None
+            self._given = None
 
     def wake(self, _callback: object = None) -> bool:
         """Poll at once instead of at the end of the pause, since something has changed.
@@ -193,7 +236,7 @@ class Poller:
         self._schedule.wake()
         if self._schedule.is_stopped:
             return False
-        is_leader = self._state is not None and not self._lease.is_lost
+        is_leader = not isinstance(self._phase, _Taking) and not self._lease.is_lost
         return is_leader or not self._has_standby or self._bell.ring()
 
     def stop(self, *, after_poll: bool = False) -> None:
@@ -205,7 +248,7 @@ class Poller:
                 of ``IncomeClient.poll``.
         """
         if after_poll:
-            self._ends_with_poll = True
+            self._schedule.ends_with_poll = True
         else:
             self._schedule.stop()
 
@@ -216,14 +259,15 @@ class Poller:
         Read it in the poller's event loop: in another thread it may fail while a poll
         changes the counts. For another thread, count events instead.
         """
-        state, next_try = self._state, self._schedule.retry_at
-        if next_try is None and self._poll is None and not self._schedule.is_stopped:
+        phase, next_try = self._phase, self._schedule.retry_at
+        is_polling = isinstance(phase, _Polling | _Holding)
+        if next_try is None and not is_polling and not self._schedule.is_stopped:
             next_try = self._schedule.at
+        letters = DeadLetters() if isinstance(phase, _Taking) else phase.state.letters
         return self._monitor.status(
-            reached=self._reached,
-            is_standby=state is None and self._has_standby,
-            dead_letters=0 if state is None else len(state.letters),
-            saturated=() if state is None else state.letters.seconds,
+            is_standby=isinstance(phase, _Taking) and self._has_standby,
+            dead_letters=len(letters),
+            saturated=letters.seconds,
             next_try=next_try,
         )
 
@@ -232,207 +276,145 @@ class Poller:
         self.stop()
         await self._release()
 
-    async def _next_batch(self) -> Batch | None:
-        return await self._alone(self._next())
-
-    async def _commit(self, batch: Batch) -> None:
-        await self._alone(batch.commit())
-        self._out = None
-
-    async def _alone(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._is_waited_for:
-            work.close()
-            raise ConfigurationError("another task awaits this poller already; it has one consumer")
-        self._is_waited_for = True
-        self._lease.idle_since = None
-        try:
-            return await work
-        except IncomeClientError as error:
-            self._poll = None
-            failure = error.again()  # its frames may hold records
-        except BaseException:
-            # The next poll finds out what this one has not delivered.
-            self._poll = None
-            self._lease.abandon()
-            self._bell.cancel()
-            raise
-        finally:
-            self._is_waited_for = False
-            self._lease.idle_since = self._clock.monotonic()
-        if self._has_standby:
-            await self._release()
-        raise failure
-
-    async def _next(self) -> Batch | None:
-        batch = await self._first()
-        if batch is None:
-            await self._release()
-        return batch
-
     async def _release(self) -> None:
         await self._lease.release()
         await self._bell.aclose()
 
-    async def _first(self) -> Batch | None:
-        if self._schedule.is_stopped:
-            return None
-        self._stay_leader()
-        left, self._out = self._out, None
-        if left is not None:
-            # Its consumer may have stopped anywhere in it.
-            self._batches.take_back(left)
-        returned = self._batches.returned()
-        if returned is None:
-            self._refusals = 0
-            return await self._new_batch()
-        # Kept in hand, since what follows may be cancelled.
-        self._out = returned
+    # The consumer
+
+    @asynccontextmanager
+    async def _sole_consumer(self) -> AsyncIterator[None]:
+        """Refuse a second consumer; if the block fails, leave no task and give up the lease."""
+        if self._is_awaited:
+            raise ConfigurationError("another task awaits this poller already; it has one consumer")
+        self._is_awaited = True
+        self._lease.idle_since = None
         try:
-            if returned.has_failed:
-                if await self._persist(partial(self._batches.was_committed, returned)):
-                    self._out = None
-                    return await self._first()
-                self._refusals += 1
-                await self._schedule.pause(min(_LONGEST_PAUSE, 2.0**self._refusals))
-            # Another may have taken over in the meantime, and delivered what is newer.
-            await self._persist(self._check_lease)
-        except self._replaceable:
-            self._out = None
-            return await self._first()
-        except Stopped:
-            return None
-        return returned
+            yield
+        except IncomeClientError:
+            if self._has_standby:
+                await self._release()
+            raise
+        except BaseException:
+            self._lease.abandon()
+            self._bell.cancel()
+            raise
+        finally:
+            self._is_awaited = False
+            self._lease.idle_since = self._clock.monotonic()
 
-    async def _check_lease(self) -> None:
-        await self._schedule.unless_stopped(self._lease.check())
+    def _next_given(self) -> ApplicationRecord | None:
+        given = self._given
+        return next(given.records, None) if isinstance(given, _RecordByRecord) else None
 
-    # Standby
-
-    @property
-    def _replaceable(self) -> tuple[type[CheckpointConflictError], ...]:
-        """The errors after which this poller takes the name again, in its turn."""
-        return (CheckpointConflictError,) if self._may_take_again else ()
-
-    @property
-    def _may_take_again(self) -> bool:
-        # Nobody has taken over a name that the store does not know any more.
-        return self._has_standby or self._lease.has_vanished
-
-    def _stay_leader(self) -> None:
-        """Take the name again, as a standby, if the lease is lost; without standby, raise."""
-        if not self._lease.is_lost:
+    async def _commit_given(self) -> None:
+        """Commit the batch whose records the consumer is done with, if it was given any."""
+        if not isinstance(self._given, _RecordByRecord):
             return
-        if not self._may_take_again:
-            raise CheckpointConflictError("another process or poller has taken over this name")
+        try:
+            await self._given.batch.commit()
+        except CheckpointConflictError as error:
+            if not self._failures.is_replacement(error, self._lease):
+                raise
+        self._given = None
+
+    # Polls
+
+    async def _next_batch(self) -> Batch | None:
+        """Return what the consumer is given next; None once the poller was stopped."""
+        if self._given is not None:
+            # Its consumer may have stopped anywhere in it.
+            self._batches.return_batch(self._given.batch)
+            self._given = None
+        tries = 0
+        while not self._schedule.is_stopped:
+            if self._lease.is_lost and not self._failures.may_take_again(self._lease):
+                raise CheckpointConflictError("another process or poller has taken over this name")
+            try:
+                batch = await self._step()
+                if batch is not None:
+                    return batch
+                tries = 0
+            except Stopped:
+                break
+            except IncomeClientError as error:
+                if self._failures.is_replacement(error, self._lease):
+                    continue
+                tries += 1
+                self._failures.note_failure(error, tries)
+            if tries:
+                await self._schedule.until_next_try()
+        await self._release()
+        return None
+
+    async def _step(self) -> Batch | None:
+        """Do what is next, and return the batch that it brings; every phase begins here."""
+        if self._lease.is_lost:
+            self._drop_lost_lease()
+            self._phase = _Taking()
+        if (returned := self._batches.first_returned) is not None:
+            return await self._batches.deliver_again(returned)
+        batch = None
+        match self._phase:
+            case _Taking():
+                self._phase = _Waiting(await self._take_name())
+            case _Waiting(state):
+                self._phase = _Polling(state, await self._begin_poll(state))
+            case _Polling(state, poll):
+                try:
+                    self._phase = await self._poll_further(state, poll)
+                except BaseException:
+                    # The next poll finds out what this one has not delivered.
+                    self._phase = _Waiting(state)
+                    raise
+            case _Holding(state, poll, records):
+                batch = await self._batches.make_batch(records, state.progress, state.letters)
+                self._phase = _Polling(state, poll)
+            case _Polled(state):
+                await self._batches.make_batch((), state.progress, state.letters)
+                self._phase = _Waiting(state)
+                self._schedule.stop_after_poll()
+            case _:
+                assert_never(self._phase)
+        return batch
+
+    async def _poll_further(self, state: PollerState, poll: Poll) -> _Holding | _Polled:
+        records = await poll.next_records()
+        if records is not None:
+            if poll.has_read:
+                self._failures.note_success()
+            return _Holding(state, poll, records)
+        self._failures.note_success()
+        self._schedule.succeed()
+        self._monitor.poll_finished()
+        return _Polled(state)
+
+    def _drop_lost_lease(self) -> None:
+        """Prepare to take the name again, in the poller's turn."""
         # Batches that are out keep the lost lease, by which nothing can be saved any more.
         self._lease.abandon()
         self._lease = self._lease.successor()
-        self._batches = Batches(self._lease, self._monitor)
-        self._state = self._poll = self._new = self._out = None
-        self._records = iter(())
+        self._batches = Batches(self._lease, self._monitor, self._schedule, self._failures)
+        self._monitor.progress = None
         if self._schedule.is_woken:
             self._bell.ring()  # what it was woken for is for another to read
         self._schedule.wake()
 
-    # Polls
-
-    @property
-    def _reached(self) -> int | None:
-        return None if self._state is None else self._state.progress.reached
-
-    async def _new_batch(self) -> Batch | None:
-        """Return what polls bring; None once the poller was stopped."""
-        try:
-            while True:
-                try:
-                    batch = await self._persist(self._step)
-                except self._replaceable:
-                    batch = None
-                self._stay_leader()
-                if batch is not None:
-                    self._monitor.failures = 0
-                    return batch
-        except Stopped:
-            self._poll = None
-            return None
-
-    async def _persist(self, step: Callable[[], Awaitable[T]]) -> T:
-        """Repeat a step with growing pauses while it fails and may succeed later."""
-        tries = 0
-        while True:
-            try:
-                return await step()
-            except self._replaceable:
-                raise
-            except IncomeClientError as error:
-                tries += 1
-                is_of_store = isinstance(error, CheckpointError)  # which ends no poll
-                if not is_of_store:
-                    self._poll = None
-                now = self._clock.monotonic()
-                self._monitor.failed(error)
-                is_last = self._is_last(error, now, tries)
-                if not is_last and is_of_store:
-                    self._schedule.put_off(now, min(_LONGEST_PAUSE, growing(tries)))
-                elif not is_last:
-                    self._schedule.fail(now, error, self._monitor.failures)
-                # Only now is it known when the next try begins.
-                self._monitor.tell_failure(error, self._reached, is_last=is_last)
-                if is_last:
-                    raise
-            if is_of_store:
-                await self._schedule.until_retry()
-            else:
-                await self._schedule.until_turn()
-
-    def _is_last(self, error: IncomeClientError, now: float, tries: int) -> bool:
-        """Return whether a failure ends the poller; keep track of refused credentials."""
-        match error:
-            case CheckpointError():
-                is_last = self._ends_with_poll and tries >= _STORE_TRIES
-                is_last = is_last or not error.retryable
-            case AuthenticationError():
-                if self._refused_since is None:
-                    self._refused_since = now
-                is_long = now - self._refused_since >= _REFUSED_SECONDS
-                is_last = is_long or self._ends_with_poll or not self._source.has_answered
-            case ClientClosedError() | ConfigurationError():
-                is_last = True
-            case _:
-                self._refused_since = None
-                is_last = self._ends_with_poll
-        return is_last or self._schedule.is_stopped
-
-    async def _step(self) -> Batch | None:
-        self._schedule.check()
-        if self._state is None:
-            await self._begin()
-        elif self._new is not None:
-            progress, letters = self._state.progress, self._state.letters
-            batch = await self._batches.make(self._new, progress, letters, self._persist)
-            self._new = None
-            if self._is_over and self._ends_with_poll:
-                self._schedule.stop()
-            return batch
-        elif self._poll is not None:
-            await self._continue(self._poll)
-        else:
-            await self._begin_poll(self._state)
-        return None
-
-    async def _begin(self) -> None:
+    async def _take_name(self) -> PollerState:
         given = self._start if isinstance(self._start, Checkpoint) else None
         checkpoint, letters = await self._schedule.unless_stopped(
             self._lease.take(given, self._first_second, must_exist=self._must_exist)
         )
         progress = Progress(checkpoint, settle=self._settle, lookback=self._lookback)
-        self._state = PollerState(progress=progress, letters=DeadLetters(letters))
+        self._monitor.progress = progress
         if self._lease.is_new:
             self._monitor.began(checkpoint.reached, self._lease.place)
         self._monitor.committed(checkpoint.reached)
         self._bell.listen(self._lease.renewal)
+        return PollerState(progress=progress, letters=DeadLetters(letters))
 
     async def _first_second(self) -> int:
+        """Return the second from which a name is polled that the store does not know."""
         if not isinstance(self._start, int):
             return max(await self._source.ask_present() - self._settle, FIRST_SECOND)
         # The local clock only decides whether the service is asked: most starts are long ago.
@@ -446,34 +428,21 @@ class Poller:
         # The caller's clock may be ahead: what is updated until then would never be listed.
         return min(self._start, present)
 
-    async def _begin_poll(self, state: PollerState) -> None:
+    async def _begin_poll(self, state: PollerState) -> Poll:
+        """Begin a poll in its time, unless another poller has taken over."""
         await self._schedule.until_turn()
-        await self._check_lease()
+        await self._schedule.unless_stopped(self._lease.check())
         if state.letters:
             state.letters.forget(await self._schedule.unless_stopped(self._lease.letters()))
         now = self._clock.monotonic()
         self._schedule.begin(now)
-        self._is_over = False
         self._monitor.unchanged = 0
-        self._poll = Poll(
+        return Poll(
             state,
             self._source,
             self._schedule,
             self._monitor,
             clock=self._clock,
-            to_the_end=self._schedule.is_urgent or self._ends_with_poll,
-            elapsed=None if self._began is None else ceil(now - self._began),
+            to_the_end=self._schedule.is_urgent or self._schedule.ends_with_poll,
+            elapsed=self._schedule.seconds_since_success(now),
         )
-
-    async def _continue(self, poll: Poll) -> None:
-        self._new = await poll.next_records()
-        if self._new is not None:
-            if poll.has_read:
-                self._refused_since = None
-            return
-        self._new = ()
-        self._poll, self._is_over = None, True
-        self._began = poll.began
-        self._refused_since = None
-        self._schedule.succeed()
-        self._monitor.poll_finished(self._reached)

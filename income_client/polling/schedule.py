@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from math import ceil
 from typing import Any, Final, TypeVar, cast
 
 from income_client.clock import Clock
@@ -9,6 +10,8 @@ from income_client.errors import AuthenticationError, IncomeClientError
 
 T = TypeVar("T")
 
+LONGEST_PAUSE: Final = 60.0
+"""Seconds between two tries to store something, or to deliver a batch that has failed."""
 _JITTER: Final = 0.1
 _FIRST_FAILURE: Final = 1.0
 _LONGEST_FAILURE: Final = 60.0
@@ -30,6 +33,7 @@ class Schedule:
         self._clock = clock
         self._chance = chance
         self._began = float("-inf")
+        self._succeeded: float | None = None  # when the last poll began that has succeeded
         self._at = float("-inf")
         self._not_before = float("-inf")
         self.retry_at: float | None = None
@@ -39,6 +43,8 @@ class Schedule:
         self._is_owed = False
         self.is_urgent: bool = False
         """Whether a wake-up started the current poll."""
+        self.ends_with_poll: bool = False
+        """Whether the poller ends with the current poll, or else the next."""
         self._stopped = asyncio.Event()
         self._bell = asyncio.Event()
 
@@ -62,7 +68,12 @@ class Schedule:
 
     def succeed(self) -> None:
         """Note that a poll has ended."""
+        self._succeeded = self._began
         self._at = self._began + self._interval * (1 - _JITTER * self._chance())
+
+    def seconds_since_success(self, now: float) -> int | None:
+        """Return the seconds since the last poll began that has succeeded; None before one has."""
+        return None if self._succeeded is None else ceil(now - self._succeeded)
 
     def fail(self, now: float, error: IncomeClientError, failures: int) -> None:
         """Note that a poll has failed, the latest of so many failures in a row."""
@@ -91,6 +102,11 @@ class Schedule:
         self._stopped.set()
         self._bell.set()
 
+    def stop_after_poll(self) -> None:
+        """End every wait if the poller ends with the poll that is over now."""
+        if self.ends_with_poll:
+            self.stop()
+
     async def until_turn(self) -> None:
         """Wait until the next poll begins, or the poller is stopped."""
         while not self.is_stopped:
@@ -100,18 +116,20 @@ class Schedule:
             self._bell.clear()
             await unless(self._bell, self._clock.sleep(seconds))
 
-    async def until_retry(self) -> None:
-        """Wait until something is to be stored again, or the poller is stopped."""
-        now = self._clock.monotonic()
+    async def until_next_try(self) -> None:
+        """Wait until what has failed is tried again, or the poller is stopped."""
+        if self.retry_at is None:
+            await self.until_turn()
+            return
+        seconds = self.retry_at - self._clock.monotonic()
         try:
-            await unless(self._stopped, self._clock.sleep(max(0.0, (self.retry_at or now) - now)))
+            await unless(self._stopped, self._clock.sleep(max(0.0, seconds)))
         finally:
             self.retry_at = None
 
-    async def pause(self, longest: float) -> bool:
-        """Wait for half this many seconds or more; return False if the poller was stopped."""
-        await unless(self._stopped, self._clock.sleep(self._spread(longest)))
-        return not self.is_stopped
+    async def pause(self, longest: float) -> None:
+        """Wait for half this many seconds or more; raise `Stopped` once the poller is stopped."""
+        await self.unless_stopped(self._clock.sleep(self._spread(longest)))
 
     def _spread(self, longest: float) -> float:
         return longest * (1 + self._chance()) / 2

@@ -22,6 +22,8 @@ from income_client.records.dead_letters import DeadLetter, is_second
 from income_client.records.documents import ApplicationRecord
 from income_client.records.window import EPOCH, Window
 
+from .checkpoint import Progress
+
 _LOGGER: Final = logging.getLogger("income_client.poller")
 _COST_LOGGER: Final = logging.getLogger("income_client.poller.cost")
 _MANY_UNCHANGED: Final = 1_000
@@ -71,6 +73,8 @@ class Monitor:
         self.failed_blocks: int = 0
         self.failed_renewals: int = 0
         self.last_error: IncomeClientError | None = None
+        self.progress: Progress | None = None
+        """That of the poller; None while it has not taken its name."""
         self._name = name
         self._instrumentation = instrumentation
         self._clock = clock
@@ -83,18 +87,20 @@ class Monitor:
         if service_time is not None and service_time != self._service_time:
             self._service_time, self._heard_at = service_time, self._clock.monotonic()
 
-    def lag(self, reached: int | None) -> float | None:
-        """Return the seconds from a checkpoint to the service's present; None if unknown."""
-        if reached is None or self._service_time is None:
+    @property
+    def lag(self) -> float | None:
+        """The seconds from what is reached to the service's present; None if unknown."""
+        if self.progress is None or self._service_time is None:
             return None
-        return self._service_time + self._clock.monotonic() - self._heard_at - reached
+        now = self._service_time + self._clock.monotonic() - self._heard_at
+        return now - self.progress.reached
 
-    def poll_finished(self, reached: int | None) -> None:
+    def poll_finished(self) -> None:
         """Count a poll that succeeded."""
         self.polls += 1
         self.failures = 0
         if (emit := self._instrumentation.emit) is not None:
-            emit(PollFinished(name=self._name, polls=self.polls, lag=self.lag(reached)))
+            emit(PollFinished(name=self._name, polls=self.polls, lag=self.lag))
 
     def failed(self, error: IncomeClientError) -> None:
         """Count and log a failure."""
@@ -125,13 +131,13 @@ class Monitor:
         """Note that nothing fails, and that another poller works."""
         self.failures = self.failed_blocks = self.failed_renewals = 0
 
-    def tell_failure(self, error: IncomeClientError, reached: int | None, *, is_last: bool) -> None:
+    def tell_failure(self, error: IncomeClientError, *, is_last: bool) -> None:
         """Report a failure, once the status shows when the next poll begins."""
         if (emit := self._instrumentation.emit) is not None:
             failed = PollFailed(
                 name=self._name,
                 failures=self.failures,
-                lag=self.lag(reached),
+                lag=self.lag,
                 status=error.status,
                 error=type(error).__name__,
                 is_last=is_last,
@@ -183,7 +189,6 @@ class Monitor:
     def status(
         self,
         *,
-        reached: int | None,
         dead_letters: int,
         saturated: tuple[Window, ...],
         next_try: float | None,
@@ -191,9 +196,10 @@ class Monitor:
     ) -> PollerStatus:
         """Return the public status; `next_try` is a moment of the clock, None during a poll."""
         wait = None if next_try is None else max(0.0, next_try - self._clock.monotonic())
+        progress = self.progress
         return PollerStatus(
-            reached=None if reached is None else EPOCH + timedelta(seconds=reached),
-            lag=self.lag(reached),
+            reached=None if progress is None else EPOCH + timedelta(seconds=progress.reached),
+            lag=self.lag,
             polls=self.polls,
             records=self.records,
             unchanged=self.unchanged,

@@ -140,3 +140,21 @@ async def test_a_costly_lookback_is_warned_of_once(caplog: pytest.LogCaptureFixt
         (warning,) = warnings()
         assert vars(warning)["seconds"] == 3605
         assert "3605 seconds" in warning.getMessage()
+
+
+async def test_a_block_that_fails_for_a_day_is_delivered_again_each_time() -> None:
+    """The pause grows to a minute, and the number of failures has no end."""
+    clock = JumpingClock()
+    clock.most_sleeps = 10_000
+    async with scene(clock=clock) as place:
+        poller, failures = place.poll(), 0
+        (updated,) = place.touch(1)
+        async for batch in poller.batches():
+            assert ids_of(batch) == [updated]
+            with contextlib.suppress(ValueError):
+                async with batch:
+                    if failures < 1_100:
+                        failures += 1
+                        raise ValueError
+                poller.stop()
+        assert failures == 1_100

@@ -1,0 +1,91 @@
+"""Which failures end a poller, and how long it waits after all others."""
+
+from typing import Final
+
+from income_client.clock import Clock
+from income_client.errors import (
+    AuthenticationError,
+    CheckpointConflictError,
+    CheckpointError,
+    ClientClosedError,
+    ConfigurationError,
+    IncomeClientError,
+)
+
+from .lease import Lease
+from .reading import PollSource
+from .schedule import LONGEST_PAUSE, Schedule, growing
+from .status import Monitor
+
+_REFUSED_SECONDS: Final = 300.0
+"""How long credentials that have worked may be refused: providers do that while deployed."""
+_STORE_TRIES: Final = 6
+"""Tries to store something, about half a minute, before a single poll fails for it."""
+
+
+class Failures:
+    """The failures of one poller: of its polls, and of its tries to store something."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        monitor: Monitor,
+        clock: Clock,
+        source: PollSource,
+        *,
+        has_standby: bool,
+    ) -> None:
+        self._schedule, self._monitor = schedule, monitor
+        self._clock, self._source = clock, source
+        self._has_standby = has_standby
+        self._refused_since: float | None = None
+
+    def may_take_again(self, lease: Lease) -> bool:
+        """Return whether the poller waits for its turn again once a lease is lost."""
+        # Nobody has taken over a name that the store does not know any more.
+        return self._has_standby or lease.has_vanished
+
+    def is_replacement(self, error: IncomeClientError, lease: Lease) -> bool:
+        """Return whether an error is no failure: another poller works, and this one waits."""
+        return isinstance(error, CheckpointConflictError) and self.may_take_again(lease)
+
+    def note_failure(self, error: IncomeClientError, tries: int) -> None:
+        """Count and report the failure of the last of so many tries; raise it if there is no other.
+
+        The schedule says afterwards when the next one is due.
+        """
+        now = self._clock.monotonic()
+        self._monitor.failed(error)
+        if isinstance(error, AuthenticationError):
+            if self._refused_since is None:
+                self._refused_since = now
+        elif not isinstance(error, CheckpointError):
+            self._refused_since = None
+        is_last = self._is_last(error, now, tries)
+        if not is_last and isinstance(error, CheckpointError):
+            self._schedule.put_off(now, min(LONGEST_PAUSE, growing(tries)))
+        elif not is_last:
+            self._schedule.fail(now, error, self._monitor.failures)
+        # Only now is it known when the next try begins.
+        self._monitor.tell_failure(error, is_last=is_last)
+        if is_last:
+            raise error
+
+    def note_success(self) -> None:
+        """Note that the service accepts the credentials."""
+        self._refused_since = None
+
+    def _is_last(self, error: IncomeClientError, now: float, tries: int) -> bool:
+        is_single = self._schedule.ends_with_poll
+        match error:
+            case CheckpointError():
+                is_last = not error.retryable or (is_single and tries >= _STORE_TRIES)
+            case AuthenticationError():
+                since = now if self._refused_since is None else self._refused_since
+                is_long = now - since >= _REFUSED_SECONDS
+                is_last = is_long or is_single or not self._source.has_answered
+            case ClientClosedError() | ConfigurationError():
+                is_last = True
+            case _:
+                is_last = is_single
+        return is_last or self._schedule.is_stopped
