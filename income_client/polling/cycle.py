@@ -134,17 +134,14 @@ class Poll:
         source: PollSource,
         schedule: Schedule,
         monitor: Monitor,
-        *,
         clock: Clock,
-        to_the_end: bool = False,
-        elapsed: int | None = None,
     ) -> None:
         self._state, self._source = state, source
         self._schedule, self._monitor = schedule, monitor
         self._clock = clock
-        self.began: float = clock.monotonic()
+        self._began = clock.monotonic()
+        to_the_end = schedule.is_urgent or schedule.ends_with_poll
         self._date_ahead = None if to_the_end else state.date_ahead
-        self._elapsed = elapsed
         self._first_reply: _FirstReply | None = None
         self._listing = self._new_listing()
         self._phase: _Listing | _Retrying | _Listed = _Listing()
@@ -216,12 +213,13 @@ class Poll:
         self._first_reply = _FirstReply(now, answer.served_at)
         progress = self._state.progress
         last, self._state.echoed = self._state.echoed, now
-        elapsed = _DAY if self._elapsed is None else self._elapsed
+        since_last = self._schedule.seconds_since_success(self._began)
+        elapsed = _DAY if since_last is None else since_last
         if now < progress.position:
             # Its clock has gone back, or ran ahead before: what was updated since the last poll
             # carries its times.
             second = max(now - elapsed - progress.settle - 1, FIRST_SECOND)
-            progress.fall_back(second, is_running=self._elapsed is not None)
+            progress.fall_back(second, is_running=since_last is not None)
         elif now == last and elapsed > _STILL and self._date_ahead is not None:
             # A clock that does not move hides what its second holds until the next one begins.
             self._date_ahead = None
@@ -249,7 +247,7 @@ class Poll:
         # Where windows are cut short, the first echoes say nothing of it.
         served_at = None if self._first_reply is None else self._first_reply.served_at
         heard = [one for one in (served_at, self._listing.present) if one is not None]
-        return max(heard) + ceil(self._clock.monotonic() - self.began) if heard else None
+        return max(heard) + ceil(self._clock.monotonic() - self._began) if heard else None
 
     def _note_date_ahead(self) -> None:
         """Note for the next poll how far the service's `Date` is ahead of its echo."""

@@ -55,7 +55,6 @@ class Failures:
         The schedule says afterwards when the next one is due.
         """
         now = self._clock.monotonic()
-        self._monitor.failed(error)
         if isinstance(error, AuthenticationError):
             if self._refused_since is None:
                 self._refused_since = now
@@ -65,9 +64,9 @@ class Failures:
         if not is_last and isinstance(error, CheckpointError):
             self._schedule.put_off(now, min(LONGEST_PAUSE, growing(tries)))
         elif not is_last:
-            self._schedule.fail(now, error, self._monitor.failures)
-        # Only now is it known when the next try begins.
-        self._monitor.tell_failure(error, is_last=is_last)
+            self._schedule.fail(now, error, self._monitor.failures + 1)
+        # Only now is it known when the next try begins, which the status shows to listeners.
+        self._monitor.failed(error, is_last=is_last)
         if is_last:
             raise error
 

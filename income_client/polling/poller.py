@@ -434,15 +434,6 @@ class Poller:
         await self._schedule.unless_stopped(self._lease.check())
         if state.letters:
             state.letters.forget(await self._schedule.unless_stopped(self._lease.letters()))
-        now = self._clock.monotonic()
-        self._schedule.begin(now)
+        self._schedule.begin(self._clock.monotonic())
         self._monitor.unchanged = 0
-        return Poll(
-            state,
-            self._source,
-            self._schedule,
-            self._monitor,
-            clock=self._clock,
-            to_the_end=self._schedule.is_urgent or self._schedule.ends_with_poll,
-            elapsed=self._schedule.seconds_since_success(now),
-        )
+        return Poll(state, self._source, self._schedule, self._monitor, self._clock)

@@ -102,14 +102,24 @@ class Monitor:
         if (emit := self._instrumentation.emit) is not None:
             emit(PollFinished(name=self._name, polls=self.polls, lag=self.lag))
 
-    def failed(self, error: IncomeClientError) -> None:
-        """Count and log a failure."""
+    def failed(self, error: IncomeClientError, *, is_last: bool) -> None:
+        """Count, log and report a failure."""
         self.failures += 1
         # Without its frames, which would keep alive what they hold.
         self.last_error = error.again()
         name = type(error).__name__
         facts = {"error": name, "status": error.status, "failures": self.failures}
         _LOGGER.warning("polling failed (%s: %s)", name, error, extra=facts)
+        if (emit := self._instrumentation.emit) is not None:
+            failed = PollFailed(
+                name=self._name,
+                failures=self.failures,
+                lag=self.lag,
+                status=error.status,
+                error=name,
+                is_last=is_last,
+            )
+            emit(failed)
 
     def block_failed(self, error: BaseException) -> None:
         """Count a block around a batch that has failed, unless it was cancelled or replaced."""
@@ -130,19 +140,6 @@ class Monitor:
     def stands_by(self) -> None:
         """Note that nothing fails, and that another poller works."""
         self.failures = self.failed_blocks = self.failed_renewals = 0
-
-    def tell_failure(self, error: IncomeClientError, *, is_last: bool) -> None:
-        """Report a failure, once the status shows when the next poll begins."""
-        if (emit := self._instrumentation.emit) is not None:
-            failed = PollFailed(
-                name=self._name,
-                failures=self.failures,
-                lag=self.lag,
-                status=error.status,
-                error=type(error).__name__,
-                is_last=is_last,
-            )
-            emit(failed)
 
     def warn_of_unchanged(self, seconds: int) -> None:
         """Warn once if a poll has read many records again, of so many seconds, for nothing."""
