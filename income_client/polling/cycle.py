@@ -47,8 +47,11 @@ from .schedule import Schedule
 from .status import Monitor
 
 _BATCH_SIZE: Final = 100
+"""Applications that are read at a time: as many may come twice after a crash."""
 _MOST_LETTERS: Final = 20
+"""Dead letters that one poll tries again, however many are due, since each may cost a deadline."""
 _WITNESSES: Final = 5
+"""Others that are read where none of some can be: one may have been deleted as well."""
 _CERTAIN: Final = (NotFoundError, DecodeError, ConfigurationError)
 _ATTEMPTS_IF_CERTAIN: Final = 2
 _ATTEMPTS_IF_LATE: Final = 1
@@ -202,7 +205,7 @@ class Poll:
             return True  # there is another way to ask
         if self._first_reply is not None or not self._must_list_anew(answer):
             planner.receive(question, answer)
-        self._monitor.hear(self._service_time)
+        self._monitor.note_service_time(self._service_time)
         return True
 
     def _must_list_anew(self, answer: Answer) -> bool:

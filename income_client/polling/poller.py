@@ -331,7 +331,7 @@ class Poller:
             if self._lease.is_lost and not self._failures.may_take_again(self._lease):
                 raise CheckpointConflictError("another process or poller has taken over this name")
             try:
-                batch = await self._step()
+                batch = await self._run_phase()
                 if batch is not None:
                     return batch
                 tries = 0
@@ -347,7 +347,7 @@ class Poller:
         await self._release()
         return None
 
-    async def _step(self) -> Batch | None:
+    async def _run_phase(self) -> Batch | None:
         """Do what is next, and return the batch that it brings; every phase begins here."""
         if self._lease.is_lost:
             self._drop_lost_lease()
@@ -403,7 +403,7 @@ class Poller:
     async def _take_name(self) -> PollerState:
         given = self._start if isinstance(self._start, Checkpoint) else None
         checkpoint, letters = await self._schedule.unless_stopped(
-            self._lease.take(given, self._first_second, must_exist=self._must_exist)
+            self._lease.take(given, self._find_first_second, must_exist=self._must_exist)
         )
         progress = Progress(checkpoint, settle=self._settle, lookback=self._lookback)
         self._monitor.progress = progress
@@ -413,7 +413,7 @@ class Poller:
         self._bell.listen(self._lease.renewal)
         return PollerState(progress=progress, letters=DeadLetters(letters))
 
-    async def _first_second(self) -> int:
+    async def _find_first_second(self) -> int:
         """Return the second from which a name is polled that the store does not know."""
         if not isinstance(self._start, int):
             return max(await self._source.ask_present() - self._settle, FIRST_SECOND)

@@ -137,14 +137,9 @@ class Schedule:
     async def unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of work; cancel it and raise `Stopped` once the poller is stopped."""
         result = await unless(self._stopped, work)
-        if result is None:
-            self.check()
-        return cast("T", result)
-
-    def check(self) -> None:
-        """Raise `Stopped` if nothing may be begun any more."""
-        if self.is_stopped:
+        if result is None and self.is_stopped:
             raise Stopped
+        return cast("T", result)
 
 
 def growing(failures: int) -> float:

@@ -82,8 +82,8 @@ class Monitor:
         self._service_time: int | None = None
         self._heard_at = 0.0
 
-    def hear(self, service_time: int | None) -> None:
-        """Note service time."""
+    def note_service_time(self, service_time: int | None) -> None:
+        """Note the present second of the service, from which the lag is counted."""
         if service_time is not None and service_time != self._service_time:
             self._service_time, self._heard_at = service_time, self._clock.monotonic()
 
