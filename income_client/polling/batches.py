@@ -91,10 +91,11 @@ class Batch:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if exc is None:
-            await self.commit()
-        else:
+        if exc is not None:
             self._fail(exc)
+            return
+        with leaving():
+            await self.commit()
 
     async def commit(self) -> None:
         """Store the checkpoint, which covers every batch before as well; again does nothing.
