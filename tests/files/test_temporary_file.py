@@ -193,3 +193,17 @@ def test_a_new_one_that_is_taken_for_abandoned_is_made_again(
     file.publish(tmp_path / "a", overwrite=False)
     assert contents(tmp_path) == {"a": b"content"}
     assert len(calls) == 2
+
+
+def test_one_that_is_taken_each_time_is_an_error_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something else is wrong there, and an endless loop would not mend it."""
+
+    def refuse(*_: object) -> None:
+        raise BlockingIOError
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(OSError, match="busy"):
+        TemporaryFile.create(tmp_path)
+    assert contents(tmp_path) == {}
