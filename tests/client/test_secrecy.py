@@ -47,6 +47,7 @@ from income_client import (
     IncomeClientError,
     MemoryCheckpointStore,
     OAuth2ClientCredentials,
+    ParquetTables,
     RetryPolicy,
     SaturatedWindowError,
     Secret,
@@ -633,6 +634,10 @@ class Failing:
         """Do nothing."""
 
 
+async def ignore(event: UpdateEvent) -> None:
+    """Handle an event."""
+
+
 async def relayed() -> None:
     """Relay one update to a broker that fails."""
     async with emulated(1) as (_, asked):
@@ -649,6 +654,19 @@ async def of_a_damaged_file() -> object:
             text = CANARY.encode() + b"\xff"
             connection.execute("UPDATE checkpoints SET checkpoint = CAST(? AS TEXT)", (text,))
         return await SQLiteCheckpointStore(path).load("x")
+
+
+def converted(convert: Callable[[list[ApplicationRecord]], object], name: str) -> None:
+    """Make tables by a library that has a bug."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(name, raise_with_canary)
+        convert([READ])
+
+
+def written(record: ApplicationRecord) -> None:
+    """Write a record to Parquet."""
+    with TemporaryDirectory() as folder, ParquetTables(Path(folder, "tables")) as tables:
+        tables.write(record)
 
 
 class Gone(asyncpg.Connection):  # type: ignore[misc]  # which has no types
@@ -742,8 +760,10 @@ REFUSED: Final[dict[str, Callable[[], Any]]] = {
     # Tables
     "to_arrow": lambda: to_arrow([READ, from_json(ApplicationRecord, LARGE)]),
     "of records by hand": lambda: to_arrow([READ, UNFIT]),
-    "to_polars": lambda: to_polars([UNFIT]),
-    "to_pandas": lambda: to_pandas([UNFIT]),
+    "to_polars": lambda: converted(to_polars, "polars.DataFrame"),
+    "to_pandas": lambda: converted(to_pandas, "pandas.ArrowDtype"),
+    "Parquet": lambda: written(from_json(ApplicationRecord, LARGE)),
+    "Parquet of a record by hand": lambda: written(UNFIT),
     # Callbacks
     "a callback's body": lambda: verified(BODIES[1][:-1]),
     "its encoding": lambda: verified(BODIES[1], {"Content-Encoding": "gzip"}),
@@ -786,7 +806,7 @@ REFUSED: Final[dict[str, Callable[[], Any]]] = {
     "RabbitMQ away": lambda: published(rabbit_publisher(f"amqp://u:{CANARY}@127.0.0.1:1")),
     "Redis away": lambda: published(redis_publisher(f"redis://u:{CANARY}@127.0.0.1:1")),
     "relay": relayed,
-    "worker": lambda: Worker(print, Failing()).run(),  # type: ignore[arg-type]
+    "worker": lambda: Worker(ignore, Failing()).run(),
 }
 
 
@@ -798,7 +818,7 @@ async def test_what_is_refused(what: str, told: Callable[[], str]) -> None:
         if inspect.isawaitable(left):
             await left
     error = caught.value
-    assert isinstance(error, IncomeClientError | OSError | RedisError)
+    assert isinstance(error, IncomeClientError | OSError | RedisError | ZeroDivisionError)
     assert private_in(held_by(error) + told()) == []
     assert (error.__cause__, error.__context__) == (None, None)
 
