@@ -71,6 +71,7 @@ from income_client.engines.worker_redis import redis_events, redis_publisher
 from income_client.http.endpoints import Response, list_applications
 from income_client.http.session import SessionManager
 from income_client.receivers import CallbackReceiver, RequestHead
+from income_client.receivers.asgi import Receiver
 from income_client.receivers.tls import callback_ssl_context
 from income_client.settings import Auth
 from income_client.testing import JumpingClock, make_document
@@ -594,13 +595,16 @@ async def downloaded(document: Document) -> object:
     return await with_client(lambda asked: asked.download(document, "slip"))
 
 
-async def verified(body: bytes, fields: dict[str, str] | None = None) -> object:
-    """Have a receiver check a callback."""
-    receiver = CallbackReceiver(print, auth=CallbackBasicAuth("u", LONG))
+RECEIVER: Final = CallbackReceiver(print, auth=CallbackBasicAuth("u", LONG))
+ISSUER: Final = CallbackTokenIssuer("u", LONG)
+
+
+def head(**fields: str) -> RequestHead:
+    """Return the head of a callback with the right password."""
     pair = base64.b64encode(f"u:{LONG}".encode()).decode()
     usual = {"Authorization": f"Basic {pair}", "Content-Type": "application/json"}
-    head = RequestHead(method="POST", headers=usual | (fields or {}))
-    return await receiver.verify(head, body)
+    named = {name.replace("_", "-"): value for name, value in fields.items()}
+    return RequestHead(method="POST", headers=usual | named)
 
 
 def key_value(content: bytes) -> Any:
@@ -656,11 +660,13 @@ async def of_a_damaged_file() -> object:
         return await SQLiteCheckpointStore(path).load("x")
 
 
-def converted(convert: Callable[[list[ApplicationRecord]], object], name: str) -> None:
-    """Make tables by a library that has a bug."""
+async def with_bug(name: str, work: Callable[[], Any]) -> None:
+    """Do something while a function has a bug."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(name, raise_with_canary)
-        convert([READ])
+        left = work()
+        if inspect.isawaitable(left):
+            await left
 
 
 def written(record: ApplicationRecord) -> None:
@@ -705,6 +711,7 @@ async def published(publisher: Any) -> object:
 
 
 BYTES: Final[Any] = CANARY.encode()
+NEVER: Final[Any] = None
 PAIRS: Final[tuple[tuple[Any, Any], ...]] = (
     ("u", f"{CANARY}\n"),
     ("u", Secret(f"{CANARY}\udcff")),
@@ -760,14 +767,32 @@ REFUSED: Final[dict[str, Callable[[], Any]]] = {
     # Tables
     "to_arrow": lambda: to_arrow([READ, from_json(ApplicationRecord, LARGE)]),
     "of records by hand": lambda: to_arrow([READ, UNFIT]),
-    "to_polars": lambda: converted(to_polars, "polars.DataFrame"),
-    "to_pandas": lambda: converted(to_pandas, "pandas.ArrowDtype"),
+    "to_polars": lambda: with_bug("polars.DataFrame", lambda: to_polars([READ])),
+    "to_pandas": lambda: with_bug("pandas.ArrowDtype", lambda: to_pandas([READ])),
     "Parquet": lambda: written(from_json(ApplicationRecord, LARGE)),
     "Parquet of a record by hand": lambda: written(UNFIT),
     # Callbacks
-    "a callback's body": lambda: verified(BODIES[1][:-1]),
-    "its encoding": lambda: verified(BODIES[1], {"Content-Encoding": "gzip"}),
-    "its password": lambda: verified(BODIES[1], {"Authorization": f"Basic {TOKEN_64}"}),
+    "a callback's body": lambda: RECEIVER.verify(head(), BODIES[1][:-1]),
+    "its encoding": lambda: RECEIVER.verify(head(Content_Encoding="gzip"), BODIES[1]),
+    "its password": lambda: RECEIVER.verify(head(Authorization=TOKEN), BODIES[1]),
+    "answer to a callback": lambda: with_bug(
+        "income_client.receivers.receiver.read_body", lambda: RECEIVER.answer(head(), BODIES[1])
+    ),
+    "answer to a token request": lambda: with_bug(
+        "income_client.receivers.issuer.pair_digest",
+        lambda: ISSUER.answer(
+            head(Content_Type="application/x-www-form-urlencoded"),
+            b"grant_type=client_credentials",
+            now=0,
+            nonce=bytes(16),
+        ),
+    ),
+    "token for callbacks": lambda: with_bug(
+        "income_client.receivers.jwt.sign", lambda: ISSUER.issue(now=0, nonce=bytes(16))
+    ),
+    "ASGI": lambda: Receiver(RECEIVER)(
+        {"type": "webtransport", "headers": [(b"authorization", TOKEN.encode())]}, NEVER, NEVER
+    ),
     "callback password": lambda: CallbackBasicAuth("service:", LONG),
     "callback pairs": lambda: CallbackBasicAuth("u", LONG, also=[("u", LONG)]),  # type: ignore[list-item]
     "callback keys": lambda: CallbackBearerAuth(

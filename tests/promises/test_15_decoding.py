@@ -3,13 +3,11 @@
 import contextlib
 import json
 import re
-import traceback
 import tracemalloc
 import zlib
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, TypeVar
 
 import attrs
@@ -19,7 +17,6 @@ from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
-import income_client
 from income_client import (
     AmountPair,
     Application,
@@ -488,15 +485,6 @@ def test_only_classes_of_records_are_read(kind: Any) -> None:
         from_json(kind, b"1")
 
 
-def _traced(error: BaseException) -> str:
-    """Return the local variables of the package's frames of a raised error."""
-    package = Path(income_client.__file__).parent
-    frames = traceback.walk_tb(error.__traceback__)
-    own = [frame for frame, _ in frames if package in Path(frame.f_code.co_filename).parents]
-    assert own
-    return "".join(repr(frame.f_locals) for frame in own)
-
-
 @contextlib.asynccontextmanager
 async def _answering(body: bytes, **headers: str) -> AsyncIterator[tuple[str, list[str]]]:
     """Serve one body for every request; yield the URL and the requested paths."""
@@ -533,8 +521,7 @@ async def test_a_reply_of_the_wrong_shape_is_requested_once_and_stays_private() 
         with pytest.raises(DecodeError, match=r"\$\.applicants\.applicant1\.first_name") as caught:
             await client.get_application("app-1")
     assert (caught.value.status, len(asked)) == (200, 1)
-    assert CANARY not in _traced(caught.value)
-    assert CANARY not in held_by(caught.value.with_traceback(None))
+    assert CANARY not in held_by(caught.value)
 
 
 @pytest.mark.parametrize("coding", ["identity", "gzip", "deflate"])
