@@ -38,6 +38,8 @@ from income_client import (
     BasicAuth,
     CallbackBasicAuth,
     CallbackBearerAuth,
+    CallbackClientCertificate,
+    CallbackSourceNetworks,
     CallbackTokenIssuer,
     CheckpointError,
     DecodeError,
@@ -806,6 +808,9 @@ REFUSED: Final[dict[str, Callable[[], Any]]] = {
     "length of a secret": lambda: CallbackTokenIssuer("a", SHORT),
     "password of a key": lambda: callback_ssl_context("no.pem", "no.key", None, password=CANARY),
     "receiver": lambda: CallbackReceiver(print, auth=BasicAuth("a", CANARY)),  # type: ignore[arg-type]
+    # Half-made objects, which cannot even be shown
+    "certificate": lambda: CallbackClientCertificate(san="*.example"),
+    "networks": lambda: CallbackSourceNetworks(["0.0.0.0/0"]),
     # Stores, brokers, workers
     "checkpoint in SQLite": of_a_damaged_file,
     "token in NATS": lambda: NatsTokenStore(key_value(f"{CANARY}".encode())).load(),
