@@ -11,13 +11,16 @@ import math
 import ssl as tls
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final, NoReturn, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeGuard
 
 from attrs import Attribute, evolve, field, frozen
 from attrs.validators import optional
 
 from .errors import ConfigurationError, leaving
 from .hosts import read_host_pattern
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
 
 _FIRST_PRINTABLE: Final = 0x20
 _DELETE: Final = 0x7F
@@ -323,12 +326,28 @@ def merged(given: Timeouts, base: Timeouts) -> Timeouts:
     return evolve(base, **given._given())  # noqa: SLF001 - of this module
 
 
+def _strategy(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
+    # A class would be called to make a strategy, not to ask one.
+    if value is not None and (isinstance(value, type) or not is_plain_function(value)):
+        raise invalid(attribute.name, "a plain function or None", value)
+
+
 @frozen(kw_only=True)
 class RetryPolicy:
     """When and how often a failed request is retried.
 
     A pause is drawn evenly between 0 and ``base * 2**(attempt - 1)``, at most
-    ``max_delay``, and never shorter than the service asked for.
+    ``max_delay``, and never shorter than the service asked for. ``wait`` and ``stop`` replace
+    this by strategies of tenacity or your own; the limits of the other fields hold all the same:
+
+    >>> from tenacity import stop_after_attempt, stop_after_delay, wait_fixed, wait_random
+    >>> policy = RetryPolicy(
+    ...     wait=wait_fixed(2) + wait_random(0, 1),
+    ...     stop=stop_after_attempt(5) | stop_after_delay(60),
+    ... )
+    >>> RetryPolicy(wait=2)
+    Traceback (most recent call last):
+    income_client.errors.ConfigurationError: wait must be a plain function or None, not 2
 
     Raises:
         ConfigurationError: a figure is out of its range.
@@ -348,6 +367,11 @@ class RetryPolicy:
     budget: int = field(default=500, validator=whole)
     """Points that all calls of a client share: a retry costs 5, or 10 after a timeout. A retry
     that succeeds returns its cost, any other success adds 1; with none left, nothing is retried."""
+    wait: "Callable[[RetryCallState], float] | None" = field(default=None, validator=_strategy)
+    """Returns the seconds of a pause, in place of ``base_delay`` and ``throttled_delay``. It is
+    called after a failure with a ``tenacity.RetryCallState``, whose ``outcome`` has the error."""
+    stop: "Callable[[RetryCallState], bool] | None" = field(default=None, validator=_strategy)
+    """Returns whether the last attempt was made, in place of ``max_attempts``; called likewise."""
 
 
 def _tls_context(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:

@@ -15,7 +15,7 @@ from typing import Final, Self, TypeVar
 from income_client.clock import Clock
 from income_client.errors import ConfigurationError, DownloadError, IncomeClientError, leaving
 from income_client.events import FileFinished
-from income_client.http.retry import Retrier, RetryBudget
+from income_client.http.retry import Retries, RetryBudget
 from income_client.instrumentation import Instrumentation
 from income_client.records.documents import ApplicationDocuments, Document
 from income_client.records.files import DownloadedFile, DownloadProgress
@@ -76,12 +76,12 @@ class Downloader:
         policy = DownloadPolicy() if policy is None else policy
         if not isinstance(policy, DownloadPolicy):
             raise ConfigurationError("downloads must be a DownloadPolicy", argument="downloads")
-        retry = retry or RetryPolicy()
         self.policy: Final = policy
         self.pool: Final = FilePool(policy, user_agent=user_agent, proxy=proxy)
         self.timeouts: Timeouts = timeouts or Timeouts()
         # Its own budget: an outage of the storage must not stop requests to the service.
-        self.retrier: Retrier = Retrier(retry, RetryBudget(retry.budget), clock)
+        self.retry: RetryPolicy = retry or RetryPolicy()
+        self.budget: Final = RetryBudget(self.retry.budget)
         self.fresh: Callable[[str], FreshAddresses] = lru_cache(maxsize=_REMEMBERED)(
             partial(FreshAddresses, clock)
         )
@@ -93,7 +93,7 @@ class Downloader:
         """Return one with other limits: same connections, slots, budget and fresh addresses."""
         view = copy(self)
         view.timeouts = timeouts or self.timeouts
-        view.retrier = self.retrier.with_policy(retry) if retry else self.retrier
+        view.retry = retry or self.retry
         return view
 
     async def aclose(self) -> None:
@@ -237,12 +237,23 @@ class _Download:
         An error that may go away is retried by the policy, and an outdated address is replaced:
         three times in a row at most, and once if no reply said that it has expired.
         """
+        shared = self._shared
+        retries = Retries(shared.retry, shared.budget, shared.clock)
         while True:
             try:
-                result = await self._shared.retrier.run(attempt, deadline_at=math.inf)
+                with leaving():  # what has failed must not keep its reply through the pause
+                    result = await attempt()
             except OutdatedError as outdated:
                 await self._renew_address(outdated)
+                # What follows is another address: its failures are counted anew.
+                retries = Retries(shared.retry, shared.budget, shared.clock)
+            except IncomeClientError as error:
+                pause = retries.pause_after(error)
+                if pause is None:
+                    raise
+                await shared.clock.sleep(pause)
             else:
+                retries.succeed()
                 self._renewals = 0
                 return result
 

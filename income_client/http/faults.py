@@ -5,7 +5,6 @@ Their own text may show addresses, headers and what was received.
 
 import errno
 import re
-import traceback
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
@@ -148,7 +147,6 @@ _UNDECODED: Final = "Can not decode content-encoding"
 _BROKEN_OFF: Final = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 """What asyncio raises for it, without a number where the other side has closed in order."""
 
-_RAISED_IN: Final = "raised in:\n"
 _WORTH_ANOTHER_TRY: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 
 _BY_NUMBER: Final[Mapping[int | None, ConnectionFault]] = {
@@ -177,15 +175,6 @@ def fault_of(error: BaseException) -> ConnectionFault:
     number = error.errno if isinstance(error, OSError) else None
     unnamed = ConnectionFault(f"connection failed with {type(error).__name__}")
     return _BY_NUMBER.get(number, unnamed)
-
-
-def without_frames(bug: Exception) -> Exception:
-    """Return a bug with its stack as a note, in place of frames and contexts that hold headers."""
-    # Those who wait for one token share its failure.
-    if not any(note.startswith(_RAISED_IN) for note in getattr(bug, "__notes__", ())):
-        bug.add_note(_RAISED_IN + "".join(traceback.format_tb(bug.__traceback__)))
-    bug.__cause__ = bug.__context__ = None
-    return bug.with_traceback(None)
 
 
 def _is_handshake_broken_off(error: BaseException) -> bool:

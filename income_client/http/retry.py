@@ -1,6 +1,7 @@
 """Decide when a request may go out, how long it may take, and whether it is sent again.
 
-The first attempt is awaited plainly: tenacity runs only after it has failed. Knows nothing of HTTP:
+Sends nothing itself: a loop makes the attempts, and asks `Retries` after each that has failed. Then
+tenacity's strategies, or the caller's, decide about the pause and the end. Knows nothing of HTTP:
 errors say themselves whether they can be retried and how long the service asks to be left alone.
 All moments are of a monotonic clock, in seconds.
 """
@@ -9,11 +10,10 @@ import asyncio
 import logging
 import math
 import random
-import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from http import HTTPStatus
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self
 
 from income_client.clock import Clock
 from income_client.errors import DeadlineExceededError, IncomeClientError
@@ -22,10 +22,7 @@ from income_client.settings import RetryPolicy
 if TYPE_CHECKING:
     from tenacity import RetryCallState
 
-T = TypeVar("T")
 Chance = Callable[[], float]
-OnRetry = Callable[[IncomeClientError, float], object]
-"""Is called with a failure and the seconds until the next attempt."""
 
 _LOGGER: Final = logging.getLogger("income_client.session")
 _COST: Final = 5
@@ -114,19 +111,23 @@ class RetryBudget:
         self._left = min(self._capacity, self._left + amount)
 
 
-class FinalError(Exception):
-    """Carries a failure that a retry cannot help to the caller of `Retrier`."""
+class Retries:
+    """The attempts of one call: counts them, pays for them, and knows how long to pause between.
 
-    def __init__(self, error: IncomeClientError) -> None:
-        super().__init__()
-        self.error = error
-
-
-class Retrier:
-    """Makes attempts until one succeeds or the policy, the deadline or the budget forbids more.
-
-    ``chance`` gives numbers from 0 to 1, evenly; tests put in their own.
+    ``seconds`` is the time of the whole call, from now on. ``chance`` gives numbers from 0 to 1,
+    evenly; tests put in their own.
     """
+
+    __slots__ = (
+        "_budget",
+        "_chance",
+        "_clock",
+        "_paid",
+        "_policy",
+        "_state",
+        "began_at",
+        "ends_at",
+    )
 
     def __init__(
         self,
@@ -134,129 +135,91 @@ class Retrier:
         budget: RetryBudget,
         clock: Clock,
         *,
+        seconds: float = math.inf,
         chance: Chance = random.random,
     ) -> None:
         self._policy = policy
         self._budget = budget
         self._clock = clock
         self._chance = chance
+        self._paid = _REWARD
+        self._state: RetryCallState | None = None
+        self.began_at: float = clock.monotonic()
+        self.ends_at: float = self.began_at + seconds
 
-    def with_policy(self, policy: RetryPolicy) -> "Retrier":
-        """Return one with another policy that spends the same budget."""
-        return Retrier(policy, self._budget, self._clock, chance=self._chance)
+    def pause_after(self, error: IncomeClientError, gate: Gate | None = None) -> float | None:
+        """Pay for another attempt and return the seconds until then; None if there is none.
 
-    async def run(
-        self,
-        attempt: Callable[[], Awaitable[T]],
-        *,
-        deadline_at: float,
-        gate: Gate | None = None,
-        on_retry: OnRetry | None = None,
-    ) -> T:
-        """Make the first attempt, and further ones after failures that allow it.
-
-        No pause ends after ``deadline_at``, a moment of the clock. A 429 closes the gate for as
-        long as the service asks.
+        A 429 closes the gate for as long as the service asks.
         """
-        try:
-            result = await attempt()
-        except IncomeClientError as error:
-            first = _emptied(error)
-        else:
-            self._budget.give()
-            return result
-        return await self._retry(first, attempt, deadline_at, gate, on_retry)
+        if not error.retryable:
+            return None
+        policy, now = self._policy, self._clock.monotonic()
+        pause, is_over = self._consult_strategies(error, now)
+        if gate is not None and _is_throttled(error):
+            gate.close(now + min(pause, policy.max_retry_after))
+        if is_over or now + pause >= self.ends_at:
+            return None
+        cost = _COST_AFTER_TIMEOUT if isinstance(error, DeadlineExceededError) else _COST
+        if not self._budget.take(cost):
+            return None
+        self._paid = cost
+        _log_retry(error, pause)
+        return pause
 
-    async def _retry(
-        self,
-        first: IncomeClientError,
-        attempt: Callable[[], Awaitable[T]],
-        deadline_at: float,
-        gate: Gate | None,
-        on_retry: OnRetry | None,
-    ) -> T:
-        """Let tenacity make the further attempts; it is given the first failure as its own."""
+    def succeed(self) -> None:
+        """Return to the budget what the last attempt has cost, or the reward of a first one."""
+        self._budget.give(self._paid)
+
+    def _consult_strategies(self, error: IncomeClientError, now: float) -> tuple[float, bool]:
+        """Return the pause after an attempt that failed, and whether it was the last one."""
         # Not before something has failed: it takes longer to import than a call lasts.
-        from tenacity import (  # noqa: PLC0415
-            AsyncRetrying,
-            retry_if_exception,
-            wait_exponential,
-        )
+        from tenacity import AsyncRetrying, RetryCallState  # noqa: PLC0415
 
         policy = self._policy
-        bound = wait_exponential(multiplier=policy.base_delay, max=policy.max_delay)
-        throttled = wait_exponential(multiplier=policy.throttled_delay, max=policy.max_delay)
-        failures = [first]
-        paid = 0
-
-        async def next_attempt() -> T:
-            if failures:
-                raise failures.pop()
-            try:
-                return await attempt()
-            except IncomeClientError as error:
-                failure = _emptied(error)
-            raise failure
-
-        def wait(state: "RetryCallState") -> float:
-            # What the service asks for, or full jitter if that is longer.
-            error = _failure(state)
-            longest = throttled(state) if _is_throttled(error) else bound(state)
-            return max(error.retry_after or 0.0, self._chance() * longest)
-
-        def stop(state: "RetryCallState") -> bool:
-            nonlocal paid
-            error, pause, now = _failure(state), state.upcoming_sleep, self._clock.monotonic()
-            if gate is not None and _is_throttled(error):
-                gate.close(now + min(pause, policy.max_retry_after))
-            paid = _COST_AFTER_TIMEOUT if isinstance(error, DeadlineExceededError) else _COST
-            return (
-                state.attempt_number >= policy.max_attempts
-                or (error.retry_after or 0.0) > policy.max_retry_after
-                or now + pause >= deadline_at
-                or not self._budget.take(paid)
-            )
-
-        def before_sleep(state: "RetryCallState") -> None:
-            error, pause = _failure(state), state.upcoming_sleep
-            _log_retry(error, pause)
-            if on_retry is not None:
-                on_retry(error, pause)
-
-        retrying = AsyncRetrying(
-            sleep=self._clock.sleep,
-            retry=retry_if_exception(_is_retryable),
-            wait=wait,
-            stop=stop,
-            before_sleep=before_sleep,
-            reraise=True,
-        )
-        result: T = await retrying(next_attempt)
-        self._budget.give(paid)
-        return result
+        if self._state is None:
+            strategies = AsyncRetrying(wait=_wait_of(policy, self._chance), stop=_stop_of(policy))
+            self._state = RetryCallState(strategies, None, (), {})
+            self._state.start_time = self.began_at
+        state = self._state
+        # A copy: strategies may be the caller's, and frames of ours hold headers and replies.
+        state.set_exception((type(error), error.again(), None))
+        state.outcome_timestamp = now
+        asked = error.retry_after or 0.0
+        pause = max(asked, min(policy.max_delay, state.retry_object.wait(state)))
+        state.upcoming_sleep = pause
+        is_over = asked > policy.max_retry_after or state.retry_object.stop(state)
+        state.prepare_for_next_attempt()
+        state.idle_for += pause
+        return pause, is_over
 
 
-def _emptied(error: IncomeClientError) -> IncomeClientError:
-    """Return a copy of an error, and clear its frames: they hold a reply, which may be large."""
-    traceback.clear_frames(error.__traceback__)
-    return error.again()
+def _wait_of(policy: RetryPolicy, chance: Chance) -> "Callable[[RetryCallState], float]":
+    """Return the caller's strategy for pauses, or full jitter under a bound that doubles."""
+    from tenacity import wait_exponential  # noqa: PLC0415 - as above
+
+    if policy.wait is not None:
+        return policy.wait
+    bound = wait_exponential(multiplier=policy.base_delay, max=policy.max_delay)
+    throttled = wait_exponential(multiplier=policy.throttled_delay, max=policy.max_delay)
+
+    def wait(state: "RetryCallState") -> float:
+        failure = None if state.outcome is None else state.outcome.exception()
+        return chance() * (throttled if _is_throttled(failure) else bound)(state)
+
+    return wait
 
 
-def _failure(state: "RetryCallState") -> IncomeClientError:
-    """Return what the last attempt raised, which was found to be retryable."""
-    error = None if state.outcome is None else state.outcome.exception()
-    if not isinstance(error, IncomeClientError):
-        raise TypeError("only errors of this package are retried")
-    return error
+def _stop_of(policy: RetryPolicy) -> "Callable[[RetryCallState], bool]":
+    """Return the caller's strategy for the end, or a number of attempts."""
+    from tenacity import stop_after_attempt  # noqa: PLC0415 - as above
+
+    return policy.stop or stop_after_attempt(policy.max_attempts)
 
 
-def _is_retryable(error: BaseException) -> bool:
-    return isinstance(error, IncomeClientError) and error.retryable
-
-
-def _is_throttled(error: IncomeClientError) -> bool:
+def _is_throttled(error: BaseException | None) -> bool:
     # The API answers 429 with a class of its own, the token endpoint within its TokenError.
-    return error.status == HTTPStatus.TOO_MANY_REQUESTS
+    return isinstance(error, IncomeClientError) and error.status == HTTPStatus.TOO_MANY_REQUESTS
 
 
 def _log_retry(error: IncomeClientError, pause: float) -> None:
@@ -279,8 +242,15 @@ class Deadlines:
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
+    def limit(self, error: Callable[[], Exception], *, starts: bool = True) -> "Deadline":
+        """Return a block whose time starts when it is entered, or with its ``start`` only.
+
+        What ``error`` returns is raised from the block once its time is up.
+        """
+        return Deadline(self, error, starts=starts)
+
     def start(self, deadline: "Deadline") -> None:
-        """Start the time of a deadline, or start it again."""
+        """Start the time of a block, or start it again."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._timer = loop, None
@@ -304,15 +274,26 @@ class Deadlines:
 
 
 class Deadline:
-    """A block that is cancelled once its time is up, which begins with `Deadlines.start`."""
+    """A block of a task that is cancelled once its time is up, and then raises an error."""
 
-    __slots__ = ("_cancelling", "_deadlines", "_is_expiring", "_task", "ends_at", "has_passed")
+    __slots__ = (
+        "_cancelling",
+        "_deadlines",
+        "_error",
+        "_is_expiring",
+        "_starts",
+        "_task",
+        "ends_at",
+    )
 
-    def __init__(self, deadlines: Deadlines) -> None:
+    def __init__(
+        self, deadlines: Deadlines, error: Callable[[], Exception], *, starts: bool
+    ) -> None:
         self._deadlines = deadlines
+        self._error = error
+        self._starts = starts
         self._is_expiring = False
         self.ends_at: float = math.inf
-        self.has_passed: bool = False
 
     def __enter__(self) -> Self:
         task = asyncio.current_task()
@@ -320,6 +301,8 @@ class Deadline:
             raise RuntimeError("a deadline is for the block of a task")
         self._task = task
         self._cancelling = task.cancelling()
+        if self._starts:
+            self._deadlines.start(self)
         return self
 
     def __exit__(
@@ -327,13 +310,17 @@ class Deadline:
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
-    ) -> bool:
+    ) -> None:
         self._deadlines.running.pop(self, None)
         self.ends_at = math.inf
+        overdue = self._error
+        del self._error  # which may refer to what refers to this block
+        if not self._is_expiring:
+            return
         # A cancellation from outside continues, also one that came at the same time.
-        if self._is_expiring and self._task.uncancel() <= self._cancelling:
-            self.has_passed = kind is asyncio.CancelledError
-        return self.has_passed
+        is_ours = self._task.uncancel() <= self._cancelling
+        if is_ours and kind is asyncio.CancelledError:
+            raise overdue() from None
 
     def expire(self, now: float) -> None:
         """End the block, unless its time was started again."""

@@ -1,16 +1,17 @@
 """Make one call to the service: authorised, paced, retried and within one deadline.
 
-A `Request` goes in together with the function that reads its reply. Failures are exceptions up to
-`SessionManager.call`, which raises a copy: its own frame holds neither a reply nor a header.
+A `Request` goes in together with the function that reads its reply. `_Call.result` is the loop that
+makes the attempts; a token is requested by the same loop, with the client's own credentials.
 """
 
 import asyncio
 import copy
 import logging
+import math
 import random
-from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
-from typing import Any, Final, Generic, Self, TypeVar
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
 
 from income_client.clock import Clock, SystemClock
 from income_client.errors import (
@@ -20,12 +21,12 @@ from income_client.errors import (
     IncomeClientError,
     RateLimitedError,
     TransportError,
+    leaving,
 )
 from income_client.instrumentation import CallWatch, Instrumentation
 from income_client.settings import (
     Auth,
     BasicAuth,
-    OAuth2ClientCredentials,
     RetryPolicy,
     Timeouts,
     check_count,
@@ -35,9 +36,9 @@ from income_client.settings import (
 )
 
 from .endpoints import Request, Response, token_request
-from .faults import StaleConnectionError, without_frames
+from .faults import StaleConnectionError
 from .replies import call_of, label
-from .retry import Chance, Deadline, Deadlines, FinalError, Gate, Pacer, Retrier, RetryBudget
+from .retry import Chance, Deadlines, Gate, Pacer, Retries, RetryBudget
 from .tokens import FixedCredentials, Token, TokenCache, TokenStore, read_token
 from .transport import SocketLimits, Transport
 
@@ -56,6 +57,7 @@ class SessionManager:
     their own. Views made by ``with_options`` share all but the timeouts and the retry policy.
     """
 
+    @leaving()
     def __init__(
         self,
         transport: Transport,
@@ -70,40 +72,38 @@ class SessionManager:
         clock: Clock | None = None,
         chance: Chance = random.random,
     ) -> None:
-        try:
-            credentials = _credentials(auth)
-        finally:
-            # Crash reporters send the locals of frames; a wrong argument may hold a password.
-            del auth
-        policy = _checked("retry", RetryPolicy, retry, RetryPolicy())
+        if not isinstance(auth, Auth):
+            raise invalid("auth", "BasicAuth or OAuth2ClientCredentials", auth)
         self.transport: Transport = transport
         self.instrumentation: Instrumentation = instrumentation or Instrumentation()
         self.clock: Clock = SystemClock() if clock is None else clock
+        self.chance: Chance = chance
         self.concurrency: int = check_count("concurrency", concurrency)
         self.slots: asyncio.Semaphore = asyncio.Semaphore(self.concurrency)
         self.gate: Gate = Gate()
         self.pacer: Pacer | None = None
         if max_rate is not None:
             self.pacer = Pacer(check_positive("max_rate", max_rate))
-        budget = RetryBudget(policy.budget)
-        self.retrier: Retrier = Retrier(policy, budget, self.clock, chance=chance)
+        self.retry: RetryPolicy = _checked("retry", RetryPolicy, retry, RetryPolicy())
+        self.budget: RetryBudget = RetryBudget(self.retry.budget)
         self._set_timeouts(_checked("timeouts", Timeouts, timeouts, Timeouts()))
         self.credentials: FixedCredentials | TokenCache
-        if isinstance(credentials, BasicAuth):
+        if isinstance(auth, BasicAuth):
             if token_store is not None:
                 raise ConfigurationError(
                     "token_store is for OAuth2ClientCredentials", argument="token_store"
                 )
-            self.credentials = FixedCredentials(credentials.authorization())
+            self.credentials = FixedCredentials(auth.authorization())
             return
-        # The token endpoint has a deadline and a gate of its own, and shares the retry budget.
-        gate = Gate()
         # A copy, so that the cache and the session do not refer to each other.
         requests = copy.copy(self)
+        requests.credentials = FixedCredentials(auth.authorization())
+        # The token endpoint has a gate of its own, and no part in the limits of the other calls.
+        requests.gate, requests.slots, requests.pacer = Gate(), asyncio.Semaphore(1), None
         self.credentials = TokenCache(
-            partial(_new_token, requests, credentials, gate),
+            requests.request_token,
             self.clock,
-            gate=gate,
+            gate=requests.gate,
             instrumentation=self.instrumentation,
             store=_store(token_store),
             store_seconds=self.timeouts.deadline / 4,
@@ -111,21 +111,13 @@ class SessionManager:
 
     async def call(self, request: Request, read: Read[T]) -> T:
         """Send a request until a reply is read, no retry is allowed, or the deadline passes."""
-        try:
-            self.transport.pool.check()
-            return await _Call(self, request, read).result()
-        except IncomeClientError as error:
-            failure = error.again()
-        except asyncio.CancelledError as cancelled:
-            # Its frames hold the header of the request that it ended.
-            cancelled.__context__ = None
-            raise cancelled.with_traceback(None) from None
-        except Exception as bug:  # noqa: BLE001 - raised again
-            raise without_frames(bug) from None
-        try:
-            raise failure
-        finally:
-            del failure
+        self.transport.pool.check()
+        return await _Call(self, request).result(read)
+
+    async def request_token(self) -> Token:
+        """Request a token with the client's credentials (contract section 5.1)."""
+        call = _Call(self, token_request())
+        return await call.result(lambda response: read_token(response, sent_at=call.sent_at))
 
     def with_options(
         self,
@@ -139,7 +131,7 @@ class SessionManager:
             given = _checked("timeouts", Timeouts, timeouts)
             view._set_timeouts(merged(given, self.timeouts))  # noqa: SLF001 - a Self
         if retry is not None:
-            view.retrier = self.retrier.with_policy(_checked("retry", RetryPolicy, retry))
+            view.retry = _checked("retry", RetryPolicy, retry)
         return view
 
     async def aclose(self) -> None:
@@ -158,60 +150,84 @@ class SessionManager:
         self.deadlines: Deadlines = Deadlines(timeouts.deadline)
 
 
-class _Sending:
-    """A request, and the attempts to have it answered."""
+class _Call:
+    """One call: its attempts, each behind the gate, the token, a slot and its turn at the rate."""
 
-    def __init__(self, session: SessionManager, request: Request, gate: Gate) -> None:
+    __slots__ = ("_has_left_stale", "_refusals", "_request", "_retries", "_sent", "_session",
+                 "_watch", "sent_at")  # fmt: skip
+
+    def __init__(self, session: SessionManager, request: Request) -> None:
         self._session = session
         self._request = request
-        self._gate = gate
-        self._now = session.clock.monotonic
-        self._deadline_at = self._now() + session.deadlines.seconds
+        self._retries = Retries(
+            session.retry,
+            session.budget,
+            session.clock,
+            seconds=session.deadlines.seconds,
+            chance=session.chance,
+        )
         self._watch: CallWatch | None = None
         self._sent = 0
+        self._refusals = 0
         self._has_left_stale = False
+        self.sent_at: float = -math.inf
+        """When the last request was sent."""
 
-    async def run(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Make attempts within the deadline, and report how that ends."""
+    async def result(self, read: Read[T]) -> T:
+        """Make attempts until a reply is read, no retry is allowed, or the deadline passes."""
+        session, retries = self._session, self._retries
+        with leaving(), self, session.deadlines.limit(self._overdue):
+            while True:
+                # Without a slot: a call that cannot wait so long fails at once.
+                token = self._ready_token() or await self._wait_for_token()
+                has_queued = session.slots.locked()
+                async with session.slots:
+                    if has_queued and self._is_held_back():
+                        continue
+                    if has_queued or session.pacer is not None:
+                        token = await self._wait_for_turn(ahead=False)
+                    while True:
+                        try:
+                            return await self._send(token, read)
+                        except StaleConnectionError as stale:
+                            token = await self._wait_for_turn(ahead=True)
+                            self._report_retry(stale.failure, 0.0)
+                        except AuthenticationError as error:
+                            if not self._drop(token):
+                                raise
+                            # It keeps its slot: if it queued again, the calls ahead of it could
+                            # use up the new token before its turn came.
+                            token = await self._wait_for_turn(ahead=True)
+                            self._report_retry(error, 0.0)
+                        except IncomeClientError as error:
+                            pause = retries.pause_after(error, session.gate)
+                            if pause is None:
+                                raise
+                            self._report_retry(error, pause)
+                            break
+                await session.clock.sleep(pause)
+
+    def __enter__(self) -> None:
+        """Begin to report what becomes of the call."""
         session = self._session
         if session.instrumentation.is_on:
             host = session.transport.host_of(self._request)
             self._watch = session.instrumentation.begin(self._request.name, host, session.clock)
-        watch = self._watch
-        try:
-            with Deadline(session.deadlines) as deadline:
-                session.deadlines.start(deadline)
-                result = await session.retrier.run(
-                    attempt,
-                    deadline_at=self._deadline_at,
-                    gate=self._gate,
-                    on_retry=None if watch is None else watch.retried,
-                )
-        except FinalError as final:
-            failure = final.error
-        except IncomeClientError as error:
-            failure = error
-        except BaseException as error:
-            if watch is not None:
-                watch.finished(error)
-            raise
-        else:
-            if not deadline.has_passed:
-                if watch is not None:
-                    watch.finished(result)
-                return result
-            message = f"not done within {session.deadlines.seconds:g} s"
-            failure = DeadlineExceededError(message, **call_of(self._request))
-        # A token request has counted its own.
-        failure.attempts = failure.attempts or self._sent
-        if watch is not None:
-            watch.finished(failure)
-        try:
-            raise failure
-        finally:
-            del failure
 
-    async def send(self, headers: Mapping[str, str], read: Read[T]) -> T:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Report how the call has ended."""
+        # A token request has counted its own.
+        if isinstance(error, IncomeClientError) and error.attempts == 0:
+            error.attempts = self._sent
+        if self._watch is not None:
+            self._watch.finished(error)
+
+    async def _send(self, token: Token, read: Read[T]) -> T:
         """Send the request once, and report what comes of it.
 
         Raises `StaleConnectionError` if it is to be sent again at once: that a connection of the
@@ -220,28 +236,27 @@ class _Sending:
         """
         session = self._session
         self._sent += 1
-        started_at = self._now()
+        self.sent_at = session.clock.monotonic()
         if self._watch is not None:
             self._watch.sent()
         try:
-            result = await session.transport.send(self._request, headers, session.limits, read)
+            result = await session.transport.send(
+                self._request, token.headers, session.limits, read
+            )
         except StaleConnectionError as stale:
-            failure = stale.failure
-        except IncomeClientError as error:
-            self._report(started_at, error.status, error)
+            self._report_answer(None, stale.failure)
+            if self._has_left_stale:
+                raise stale.failure from None
+            self._has_left_stale = True
             raise
-        else:
-            self._report(started_at, _OK, result)
-            return result
-        self._report(started_at, None, failure)
-        if self._has_left_stale:
-            raise failure
-        self._has_left_stale = True
-        if self._watch is not None:
-            self._watch.retried(failure, 0.0)
-        raise StaleConnectionError(failure)
+        except IncomeClientError as error:
+            self._report_answer(error.status, error)
+            raise
+        self._report_answer(_OK, result)
+        self._retries.succeed()
+        return result
 
-    def _report(self, started_at: float, status: int | None, outcome: object) -> None:
+    def _report_answer(self, status: int | None, outcome: object) -> None:
         """Report how an attempt ended, to the listeners and the log."""
         if self._watch is not None:
             self._watch.answered(status, outcome)
@@ -252,82 +267,17 @@ class _Sending:
                 "application_id": self._request.subject,
                 "status": status,
                 "attempt": self._sent,
-                "duration": self._now() - started_at,
+                "duration": self._session.clock.monotonic() - self.sent_at,
             }
             _LOGGER.debug("%s: %s", label(self._request), shown, extra=facts)
 
+    def _report_retry(self, failure: IncomeClientError, pause: float) -> None:
+        if self._watch is not None:
+            self._watch.retried(failure, pause)
 
-async def _new_token(
-    session: SessionManager, credentials: OAuth2ClientCredentials, gate: Gate
-) -> Token:
-    """Request a token (contract section 5.1)."""
-    sending = _Sending(session, token_request(), gate)
-    headers = {
-        "Authorization": credentials.authorization().reveal(),
-        "Content-Type": "application/x-www-form-urlencoded",
-    }
-
-    async def attempt() -> Token:
-        while True:
-            sent_at = session.clock.monotonic()
-            try:
-                return await sending.send(headers, partial(read_token, sent_at=sent_at))
-            except StaleConnectionError:
-                continue
-
-    return await sending.run(attempt)
-
-
-class _Call(_Sending, Generic[T]):
-    """One call: waits for the gate, the token, a slot and its turn, and sends its attempts."""
-
-    def __init__(self, session: SessionManager, request: Request, read: Read[T]) -> None:
-        super().__init__(session, request, session.gate)
-        self._read = read
-        self._refusals = 0
-
-    async def result(self) -> T:
-        """Return what is read from the reply."""
-        return await self.run(self._attempt)
-
-    async def _attempt(self) -> T:
-        """Make one attempt; the first token that is refused is replaced on the way."""
-        session = self._session
-        while True:
-            # Without a slot: a call that cannot wait so long fails at once.
-            if self._ready_token() is None:
-                await self._wait_for_token()
-            await session.slots.acquire()
-            try:
-                # The gate may have been closed while this call waited for its slot.
-                if self._gate.opens_at > self._now():
-                    continue
-                token = self._ready_token() if session.pacer is None else None
-                if token is None:
-                    token = await self._next_token(ahead=False)
-                return await self._answer(token)
-            finally:
-                session.slots.release()
-
-    async def _answer(self, token: Token) -> T:
-        """Send the request; again after a dead connection of the pool or a refused token.
-
-        The call keeps its slot: if it queued again, the calls ahead of it could use up the new
-        token before its turn came.
-        """
-        while True:
-            refusal = None
-            try:
-                return await self.send(token.headers, self._read)
-            except StaleConnectionError:
-                pass  # reported already
-            except AuthenticationError as error:
-                refusal = error
-            if refusal is not None and not self._drop(token):
-                raise refusal
-            token = await self._next_token(ahead=True)
-            if refusal is not None and self._watch is not None:
-                self._watch.retried(refusal, 0.0)
+    def _overdue(self) -> DeadlineExceededError:
+        seconds = self._session.deadlines.seconds
+        return DeadlineExceededError(f"not done within {seconds:g} s", **call_of(self._request))
 
     def _drop(self, token: Token) -> bool:
         """Drop a refused token; return whether the call is repeated with another one.
@@ -340,63 +290,54 @@ class _Call(_Sending, Generic[T]):
         self._refusals += 1
         return self._session.credentials.invalidate(token)
 
+    def _is_held_back(self) -> bool:
+        """Return whether the gate is closed."""
+        return self._session.gate.opens_at > self._session.clock.monotonic()
+
     def _ready_token(self) -> Token | None:
         """Return the token to send, None while the gate or the token has to be waited for."""
-        if self._gate.opens_at > self._now():
-            return None
-        return self._session.credentials.current()
+        return None if self._is_held_back() else self._session.credentials.current()
 
     async def _wait_for_token(self) -> Token:
         """Wait for the gate and the token."""
-        session = self._session
+        session, ends_at = self._session, self._retries.ends_at
         while True:
-            pause = await self._gate.wait(session.clock, self._deadline_at)
+            pause = await session.gate.wait(session.clock, ends_at)
             if pause is not None:
                 message = "not sent, the service asked all for a pause"
                 called = call_of(self._request)
-                raise FinalError(RateLimitedError(message, retry_after=pause, **called))
-            credentials = session.credentials
-            try:
-                # The token request has its own retries, and needs no slot.
-                token = credentials.current() or await credentials.get(self._deadline_at)
-            except IncomeClientError as error:
-                raise FinalError(error) from None
+                raise RateLimitedError(message, retry_after=pause, **called)
+            # The token request has its own retries, and needs no slot.
+            token = session.credentials.current() or await session.credentials.get(ends_at)
             # Sent even if it expired on its way here: the next one would do no better.
-            if self._gate.opens_at <= self._now():
+            if not self._is_held_back():
                 return token
 
-    async def _next_token(self, *, ahead: bool) -> Token:
+    async def _wait_for_turn(self, *, ahead: bool) -> Token:
         """Queue for the gate, the token and the rate."""
-        pacer = self._session.pacer
+        session = self._session
+        clock, pacer = session.clock, session.pacer
         if pacer is None:
-            return await self._wait_for_token()
+            return self._ready_token() or await self._wait_for_token()
         pacer.join(self, ahead=ahead)
         try:
-            ready_at = self._now()
+            ready_at = clock.monotonic()
             while True:
                 token = self._ready_token()
                 if token is None:
                     token = await self._wait_for_token()
-                    ready_at = self._now()
-                now = self._now()
+                    ready_at = clock.monotonic()
+                now = clock.monotonic()
                 turn_at = pacer.turn_of(self, ready_at)
                 if turn_at <= now:
                     pacer.take(ready_at, now)
                     return token
-                if turn_at >= self._deadline_at:
+                if turn_at >= self._retries.ends_at:
                     message = "not sent, its turn at max_rate comes after its deadline"
-                    raise FinalError(DeadlineExceededError(message, **call_of(self._request)))
-                await self._session.clock.sleep(turn_at - now)
+                    raise DeadlineExceededError(message, **call_of(self._request))
+                await clock.sleep(turn_at - now)
         finally:
             pacer.leave(self)
-
-
-def _credentials(auth: object) -> Auth:
-    if isinstance(auth, Auth):
-        return auth
-    failure = invalid("auth", "BasicAuth or OAuth2ClientCredentials", auth)
-    del auth
-    raise failure
 
 
 def _store(store: TokenStore | None) -> TokenStore | None:

@@ -11,6 +11,7 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Final, Self, TypeAlias, TypeVar
 
@@ -39,7 +40,7 @@ from .faults import (
     fault_of,
 )
 from .replies import call_of, facts_of
-from .retry import Deadline, Deadlines
+from .retry import Deadlines
 
 T = TypeVar("T")
 
@@ -49,6 +50,7 @@ TraceConfig: TypeAlias = aiohttp.TraceConfig
 """aiohttp's own hooks, which also see the Authorization header."""
 
 _OK: Final = HTTPStatus.OK.value
+_FORM_HEADERS: Final = {"Content-Type": "application/x-www-form-urlencoded"}
 _KEEP_ALIVE_SECONDS: Final = 15.0
 _KEPT_BYTES: Final = 4096
 _SMALL_BODY: Final = 64 * 1024
@@ -96,7 +98,7 @@ class SocketLimits:
         if not isinstance(request, WatchedRequest):
             raise TypeError("the session makes requests that are watched")
         request.connections = self._connections
-        with Deadline(self._silences) as silence:
+        with self._silences.limit(partial(self._lost, request, SILENT), starts=False) as silence:
             request.silence = self._silences, silence
             while True:
                 try:
@@ -105,14 +107,12 @@ class SocketLimits:
                     # It is closed now, and a new connection is never refused: this ends.
                     continue
                 except _REPEATED as error:
-                    fault = fault_of(error)
+                    raise self._lost(request, fault_of(error)) from None
                 except asyncio.CancelledError:
                     left = silence.ends_at - asyncio.get_running_loop().time()
                     if request.is_on_used_connection and left < (1 - _LONG_SILENCE) * self.read:
                         self._connections.give_up_idle(request.url)
                     raise
-                raise self._lost(request, fault)
-        raise self._lost(request, SILENT)
 
     def _lost(self, request: WatchedRequest, fault: ConnectionFault) -> LostError:
         if request.is_on_used_connection:
@@ -124,18 +124,17 @@ class SocketLimits:
         content = reply.content
         if (reply.content_length or 0) > most:
             return None
-        with Deadline(self._silences) as silence:
-            size = 0
-            pieces = []
+        size = 0
+        pieces = []
+        with self._silences.limit(aiohttp.SocketTimeoutError) as silence:
             while not content.at_eof():
-                self._silences.start(silence)
                 piece = await content.readany()
                 size += len(piece)
                 if size > most:
                     return None
                 pieces.append(piece)
-            return b"".join(pieces)
-        raise aiohttp.SocketTimeoutError
+                self._silences.start(silence)
+        return b"".join(pieces)
 
 
 class Pool:
@@ -268,7 +267,7 @@ class Transport:
             reply = await self.pool.open().request(
                 "GET" if request.form is None else "POST",
                 self._url(request),
-                headers=headers,
+                headers=headers if request.form is None else {**headers, **_FORM_HEADERS},
                 data=request.form,
                 allow_redirects=False,
                 timeout=limits.connecting,
@@ -287,20 +286,17 @@ class Transport:
         except IncomeClientError:
             raise
         except Exception as error:  # noqa: BLE001 - judged there
-            fault = self.pool.fault_of(error)
-            is_stale = isinstance(error, LostError) and error.was_used
+            failure = self.pool.fault_of(error).error(request)
             if isinstance(reply, WatchedReply) and reply.is_on_used_connection:
                 self.pool.connections.give_up_idle(reply.url)
-        else:
-            try:
-                return read(response)
-            except IncomeClientError:
-                if response.status == _OK and isinstance(reply, WatchedReply) and reply.transport:
-                    reply.transport.abort()
-                raise
-        if is_stale:
-            raise StaleConnectionError(fault.error(request))
-        raise fault.error(request)
+            is_stale = isinstance(error, LostError) and error.was_used
+            raise StaleConnectionError(failure) if is_stale else failure from None
+        try:
+            return read(response)
+        except IncomeClientError:
+            if response.status == _OK and isinstance(reply, WatchedReply) and reply.transport:
+                reply.transport.abort()
+            raise
 
     def host_of(self, request: Request) -> str | None:
         """Return the host that a request goes to."""

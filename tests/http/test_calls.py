@@ -1,8 +1,10 @@
 """The calls that are one request each, against the service itself."""
 
+import gc
 import json
 from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import ClientSession
 
@@ -174,3 +176,18 @@ async def test_a_reference_that_cannot_be_one_is_refused() -> None:
             with pytest.raises(ConfigurationError):
                 await client.find_application(wrong)  # type: ignore[arg-type]
     assert service.requests == []
+
+
+async def test_a_call_leaves_no_reply_in_memory() -> None:
+    """Its connection would be let go of by the garbage collector only."""
+    async with served(1) as (_, client):
+        (row,) = (await client.get_application_page()).applications
+        await client.get_application(row.application_id)
+        gc.collect()
+        gc.disable()
+        try:
+            await client.get_application(row.application_id)
+            left = [one for one in gc.get_objects() if isinstance(one, aiohttp.ClientResponse)]
+        finally:
+            gc.enable()
+    assert left == []

@@ -2,15 +2,13 @@
 
 import asyncio
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import takewhile
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from income_client.http.retry import Deadline, Deadlines
+from income_client.http.retry import Deadlines
 from tests.support.loop_time import pass_time
 
 SHORT = 0.02
@@ -18,27 +16,21 @@ TICK = 100.0
 """Seconds of the loop's time between two moments of a test, far more than it takes to run."""
 
 
-@contextmanager
-def begun(deadlines: Deadlines) -> Iterator[Deadline]:
-    """Limit a block from its beginning."""
-    with Deadline(deadlines) as deadline:
-        deadlines.start(deadline)
-        yield deadline
+class TimeIsUpError(Exception):
+    """What the blocks of these tests raise."""
 
 
-async def hang(deadlines: Deadlines) -> Deadline:
-    """Wait for ever under a deadline."""
-    with begun(deadlines) as deadline:
+async def hang(deadlines: Deadlines) -> None:
+    """Wait under a deadline until it ends the block."""
+    with pytest.raises(TimeIsUpError), deadlines.limit(TimeIsUpError):
         await asyncio.get_running_loop().create_future()
-    return deadline
 
 
 async def test_a_block_that_ends_in_time_is_left_alone() -> None:
     """Nothing is cancelled, and nothing is watched any more."""
     deadlines = Deadlines(5)
-    with begun(deadlines) as deadline:
+    with deadlines.limit(TimeIsUpError):
         await asyncio.sleep(0)
-    assert not deadline.has_passed
     assert not deadlines.running
 
 
@@ -46,7 +38,7 @@ async def test_a_cancellation_at_the_same_moment_continues() -> None:
     """A cancellation from outside has effect, even if the time is up as well."""
 
     async def both() -> None:
-        with begun(Deadlines(5)) as deadline:
+        with Deadlines(5).limit(TimeIsUpError) as deadline:
             asyncio.get_running_loop().call_soon(deadline.expire, math.inf)
             asyncio.get_running_loop().call_soon(task.cancel)
             await asyncio.get_running_loop().create_future()
@@ -58,10 +50,26 @@ async def test_a_cancellation_at_the_same_moment_continues() -> None:
 
 async def test_the_inner_deadline_ends_the_inner_block_only() -> None:
     """Blocks may be nested."""
-    with begun(Deadlines(5)) as outer:
-        inner = await hang(Deadlines(SHORT))
-        assert inner.has_passed
-    assert not outer.has_passed
+    with Deadlines(5).limit(TimeIsUpError):
+        await hang(Deadlines(SHORT))
+        await asyncio.sleep(0)
+
+
+async def test_the_time_of_a_block_may_start_later() -> None:
+    """Until then nothing ends it."""
+    deadlines = Deadlines(TICK)
+
+    async def start_late() -> None:
+        with deadlines.limit(TimeIsUpError, starts=False) as deadline:
+            pass_time(2 * TICK)
+            await asyncio.sleep(0)
+            assert not deadlines.running
+            deadlines.start(deadline)
+            pass_time(TICK)
+            await asyncio.get_running_loop().create_future()
+
+    with pytest.raises(TimeIsUpError):
+        await start_late()
 
 
 async def test_many_blocks_share_one_timer() -> None:
@@ -70,15 +78,16 @@ async def test_many_blocks_share_one_timer() -> None:
     ended: list[int] = []
 
     async def number(n: int) -> None:
-        with begun(deadlines) as deadline:
-            if n % 2:
-                await asyncio.get_running_loop().create_future()
-        if deadline.has_passed:
+        try:
+            with deadlines.limit(TimeIsUpError):
+                if n % 2:
+                    await asyncio.get_running_loop().create_future()
+        except TimeIsUpError:
             ended.append(n)
 
     await asyncio.gather(*[number(n) for n in range(20)])
     assert ended == list(range(1, 20, 2))
-    assert (await hang(deadlines)).has_passed
+    await hang(deadlines)
 
 
 @given(
@@ -98,11 +107,15 @@ async def test_each_block_ends_at_its_own_time(blocks: list[tuple[int, list[int]
 
     async def block(number: int, begins_at: int, pauses: list[int]) -> None:
         await asyncio.sleep(begins_at * TICK)
-        with begun(deadlines) as deadline:
-            for pause in pauses:
-                await asyncio.sleep(pause * TICK)
-                deadlines.start(deadline)
-        ended[number] = (now, deadline.has_passed)
+        has_passed = False
+        try:
+            with deadlines.limit(TimeIsUpError) as deadline:
+                for pause in pauses:
+                    await asyncio.sleep(pause * TICK)
+                    deadlines.start(deadline)
+        except TimeIsUpError:
+            has_passed = True
+        ended[number] = (now, has_passed)
 
     expected: dict[int, tuple[int, bool]] = {}
     tasks, begins_at = [], 0
@@ -128,21 +141,20 @@ async def test_a_block_that_came_on_just_in_time_is_not_ended(starts_again: bool
     came = asyncio.Event()
     asyncio.get_running_loop().call_later(TICK / 2, came.set)
 
-    async def work() -> bool:
-        with begun(deadlines) as deadline:
+    async def work() -> None:
+        with deadlines.limit(TimeIsUpError) as deadline:
             await came.wait()
             if starts_again:
                 deadlines.start(deadline)
                 await asyncio.sleep(TICK / 2)
         await asyncio.sleep(TICK)
-        return deadline.has_passed
 
     task = asyncio.create_task(work())
     for _ in range(4):
         for _ in range(5):
             await asyncio.sleep(0)
         pass_time(TICK)
-    assert await task is False
+    await task
 
 
 def test_a_second_loop_gets_a_timer_of_its_own() -> None:
@@ -150,8 +162,8 @@ def test_a_second_loop_gets_a_timer_of_its_own() -> None:
     deadlines = Deadlines(SHORT)
 
     async def brief() -> None:
-        with begun(deadlines):
+        with deadlines.limit(TimeIsUpError):
             await asyncio.sleep(0)
 
     asyncio.run(brief())
-    assert asyncio.run(hang(deadlines)).has_passed
+    asyncio.run(hang(deadlines))

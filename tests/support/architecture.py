@@ -110,7 +110,7 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "pyarrow": frozenset({"exporting.parquet", "exporting.schema", "exporting.frames"}),
     "redis": frozenset({"engines.worker_redis"}),
     "rich": frozenset({"cli"}),
-    "tenacity": frozenset({"http.retry"}),
+    "tenacity": frozenset({"http.retry", "settings"}),
     "tomlkit": frozenset({"cli.configure"}),
     "uvicorn": frozenset({"receivers.uvicorn"}),
 }
