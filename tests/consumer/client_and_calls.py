@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime
 from typing import assert_type
 
 from aiohttp import ClientSession, TraceConfig
+from tenacity import stop_after_attempt, stop_after_delay, wait_fixed, wait_random
 
 import income_client
 from income_client import (
@@ -65,7 +66,12 @@ def makes_clients(session: ClientSession, context: ssl.SSLContext) -> None:
         auth_url="https://login.example",
         session=session,
         timeouts=Timeouts(connect=5, read=10, deadline=60.5),
-        retry=RetryPolicy(max_attempts=5, max_retry_after=30),
+        retry=RetryPolicy(
+            max_attempts=5,
+            max_retry_after=30,
+            wait=wait_fixed(1) + wait_random(0, 2),
+            stop=stop_after_attempt(5) | stop_after_delay(60),
+        ),
         concurrency=32,
         max_rate=200,
         token_store=store,

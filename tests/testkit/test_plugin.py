@@ -19,7 +19,8 @@ def test_the_markers_help_shows_what_can_be_written(pytestconfig: pytest.Config)
         for line in pytestconfig.getini("markers")
         for found in re.findall(r"RetryPolicy\((\w+)=1\)", line)
     )
-    assert RetryPolicy(**{shown: 1}).max_attempts == 1
+    options: dict[str, Any] = {shown: 1}
+    assert RetryPolicy(**options).max_attempts == 1
 
 
 class TestOptions:
