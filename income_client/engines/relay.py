@@ -24,7 +24,7 @@ from income_client import (
 )
 from income_client.errors import leaving
 from income_client.http.endpoints import check_application_id
-from income_client.polling.lease import is_mistake
+from income_client.polling.foreign_store import is_mistake
 from income_client.polling.reading import updated_at
 from income_client.settings import check_choice, check_count, invalid
 

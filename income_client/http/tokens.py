@@ -8,7 +8,7 @@ import asyncio
 import logging
 import math
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from typing import Any, Final, Protocol
@@ -45,11 +45,11 @@ _STORE_SECONDS: Final = 10.0
 """How long an answer of the store is waited for: a service may keep the newest token only, and a
 process that requests its own ends the others'."""
 _SLOW_SECONDS: Final = 1.0
-_ALONE_SECONDS: Final = 60.0
+_AWAY_SECONDS: Final = 60.0
 """How long a store that has not answered is done without, so that few calls wait for it."""
-_CLAIM_SECONDS: Final = 5.0
+_RENEWAL_SECONDS: Final = 5.0
 """How long the others wait for the process that renews the token, before one of them does."""
-_ANSWERS_OF_A_CLAIM: Final = 4
+_ANSWERS_OF_A_RENEWAL: Final = 4
 """Answers of the store that they wait for at least: claim, load and save, and one more."""
 _LOOK_SECONDS: Final = 0.25
 _REFUSAL_SECONDS: Final = 10.0
@@ -162,7 +162,7 @@ def read_token(response: Response, *, sent_at: float) -> Token:
     except DecodeError as error:
         is_cut = error.retryable
         fault = f"{content_of(response)} instead of JSON" if is_cut else error.faults[0].reason
-        raise _unusable(response, fault, retryable=is_cut) from None
+        raise _unusable(response, fault, retryable=is_cut) from error
     if not isinstance(payload, dict):
         raise _unusable(response, "the reply is not an object")
     for name, (is_right, expected) in _FIELDS.items():
@@ -256,6 +256,172 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+class SharedToken:
+    """The token that processes share through a store, which may fail, be slow or be away."""
+
+    def __init__(
+        self,
+        store: TokenStore,
+        clock: Clock,
+        seconds: float,
+        wall_time: Callable[[], datetime],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._seconds = min(seconds, _STORE_SECONDS)
+        self._wall_time = wall_time
+        self._load_seconds = 0.0
+        """That the last load took."""
+        self._away_until = -math.inf
+        self._has_warned = False
+        self._saving: asyncio.Task[None] | None = None
+        self._unsaved: Token | None = None
+
+    async def load(self, is_wanted: Callable[[Token, float], bool]) -> Token | None:
+        """Return the stored token, if it is wanted now."""
+        began = self._clock.monotonic()
+        if began < self._away_until:
+            return None
+        try:
+            async with asyncio.timeout(self._seconds):
+                stored = await self._store.load()
+            self._note_answer(self._clock.monotonic() - began)
+            if stored is None:
+                return None
+            now = self._clock.monotonic()
+            token = from_stored(stored, now=now, wall_time=self._wall_time())
+        except Exception as error:  # noqa: BLE001 - a store is foreign code
+            self._note_failure("loaded", error)
+            return None
+        return token if is_wanted(token, now) else None
+
+    async def wait_for_other(self, is_wanted: Callable[[Token, float], bool]) -> Token | None:
+        """Return the token that another process renews; None if this process is to request it."""
+        claim = getattr(self._store, "claim", None)
+        if claim is None or self._clock.monotonic() < self._away_until:
+            return None
+        seconds = max(_RENEWAL_SECONDS, _ANSWERS_OF_A_RENEWAL * self._load_seconds)
+        until = self._clock.monotonic() + 2 * seconds
+        while self._clock.monotonic() < until:
+            try:
+                async with asyncio.timeout(self._seconds):
+                    is_first = await claim(seconds)
+            except Exception as error:  # noqa: BLE001 - a store is foreign code
+                self._note_failure("claimed", error)
+                return None
+            if is_first:
+                # Unless another has saved it just now: to save it again ends the others' waiting.
+                token = await self.load(is_wanted)
+                if token is not None:
+                    self.begin_saving(token)
+                return token
+            await self._clock.sleep(_LOOK_SECONDS)
+            token = await self.load(is_wanted)
+            if token is not None:
+                return token
+        return None
+
+    def begin_saving(self, token: Token) -> None:
+        """Have a token saved, once the one before is."""
+        self._unsaved = token
+        if self._saving is None or self._saving.done():
+            saving = self._save_newest()
+            self._saving = asyncio.create_task(saving, name="income_client token saving")
+
+    async def aclose(self) -> None:
+        """End a saving under way."""
+        self._unsaved = None
+        await _end(self._saving)
+
+    async def _save_newest(self) -> None:
+        # One after the other, so that an old token never overwrites a new one.
+        while (token := self._unsaved) is not None:
+            self._unsaved = None
+            await self._save(token)
+
+    async def _save(self, token: Token) -> None:
+        try:
+            stored = to_stored(token, now=self._clock.monotonic(), wall_time=self._wall_time())
+            async with asyncio.timeout(_STORE_SECONDS):
+                await self._store.save(stored)
+        except Exception as error:  # noqa: BLE001 - a store is foreign code
+            _log_store_failure("saved", error)
+
+    def _note_answer(self, seconds: float) -> None:
+        self._load_seconds = seconds
+        if seconds > _SLOW_SECONDS and not self._has_warned:
+            self._has_warned = True
+            message = "the token store is slow: a call waited %.1f s for its answer"
+            _LOGGER.warning(message, seconds, extra={"seconds": seconds})
+
+    def _note_failure(self, done: str, error: Exception) -> None:
+        if not isinstance(error, TimeoutError):
+            _log_store_failure(done, error)
+            return
+        self._away_until = self._clock.monotonic() + _AWAY_SECONDS
+        message = "the token could not be %s in time: this process shares none for %.0f s"
+        facts = {"error": type(error).__name__, "seconds": _AWAY_SECONDS}
+        _LOGGER.warning(message, done, _AWAY_SECONDS, extra=facts)
+
+
+class Renewal:
+    """One renewal of the token, for all who wait for it: none of them ends it."""
+
+    def __init__(self, work: Coroutine[Any, Any, Token]) -> None:
+        self._task = asyncio.create_task(_outcome_of(work), name="income_client token renewal")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether another one may begin."""
+        return self._task.done()
+
+    async def wait(self) -> Token:
+        """Return the new token; raise a copy of what it has failed with."""
+        # Unlike awaiting the task, this neither cancels it nor raises what ended it.
+        await asyncio.wait((self._task,))
+        if self._task.cancelled():
+            raise _closed()
+        outcome = self._task.result()
+        if isinstance(outcome, IncomeClientError):
+            raise outcome.again()
+        return outcome
+
+    async def aclose(self) -> None:
+        """End it; those who wait for it get a `ClientClosedError`."""
+        await _end(self._task)
+
+
+async def _outcome_of(work: Coroutine[Any, Any, Token]) -> Token | IncomeClientError:
+    try:
+        return await work
+    except IncomeClientError as error:
+        return error.again()
+
+
+@frozen
+class _Refusal:
+    """A reply of the token endpoint that has refused the credentials."""
+
+    status: int | None
+    request_id: str | None
+    at: float
+
+    def check(self, now: float) -> None:
+        """Raise an error within 10 seconds of it."""
+        ago = now - self.at
+        if ago >= _REFUSAL_SECONDS:
+            return
+        left = _REFUSAL_SECONDS - ago
+        raise AuthenticationError(
+            f"the token endpoint refused the client credentials {math.floor(ago)} s ago, "
+            f"and is asked again in {math.ceil(left)} s",
+            **_CALL,
+            status=self.status,
+            retry_after=left,
+            request_id=self.request_id,
+        )
+
+
 class TokenCache:
     """Holds the token in use and replaces it in time."""
 
@@ -273,22 +439,17 @@ class TokenCache:
         self._request_token = request_token
         self._clock = clock
         self._gate = Gate() if gate is None else gate
-        self._store = store
-        self._store_seconds = min(store_seconds, _STORE_SECONDS)
-        self._answered_in = 0.0
-        """Seconds that the last load took."""
-        self._shares_from = -math.inf
-        self._has_warned = False
-        self._wall_time = wall_time
         self._instrumentation = Instrumentation() if instrumentation is None else instrumentation
+        self._shared: SharedToken | None = None
+        if store is not None:
+            self._shared = SharedToken(store, clock, store_seconds, wall_time)
         self._token: Token | None = None
-        self._refused: Secret | None = None
-        self._flight: asyncio.Task[Token | IncomeClientError] | None = None
+        self._invalid: Secret | None = None
+        """The last token that the service refused."""
+        self._renewal: Renewal | None = None
+        """The one under way, or the last one."""
         self._renew_from = -math.inf
-        self._saving: asyncio.Task[None] | None = None
-        self._unsaved: Token | None = None
-        self._refusal: AuthenticationError | None = None
-        self._refused_at = -math.inf
+        self._refusal: _Refusal | None = None
         self._is_closed = False
 
     def current(self) -> Token | None:
@@ -304,7 +465,7 @@ class TokenCache:
             return token
         if now >= token.expired_at:
             return None
-        if now >= max(self._renew_from, self._gate.opens_at):
+        if now >= max(self._renew_from, self._gate.opens_at) and not self._is_closed:
             self._renew_from = now + min(_LONGEST_RENEWAL_PAUSE, token.lifetime / 20)
             self._begin_renewal()
         return token
@@ -316,25 +477,18 @@ class TokenCache:
         it. Refused credentials are not tried again for 10 seconds, since accounts get locked
         for it; the error says for how long.
         """
-        token = self._known()
+        token = self._usable()
         if token is None:
             pause = await self._gate.wait(self._clock, deadline_at)
             if pause is not None:
                 message = "not requested, the token endpoint asked for a pause"
                 raise TokenError(message, retryable=True, retry_after=pause, **_CALL)
-            token = self._known()
+            token = self._usable()
         if token is not None:
             return token
-        flight = self._begin_renewal()
-        if flight is not None:
-            # Unlike awaiting the task, this neither cancels it nor raises what ended it.
-            await asyncio.wait((flight,))
-        if flight is None or flight.cancelled():
-            raise ClientClosedError("the client was closed while a call waited for its token")
-        outcome = flight.result()
-        if isinstance(outcome, IncomeClientError):
-            raise outcome.again()
-        return outcome
+        if self._is_closed:
+            raise _closed()
+        return await self._begin_renewal().wait()
 
     def invalidate(self, token: Token) -> bool:
         """Drop a token that the service refused, unless it was replaced already.
@@ -343,170 +497,90 @@ class TokenCache:
         """
         if self._token is token:
             self._token = None
-            self._refused = token.authorization
+            self._invalid = token.authorization
         return True
 
     async def aclose(self) -> None:
         """End a token request and a saving under way; calls that wait for a token fail."""
         self._is_closed = True
-        self._unsaved = None
-        both = [task for task in (self._flight, self._saving) if task is not None]
-        # Those of a loop that has ended do not run any more.
-        tasks = [task for task in both if not task.done() and task.get_loop().is_running()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        try:
+            if self._renewal is not None:
+                await self._renewal.aclose()
+        finally:
+            if self._shared is not None:
+                await self._shared.aclose()
 
-    def _known(self) -> Token | None:
+    def _usable(self) -> Token | None:
+        """Return the token in use; raise an error if the credentials were refused just now."""
         token = self.current()
         if token is None and self._refusal is not None:
-            ago = self._clock.monotonic() - self._refused_at
-            if ago < _REFUSAL_SECONDS:
-                raise _still_refused(self._refusal, ago)
+            self._refusal.check(self._clock.monotonic())
         return token
 
-    def _begin_renewal(self) -> "asyncio.Task[Token | IncomeClientError] | None":
-        if self._is_closed:
-            return None
-        if self._flight is None or self._flight.done():
-            self._flight = asyncio.create_task(self._renew(), name="income_client token renewal")
-        return self._flight
+    def _begin_renewal(self) -> Renewal:
+        """Return the renewal under way, or a new one."""
+        if self._renewal is None or self._renewal.is_over:
+            self._renewal = Renewal(self._renew())
+        return self._renewal
 
-    async def _renew(self) -> Token | IncomeClientError:
-        """Replace the token; return a failure instead of raising it, for all who wait."""
-        shared = await self._load() or await self._renewed_by_other()
-        if shared is not None:
-            self._token = shared
-            self._report_renewed(shared, is_shared=True)
-            return shared
+    async def _renew(self) -> Token:
+        """Replace the token in use."""
         try:
-            token = await self._request_token()
-        except IncomeClientError as error:
-            failure = error.again()
-        else:
-            self._token, self._refusal = token, None
+            token = await self._obtain()
+        except IncomeClientError as failure:
+            self._note_failure(failure)
+            raise
+        self._token = token
+        if not token.is_shared:
+            self._refusal = None
             _LOGGER.debug("a token was received", extra={"lifetime": token.lifetime})
-            self._report_renewed(token, is_shared=False)
-            self._begin_saving(token)
-            return token
+        if (emit := self._instrumentation.emit) is not None:
+            left = max(0.0, token.expired_at - self._clock.monotonic())
+            emit(TokenRenewed(lifetime=left, is_shared=token.is_shared))
+        return token
+
+    async def _obtain(self) -> Token:
+        """Return the token of another process, or else request one and share it."""
+        if self._shared is None:
+            return await self._request_token()
+        token = await self._shared.load(self._is_wanted)
+        if token is None:
+            token = await self._shared.wait_for_other(self._is_wanted)
+        if token is None:
+            token = await self._request_token()
+            self._shared.begin_saving(token)
+        return token
+
+    def _note_failure(self, failure: IncomeClientError) -> None:
         now = self._clock.monotonic()
         self._refusal = None
         if isinstance(failure, AuthenticationError):
-            self._refusal, self._refused_at = failure, now
+            self._refusal = _Refusal(failure.status, failure.request_id, now)
             failure.retry_after = max(_REFUSAL_SECONDS, failure.retry_after or 0.0)
         # The client is being closed, and needs no token any more.
         is_closing = isinstance(failure, ClientClosedError)
         if self._token is not None and not is_closing:
             _log_not_renewed(failure, self._token.expired_at - now)
-        return failure
 
-    def _report_renewed(self, token: Token, *, is_shared: bool) -> None:
-        emit = self._instrumentation.emit
-        if emit is not None:
-            left = max(0.0, token.expired_at - self._clock.monotonic())
-            emit(TokenRenewed(lifetime=left, is_shared=is_shared))
-
-    async def _load(self) -> Token | None:
-        """Return the store's token if it should replace the one in use."""
-        began = self._clock.monotonic()
-        if self._store is None or began < self._shares_from:
-            return None
-        try:
-            async with asyncio.timeout(self._store_seconds):
-                stored = await self._store.load()
-            self._note_answer(self._clock.monotonic() - began)
-            if stored is None:
-                return None
-            now = self._clock.monotonic()
-            token = from_stored(stored, now=now, wall_time=self._wall_time())
-        except Exception as error:  # noqa: BLE001 - a store is foreign code
-            self._note_store_failure("loaded", error)
-            return None
-        return token if self._is_better(token, now) else None
-
-    async def _renewed_by_other(self) -> Token | None:
-        """Return the token that another process renews meanwhile; None if this one is to do it."""
-        claim = getattr(self._store, "claim", None)
-        if claim is None or self._clock.monotonic() < self._shares_from:
-            return None
-        seconds = max(_CLAIM_SECONDS, _ANSWERS_OF_A_CLAIM * self._answered_in)
-        until = self._clock.monotonic() + 2 * seconds
-        while self._clock.monotonic() < until:
-            try:
-                async with asyncio.timeout(self._store_seconds):
-                    is_claimed = await claim(seconds)
-            except Exception as error:  # noqa: BLE001 - a store is foreign code
-                self._note_store_failure("claimed", error)
-                return None
-            if not is_claimed:
-                await self._clock.sleep(_LOOK_SECONDS)
-            # The one that had claimed it may have saved it just now.
-            token = await self._load()
-            if token is not None and is_claimed:
-                self._begin_saving(token)  # which ends the claim: others would wait for it
-            if token is not None or is_claimed:
-                return token
-        return None
-
-    def _note_answer(self, seconds: float) -> None:
-        self._answered_in = seconds
-        if seconds > _SLOW_SECONDS and not self._has_warned:
-            self._has_warned = True
-            message = "the token store is slow: a call waited %.1f s for its answer"
-            _LOGGER.warning(message, seconds, extra={"seconds": seconds})
-
-    def _note_store_failure(self, done: str, error: Exception) -> None:
-        if not isinstance(error, TimeoutError):
-            _log_store_failure(done, error)
-            return
-        self._shares_from = self._clock.monotonic() + _ALONE_SECONDS
-        message = "the token could not be %s in time: this process shares none for %.0f s"
-        facts = {"error": type(error).__name__, "seconds": _ALONE_SECONDS}
-        _LOGGER.warning(message, done, _ALONE_SECONDS, extra=facts)
-
-    def _is_better(self, stored: Token, now: float) -> bool:
-        if stored.authorization == self._refused:
+    def _is_wanted(self, shared: Token, now: float) -> bool:
+        """Return whether a shared token should replace the one in use."""
+        if shared.authorization == self._invalid:
             return False
-        if now < stored.stale_at:
+        if now < shared.stale_at:
             return True
         held = self._token
-        return now < stored.expired_at and (held is None or now >= held.expired_at)
-
-    def _begin_saving(self, token: Token) -> None:
-        if self._store is None or self._is_closed:
-            return
-        self._unsaved = token
-        if self._saving is None or self._saving.done():
-            saving = self._save_newest(self._store)
-            self._saving = asyncio.create_task(saving, name="income_client token saving")
-
-    async def _save_newest(self, store: TokenStore) -> None:
-        # One after the other, so that an old token never overwrites a new one.
-        while (token := self._unsaved) is not None:
-            self._unsaved = None
-            await self._save(store, token)
-
-    async def _save(self, store: TokenStore, token: Token) -> None:
-        try:
-            stored = to_stored(token, now=self._clock.monotonic(), wall_time=self._wall_time())
-            async with asyncio.timeout(_STORE_SECONDS):
-                await store.save(stored)
-        except Exception as error:  # noqa: BLE001 - a store is foreign code
-            _log_store_failure("saved", error)
+        return now < shared.expired_at and (held is None or now >= held.expired_at)
 
 
-def _still_refused(refusal: AuthenticationError, ago: float) -> AuthenticationError:
-    """Return the error for a call within 10 seconds of a refusal."""
-    left = _REFUSAL_SECONDS - ago
-    return AuthenticationError(
-        f"the token endpoint refused the client credentials {math.floor(ago)} s ago, "
-        f"and is asked again in {math.ceil(left)} s",
-        **_CALL,
-        status=refusal.status,
-        retry_after=left,
-        request_id=refusal.request_id,
-    )
+def _closed() -> ClientClosedError:
+    return ClientClosedError("the client was closed while a call waited for its token")
+
+
+async def _end(task: "asyncio.Task[Any] | None") -> None:
+    """Cancel a task and wait for its end; that of a loop that has ended does not run any more."""
+    if task is not None and not task.done() and task.get_loop().is_running():
+        task.cancel()
+        await asyncio.wait((task,))
 
 
 def _log_not_renewed(error: IncomeClientError, seconds_left: float) -> None:

@@ -16,9 +16,11 @@ from attrs import define, field, frozen
 from income_client.errors import ConfigurationError, IncomeClientError, leaving
 from income_client.records.documents import ApplicationRecord
 
-from .checkpoint import Checkpoint, DeadLetters, Progress, read_checkpoint
+from .checkpoint import Checkpoint, read_checkpoint
+from .dead_letters import DeadLetters
 from .failures import Failures
 from .lease import Lease
+from .progress import Progress
 from .reading import Versioned, key_of
 from .schedule import LONGEST_PAUSE, Schedule, growing
 from .status import Monitor
@@ -193,7 +195,7 @@ class Batches:
         if not records:
             # A consumer that keeps checkpoints elsewhere may not have stored the last one yet.
             are_committed = self._committed == self._number
-            has_grown = commit.checkpoint.progress > self._lease.progress
+            has_grown = commit.checkpoint.progress > self._lease.fence.progress
             if are_committed and (commit.resolved or has_grown):
                 await self._store_commit(commit)
             return None
@@ -235,14 +237,14 @@ class Batches:
             await self._schedule.pause(min(LONGEST_PAUSE, growing(self._refusals + 1)))
             batch.has_failed = False
         # Another may have taken over in the meantime, and delivered what is newer.
-        await self._schedule.unless_stopped(self._lease.check())
+        await self._schedule.unless_stopped(self._lease.fence.check())
         return self._returned.pop(batch.number, None)
 
     async def _was_committed(self, batch: Batch) -> bool:
         """Return whether a batch was committed although its block has failed."""
-        if self._lease.is_unsure:
-            await self._lease.check()
-        if read_checkpoint(batch.checkpoint).progress > self._lease.progress:
+        if self._lease.fence.is_unsure:
+            await self._lease.fence.check()
+        if read_checkpoint(batch.checkpoint).progress > self._lease.fence.progress:
             return False
         self._note_committed(batch.number)
         return True
@@ -279,7 +281,7 @@ class Batches:
             return commit.resolved
 
         resolved()
-        async with self._lease.saving_with(connection, commit.checkpoint, resolved):
+        async with self._lease.fence.saving_with(connection, commit.checkpoint, resolved):
             yield
         self._note_committed(number)
         self._note_stored(commit)
@@ -307,15 +309,15 @@ class Batches:
     async def _store_letters(self, letters: DeadLetters) -> None:
         if len(letters.new) < len(letters.unsaved):
             # One that was forgotten while it was tried again must not come back.
-            letters.forget(await self._lease.letters())
+            letters.forget(await self._lease.fence.letters())
         dead, new = letters.unsaved, letters.new
         if dead:
-            await self._lease.save_letters(dead)
+            await self._lease.fence.save_letters(dead)
             letters.saved(dead, ())
             self._monitor.dead_lettered(dead, new)
 
     async def _store_commit(self, commit: _Commit) -> None:
-        await self._lease.save(commit.checkpoint, commit.resolved)
+        await self._lease.fence.save(commit.checkpoint, commit.resolved)
         self._note_stored(commit)
 
     def _note_committed(self, number: int) -> None:

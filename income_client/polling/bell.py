@@ -27,14 +27,7 @@ _DEAF: Final = "it is not woken by other processes"
 
 
 class Bell:
-    """The bell of a poller's store, if that has one.
-
-    Args:
-        store: the poller's.
-        name: the poller's.
-        clock: for its pauses.
-        heard: called for each ring while it listens.
-    """
+    """The bell of a poller's store, if that has one; ``heard`` is called for each ring."""
 
     def __init__(
         self, store: CheckpointStore, name: str, clock: Clock, heard: Callable[[], None]
@@ -45,7 +38,7 @@ class Bell:
         self._name = name
         self._clock = clock
         self._heard = heard
-        self._is_asked = False
+        self._must_ring = False
         self._ringing: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._failures = 0  # of listening, in a row
@@ -58,18 +51,19 @@ class Bell:
             return False
         try:
             asyncio.get_running_loop()
-        except RuntimeError:
-            raise ConfigurationError("wake() must be called in the poller's event loop") from None
-        self._is_asked = True
+        except RuntimeError as error:
+            message = "wake() must be called in the poller's event loop"
+            raise ConfigurationError(message) from error
+        self._must_ring = True
         if self._ringing is None or self._ringing.done():
-            self._ringing = self._start(self._ring(self._store))
+            self._ringing = self._start(self._keep_ringing(self._store))
         return True
 
     def listen(self, renewal: "asyncio.Task[None] | None") -> None:
         """Listen for as long as a lease is renewed, which a poller without standbys does not."""
         if self._store is None or renewal is None:
             return
-        listening = self._start(self._listen(self._store))
+        listening = self._start(self._keep_listening(self._store))
         renewal.add_done_callback(lambda _: _end(listening))
 
     def cancel(self) -> None:
@@ -89,9 +83,9 @@ class Bell:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _ring(self, store: RingingStore) -> None:
-        while self._is_asked:
-            self._is_asked = False
+    async def _keep_ringing(self, store: RingingStore) -> None:
+        while self._must_ring:
+            self._must_ring = False
             await self._ring_once(store)
             await self._clock.sleep(_GAP)
 
@@ -101,20 +95,20 @@ class Bell:
                 await store.ring(self._name)
             except Exception as error:  # noqa: BLE001 - foreign code
                 self._warn(_UNREACHED, _reason(error))
-                if isinstance(error, CheckpointError) and not error.retryable:
+                if _is_final(error):
                     return
             else:
                 self._warned.discard(_UNREACHED)
                 return
             await self._clock.sleep(growing(failures))
 
-    async def _listen(self, store: RingingStore) -> None:
+    async def _keep_listening(self, store: RingingStore) -> None:
         while True:
             try:
                 await store.listen(self._name, self._hear)
             except Exception as error:  # noqa: BLE001 - foreign code
                 self._warn(_DEAF, _reason(error))
-                if isinstance(error, CheckpointError) and not error.retryable:
+                if _is_final(error):
                     return
             else:
                 return  # the store is closed
@@ -139,6 +133,10 @@ def _end(task: "asyncio.Task[None]") -> None:
     """Cancel a task, once: a second time would interrupt it while it gives back a connection."""
     if not task.cancelling():
         task.cancel()
+
+
+def _is_final(error: Exception) -> bool:
+    return isinstance(error, CheckpointError) and not error.retryable
 
 
 def _reason(error: Exception) -> str:

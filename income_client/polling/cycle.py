@@ -41,7 +41,8 @@ from income_client.walk.windows import Answer, Bounds, Delivery, Intervals
 from income_client.wire.times import FIRST_SECOND
 
 from .batches import Records
-from .checkpoint import DeadLetters, Progress, reason_of
+from .dead_letters import DeadLetters, reason_of
+from .progress import Progress
 from .reading import Outcome, PollSource, Versioned, ids_on, key_of, nameless_on, updated_at
 from .schedule import Schedule
 from .status import Monitor

@@ -29,10 +29,12 @@ from income_client.wire.times import FIRST_SECOND
 
 from .batches import Batch, Batches, Records
 from .bell import Bell
-from .checkpoint import Checkpoint, DeadLetters, Progress
+from .checkpoint import Checkpoint
 from .cycle import Poll, PollerState
+from .dead_letters import DeadLetters
 from .failures import Failures
 from .lease import Lease
+from .progress import Progress
 from .reading import PollSource
 from .schedule import Schedule, Stopped
 from .status import Monitor, PollerStatus
@@ -431,9 +433,9 @@ class Poller:
     async def _begin_poll(self, state: PollerState) -> Poll:
         """Begin a poll in its time, unless another poller has taken over."""
         await self._schedule.until_turn()
-        await self._schedule.unless_stopped(self._lease.check())
+        await self._schedule.unless_stopped(self._lease.fence.check())
         if state.letters:
-            state.letters.forget(await self._schedule.unless_stopped(self._lease.letters()))
+            state.letters.forget(await self._schedule.unless_stopped(self._lease.fence.letters()))
         self._schedule.begin(self._clock.monotonic())
         self._monitor.unchanged = 0
         return Poll(state, self._source, self._schedule, self._monitor, self._clock)

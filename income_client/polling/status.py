@@ -22,7 +22,7 @@ from income_client.records.dead_letters import DeadLetter, is_second
 from income_client.records.documents import ApplicationRecord
 from income_client.records.window import EPOCH, Window
 
-from .checkpoint import Progress
+from .progress import Progress
 
 _LOGGER: Final = logging.getLogger("income_client.poller")
 _COST_LOGGER: Final = logging.getLogger("income_client.poller.cost")

@@ -193,7 +193,7 @@ async def test_a_bucket_that_is_made_again_under_a_poller_loses_no_update(
     clock.most_sleeps = None  # it retries for as long as the bucket is away
     async with (
         Emulator(20, clock=clock, time_flows=True) as service,
-        IncomeClient(service.url, auth=service.oauth2, clock=clock) as place,
+        IncomeClient(service.url, auth=service.basic, clock=clock) as place,
     ):
         ids = service.world.ids
         poller = place.poll(NatsCheckpointStore(kv), documents=False, standby=standby, lease=1e6)

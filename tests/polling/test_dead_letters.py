@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.errors import DecodeError, NotFoundError, PayloadFault
-from income_client.polling.checkpoint import DeadLetters, reason_of
+from income_client.polling.dead_letters import DeadLetters, reason_of
 from income_client.records.dead_letters import DeadLetter, key_of_application, key_of_window
 from income_client.records.window import EPOCH, Window
 from income_client.wire.times import LAST_SECOND

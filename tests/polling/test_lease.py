@@ -12,6 +12,7 @@ from income_client import (
 )
 from income_client.clock import SystemClock
 from income_client.polling.checkpoint import Checkpoint, read_checkpoint
+from income_client.polling.fence import Fence
 from income_client.polling.lease import Lease
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import EPOCH, Window
@@ -38,14 +39,14 @@ def at(reached: int, takeovers: int = 1) -> Checkpoint:
     return Checkpoint(since=100, reached=reached, takeovers=takeovers)
 
 
-async def taken(store: Any) -> Lease:
-    """Return a lease that was taken."""
+async def taken(store: Any) -> Fence:
+    """Return what saves under a lease that was taken."""
     lease = Lease(store, "default", SystemClock())
     await lease.take(None, now)
-    return lease
+    return lease.fence
 
 
-async def test_the_first_claim_stores_where_it_began() -> None:
+async def test_the_first_save_stores_where_it_began() -> None:
     """So that a restart does not skip what happens between."""
     store = MemoryCheckpointStore()
     checkpoint, letters = await Lease(store, "default", SystemClock()).take(None, now)
@@ -70,7 +71,7 @@ async def test_the_next_lease_resumes_where_the_last_one_was() -> None:
     for refused in (first.save(at(109)), first.save_letters([LETTER]), first.check()):
         with pytest.raises(CheckpointConflictError):
             await refused
-    await second.save(at(110, takeovers=2), resolved=[LETTER.key])
+    await second.fence.save(at(110, takeovers=2), resolved=[LETTER.key])
     assert await store.dead_letters("default") == ()
 
 
@@ -90,8 +91,8 @@ async def test_after_a_failed_save_the_store_is_asked(error: Exception, is_saved
         await (await stale(store)).check()
 
 
-async def stale(store: Any) -> Lease:
-    """Return a lease that another poller has taken since."""
+async def stale(store: Any) -> Fence:
+    """Return what saved under a lease that another poller has taken since."""
     lease = await taken(store)
     await taken(store)
     return lease
@@ -132,7 +133,20 @@ async def test_a_lease_that_another_took_first_is_given_up_like_any() -> None:
     assert read_checkpoint(text).lease == 0
 
 
-async def test_two_who_claim_at_once_do_not_both_have_it() -> None:
+async def test_a_standby_does_not_wait_for_its_own_first_save() -> None:
+    """If only the answer to it was lost, nobody else holds the lease."""
+    store, clock = FailingStore(), JumpingClock()
+    store.failures, store.saves_first = 1, True
+    lease = Lease(store, "default", clock, 15.0)
+    with pytest.raises(CheckpointError):
+        await lease.take(None, now)
+    await lease.take(None, now)
+    await lease.release()
+    assert clock.slept == []
+    assert lease.is_new
+
+
+async def test_two_who_take_it_at_once_do_not_both_have_it() -> None:
     """One of them is refused by the other's save, and leases again."""
     store = MemoryCheckpointStore()
     leases = [Lease(store, "default", SystemClock()) for _ in range(5)]
@@ -145,7 +159,7 @@ async def test_two_who_claim_at_once_do_not_both_have_it() -> None:
     holders = []
     for lease in leases:
         try:
-            await lease.check()
+            await lease.fence.check()
             holders.append(lease)
         except CheckpointConflictError:
             pass

@@ -7,7 +7,8 @@ from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.polling.checkpoint import Checkpoint, Progress, read_checkpoint
+from income_client.polling.checkpoint import Checkpoint, read_checkpoint
+from income_client.polling.progress import Progress
 from income_client.polling.reading import DIGEST_BYTES, KEY_BYTES
 from income_client.records.window import Window
 from income_client.wire.times import FIRST_SECOND

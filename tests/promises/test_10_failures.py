@@ -22,7 +22,7 @@ from income_client import (
 )
 from income_client.emulator import Emulator, Fault
 from income_client.emulator.times import http_date, stamp
-from income_client.polling.checkpoint import DeadLetters
+from income_client.polling.dead_letters import DeadLetters
 from income_client.records.window import EPOCH, Window
 from income_client.testing import JumpingClock
 from tests.support.payloads import row_of_list

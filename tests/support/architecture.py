@@ -57,7 +57,7 @@ PURE: Final = (
     *(
         f"polling.{name}"
         for name in (
-            "checkpoint",
+            "checkpoint", "dead_letters", "progress",
         )
     ),
     *(

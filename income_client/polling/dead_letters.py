@@ -1,0 +1,171 @@
+"""What could not be read: the dead letters of a poller, until they are read after all."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from operator import attrgetter
+from typing import Final
+
+from attrs import evolve
+
+from income_client.errors import IncomeClientError
+from income_client.records.dead_letters import DeadLetter, is_second
+from income_client.records.window import EPOCH, Window
+from income_client.walk.windows import Intervals
+
+_HOUR: Final = 3_600
+_NO_TIME: Final = timedelta(0)
+_LONGEST_REASON: Final = 500
+
+
+class DeadLetters:
+    """The dead letters of one poller, and which of them the store does not have yet."""
+
+    def __init__(self, letters: Iterable[DeadLetter] = ()) -> None:
+        self._letters = {letter.key: letter for letter in letters}
+        self._stored = set(self._letters)
+        """Keys of those that the store has."""
+        self._unsaved: dict[str, DeadLetter] = {}
+        self._listed: dict[str, DeadLetter] = {}
+        """Unsaved ones that the list has shown, as they are where the store has none of the key."""
+        self._resolved: dict[str, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._letters)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._letters
+
+    @property
+    def application_ids(self) -> tuple[str, ...]:
+        """The applications that they are about."""
+        ids = (letter.application_id for letter in self._letters.values())
+        return tuple(one for one in ids if one is not None)
+
+    @property
+    def seconds(self) -> tuple[Window, ...]:
+        """The seconds that hold more rows than can be asked for."""
+        return tuple(window for window in self._windows if is_second(window))
+
+    @property
+    def unsaved(self) -> tuple[DeadLetter, ...]:
+        """Those that the store must have before a checkpoint passes them."""
+        return tuple(self._unsaved.values())
+
+    @property
+    def new(self) -> frozenset[str]:
+        """Keys of unsaved ones that the store has not had before."""
+        return frozenset(self._unsaved.keys() - self._stored)
+
+    @property
+    def resolved(self) -> tuple[str, ...]:
+        """Keys of those that the store may lose once what was read is delivered."""
+        return tuple(self._resolved)
+
+    @property
+    def _windows(self) -> list[Window]:
+        return [one.window for one in self._letters.values() if one.application_id is None]
+
+    def windows_around(self, window: Window) -> list[Window]:
+        """Return the windows of the dead letters about a row without an id, listed in a window.
+
+        Each poll lists the last seconds again, in another window. So the latest dead letter is
+        about the row where they hold the window already; else it is extended, up to an hour, or
+        there is a new one for what they do not hold.
+        """
+        # A dead letter of a single second says that it is saturated.
+        window = Window(window.after, max(window.before, window.after + 2))
+        known = [one for one in self._windows if not is_second(one)]
+        known.sort(key=attrgetter("after"))
+        gaps = Intervals(known).gaps(window)
+        if not gaps:
+            return [one for one in known if one.after < window.before][-1:]
+        found = []
+        for gap in gaps:
+            ends_there = [one for one in known if one.before == gap.after <= one.after + _HOUR]
+            after = max((one.after for one in ends_there), default=gap.after)
+            if gap.before > after + _HOUR:
+                after = gap.after
+            found.append(Window(after, max(gap.before, after + 2)))
+        return found
+
+    def due(self, now: int, *, most: int) -> list[DeadLetter]:
+        """Return those to be tried again, the most overdue first."""
+        moment = EPOCH + timedelta(seconds=now)
+        overdue = {letter.key: moment - letter.next_try_at for letter in self._letters.values()}
+        due = [key for key, waited in overdue.items() if waited >= _NO_TIME]
+        first = sorted(due, key=overdue.__getitem__, reverse=True)[:most]
+        return [self._letters[key] for key in first]
+
+    def put(
+        self,
+        application_id: str | None,
+        window: Window,
+        reason: str,
+        *,
+        attempts: int,
+        now: int,
+        is_retry: bool = False,
+    ) -> None:
+        """Add a dead letter, or count further attempts; without an id it is about a window.
+
+        With ``is_retry`` it was tried only because it is one, and not because it was listed.
+        """
+        moment = EPOCH + timedelta(seconds=now)
+        letter = DeadLetter(
+            application_id=None if application_id is None else _storable(application_id),
+            window=window,
+            reason=_storable(reason[:_LONGEST_REASON]),
+            attempts=attempts,
+            first_tried_at=moment,
+            last_tried_at=moment,
+        )
+        if not is_retry:
+            self._listed[letter.key] = letter
+        known = self._letters.get(letter.key)
+        if known is not None:
+            letter = evolve(
+                letter,
+                attempts=known.attempts + attempts,
+                first_tried_at=known.first_tried_at,
+            )
+        self._letters[letter.key] = self._unsaved[letter.key] = letter
+        self._resolved.pop(letter.key, None)
+
+    def resolve(self, key: str) -> None:
+        """Remove a dead letter whose application was read after all, if there is one."""
+        if self._letters.pop(key, None) is not None:
+            self._unsaved.pop(key, None)
+            self._listed.pop(key, None)
+            self._resolved[key] = None
+
+    def forget(self, stored: Iterable[DeadLetter]) -> None:
+        """Drop those that the store has no more; one that was listed since is a new one."""
+        for key in self._stored - {letter.key for letter in stored}:
+            self._stored.remove(key)
+            if key in self._listed:
+                self._letters[key] = self._unsaved[key] = self._listed[key]
+            else:
+                self._letters.pop(key, None)
+                self._unsaved.pop(key, None)
+
+    def saved(self, letters: Iterable[DeadLetter], resolved: Iterable[str]) -> None:
+        """Note what the store has by now."""
+        for letter in letters:
+            self._stored.add(letter.key)
+            if self._unsaved.get(letter.key) is letter:
+                del self._unsaved[letter.key]
+                self._listed.pop(letter.key, None)
+        for key in resolved:
+            self._stored.discard(key)
+            self._resolved.pop(key, None)
+
+
+def reason_of(error: IncomeClientError) -> str:
+    """Return why a record could not be read; errors hold no content."""
+    return f"{type(error).__name__}: {error.message}"
+
+
+def _storable(text: str) -> str:
+    """Return a text without characters that no database takes."""
+    is_plain = "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
+    return text if is_plain else text.encode("unicode_escape").decode()
