@@ -239,7 +239,8 @@ class Poller:
         if self._schedule.is_stopped:
             return False
         is_leader = not isinstance(self._phase, _Taking) and not self._lease.is_lost
-        return is_leader or not self._has_standby or self._bell.ring()
+        with leaving():
+            return is_leader or not self._has_standby or self._bell.ring()
 
     def stop(self, *, after_poll: bool = False) -> None:
         """End the iteration after the current batch; nothing else is begun.

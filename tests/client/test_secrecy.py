@@ -455,7 +455,7 @@ def raise_with_canary(*given: object, **_: object) -> NoReturn:
 
 BUGS: Final[dict[str, tuple[tuple[type, str], Iterable[str]]]] = {
     "connection": ((aiohttp.TCPConnector, "_create_connection"), CALLS),
-    "call": ((SessionManager, "call"), OF_SERVICE - {"poll"}),
+    "call": ((SessionManager, "call"), OF_SERVICE),
     "file": ((Downloader, "fetch"), FILES),
 }
 
