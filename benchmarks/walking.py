@@ -28,8 +28,8 @@ from income_client.emulator.update_times import Spread, spread_times
 from income_client.http.endpoints import LARGEST_LIMIT
 from income_client.records.applications import ApplicationPage
 from income_client.records.window import EPOCH, Window
-from income_client.walk.planner import WalkPlanner
-from income_client.walk.windows import Answer, Bounds, Question
+from income_client.walk.planner import Question, WalkPlanner
+from income_client.walk.windows import Answer, Bounds
 
 from .report import OURS, Row, Scale, at_most
 

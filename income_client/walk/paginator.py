@@ -41,9 +41,9 @@ from income_client.wire.times import (
 )
 
 from .checkpoint import read_checkpoint, write_checkpoint
-from .planner import WalkPlanner
+from .planner import Question, WalkPlanner
 from .tail import END_OF_TIME
-from .windows import Answer, Bounds, Delivery, Question
+from .windows import Answer, Bounds, Delivery
 
 OnSaturated = Literal["raise", "report"]
 ReadPage = Callable[[Request, Response], ApplicationPage]

@@ -1,4 +1,4 @@
-"""Windows of a walk: the questions about them, and what a page proves about its window.
+"""Windows of a walk: the bounds to ask with, and what a page proves about its window.
 
 Everything here is a value or a rule about values. `planner` decides what is asked, and when.
 """
@@ -48,18 +48,6 @@ class Bounds:
         if inner.after < self.after:
             return False
         return self.before is None or inner.before is None or inner.before <= self.before
-
-
-@frozen
-class Question:
-    """One list call that the walk needs."""
-
-    bounds: Bounds
-    """The bounds to send."""
-    window: Window
-    """The seconds that it is responsible for; empty for a question about the walk's end."""
-    delay: float = 0.0
-    """Seconds to wait before it is asked, so that the service's clock can move."""
 
 
 @frozen(kw_only=True)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from income_client.emulator import ListReply, Refused, ServiceRules, World, list_reply
 from income_client.records.applications import ApplicationPage, ApplicationSummary
 from income_client.records.window import EPOCH, Window
-from income_client.walk.planner import WalkPlanner
-from income_client.walk.windows import Answer, Bounds, Delivery, Question
+from income_client.walk.planner import Question, WalkPlanner
+from income_client.walk.windows import Answer, Bounds, Delivery
 
 BASE: Final = 1_700_000_000
 """The second at which the worlds of these tests begin."""

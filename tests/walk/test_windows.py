@@ -1,11 +1,17 @@
 """The planner against the emulator's truth: nothing lost, nothing twice, always an end."""
 
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from income_client.emulator import FutureBounds, ServiceRules, World
 from income_client.records.window import Window
 from income_client.walk.checkpoint import read_checkpoint, write_checkpoint
+from income_client.walk.density import Density
+from income_client.walk.windows import Rows
 from tests.support.walks import BASE, parts_of, service_rules, update_times, walk
 
 LIMITS = st.sampled_from([2, 3, 7, 25])
@@ -278,3 +284,58 @@ def test_walks_that_follow_each_other_lose_nothing(
         assert present > start, "no walk gets any further"
         start = present
     assert world.truth(BASE - 10, now) <= ids
+
+
+class HostileDensity(Density):
+    """Estimates that do as much harm as they can, and counts of the full pages at each place."""
+
+    def __init__(self, limit: int, wanted: Callable[[int, int], int]) -> None:
+        super().__init__(limit)
+        self.full_at: Counter[int] = Counter()
+        self._wanted = wanted
+
+    def width(self, start: int, end: int) -> int:
+        """Return any number."""
+        return self._wanted(start, end)
+
+    def pages(self, start: int, end: int) -> float:
+        """Return any number."""
+        return float(self._wanted(start, end))
+
+    def middle(self, start: int, end: int) -> int:
+        """Return any number."""
+        return start + self._wanted(start, end)
+
+    def full(self, window: Window, rows: Rows) -> int | None:
+        """Count a full page."""
+        self.full_at[window.after] += 1
+        super().full(window, rows)
+        return None
+
+
+HOSTILE_WIDTHS: dict[str, Callable[[Random], Callable[[int, int], int]]] = {
+    "everything": lambda _: lambda start, end: end - start,
+    "more than there is": lambda _: lambda start, end: 10**12,
+    "all but a second": lambda _: lambda start, end: end - start - 1,
+    "nothing": lambda _: lambda start, end: 0,
+    "less than nothing": lambda _: lambda start, end: -(10**12),
+    "anything": lambda chance: lambda start, end: chance.randint(-9, 2 * (end - start)),
+}
+
+
+@given(st.data(), LIMITS, WALKERS, st.sampled_from(sorted(HOSTILE_WIDTHS)))
+def test_no_estimate_makes_a_walk_endless(
+    data: st.DataObject, limit: int, walkers: int, widths: str
+) -> None:
+    """Whatever width is wanted, few pages at one place are full, and the rows are the same."""
+    chance = data.draw(st.randoms(), label="chance")
+    is_narrow = HOSTILE_WIDTHS[widths](Random(0))(0, 1000) < 999
+    span = 600 if is_narrow else data.draw(st.sampled_from([600, 10**6]), label="span")
+    times = [BASE + chance.randrange(span) for _ in range(data.draw(st.integers(0, 60)))]
+    world = World(times, now=BASE + span)
+    walked = walk(world, BASE - 1, BASE + span, limit=limit, walkers=walkers, chance=chance)
+    density = walked.planner.density = HostileDensity(limit, HOSTILE_WIDTHS[widths](Random(1)))
+    walked.run()
+    given = set(walked.ids) | set(walked.planner.withheld)
+    assert walked.planner.saturated or given == world.truth(BASE - 1, BASE + span)
+    assert max(density.full_at.values(), default=0) <= 4 + (span + 2).bit_length()
