@@ -1,27 +1,31 @@
 """The end of a walk: how the planner finds the present, and how a walk may end there.
 
-An update moves an application to the present while the walk is in progress. So
-what lies before the present is left to the walkers, and the walk ends only with
-a single complete page from there on, read after everything else. An exclusive
-upper bound hides the current second; so that page is asked for with a bound in
-the future, the walk's own if it has one. Where the service cuts long windows, the
-bound is brought near, and the present asked for right after the page must still lie
-before it. Where the service lowers such a bound to the present, or refuses it, two
-complete pages replace it that were served in different seconds with no other page
-between them.
+An update moves an application to the present while the walk is in progress. So what lies
+before the present is left to the walkers, and the walk ends only with a single complete page
+from there on, read after everything else. What is asked next depends on what is known:
 
-The present is the bound that the service echoes when it is asked without an upper one.
-A service that cuts long windows short may echo less; this shows when it is asked from one
-second earlier, because its echo then moves back by one second too, and the walk continues
-from there. A walk whose upper bound has passed needs none of this; it asks for its whole
-span first, since most are small.
+=================  ======================  =======================================================
+state              asks                    then
+=================  ======================  =======================================================
+AskingAll          up to the walk's bound  complete, or the bound passed long ago: the walk ends;
+                                           otherwise FindingPresent
+FindingPresent     no upper bound          AskingFuture; a walk that another follows ends
+AskingFuture       a bound in the future   complete: the walk ends; full, or complete up to a near
+                                           bound: FollowingPresent; cut short: a nearer bound;
+                                           lowered to the present, or refused: StandingIn
+FollowingPresent   no upper bound          still before the near bound: the walk ends; behind it:
+                                           StandingIn; the present moved: AskingFuture; it did
+                                           not: again, a second later
+StandingIn         no upper bound          a second complete page of another second: the walk ends
+=================  ======================  =======================================================
 
-A walk that another walk will follow need not chase the present: it ends at the first one
-that is echoed, if that fits the service's own `Date`. Otherwise the end may have been cut
-off, and the walk continues like any other.
+The present is the bound that the service echoes when it is asked without an upper one. Wherever
+that lies behind the walk's own bound, or the page has no upper bound at all, the walk ends too.
 """
 
 from typing import Final
+
+from attrs import frozen
 
 from income_client.errors import UnexpectedResponseError
 from income_client.records.window import Window
@@ -47,7 +51,7 @@ _PATIENCE: Final = 3
 
 
 class Tail:
-    """The end of a walk: everything from ``reached`` on, for which its other parts do not answer.
+    """The end of a walk: everything from ``reached`` on, for which its gaps do not answer.
 
     ``start`` and ``until`` are the walk's bounds, ``until=None`` the present. ``date_ahead`` is for
     a walk that another will follow: the seconds by which the service's `Date` is known to run
@@ -57,44 +61,34 @@ class Tail:
     def __init__(
         self, start: int, *, reached: int, until: int | None, date_ahead: int | None = None
     ) -> None:
+        self.start = start
+        self.until = until
+        self.date_ahead = date_ahead
         self.reached: int = reached
         self.is_finished: bool = until is not None and reached > until
-        """Whether nothing is left to ask once the other parts are done."""
-        self.must_wait: bool = False
-        """Whether the service's clock must move before the next question is asked."""
-        self._start = start
-        self._until = until
-        self._date_ahead = date_ahead
-        self._asks_for_last = until is not None
-        self._is_present_known = False
+        """Whether nothing is left to ask once the gaps are closed."""
+        self.pauses: int = 0
+        """Questions asked after a pause since the present last moved."""
+        self.widest: int | None = None
+        """Width of the widest window that the service applies; None while it cut none."""
+        self._state: _State = FindingPresent() if until is None else AskingAll()
         self._is_narrow = True
         """Whether no echo so far was as asked, or wide enough to prove anything."""
-        self._future_works = True
-        self._widest: int | None = None
-        self._ahead: int | None = None
-        """The end of a complete page before a bound that was brought near."""
-        self._last: Window | None = None
-        """The first of two pages that replace one with a bound in the future."""
-        self._unmoved = 0
+
+    @property
+    def must_wait(self) -> bool:
+        """Whether the service's clock must move before the next question is asked."""
+        return self.pauses > 0
 
     def next(self) -> Bounds:
         """Return the bounds to ask with."""
-        after = max(self._start, self.reached - (1 if self._last is None else 2))
-        if not self._asks_for_last:
-            return Bounds(after, None)
-        far = self._far
-        return Bounds(after, far if self._widest is None else min(far, after + self._widest))
-
-    @property
-    def _far(self) -> int:
-        """The bound of the last page where the service cuts no windows."""
-        return min(self.reached + _YEAR, LAST_SECOND) if self._until is None else self._until
+        return self._state.next(self)
 
     def refuse(self, bounds: Bounds) -> bool:
         """Record a refusal; return whether there is another way to ask."""
-        if bounds.before is None or self._until is not None:
+        if bounds.before is None or self.until is not None:
             return False
-        self._give_up_future()
+        self._state = StandingIn()
         return True
 
     def receive(self, bounds: Bounds, answer: Answer) -> bool:
@@ -109,152 +103,282 @@ class Tail:
         echo, width = answer.echo, answer.echo.before - answer.echo.after
         is_as_asked = (echo.after, echo.before) == (bounds.after, bounds.before)
         self._is_narrow &= 0 < width < _NARROWEST and not is_as_asked
-        is_answer = self._receive(bounds, answer)
-        if self._is_narrow and self.is_finished and self._is_early(answer.served_at):
-            self.is_finished = False
+        step = self._state.receive(self, bounds, answer)
+        if self._is_narrow and step.is_finished and self._is_early(step.reached, answer):
             raise UnexpectedResponseError(f"the service cuts windows down to {width} s: too narrow")
-        return is_answer
+        self._state, self.pauses = step.state, step.pauses
+        self.reached, self.is_finished = step.reached, step.is_finished
+        return step.is_answer
 
-    def _is_early(self, served_at: int | None) -> bool:
-        """Return whether the walk ended before its bound, although that has passed by `Date`."""
-        if self._until is None or served_at is None:
+    def _is_early(self, reached: int, answer: Answer) -> bool:
+        """Return whether the walk ends before its bound, although that has passed by `Date`."""
+        if self.until is None or answer.served_at is None:
             return False
-        return self.reached <= self._until < served_at - _MINUTE
+        return reached <= self.until < answer.served_at - _MINUTE
 
-    def _receive(self, bounds: Bounds, answer: Answer) -> bool:
-        self.must_wait = False
-        if bounds.before is None:
-            return self._receive_present(bounds, answer)
-        echo = answer.echo
-        is_whole = echo.after <= bounds.after and echo.before >= bounds.before
-        is_complete = is_whole and not answer.is_full
-        is_last = is_complete and bounds.before >= self._far
-        if self._has_passed(answer):
-            self._end()
-            return is_last
+
+@frozen(kw_only=True)
+class _Step:
+    """What follows from a page."""
+
+    state: "_State"
+    reached: int
+    is_answer: bool
+    """Whether the page answers for the seconds up to there."""
+    is_finished: bool = False
+    pauses: int = 0
+
+
+@frozen
+class AskingAll:
+    """Nothing is known of a span that has an upper bound: ask for all of it, most are small."""
+
+    def next(self, tail: Tail) -> Bounds:
+        """Ask up to the bound of the walk."""
+        return Bounds(_just_before(tail), tail.until)
+
+    def receive(self, tail: Tail, bounds: Bounds, answer: Answer) -> _Step:
+        """End with a complete page."""
+        is_last = _is_whole(bounds, answer) and not answer.is_full
+        if _has_passed(tail, answer):
+            return _end_at_bound(tail, is_answer=is_last)
         if is_last:
-            self.is_finished = True
-        elif is_whole or not self._is_present_known:
-            self._asks_for_last = False
-            self._ahead = bounds.before if is_complete else None
+            return _end(tail, tail.reached)
+        return _stay(tail, FindingPresent(), is_answer=not answer.is_full)
+
+
+@frozen
+class FindingPresent:
+    """The present is not known: ask without an upper bound, and take what is echoed.
+
+    A service that cuts long windows short may echo less; this shows when it is asked from one
+    second earlier, because its echo then moves back by one second too, and the walk continues
+    from there. A walk that another walk will follow need not chase the present: it ends at the
+    first one that is echoed, if that fits the service's own `Date`. Otherwise the end may have
+    been cut off, and the walk continues like any other.
+    """
+
+    def next(self, tail: Tail) -> Bounds:
+        """Ask without an upper bound."""
+        return Bounds(_just_before(tail), None)
+
+    def receive(self, tail: Tail, bounds: Bounds, answer: Answer) -> _Step:
+        """Leave what lies before the present to the walkers, unless this page is all of it."""
+        if end := _end_by_present(tail, bounds, answer):
+            return end
+        present, served_at = _present_of(answer), answer.served_at
+        if tail.date_ahead is not None and served_at is not None:
+            date = served_at - tail.date_ahead
+            if abs(date - present) <= _SKEW:
+                return _end(tail, present, is_answer=not answer.is_full)
+        return _move(tail, present, AskingFuture(), is_answer=_is_answer(tail, answer))
+
+
+@frozen
+class AskingFuture:
+    """The present is known: ask for the last page, with a bound in the future.
+
+    An exclusive upper bound hides the current second; so the bound lies behind it, the walk's
+    own if it has one. Where the service cuts long windows, the bound is brought near.
+    """
+
+    def next(self, tail: Tail) -> Bounds:
+        """Ask as far as the service allows."""
+        after, far = _just_before(tail), self._far(tail)
+        return Bounds(after, far if tail.widest is None else min(far, after + tail.widest))
+
+    def receive(self, tail: Tail, bounds: Bounds, answer: Answer) -> _Step:
+        """End with a complete page up to a far bound."""
+        echo, far = answer.echo, self._far(tail)
+        before = far if bounds.before is None else bounds.before
+        is_whole = _is_whole(bounds, answer)
+        is_complete = is_whole and not answer.is_full
+        if _has_passed(tail, answer):
+            return _end_at_bound(tail, is_answer=is_complete and before >= far)
+        if is_complete and before >= far:
+            return _end(tail, tail.reached)
+        state: _State = StandingIn()
+        if is_whole:
+            state = FollowingPresent(before if is_complete else None)
         # A future bound that was lowered need not be the present: a long window may have
         # been cut short, and then ends in the future. Only an unset bound gives the present.
-        elif self._widest is None and (
-            echo.after > bounds.after or echo.before > self.reached + _SKEW
+        elif tail.widest is None and (
+            echo.after > bounds.after or echo.before > tail.reached + _SKEW
         ):
-            self._widest = echo.before - echo.after
-        else:
-            self._give_up_future()
-        return not answer.is_full
+            tail.widest = echo.before - echo.after
+            state = self
+        return _stay(tail, state, is_answer=not answer.is_full)
 
-    def _receive_present(self, bounds: Bounds, answer: Answer) -> bool:
-        """Take a page without an upper bound."""
-        echo, served_at = answer.echo, answer.served_at
-        present = echo.before - _BEHIND
-        is_open = self._until is None and not answer.is_full and echo.after <= bounds.after
-        # An echo far beyond the service's own clock applied no upper bound worth the name.
-        if served_at is None:
-            is_endless = present > END_OF_TIME
-        elif is_endless := echo.before - served_at > _CENTURY:
-            present = served_at - _BEHIND
-        # Where the walk is ahead of the service's own clock there is nothing more to come. By a
-        # year: `Date` may be of a clock that is days behind.
-        is_ahead = served_at is not None and self.reached - _YEAR > served_at
-        if self._is_before_page_ahead(bounds, echo) and not answer.is_full:
-            self._advance(present)
-            self.is_finished = True
-        elif is_open and (is_ahead or (is_endless and self._date_ahead is None)):
-            self.is_finished = True
-        elif self._until is not None and present > self._until:
-            self._end()
-            return False
-        elif self._is_enough(present, served_at):
-            self._advance(present)
-            self.is_finished = True
-        else:
-            return self._continue(bounds, answer, present)
-        return not answer.is_full
+    @staticmethod
+    def _far(tail: Tail) -> int:
+        """Return the bound of the last page where the service cuts no windows."""
+        return min(tail.reached + _YEAR, LAST_SECOND) if tail.until is None else tail.until
 
-    def _is_before_page_ahead(self, bounds: Bounds, echo: Window) -> bool:
-        """Return whether the present still lies before the end of the last, near bound."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is None or self._widest is None:
-            return False
-        # An echo as wide as the service's widest window may have been cut, and gives no time.
-        end = min(ahead, bounds.after + self._widest)
-        if echo.after <= bounds.after and echo.before < end:
-            return True
-        self._give_up_future()
-        return False
 
-    def _is_enough(self, present: int, served_at: int | None) -> bool:
-        """Return whether a walk that is followed may end at this present."""
-        if self._date_ahead is None or served_at is None or self._is_present_known:
-            return False
-        return abs(served_at - self._date_ahead - present) <= _SKEW
+@frozen
+class FollowingPresent:
+    """The present moved on while the walk went to where it was: ask where it is by now.
 
-    def _continue(self, bounds: Bounds, answer: Answer, present: int) -> bool:
-        """Leave what lies before the present to the walkers, unless this page is all of it."""
-        # Rows may lie behind the upper bound of the walk: the page only gives the time.
-        is_beyond = self._until is not None and answer.echo.before > self._until
-        is_answer = not (answer.is_full or is_beyond)
-        if is_answer and not self._future_works:
-            self._stand_in(bounds, answer.echo, present)
-        elif present > self.reached or not self._is_present_known:
-            self._advance(present)
-        elif not self._wait():
-            # The current second alone overfills the page, and does not pass.
-            self._advance(self.reached + 1)
-            return False
-        return is_answer
+    After a complete page up to a near bound, the present must still lie before that bound.
+    """
 
-    def _stand_in(self, bounds: Bounds, echo: Window, present: int) -> None:
-        """Take a complete page that may not reach into the current second."""
-        width = echo.before - bounds.after
-        is_cut = echo.after > bounds.after or width == self._widest
-        if not self._is_present_known or (is_cut and present > self.reached):
-            self._advance(present)
-            return
-        last, self._last = self._last, Window(bounds.after, echo.before)
+    near: int | None = None
+    """The end of a complete page before a bound that was brought near."""
+
+    def next(self, tail: Tail) -> Bounds:
+        """Ask without an upper bound."""
+        return Bounds(_just_before(tail), None)
+
+    def receive(self, tail: Tail, bounds: Bounds, answer: Answer) -> _Step:
+        """Leave what lies before the present to the walkers."""
+        echo, present = answer.echo, _present_of(answer)
+        if self.near is not None:
+            # An echo as wide as the service's widest window may have been cut, and gives no time.
+            widest = _YEAR if tail.widest is None else tail.widest
+            if echo.after > bounds.after or echo.before >= min(self.near, bounds.after + widest):
+                return StandingIn().receive(tail, bounds, answer)
+            if not answer.is_full:
+                return _end(tail, present)
+        if end := _end_by_present(tail, bounds, answer):
+            return end
+        return _follow(tail, answer, waiting=FollowingPresent(), moved=AskingFuture())
+
+
+@frozen
+class StandingIn:
+    """The service takes no bound in the future: two pages stand in for the last one.
+
+    Both are complete, they were served in different seconds, and no other page was read between
+    them.
+    """
+
+    last: Window | None = None
+    """The first of the two."""
+
+    def next(self, tail: Tail) -> Bounds:
+        """Ask without an upper bound, the second time from a second earlier."""
+        before_present = 1 if self.last is None else 2
+        return Bounds(max(tail.start, tail.reached - before_present), None)
+
+    def receive(self, tail: Tail, bounds: Bounds, answer: Answer) -> _Step:
+        """End with the second of two complete pages."""
+        if end := _end_by_present(tail, bounds, answer):
+            return end
+        echo, present = answer.echo, _present_of(answer)
+        page = Window(bounds.after, echo.before)
+        is_cut = echo.after > bounds.after or page.before - page.after == tail.widest
+        if not _is_answer(tail, answer) or (is_cut and present > tail.reached):
+            return _follow(tail, answer, waiting=self, moved=StandingIn())
+        return self._compare(tail, page, present)
+
+    def _compare(self, tail: Tail, page: Window, present: int) -> _Step:
+        """Judge a complete page by the one before it."""
+        last = self.last
         if last is None:
-            return
-        if echo.before == last.before:
-            if self._wait():
-                return
-            if present <= self.reached:
-                self.is_finished = True
-                return
-        elif bounds.after < last.after and width == last.before - last.after:
-            self._widest = width
+            return _stay(tail, StandingIn(page), is_answer=True)
+        if page.before == last.before:
+            if tail.pauses < _PATIENCE:
+                return _wait(tail, StandingIn(page), is_answer=True)
+            if present <= tail.reached:
+                return _end(tail, tail.reached)
+        elif page.after < last.after and page.before - page.after == last.before - last.after:
+            tail.widest = page.before - page.after
         else:
-            self.is_finished = True
-        self._advance(present)
+            return _end(tail, present)
+        return _move(tail, present, StandingIn(), is_answer=True)
 
-    def _wait(self) -> bool:
-        """Wait for the service's clock to move; return False where it does not."""
-        self._unmoved += 1
-        self.must_wait = self._unmoved <= _PATIENCE
-        return self.must_wait
 
-    def _advance(self, present: int) -> None:
-        self.reached = max(self.reached, present)
-        self._is_present_known = True
-        self._asks_for_last = self._future_works
-        self._last = None
-        self._unmoved = 0
-        self.is_finished |= self._until is not None and self.reached > self._until
+_State = AskingAll | FindingPresent | AskingFuture | FollowingPresent | StandingIn
 
-    def _has_passed(self, answer: Answer) -> bool:
-        """Return whether the upper bound lies so far back that no clock could be that wrong."""
-        if self._until is None or answer.served_at is None:
-            return False
-        return answer.served_at - _DAY > self._until
 
-    def _end(self) -> None:
-        """End with the seconds up to an upper bound that has passed."""
-        if self._until is not None:
-            self.reached = max(self.reached, self._until + 1)
-        self.is_finished = True
+def _just_before(tail: Tail) -> int:
+    """Return the last second before the tail, within the walk."""
+    return max(tail.start, tail.reached - 1)
 
-    def _give_up_future(self) -> None:
-        self._asks_for_last = self._future_works = False
+
+def _stay(tail: Tail, state: _State, *, is_answer: bool) -> _Step:
+    return _Step(state=state, reached=tail.reached, is_answer=is_answer, pauses=tail.pauses)
+
+
+def _wait(tail: Tail, state: _State, *, is_answer: bool) -> _Step:
+    """Ask again once the service's clock has moved."""
+    return _Step(state=state, reached=tail.reached, is_answer=is_answer, pauses=tail.pauses + 1)
+
+
+def _move(tail: Tail, present: int, state: _State, *, is_answer: bool) -> _Step:
+    """Continue from a present, unless the walk's bound lies before it."""
+    reached = max(tail.reached, present)
+    is_finished = tail.until is not None and reached > tail.until
+    return _Step(state=state, reached=reached, is_answer=is_answer, is_finished=is_finished)
+
+
+def _follow(tail: Tail, answer: Answer, *, waiting: _State, moved: _State) -> _Step:
+    """Continue from the present once it has moved, or once it has not for some time."""
+    present, is_answer = _present_of(answer), _is_answer(tail, answer)
+    if present > tail.reached:
+        return _move(tail, present, moved, is_answer=is_answer)
+    if tail.pauses < _PATIENCE:
+        return _wait(tail, waiting, is_answer=is_answer)
+    # The current second alone overfills the page, and does not pass.
+    return _move(tail, tail.reached + 1, moved, is_answer=False)
+
+
+def _end(tail: Tail, present: int, *, is_answer: bool = True) -> _Step:
+    """End with the seconds up to a present."""
+    reached = max(tail.reached, present)
+    return _Step(state=FindingPresent(), reached=reached, is_answer=is_answer, is_finished=True)
+
+
+def _end_at_bound(tail: Tail, *, is_answer: bool) -> _Step:
+    """End with the seconds up to an upper bound that has passed."""
+    reached = tail.reached if tail.until is None else tail.until + 1
+    return _end(tail, reached, is_answer=is_answer)
+
+
+def _has_passed(tail: Tail, answer: Answer) -> bool:
+    """Return whether the upper bound lies so far back that no clock could be that wrong."""
+    if tail.until is None or answer.served_at is None:
+        return False
+    return answer.served_at - _DAY > tail.until
+
+
+def _is_whole(bounds: Bounds, answer: Answer) -> bool:
+    """Return whether the service applied the bounds, or wider ones."""
+    if bounds.before is None:
+        return False
+    return answer.echo.after <= bounds.after and answer.echo.before >= bounds.before
+
+
+def _is_answer(tail: Tail, answer: Answer) -> bool:
+    """Return whether a page without an upper bound holds rows of the walk, and all of them."""
+    # Rows may lie behind the upper bound of the walk: the page only gives the time.
+    is_beyond = tail.until is not None and answer.echo.before > tail.until
+    return not (answer.is_full or is_beyond)
+
+
+def _is_endless(answer: Answer) -> bool:
+    """Return whether a page without an upper bound echoes none that is worth the name."""
+    if answer.served_at is None:
+        return answer.echo.before - _BEHIND > END_OF_TIME
+    return answer.echo.before - answer.served_at > _CENTURY
+
+
+def _present_of(answer: Answer) -> int:
+    """Return the present by a page without an upper bound."""
+    if answer.served_at is not None and _is_endless(answer):
+        return answer.served_at - _BEHIND
+    return answer.echo.before - _BEHIND
+
+
+def _end_by_present(tail: Tail, bounds: Bounds, answer: Answer) -> _Step | None:
+    """Return how a walk ends with a page without an upper bound; None where it does not."""
+    if tail.until is not None:
+        is_passed = _present_of(answer) > tail.until
+        return _end_at_bound(tail, is_answer=False) if is_passed else None
+    if answer.is_full or answer.echo.after > bounds.after:
+        return None
+    # Where the walk is ahead of the service's own clock there is nothing more to come. By a
+    # year: `Date` may be of a clock that is days behind.
+    is_ahead = answer.served_at is not None and tail.reached - _YEAR > answer.served_at
+    is_all = _is_endless(answer) and tail.date_ahead is None
+    return _end(tail, tail.reached) if is_ahead or is_all else None
