@@ -100,7 +100,9 @@ class WalkPlanner:
         reached = max((window.before for window in self.covered), default=bounds.after)
         gaps = self.covered.gaps(Window(bounds.after, reached))
         self._gaps = [Gap(gap.after, gap.before) for gap in gaps]
-        self._tail = Tail(bounds.after, reached=reached, until=bounds.before, date_ahead=date_ahead)
+        self._tail = Tail(
+            bounds.after, reached=reached, upper_bound=bounds.before, date_ahead=date_ahead
+        )
 
     @property
     def is_finished(self) -> bool:
@@ -292,15 +294,15 @@ class WalkPlanner:
                 self._receive_full_window(gap, span, answer.rows)
 
     def _deliver(self, covers: Window, bounds: Bounds, answer: Answer, rows: Rows) -> None:
-        asked, echo = bounds.reach, answer.echo
-        reach = Window(min(asked.after, echo.after), max(asked.before, echo.before + 1))
-        fresh = rows.keys() if self._repeats else self._overlap.admit(reach, rows.keys())
+        asked, echo = bounds.seconds, answer.echo
+        seconds = Window(min(asked.after, echo.after), max(asked.before, echo.before + 1))
+        fresh = rows.keys() if self._repeats else self._overlap.add_page(seconds, rows.keys())
         self.rows += len(fresh)
         self.duplicates += len(rows) - len(fresh)
         applications = tuple(row for key, row in rows.items() if key in fresh)
         self.ready.append(Delivery(covers, evolve(answer.page, applications=applications)))
         ahead = [] if self._tail.is_finished else [Window(self._tail.reached, _ENDLESS)]
-        self._overlap.forget([*self.planned, *ahead])
+        self._overlap.drop_pages([*self.planned, *ahead])
 
 
 @define(eq=False)

@@ -53,25 +53,25 @@ _PATIENCE: Final = 3
 class Tail:
     """The end of a walk: everything from ``reached`` on, for which its gaps do not answer.
 
-    ``start`` and ``until`` are the walk's bounds, ``until=None`` the present. ``date_ahead`` is for
-    a walk that another will follow: the seconds by which the service's `Date` is known to run
-    ahead of the present that it echoes, or behind it if negative.
+    ``start`` and ``upper_bound`` are the walk's bounds, ``upper_bound=None`` the present.
+    ``date_ahead`` is for a walk that another will follow: the seconds by which the service's
+    `Date` is known to run ahead of the present that it echoes, or behind it if negative.
     """
 
     def __init__(
-        self, start: int, *, reached: int, until: int | None, date_ahead: int | None = None
+        self, start: int, *, reached: int, upper_bound: int | None, date_ahead: int | None = None
     ) -> None:
         self.start = start
-        self.until = until
+        self.upper_bound = upper_bound
         self.date_ahead = date_ahead
         self.reached: int = reached
-        self.is_finished: bool = until is not None and reached > until
+        self.is_finished: bool = upper_bound is not None and reached > upper_bound
         """Whether nothing is left to ask once the gaps are closed."""
         self.pauses: int = 0
         """Questions asked after a pause since the present last moved."""
         self.widest: int | None = None
         """Width of the widest window that the service applies; None while it cut none."""
-        self._state: _State = FindingPresent() if until is None else AskingAll()
+        self._state: _State = FindingPresent() if upper_bound is None else AskingAll()
         self._is_narrow = True
         """Whether no echo so far was as asked, or wide enough to prove anything."""
 
@@ -86,7 +86,7 @@ class Tail:
 
     def refuse(self, bounds: Bounds) -> bool:
         """Record a refusal; return whether there is another way to ask."""
-        if bounds.before is None or self.until is not None:
+        if bounds.before is None or self.upper_bound is not None:
             return False
         self._state = StandingIn()
         return True
@@ -112,9 +112,9 @@ class Tail:
 
     def _is_early(self, reached: int, answer: Answer) -> bool:
         """Return whether the walk ends before its bound, although that has passed by `Date`."""
-        if self.until is None or answer.served_at is None:
+        if self.upper_bound is None or answer.served_at is None:
             return False
-        return reached <= self.until < answer.served_at - _MINUTE
+        return reached <= self.upper_bound < answer.served_at - _MINUTE
 
 
 @frozen(kw_only=True)
@@ -135,7 +135,7 @@ class AskingAll:
 
     def next(self, tail: Tail) -> Bounds:
         """Ask up to the bound of the walk."""
-        return Bounds(_just_before(tail), tail.until)
+        return Bounds(_just_before(tail), tail.upper_bound)
 
     def receive(self, tail: Tail, bounds: Bounds, answer: Answer) -> _Step:
         """End with a complete page."""
@@ -212,7 +212,9 @@ class AskingFuture:
     @staticmethod
     def _far(tail: Tail) -> int:
         """Return the bound of the last page where the service cuts no windows."""
-        return min(tail.reached + _YEAR, LAST_SECOND) if tail.until is None else tail.until
+        return (
+            min(tail.reached + _YEAR, LAST_SECOND) if tail.upper_bound is None else tail.upper_bound
+        )
 
 
 @frozen
@@ -308,7 +310,7 @@ def _wait(tail: Tail, state: _State, *, is_answer: bool) -> _Step:
 def _move(tail: Tail, present: int, state: _State, *, is_answer: bool) -> _Step:
     """Continue from a present, unless the walk's bound lies before it."""
     reached = max(tail.reached, present)
-    is_finished = tail.until is not None and reached > tail.until
+    is_finished = tail.upper_bound is not None and reached > tail.upper_bound
     return _Step(state=state, reached=reached, is_answer=is_answer, is_finished=is_finished)
 
 
@@ -331,15 +333,15 @@ def _end(tail: Tail, present: int, *, is_answer: bool = True) -> _Step:
 
 def _end_at_bound(tail: Tail, *, is_answer: bool) -> _Step:
     """End with the seconds up to an upper bound that has passed."""
-    reached = tail.reached if tail.until is None else tail.until + 1
+    reached = tail.reached if tail.upper_bound is None else tail.upper_bound + 1
     return _end(tail, reached, is_answer=is_answer)
 
 
 def _has_passed(tail: Tail, answer: Answer) -> bool:
     """Return whether the upper bound lies so far back that no clock could be that wrong."""
-    if tail.until is None or answer.served_at is None:
+    if tail.upper_bound is None or answer.served_at is None:
         return False
-    return answer.served_at - _DAY > tail.until
+    return answer.served_at - _DAY > tail.upper_bound
 
 
 def _is_whole(bounds: Bounds, answer: Answer) -> bool:
@@ -352,7 +354,7 @@ def _is_whole(bounds: Bounds, answer: Answer) -> bool:
 def _is_answer(tail: Tail, answer: Answer) -> bool:
     """Return whether a page without an upper bound holds rows of the walk, and all of them."""
     # Rows may lie behind the upper bound of the walk: the page only gives the time.
-    is_beyond = tail.until is not None and answer.echo.before > tail.until
+    is_beyond = tail.upper_bound is not None and answer.echo.before > tail.upper_bound
     return not (answer.is_full or is_beyond)
 
 
@@ -372,8 +374,8 @@ def _present_of(answer: Answer) -> int:
 
 def _end_by_present(tail: Tail, bounds: Bounds, answer: Answer) -> _Step | None:
     """Return how a walk ends with a page without an upper bound; None where it does not."""
-    if tail.until is not None:
-        is_passed = _present_of(answer) > tail.until
+    if tail.upper_bound is not None:
+        is_passed = _present_of(answer) > tail.upper_bound
         return _end_at_bound(tail, is_answer=False) if is_passed else None
     if answer.is_full or answer.echo.after > bounds.after:
         return None

@@ -33,7 +33,7 @@ class Bounds:
     """``updated_before``; None leaves it to the service, which takes the present."""
 
     @property
-    def reach(self) -> Window:
+    def seconds(self) -> Window:
         """Every second of which a page for these bounds may hold rows."""
         before = self.after if self.before is None else self.before
         return Window(min(self.after, before), max(self.after, before) + 1)
@@ -191,23 +191,23 @@ class Overlap:
     def __init__(self) -> None:
         self._pages: list[tuple[Window, AbstractSet[str]]] = []
 
-    def admit(self, reach: Window, ids: AbstractSet[str]) -> AbstractSet[str]:
-        """Return the ids that are new, and remember all of them."""
+    def add_page(self, seconds: Window, ids: AbstractSet[str]) -> AbstractSet[str]:
+        """Remember the ids of a page, and return those that are new."""
         fresh = ids
         for other, known in self._pages:
-            if other.after < reach.before and reach.after < other.before:
+            if other.after < seconds.before and seconds.after < other.before:
                 fresh = fresh - known
-        self._pages.append((reach, ids))
+        self._pages.append((seconds, ids))
         return fresh
 
-    def forget(self, planned: Sequence[Window]) -> None:
-        """Drop the pages that touch none of these windows, which are in ascending order."""
+    def drop_pages(self, planned: Sequence[Window]) -> None:
+        """Forget the pages that touch none of these windows, which are in ascending order."""
         ends = [window.before for window in planned]
         kept = []
-        for reach, ids in self._pages:
-            at = bisect_left(ends, reach.after)
-            if at < len(planned) and planned[at].after <= reach.before:
-                kept.append((reach, ids))
+        for seconds, ids in self._pages:
+            at = bisect_left(ends, seconds.after)
+            if at < len(planned) and planned[at].after <= seconds.before:
+                kept.append((seconds, ids))
         self._pages = kept
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from attrs import field, frozen
 
+from income_client.errors import UnexpectedResponseError
 from income_client.records.applications import ApplicationPage
 from income_client.records.window import EPOCH, Window
 from income_client.walk.tail import Tail
@@ -54,7 +55,7 @@ NEXT_PRESENT = (NOW - 1, None)
 LAST = (NOW - 1, NOW + YEAR)
 NEAR = (NOW - 1, NOW + 59)
 NO_FUTURE: list[Turn] = [PRESENT, (LAST, REFUSED)]
-CLOSED: dict[str, Any] = {"until": NOW}
+CLOSED: dict[str, Any] = {"upper_bound": NOW}
 ALL = (0, NOW)
 UNMOVED: Turn = ((NOW - 2, None), Told(NOW - 2, NOW, is_late=True))
 OVERFULL: Turn = (NEXT_PRESENT, Told(NOW - 1, NOW + 1, is_full=True))
@@ -294,9 +295,13 @@ def answer(told: Told) -> Answer:
     )
 
 
-def begun(*, reached: int = 0, until: int | None = None, date_ahead: int | None = None) -> Tail:
+def begun(
+    *, reached: int = 0, upper_bound: int | None = None, date_ahead: int | None = None
+) -> Tail:
     """Make a tail."""
-    return Tail(max(0, reached - 1), reached=reached, until=until, date_ahead=date_ahead)
+    return Tail(
+        max(0, reached - 1), reached=reached, upper_bound=upper_bound, date_ahead=date_ahead
+    )
 
 
 @pytest.mark.parametrize("talk", TALKS.values(), ids=TALKS)
@@ -319,7 +324,22 @@ def test_the_tail_asks_and_ends_as_the_answers_tell(talk: Talk) -> None:
         assert tail.next() == Bounds(*talk.then)
 
 
-@pytest.mark.parametrize("until", [None, NOW])
-def test_a_question_that_no_other_can_replace_must_not_be_refused(until: int | None) -> None:
+@pytest.mark.parametrize("upper_bound", [None, NOW])
+def test_a_question_that_no_other_can_replace_must_not_be_refused(upper_bound: int | None) -> None:
     """Neither the one without an upper bound, nor the one with the caller's."""
-    assert not begun(until=until).refuse(Bounds(0, until))
+    assert not begun(upper_bound=upper_bound).refuse(Bounds(0, upper_bound))
+
+
+def test_a_page_that_proves_nothing_moves_nothing() -> None:
+    """Windows of a second or two are refused at the end, and the walk stays where it was."""
+    tail = begun(upper_bound=20)
+    for told in (
+        Told(0, 2, served_at=500),
+        Told(0, 1),
+        Told(0, 1, served_at=15),
+        Told(0, 1),
+    ):
+        tail.receive(tail.next(), answer(told))
+    with pytest.raises(UnexpectedResponseError):
+        tail.receive(tail.next(), answer(Told(0, 2, served_at=500)))
+    assert (tail.reached, tail.is_finished) == (0, False)
