@@ -1,5 +1,7 @@
 """The ways out of a poller: its errors leave without the frames that read records."""
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 
 from income_client import CheckpointError, IncomeClientError
@@ -16,7 +18,7 @@ async def test_an_error_leaves_without_the_frames_of_the_poller(way: str) -> Non
         poller = place.poll()
         batch = await take(poller)
         store.error, store.failures = CheckpointError("the store is damaged"), 2
-        ways = {
+        ways: dict[str, Callable[[], Awaitable[object]]] = {
             "records": lambda: first(place.poll(), 1),
             "batches": lambda: take(place.poll()),
             "commit": batch.commit,
