@@ -59,8 +59,6 @@ from income_client import (
     from_json,
     to_arrow,
     to_json,
-    to_pandas,
-    to_polars,
 )
 from income_client.downloads.downloader import Downloader
 from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore, nats_publisher
@@ -771,8 +769,6 @@ REFUSED: Final[dict[str, Callable[[], Any]]] = {
     # Tables
     "to_arrow": lambda: to_arrow([READ, from_json(ApplicationRecord, LARGE)]),
     "of records by hand": lambda: to_arrow([READ, UNFIT]),
-    "to_polars": lambda: with_bug("polars.DataFrame", lambda: to_polars([READ])),
-    "to_pandas": lambda: with_bug("pandas.ArrowDtype", lambda: to_pandas([READ])),
     "Parquet": lambda: written(from_json(ApplicationRecord, LARGE)),
     "Parquet of a record by hand": lambda: written(UNFIT),
     # Callbacks

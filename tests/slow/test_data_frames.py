@@ -14,7 +14,9 @@ pytest.importorskip("pandas", reason="data frames need the extra 'full'")
 import polars as pl
 
 from income_client import ConfigurationError, to_arrow, to_pandas, to_polars
+from tests.client.test_secrecy import READ, private_in, with_bug
 from tests.support.export_records import known_record
+from tests.support.leaks import held_by
 
 
 def test_keys_join_the_tables() -> None:
@@ -72,3 +74,13 @@ def test_a_library_that_is_broken_says_so_itself(
     monkeypatch.delitem(sys.modules, "polars")
     with pytest.raises(ImportError, match=r"libinvented\.so"):
         to_polars([])
+
+
+@pytest.mark.parametrize(
+    ("name", "convert"), [("polars.DataFrame", to_polars), ("pandas.ArrowDtype", to_pandas)]
+)
+async def test_a_bug_of_the_library_shows_no_values(name: str, convert: Any) -> None:
+    """The frames below the test's own are gone, with the tables that they held."""
+    with pytest.raises(ZeroDivisionError) as caught:
+        await with_bug(name, lambda: convert([READ]))
+    assert private_in(held_by(caught.value)) == []
