@@ -165,7 +165,7 @@ async def polled(at: Place) -> object:
     """Poll once."""
     store = SQLiteCheckpointStore(at.folder / "polls.db")
     poller = at.client.poll(store, start="2024-01-01", once=True)
-    at.events.append(vars(poller))
+    at.events.append(dict(vars(poller)))
     delivered: list[object] = []
     async for batch in poller.batches():
         async with batch:
