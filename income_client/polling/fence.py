@@ -126,7 +126,7 @@ class Fence:
         self._monitor = monitor
         self._lock = asyncio.Lock()
         self.hold: Hold = Held()
-        """What has become of the name."""
+        """Whether the name is held, or how it was given up or lost."""
 
     @property
     def last(self) -> Save:

@@ -45,20 +45,21 @@ class ForeignStore:
 
     store: CheckpointStore = field(repr=False)  # its text may hold a password
     name: str
+    compares_texts: bool = field(init=False)
+    """Whether its ``save`` takes the text that it is to replace."""
+
+    @compares_texts.default
+    def _has_replaces(self) -> bool:
+        try:
+            return "replaces" in inspect.signature(self.store.save).parameters
+        except (TypeError, ValueError):
+            return False
 
     @property
     def place(self) -> str:
         """What the store is called in a log."""
         is_file = isinstance(self.store, SQLiteCheckpointStore)
         return repr(self.store) if is_file else type(self.store).__name__
-
-    @property
-    def compares_texts(self) -> bool:
-        """Whether its ``save`` takes the text that it is to replace."""
-        try:
-            return "replaces" in inspect.signature(self.store.save).parameters
-        except (TypeError, ValueError):
-            return False
 
     async def load(self) -> StoredCheckpoint:
         """Return what is stored."""
