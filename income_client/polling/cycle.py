@@ -212,7 +212,7 @@ class Poll:
     def _must_list_anew(self, answer: Answer) -> bool:
         """Take the time of the first reply; return whether the listing begins anew for it."""
         if answer.served_at is None and answer.echo.before > END_OF_TIME:
-            raise UnexpectedResponseError("list_applications: the service sends no time")
+            raise UnexpectedResponseError("the service sends no time", call="list_applications")
         now = answer.echo.before
         self._first_reply = _FirstReply(now, answer.served_at)
         progress = self._state.progress

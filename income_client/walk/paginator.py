@@ -75,9 +75,8 @@ async def ask_page(
     before = None if bounds is None else bounds.before
     if any(not FIRST_SECOND <= one <= LAST_SECOND for one in (after, before) if one is not None):
         # A caller's bounds are checked: only what the service echoed leads there.
-        raise UnexpectedResponseError(
-            "list_applications: the bounds applied lead beyond the calendar"
-        )
+        message = "the bounds applied lead beyond the calendar"
+        raise UnexpectedResponseError(message, call="list_applications")
     request = list_applications(
         updated_after=None if after is None else wire_time(after),
         updated_before=None if before is None else wire_time(before),
@@ -135,7 +134,7 @@ async def ask_present(
             low = max(low, found)
         else:
             high = min(high, guess)
-    raise UnexpectedResponseError("list_applications: the service sends no time")
+    raise UnexpectedResponseError("the service sends no time", call="list_applications")
 
 
 async def read_present(session: SessionManager, zone: tzinfo) -> datetime:

@@ -103,8 +103,10 @@ async def test_a_service_that_tells_no_time_is_an_error() -> None:
     service = service_of(date_ahead=None)
     service.twist = unbounded
     async with serving(service) as client:
-        with pytest.raises(UnexpectedResponseError, match="sends no time"):
+        with pytest.raises(UnexpectedResponseError, match="sends no time") as caught:
             await client.service_time()
+    assert caught.value.call == "list_applications"
+    assert str(caught.value) == "list_applications: the service sends no time"
 
 
 async def test_a_present_that_runs_away_is_an_error() -> None:
