@@ -140,7 +140,7 @@ class leaving(ContextDecorator):  # noqa: N801 - reads as the statement that it 
     """The door of the package: an error that leaves it loses its frames, cause and context.
 
     Crash reporters send the locals of frames, and ours hold headers, replies and secrets. A bug
-    keeps its stack as a note. ``with leaving():`` stands around the body of a coroutine, and
+    keeps its stack as a note. ``with leaving():`` goes around the body of a coroutine, and
     ``@leaving()`` on a function. The frame of the block itself is gone as well, since an exception
     without a traceback gets none where a block that has exited raises it again.
     """

@@ -126,7 +126,7 @@ def test_whoever_may_know_a_library_imports_it(library: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(MESSAGES_READ_IN))
-def test_whoever_may_read_messages_does(name: str) -> None:
+def test_each_module_that_may_read_messages_does(name: str) -> None:
     """No list names a module too many."""
     (module,) = (module for module in MODULES if module.name == name)
     assert list(messages(Module("elsewhere", module.source)))

@@ -208,7 +208,7 @@ class _Call:
                 await session.clock.sleep(pause)
 
     def __enter__(self) -> None:
-        """Begin to report what becomes of the call."""
+        """Begin to report the call."""
         session = self._session
         if session.instrumentation.is_on:
             host = session.transport.host_of(self._request)

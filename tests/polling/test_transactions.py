@@ -229,7 +229,7 @@ async def test_a_batch_whose_connection_did_not_come_is_not_passed_over() -> Non
 
 @pytest.mark.parametrize("standby", [False, True])
 async def test_a_transaction_is_bounded_by_the_lease_before_its_save(*, standby: bool) -> None:
-    """A database that can undo one whose process is lost is told when: no standby waits longer."""
+    """A database that can undo one whose process is lost gets a limit: no standby waits longer."""
     bounds: list[float] = []
 
     class BoundedStore(DatabaseStore):

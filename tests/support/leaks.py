@@ -18,7 +18,7 @@ def held_by(error: BaseException) -> str:
     """Return all that a crash reporter could learn of an error: texts, attributes, chain, frames.
 
     The frames with which a test has made the call hold what it passed: they do not count, and
-    every frame below them does, whoever's it is.
+    every frame below them does, of the package or of a library.
     """
     shown = []
     for one in _chain(error):

@@ -87,7 +87,7 @@ class Reply:
     is_reset: bool = False
     """Whether it ends by RST."""
     is_held: bool = False
-    """Whether it stands still there instead, until the other side leaves, or all go on."""
+    """Whether it waits there instead, until the other side leaves, or all continue."""
 
     def __bytes__(self) -> bytes:
         lines = [f"HTTP/1.1 {self.status}"]
