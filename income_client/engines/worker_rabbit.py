@@ -103,6 +103,13 @@ async def rabbit_publisher(
         await target.aclose()
 
 
+class _Connection(aio_pika.Connection):
+    """A connection that is closed by its `_Queue`; one that has failed has nothing to close."""
+
+    def __del__(self) -> None:
+        """Do nothing: the library would need a running event loop here."""
+
+
 class _Queue:
     """A queue with its dead letters and pauses, and a channel that is opened when necessary."""
 
@@ -128,7 +135,7 @@ class _Queue:
                 await self.aclose()
                 async with asyncio.timeout(_SECONDS):
                     self._connection = await aio_pika.connect(
-                        self._url, heartbeat=_HEARTBEAT_SECONDS
+                        self._url, heartbeat=_HEARTBEAT_SECONDS, connection_class=_Connection
                     )
                     channel = self._connection.channel(on_return_raises=True)
                     await channel.initialize()
