@@ -1,7 +1,7 @@
-"""Which hosts a list of allowed ones names; knows their spelling, resolves nothing.
+"""How hosts and addresses of http are spelled, and which a list of allowed ones names.
 
 A host has one spelling here, `plain_host`, in which two are compared: a name in
-lower case, or an IP address in its shortest form, without brackets.
+lower case, or an IP address in its shortest form, without brackets. Nothing is resolved.
 """
 
 import ipaddress
@@ -21,6 +21,15 @@ _PORT: Final = re.compile(r"[1-9][0-9]{0,4}")
 _SHOWABLE: Final = re.compile(r"[A-Za-z0-9.*:\[\]_-]{1,100}")
 _LONGEST_NAME: Final = 253
 _HIGHEST_PORT: Final = 65535
+_TEXT: Final = re.compile(r"[!-\[\]-~]{1,2048}")
+"""Printable ASCII but the backslash, which some parsers read as a slash."""
+_ADDRESS: Final = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://((?P<user>[^/?#]*)@)?"
+    r"(?P<name>\[[^\[\]]*\]|[^:/?#\[\]@]*)(:(?P<port>[0-9]*))?"
+    r"(?P<path>(/[^?#]*)?)(?P<query>(\?[^#]*)?)(?P<fragment>(#.*)?)"
+)
+"""The parts of an address (RFC 3986, appendix B)."""
+_DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 
 
 @frozen(kw_only=True)
@@ -58,7 +67,7 @@ class HostPattern:
 def read_host_pattern(text: object) -> HostPattern:
     """Read an entry: ``name``, ``*.domain``, IPv4 or ``[IPv6]``, perhaps ``:port`` or ``:*``."""
     if not isinstance(text, str):
-        raise _invalid("an entry is not a str")
+        raise _wrong("allowed_hosts", "an entry is not a str", ": ")
     for is_wrong, fault in (
         (not text, "is empty"),
         (not text.isascii() or not text.isprintable() or " " in text, "is not plain ASCII"),
@@ -92,12 +101,7 @@ def read_host_pattern(text: object) -> HostPattern:
 def _refused(text: str, fault: str) -> ConfigurationError:
     # What somebody takes for an entry may be a whole address.
     shown = f" {text!r}" if _SHOWABLE.fullmatch(text) else ""
-    return _invalid(f"the entry{shown} {fault}")
-
-
-def _invalid(detail: str) -> ConfigurationError:
-    name = "allowed_hosts"
-    return ConfigurationError(f"{name}: {detail}", argument=name, detail=detail)
+    return _wrong("allowed_hosts", f"the entry{shown} {fault}", ": ")
 
 
 def plain_host(text: str) -> str | None:
@@ -120,6 +124,71 @@ def plain_host(text: str) -> str | None:
     except ValueError:
         return None
     return text
+
+
+@frozen(kw_only=True)
+class HttpAddress:
+    """An http or https address that somebody has configured, read."""
+
+    scheme: str
+    """``https`` or ``http``."""
+    host: str
+    """As `plain_host` spells it."""
+    origin: str
+    """Scheme, host and, unless it is the scheme's own, port."""
+    path: str
+    """As it was written; may be empty."""
+    has_user: bool
+    """Whether it holds a user name or a password."""
+    has_query: bool
+    """Whether a query is in it, even an empty one."""
+    has_fragment: bool
+    """The same of a fragment."""
+
+    @property
+    def is_exposed(self) -> bool:
+        """Whether what is sent there can be read on the way: plain http to another machine."""
+        return self.scheme == "http" and not is_this_machine(self.host)
+
+
+def read_address(name: str, text: object) -> HttpAddress:
+    """Read an address of http; the error of a refused one does not show it.
+
+    Args:
+        name: the argument that it is, for errors.
+        text: the address.
+
+    Raises:
+        ConfigurationError: it is not http or https, names no host, or can be read in two ways.
+    """
+    if not isinstance(text, str):
+        raise _wrong(name, f"must be a str, found {type(text).__name__}")
+    parts = _ADDRESS.fullmatch(text) if _TEXT.fullmatch(text) else None
+    if parts is None:
+        raise _wrong(name, "must be an address in printable ASCII")
+    scheme, written = parts["scheme"].lower(), parts["name"].lower()
+    if scheme not in _DEFAULT_PORTS:
+        raise _wrong(name, "is neither https nor http")
+    # A name may end with a dot, an IP address may not.
+    host = plain_host(written.removesuffix("."))
+    if host is None or (written.endswith(".") and is_ip(host)):
+        raise _wrong(name, "names no host")
+    port = int(parts["port"] or _DEFAULT_PORTS[scheme])
+    if not 0 < port <= _HIGHEST_PORT:
+        raise _wrong(name, "has a port that is not a number from 1 to 65535")
+    return HttpAddress(
+        scheme=scheme,
+        host=host,
+        origin=f"{scheme}://{written}" + (f":{port}" if port != _DEFAULT_PORTS[scheme] else ""),
+        path=parts["path"],
+        has_user=parts["user"] is not None,
+        has_query=bool(parts["query"]),
+        has_fragment=bool(parts["fragment"]),
+    )
+
+
+def _wrong(name: str, detail: str, between: str = " ") -> ConfigurationError:
+    return ConfigurationError(f"{name}{between}{detail}", argument=name, detail=detail)
 
 
 def is_this_machine(host: str) -> bool:

@@ -5,15 +5,14 @@ and resolves no name.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
 from attrs import frozen
-from yarl import URL
 
-from income_client.hosts import is_ip, is_this_machine, plain_host
+from income_client.hosts import HttpAddress, is_this_machine, read_address
 from income_client.settings import Secret, invalid, wrong
 
 LARGEST_LIMIT: Final = 1000
@@ -27,10 +26,7 @@ _FIRST_PRINTABLE: Final = 0x20
 _C1_CONTROLS: Final = range(0x7F, 0xA0)
 _SURROGATES: Final = range(0xD800, 0xE000)
 
-_TEXT: Final = re.compile(r"[!-\[\]-~]{1,2048}")
-"""Printable ASCII but the backslash, which some parsers read as a slash."""
 _PATH: Final = re.compile(r"(/([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})+)*")
-_SCHEMES: Final = ("https", "http")
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,23 +167,14 @@ def addresses(base_url: str, auth_url: str | None = None) -> Addresses:
 
     An address that is refused is not shown: it may hold a password.
     """
-    name, fault = "base_url", _address_fault(base_url)
-    if fault is None and auth_url is not None:
-        name, fault = "auth_url", _address_fault(auth_url)
-    if fault is not None:
-        raise wrong(name, fault)
-    api = URL(base_url, encoded=True)
-    return Addresses(
-        api=_root(api),
-        token=_origin(api) if auth_url is None else _root(URL(auth_url, encoded=True)),
-    )
+    api = _checked_address("base_url", base_url)
+    token = None if auth_url is None else _checked_address("auth_url", auth_url)
+    return Addresses(api=_root(api), token=api.origin if token is None else _root(token))
 
 
 def proxy_address(proxy: str) -> Secret:
     """Check the address of an HTTP proxy, which may hold the proxy's own credentials."""
-    url = _parsed(proxy)
-    if url is None or url.scheme not in _SCHEMES or _host_in(url) is None:
-        raise wrong("proxy", "must be an http or https address in printable ASCII")
+    read_address("proxy", proxy)
     return Secret(proxy)
 
 
@@ -197,7 +184,7 @@ def check_route(found: Addresses, proxy: Secret) -> None:
     Over http the proxy itself gets each request, with its Authorization header. So an http
     address of this machine can be combined only with a proxy on this machine.
     """
-    is_here = _is_loopback(URL(proxy.reveal(), encoded=True))
+    is_here = is_this_machine(read_address("proxy", proxy.reveal()).host)
     for name, address in (("base_url", found.api), ("auth_url", found.token)):
         if not is_here and address.startswith("http:"):
             raise wrong(
@@ -207,45 +194,18 @@ def check_route(found: Addresses, proxy: Secret) -> None:
             )
 
 
-def _parsed(address: object) -> URL | None:
-    """Parse an address, or return None if its text or port is invalid."""
-    if not isinstance(address, str) or _TEXT.fullmatch(address) is None:
-        return None
-    try:
-        url = URL(address, encoded=True)
-        port = url.port
-    except ValueError:
-        return None
-    # yarl reads a port as int() does, which takes 1_0 and +80 as well.
-    written = url.raw_authority.rpartition("@")[2].rpartition("]")[2].partition(":")[2]
-    return url if port != 0 and (not written or written.isdigit()) else None
-
-
-def _address_fault(address: object) -> str | None:
-    if not isinstance(address, str):
-        return f"must be a str, found {type(address).__name__}"
-    url = _parsed(address)
-    if url is None:
-        return "must be an address in printable ASCII"
-    # Looked for in the text, since yarl forgets an empty query.
-    if "?" in address or "#" in address:
-        return "holds a query or a fragment"
-    return next((fault for is_wrong, fault in _FAULTS if is_wrong(url)), None)
-
-
-def _host_in(url: URL) -> str | None:
-    """Return the host of an address as `plain_host` spells it; None if it is not one."""
-    raw = url.raw_host or ""
-    if ":" in raw:
-        return plain_host(f"[{raw}]")
-    host = plain_host(raw.removesuffix("."))
-    # Only a name may end with a dot.
-    return None if host is not None and raw.endswith(".") and is_ip(host) else host
-
-
-def _is_loopback(url: URL) -> bool:
-    host = _host_in(url)
-    return host is not None and is_this_machine(host)
+def _checked_address(name: str, text: object) -> HttpAddress:
+    """Read an address that credentials may be sent to."""
+    address = read_address(name, text)
+    for is_wrong, fault in (
+        (address.has_query or address.has_fragment, "holds a query or a fragment"),
+        (address.has_user, "holds a user name or a password; these go into auth"),
+        (not _is_plain_path(address.path), "holds a path that is not plain"),
+        (address.is_exposed, "is http; credentials go over https, or over http to loopback"),
+    ):
+        if is_wrong:
+            raise wrong(name, fault)
+    return address
 
 
 def _is_plain_path(path: str) -> bool:
@@ -253,21 +213,5 @@ def _is_plain_path(path: str) -> bool:
     return _PATH.fullmatch(path) is not None and not {".", ".."} & set(path.split("/"))
 
 
-_FAULTS: Final[Sequence[tuple[Callable[[URL], bool], str]]] = (
-    (lambda url: url.scheme not in _SCHEMES, "is neither https nor http"),
-    (lambda url: "@" in url.raw_authority, "holds a user name or a password; these go into auth"),
-    (lambda url: _host_in(url) is None, "names no host"),
-    (lambda url: not _is_plain_path(url.raw_path), "holds a path that is not plain"),
-    (
-        lambda url: url.scheme == "http" and not _is_loopback(url),
-        "is http; credentials go over https, or over http to loopback",
-    ),
-)
-
-
-def _origin(url: URL) -> str:
-    return str(URL.build(scheme=url.scheme, host=url.raw_host or "", port=url.port))
-
-
-def _root(url: URL) -> str:
-    return _origin(url) + url.raw_path.rstrip("/")
+def _root(address: HttpAddress) -> str:
+    return address.origin + address.path.rstrip("/")

@@ -11,12 +11,11 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from hashlib import sha256
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
-from urllib.parse import urlsplit
 
 from attrs import field, frozen
 
 from income_client.errors import ConfigurationError, leaving
-from income_client.hosts import is_this_machine, plain_host
+from income_client.hosts import read_address
 from income_client.settings import BasicAuth, Secret
 
 from .certificates import CallbackClientCertificate
@@ -36,7 +35,6 @@ ClaimValue: TypeAlias = str | int | bool
 """What a further claim may have to equal."""
 
 _LEEWAY: Final = 30.0
-_LONGEST_ADDRESS: Final = 2048
 _LONGEST_AUTHORIZATION: Final = LONGEST_TOKEN + 16
 _REALM: Final = 'realm="callbacks"'
 
@@ -179,26 +177,12 @@ def _check_address(url: object, rules: "TokenRules") -> None:
             "jwks_url: anyone can fetch that key set; a secret for HS256 must be given as keys",
             argument="jwks_url",
         )
-    unreadable = ConfigurationError(
-        "jwks_url must be an address in printable ASCII", argument="jwks_url"
-    )
-    is_plain = isinstance(url, str) and url.isascii() and url.isprintable() and " " not in url
-    if not isinstance(url, str) or not is_plain or len(url) > _LONGEST_ADDRESS or "\\" in url:
-        raise unreadable
-    try:
-        parts = urlsplit(url)
-        has_port_zero = parts.port == 0
-    except ValueError:
-        raise unreadable
-    name = parts.hostname or ""
-    host = plain_host(f"[{name}]" if ":" in name else name)
-    if has_port_zero or host is None:
-        raise unreadable
-    if "@" in parts.netloc or parts.fragment:
+    address = read_address("jwks_url", url)
+    if address.has_user or address.has_fragment:
         raise ConfigurationError(
             "jwks_url holds a user name, a password or a fragment", argument="jwks_url"
         )
-    if parts.scheme != "https" and not (parts.scheme == "http" and is_this_machine(host)):
+    if address.is_exposed:
         raise ConfigurationError(
             "jwks_url must be https, or http on this machine", argument="jwks_url"
         )

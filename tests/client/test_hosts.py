@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.errors import ConfigurationError
-from income_client.hosts import is_this_machine, plain_host, read_host_pattern
+from income_client.hosts import is_this_machine, plain_host, read_address, read_host_pattern
 
 LABELS = st.from_regex(r"[a-z]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
 
@@ -138,3 +138,41 @@ def test_this_machine_is_known_by_its_very_names() -> None:
     assert all(map(is_this_machine, ["localhost", "127.0.0.1", "127.255.0.3", "::1"]))
     others = ["a.localhost", "localhost.example", "127.example", "::ffff:127.0.0.1", "10.0.0.1"]
     assert not any(map(is_this_machine, others))
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "origin", "is_exposed"),
+    [
+        ("https://A.example.", "a.example", "https://a.example.", False),
+        ("HTTP://a.example:80/x", "a.example", "http://a.example", True),
+        ("http://localhost.:8080", "localhost", "http://localhost.:8080", False),
+        ("http://[0:0::1]", "::1", "http://[0:0::1]", False),
+        ("https://[::FFFF:10.1.2.3]:1", "::ffff:10.1.2.3", "https://[::ffff:10.1.2.3]:1", False),
+        ("http://127.0.0.1@a.example", "a.example", "http://a.example", True),
+    ],
+)
+def test_an_address_is_read(text: str, host: str, origin: str, *, is_exposed: bool) -> None:
+    """Its host, its origin, and whether what goes there can be read on the way."""
+    found = read_address("base_url", text)
+    assert (found.host, found.origin, found.is_exposed) == (host, origin, is_exposed)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"https://a.example", "must be a str, found bytes"),
+        ("https://a.example/S3\u0663", "printable ASCII"),
+        ("https://[::1]x:80/S3", "must be an address"),
+        ("https://x[::1]/S3", "must be an address"),
+        ("https:/a.example/S3", "must be an address"),
+        ("ftp://a.example/S3", "neither https nor http"),
+        ("https://S3@", "names no host"),
+        ("https://a.example:99999/S3", "port"),
+    ],
+)
+def test_an_address_that_is_refused_is_not_shown(text: object, said: str) -> None:
+    """The error names the argument and the fault, and nothing of the text."""
+    with pytest.raises(ConfigurationError, match=rf"^base_url .*{said}") as caught:
+        read_address("base_url", text)
+    assert caught.value.argument == "base_url"
+    assert "S3" not in str(caught.value)

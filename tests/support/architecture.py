@@ -35,7 +35,7 @@ MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
     "emulator": frozenset({"_lazy", "clock", "emulator", "errors", "hosts", "settings"}),
     "receivers": frozenset({"errors", "hosts", "receivers", "records", "settings", "wire"}),
     "cli": frozenset(
-        {"__init__", "cli", "configuration", "disk", "emulator", "engines", "receivers"}
+        {"__init__", "cli", "configuration", "disk", "emulator", "engines", "hosts", "receivers"}
     ),
     "testing": frozenset({"__init__", "_lazy", "clock", "emulator", "testing"}),
 }

@@ -60,6 +60,7 @@ from income_client.cli.output import (
 from income_client.cli.progress import Bars
 from income_client.cli.rows import QuietOption
 from income_client.cli.signals import Stoppable, StopSignals
+from income_client.hosts import read_host_pattern
 
 from .manifest import MANIFEST, FileKey, Manifest, ManifestEntry
 
@@ -77,9 +78,6 @@ _ONLY_FILE: Final = 0
 """The contract gives a document one file."""
 _EXTENSION: Final = ".{ext}"
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
-_THIS_MACHINE: Final = re.compile(
-    r"(localhost|127(\.[0-9]+){3}|\[::1\])(:([0-9]+|\*))?", re.IGNORECASE
-)
 _ALLOWED_BY: Final = {
     LinkRefusal.PLAIN_HTTP: "files come over http from this machine only: --allow-host 127.0.0.1",
     LinkRefusal.HOST: "files come from another host if --allow-host names it",
@@ -219,9 +217,9 @@ def _check(applications: tuple[str, ...], after: Moment | None, before: Moment |
 
 
 def _policy(hosts: tuple[str, ...], *, allow_private_networks: bool) -> DownloadPolicy:
-    # Requests to this machine never leave it, so plain http exposes nothing.
-    is_local = any(map(_THIS_MACHINE.fullmatch, hosts))
     try:
+        # Requests to this machine never leave it, so plain http exposes nothing.
+        is_local = any(read_host_pattern(host).is_this_machine for host in hosts)
         return DownloadPolicy(
             allowed_hosts=(*DownloadPolicy().allowed_hosts, *hosts),
             require_https=not is_local,
