@@ -33,6 +33,7 @@ from .settings import (
     Secret,
     Timeouts,
 )
+from .texts import printable, reason_of
 
 
 class ClientOptions(TypedDict, total=False):
@@ -61,7 +62,7 @@ def check_options(function: str, options: ClientOptions) -> None:
     """Raise for an option that there is not, before anything secret is read."""
     unknown = options.keys() - ClientOptions.__annotations__.keys()
     if unknown:
-        raise ConfigurationError(f"{function} has no option {_printable(min(unknown))}")
+        raise ConfigurationError(f"{function} has no option {printable(min(unknown))}")
 
 
 class CredentialKeys(NamedTuple):
@@ -186,7 +187,7 @@ class Configuration:
     def _explained(self, error: ConfigurationError) -> ConfigurationError:
         fault = error.message
         if self.profile is None and self.profiles and not self.account.is_complete:
-            names = ", ".join(map(_printable, self.profiles))
+            names = ", ".join(map(printable, self.profiles))
             fault += f", or choose a profile of that file with {PROFILE_VARIABLE}: {names}"
         if self.unused is not None and not self.account.is_complete:
             if self.profile is None:
@@ -358,21 +359,21 @@ def read_file(path: Path, profile: str | None, *, is_of_variable: bool = False) 
         return FileSettings(top, profiles=tuple(profiles))
     chosen = profiles.get(profile)
     if not isinstance(chosen, dict):
-        names = ", ".join(map(_printable, profiles))
+        names = ", ".join(map(printable, profiles))
         others = f"; there are {names}" if names else ""
         origin = f" (of {PROFILE_VARIABLE})" if is_of_variable else ""
-        missing = f"{name_of(path)} has no profile {_printable(profile)}{origin}"
+        missing = f"{name_of(path)} has no profile {printable(profile)}{origin}"
         raise ConfigurationError(f"{missing}{others}", argument="profile")
-    account = _account(chosen, path, f" of profile {_printable(profile)}")
+    account = _account(chosen, path, f" of profile {printable(profile)}")
     return FileSettings(top, account, tuple(profiles))
 
 
 def name_of(path: Path) -> str:
     """Return a path as people write it, the home folder as ``~``."""
     try:
-        return _printable(f"~/{path.relative_to(Path.home())}")
+        return printable(f"~/{path.relative_to(Path.home())}")
     except (ValueError, RuntimeError):
-        return _printable(str(path))
+        return printable(str(path))
 
 
 def _table(path: Path) -> dict[str, Any]:
@@ -416,7 +417,7 @@ def read_content(path: Path) -> tuple[bytes, os.stat_result]:
             is_file = stat.S_ISREG(status.st_mode)
             text = file.read(MAX_BYTES + 1) if is_file else b""
     except OSError as error:
-        raise ConfigurationError(f"cannot read {name}: {_reason(error)}")
+        raise ConfigurationError(f"cannot read {name}: {reason_of(error)}")
     except ValueError:
         raise ConfigurationError(f"cannot read {name}: it must be the path of a file")
     if not is_file:
@@ -453,7 +454,7 @@ def _unsafe(path: Path, status: os.stat_result, *, holds_secret: bool) -> str | 
 def _quoted(path: Path) -> str:
     name = name_of(path)
     is_plain = re.fullmatch(r"~?[A-Za-z0-9_./-]+", name)
-    return name if is_plain else shlex.quote(_printable(str(path)))
+    return name if is_plain else shlex.quote(printable(str(path)))
 
 
 def _account(table: dict[str, Any], path: Path, whose: str) -> Account:
@@ -480,7 +481,7 @@ def _expanded(path: str) -> Path:
 
 def _trusting(ca_file: str) -> tls.SSLContext:
     context = tls.create_default_context()
-    path, shown = Path(ca_file), _printable(ca_file)
+    path, shown = Path(ca_file), printable(ca_file)
     try:
         if path.exists() and not path.is_file():
             raise ConfigurationError(f"{shown} is not a regular file")  # a pipe would block
@@ -488,17 +489,6 @@ def _trusting(ca_file: str) -> tls.SSLContext:
     except tls.SSLError:
         raise ConfigurationError(f"{shown} holds no certificate")
     except (OSError, ValueError) as error:
-        reason = _reason(error) if isinstance(error, OSError) else "it must be the path of a file"
+        reason = reason_of(error) if isinstance(error, OSError) else "it must be the path of a file"
         raise ConfigurationError(f"cannot read {shown}: {reason}")
     return context
-
-
-def _reason(error: OSError) -> str:
-    if error.errno is not None and error.errno > 0:
-        return os.strerror(error.errno).lower()
-    return (error.strerror or "it cannot be used").lower()
-
-
-def _printable(text: str) -> str:
-    """Return a text with ``?`` for each character that would act on a terminal."""
-    return "".join(one if one.isprintable() else "?" for one in text)

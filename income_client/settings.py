@@ -18,6 +18,7 @@ from attrs.validators import optional
 
 from .errors import ConfigurationError, leaving
 from .hosts import read_host_pattern
+from .texts import has_surrogate
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 _FIRST_PRINTABLE: Final = 0x20
 _DELETE: Final = 0x7F
 _MAX_SHOWN: Final = 40
-_SURROGATES: Final = range(0xD800, 0xE000)
 
 
 def invalid(
@@ -184,9 +184,9 @@ class Secret:
         raise TypeError("a Secret is not pickled")
 
 
-def _is_unsendable(char: str) -> bool:
+def _is_control(char: str) -> bool:
     code = ord(char)
-    return code < _FIRST_PRINTABLE or code == _DELETE or code in _SURROGATES
+    return code < _FIRST_PRINTABLE or code == _DELETE
 
 
 def _fault_in(text: object, *, forbidden: str = "") -> str | None:
@@ -194,7 +194,8 @@ def _fault_in(text: object, *, forbidden: str = "") -> str | None:
         text = text.reveal()
     if not isinstance(text, str) or not text:
         return "is empty or not a str"
-    if any(map(_is_unsendable, text)) or any(char in text for char in forbidden):
+    has_control = any(map(_is_control, text))
+    if has_control or has_surrogate(text) or any(char in text for char in forbidden):
         return "holds a character that a Basic credential cannot carry"
     return None
 

@@ -19,6 +19,7 @@ from tests.support.architecture import (
     docstrings,
     emulator_by_hand,
     faces,
+    homes,
     layers,
     libraries,
     messages,
@@ -75,6 +76,7 @@ BAD: Final[tuple[tuple[Rule, Module], ...]] = (
             ("schema", "try: ...\n    except KeyError as e: return str(e) == 'a'"),
         )
     ),
+    (homes, Module("cli.running", "fcntl.flock(file, fcntl.LOCK_EX)")),
     (emulator_by_hand, Module("emulator.payloads", "from income_client.wire.codec import x")),
     (emulator_by_hand, Module("emulator.payloads", "from ..client import IncomeClient")),
     (names, Module("receivers.utils", "")),

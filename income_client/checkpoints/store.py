@@ -9,6 +9,7 @@ from attrs import evolve, field, frozen
 
 from income_client.errors import CheckpointConflictError, ConfigurationError
 from income_client.records.dead_letters import DeadLetter
+from income_client.texts import has_surrogate
 
 _INTEGERS: Final = range(-(2**63), 2**63)
 
@@ -274,11 +275,13 @@ def in_order(letters: Iterable[DeadLetter]) -> tuple[DeadLetter, ...]:
     return tuple(sorted(letters, key=attrgetter("first_tried_at", "key")))
 
 
+def is_storable(text: str) -> bool:
+    """Say whether every database takes a text; the error of one that does not would show it."""
+    return "\0" not in text and not has_surrogate(text)
+
+
 def _is_text(value: object) -> bool:
-    if not isinstance(value, str) or "\0" in value:
-        return False
-    # Half a surrogate pair cannot be written, and the error for it would show the text.
-    return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
+    return isinstance(value, str) and is_storable(value)
 
 
 def _is_sound(letter: object) -> bool:

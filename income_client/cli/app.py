@@ -28,10 +28,11 @@ from income_client import (
     UnexpectedResponseError,
     __version__,
 )
+from income_client.texts import printable
 
 from .connection import is_refusal
 from .exit_status import ExitStatus
-from .output import Screen, error_screen, printable, say
+from .output import Screen, error_screen, say
 from .progress import show_log
 
 _FOR_DOCTOR: Final = (

@@ -15,11 +15,12 @@ from tomlkit.items import Table
 
 from income_client import ConfigurationError, Secret
 from income_client.disk import locked_folder, make_folder, sync_folder, write_file
+from income_client.texts import printable, reason_of
 
 from .connection import Connection, ask, can_ask, connect
 from .exit_status import ExitStatus
 from .options import Switch
-from .output import printable, reason_of, say
+from .output import say
 
 _SECRETS: Final = {"client_id": "client_secret", "username": "password"}
 """The key of the secret that belongs to each name."""

@@ -25,8 +25,7 @@ from income_client import (
     Secret,
     TokenError,
 )
-
-from .output import printable
+from income_client.texts import printable
 
 if TYPE_CHECKING:
     from income_client import BasicAuth, IncomeClient, OAuth2ClientCredentials

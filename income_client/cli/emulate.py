@@ -24,10 +24,11 @@ from income_client import ConfigurationError, IncomeClientError, emulator
 from income_client.emulator import FutureBounds, Order, ServiceRules, SpanClamp
 from income_client.emulator.exchange import check_local_address
 from income_client.emulator.times import second_of, stamp
+from income_client.texts import reason_of
 
 from .exit_status import ExitStatus
 from .options import NOW, Switch, When, Whole, service_time
-from .output import reason_of, say, write_text
+from .output import say, write_text
 from .running import (
     CALLBACK_PREFIX,
     Credentials,

@@ -18,6 +18,7 @@ from rich.filesize import decimal
 
 import income_client
 from income_client import ConfigurationError, DecodeError, IncomeClientError
+from income_client.texts import reason_of
 
 from .connection import Connection, is_of_the_account, made_ready
 from .exit_status import ExitStatus
@@ -35,13 +36,7 @@ from .options import (
     read_moment,
     service_time,
 )
-from .output import (
-    OutputLines,
-    counted,
-    reason_of,
-    say,
-    without_addresses,
-)
+from .output import OutputLines, counted, say, without_addresses
 from .progress import Bars
 from .signals import Stoppable, StopSignals
 

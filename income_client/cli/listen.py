@@ -42,10 +42,11 @@ from income_client.receivers import (
     ReceiverStatus,
     callback_ssl_context,
 )
+from income_client.texts import printable, reason_of
 
 from .exit_status import ExitStatus
 from .options import Switch, Whole
-from .output import OutputLines, UnwritableError, printable, reason_of, say
+from .output import OutputLines, UnwritableError, say
 from .progress import filter_log
 from .rows import AlignedLines
 from .running import CALLBACK_PREFIX, Credentials, announced, credentials_from

@@ -18,8 +18,9 @@ from cyclopts.types import NonNegativeFloat
 from cyclopts.validators import Number
 
 from income_client import ConfigurationError, DecodeError, IncomeClientError
+from income_client.texts import reason_of
 
-from .output import reason_of, say
+from .output import say
 
 if TYPE_CHECKING:
     from income_client import (

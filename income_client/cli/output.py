@@ -17,6 +17,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from income_client import ConfigurationError, IncomeClientError
+from income_client.texts import printable, reason_of
 
 if TYPE_CHECKING:
     from income_client import ApplicationRecord
@@ -28,13 +29,6 @@ if TYPE_CHECKING:
 def say(message: str) -> None:
     """Print a line on standard error, above progress that is drawn there."""
     error_screen().print(Text(f"income-client: {printable(message)}"), soft_wrap=True)
-
-
-def reason_of(error: OSError, otherwise: str = "it cannot be used") -> str:
-    """Return why a call of the system failed, in its own words and without the name of a file."""
-    if error.errno is not None and error.errno > 0:
-        return os.strerror(error.errno).lower()
-    return (error.strerror or otherwise).lower()
 
 
 def counted(count: int, noun: str) -> str:
@@ -167,13 +161,6 @@ def _is_on(descriptor: int, file: Path) -> bool:
 
 
 # Values as text
-
-
-def printable(text: str) -> str:
-    """Return a text with ``?`` for each character that would move a cursor or ring a bell."""
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else "?" for one in text)
 
 
 def inert(text: bytes) -> bytes:

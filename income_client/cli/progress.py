@@ -10,7 +10,9 @@ from rich.console import RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from .output import error_screen, printable, say
+from income_client.texts import printable
+
+from .output import error_screen, say
 
 _PACKAGE: Final = "income_client"
 _DRAW_SECONDS: Final = 0.1

@@ -18,7 +18,9 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from .output import OutputLines, UnwritableError, drawn, inert, printable
+from income_client.texts import printable
+
+from .output import OutputLines, UnwritableError, drawn, inert
 
 Output = Literal["table", "jsonl", "csv", "json"]
 """How rows are written; by default a table on a terminal, and JSON lines elsewhere."""

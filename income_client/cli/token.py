@@ -15,11 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from income_client import IncomeClientError, StoredToken
+from income_client.texts import printable
 
 from .connection import Connection, is_refusal, made_ready
 from .exit_status import ExitStatus
 from .options import Switch, TableOrJson
-from .output import duration, print_lines, printable, say, write_text
+from .output import duration, print_lines, say, write_text
 
 _HIDDEN: Final = "(not shown)"
 _SIGNED_PARTS: Final = 2

@@ -14,6 +14,7 @@ from income_client.settings import (
     invalid,
     validated,
 )
+from income_client.texts import has_surrogate
 
 from .api import CONTROL_PATH
 from .callbacks import (
@@ -45,8 +46,7 @@ _SERVER_ERRORS: Final = range(500, 600)
 
 
 def _check_text(name: str, value: object) -> None:
-    # Undecodable bytes of a command line become surrogates, which JSON cannot hold.
-    is_text = isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
+    is_text = isinstance(value, str) and not has_surrogate(value)  # which JSON cannot hold
     if value is not None and not is_text:
         raise invalid(name, "a str without surrogates", value)
 

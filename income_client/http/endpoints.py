@@ -14,6 +14,7 @@ from attrs import frozen
 
 from income_client.hosts import HttpAddress, is_this_machine, read_address
 from income_client.settings import Secret, invalid, wrong
+from income_client.texts import has_surrogate
 
 LARGEST_LIMIT: Final = 1000
 """Most rows that one page may hold (contract section 8)."""
@@ -22,9 +23,7 @@ _APPLICATIONS: Final = "/v1/income/applications"
 LONGEST_ID: Final = 512
 _PLAIN_ID: Final = re.compile(r"[A-Za-z0-9_~-]{1,512}")
 _PLAIN_BUT_COLONS: Final = re.compile(r"[A-Za-z0-9_.~:-]*")
-_FIRST_PRINTABLE: Final = 0x20
-_C1_CONTROLS: Final = range(0x7F, 0xA0)
-_SURROGATES: Final = range(0xD800, 0xE000)
+_DELETE_AND_C1: Final = range(0x7F, 0xA0)
 
 _PATH: Final = re.compile(r"(/([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})+)*")
 
@@ -144,12 +143,12 @@ def _check_id(name: str, text: object) -> None:
         raise wrong(name, f"must be a non-empty str, found {found}")
     if len(text) > LONGEST_ID:
         raise wrong(name, f"must not be longer than {LONGEST_ID} characters")
-    if not text.isprintable() and any(_is_unprintable(ord(char)) for char in text):
+    if not text.isprintable() and (has_surrogate(text) or any(map(_is_control, text))):
         raise wrong(name, "holds a control character or half a character")
 
 
-def _is_unprintable(code: int) -> bool:
-    return code < _FIRST_PRINTABLE or code in _C1_CONTROLS or code in _SURROGATES
+def _is_control(char: str) -> bool:
+    return char < " " or ord(char) in _DELETE_AND_C1
 
 
 @frozen(kw_only=True)

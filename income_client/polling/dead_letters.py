@@ -7,6 +7,7 @@ from typing import Final
 
 from attrs import evolve
 
+from income_client.checkpoints.store import is_storable
 from income_client.errors import IncomeClientError
 from income_client.records.dead_letters import DeadLetter, is_second
 from income_client.records.window import EPOCH, Window
@@ -167,5 +168,4 @@ def reason_of(error: IncomeClientError) -> str:
 
 def _storable(text: str) -> str:
     """Return a text without characters that no database takes."""
-    is_plain = "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
-    return text if is_plain else text.encode("unicode_escape").decode()
+    return text if is_storable(text) else text.encode("unicode_escape").decode()

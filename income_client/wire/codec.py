@@ -21,6 +21,7 @@ import msgspec
 
 from income_client.errors import ConfigurationError, DecodeError, PayloadFault, leaving
 from income_client.records.fields import shown_key
+from income_client.texts import has_surrogate
 
 from .scalars import TOO_DEEP, UnusualNumber, exactly, kept
 
@@ -28,7 +29,6 @@ T = TypeVar("T")
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _NOT_JSON: Final = "not JSON, or cut short"
-_HALF: Final = re.compile("[\ud800-\udfff]")
 _HALF_ESCAPED: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _HALF_A_CHARACTER: Final = "half a surrogate pair, which is no character"
 _UNREADABLE: Final = "a number too large to be read, or not a number"
@@ -163,7 +163,7 @@ def flaws_of(tree: Any, path: str = "$") -> Iterator[PayloadFault]:
     while left:
         place, value = left.pop()
         match value:
-            case str() if _HALF.search(value):
+            case str() if has_surrogate(value):
                 yield PayloadFault(place, _HALF_A_CHARACTER)
             case Decimal() if value.is_nan():
                 yield PayloadFault(place, _UNREADABLE)
@@ -171,7 +171,7 @@ def flaws_of(tree: Any, path: str = "$") -> Iterator[PayloadFault]:
                 left += [(f"{place}[{index}]", item) for index, item in enumerate(value)][::-1]
             case dict():
                 for key in value:
-                    if _HALF.search(key):
+                    if has_surrogate(key):
                         yield PayloadFault(f"{place}.{shown_key(key)}", _HALF_A_CHARACTER)
                 items = [(f"{place}.{shown_key(key)}", item) for key, item in value.items()]
                 left += items[::-1]

@@ -18,7 +18,7 @@ import income_client
 PACKAGE: Final = Path(income_client.__file__).parent
 
 LAYERS: Final = (
-    {"_version", "clock", "errors", "events", "hosts", "records", "settings"},
+    {"_version", "clock", "errors", "events", "hosts", "records", "settings", "texts"},
     {"wire"},
     {"concurrency", "instrumentation", "telemetry"},
     {"http"},
@@ -32,10 +32,20 @@ LAYERS: Final = (
 """Units of the package, the lowest first; imports go down, or stay within a layer without cycle."""
 
 MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
-    "emulator": frozenset({"_lazy", "clock", "emulator", "errors", "hosts", "settings"}),
+    "emulator": frozenset({"_lazy", "clock", "emulator", "errors", "hosts", "settings", "texts"}),
     "receivers": frozenset({"errors", "hosts", "receivers", "records", "settings", "wire"}),
     "cli": frozenset(
-        {"__init__", "cli", "configuration", "disk", "emulator", "engines", "hosts", "receivers"}
+        {
+            "__init__",
+            "cli",
+            "configuration",
+            "disk",
+            "emulator",
+            "engines",
+            "hosts",
+            "receivers",
+            "texts",
+        }
     ),
     "testing": frozenset({"__init__", "_lazy", "clock", "emulator", "testing"}),
 }
@@ -156,6 +166,14 @@ READS: Final = frozenset(
 )  # fmt: skip
 """Methods of a text that take it to pieces, or say what is in it."""
 PATTERN_READS: Final = frozenset({"findall", "finditer", "fullmatch", "match", "search", "sub"})
+
+WRITTEN_IN: Final[Mapping[str, str]] = {
+    r"flock(": "disk",
+    r"0o077": "disk",
+    r"udfff": "texts",
+    r'isprintable() else "?"': "texts",
+}
+"""What is done in one place only: a piece of its source, and the module."""
 
 GRAB_BAGS: Final = frozenset({"base", "common", "helpers", "manager", "misc", "util", "utils"})
 
@@ -400,6 +418,13 @@ def _taken_to_pieces(node: ast.AST) -> Sequence[ast.expr]:
             return []
 
 
+def homes(module: Module) -> Iterator[str]:
+    """What one module does for all is not written again elsewhere."""
+    for text, home in WRITTEN_IN.items():
+        if text in module.source and module.name != home:
+            yield f"writes {text}, which is done in {home}"
+
+
 def emulator_by_hand(module: Module) -> Iterator[str]:
     """The emulator shares no code with what it tests, so that a wrong name cannot cancel out."""
     if module.unit == "emulator":
@@ -446,6 +471,7 @@ RULES: Final[tuple[Rule, ...]] = (
     libraries,
     unused,
     messages,
+    homes,
     emulator_by_hand,
     names,
     docstrings,

@@ -10,8 +10,9 @@ from income_client import ConfigurationError, IncomeClientError, NotFoundError, 
 from income_client.cli.connection import Connection, connect
 from income_client.cli.exit_status import ExitStatus
 from income_client.cli.options import Switch, TableOrJson
-from income_client.cli.output import OutputLines, inert, reason_of, without_addresses
+from income_client.cli.output import OutputLines, inert, without_addresses
 from income_client.disk import publish_file, sync_folder, write_file
+from income_client.texts import reason_of
 
 
 async def application(

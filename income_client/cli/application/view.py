@@ -28,7 +28,8 @@ from income_client import (
     IncomeSource,
     Paystub,
 )
-from income_client.cli.output import counted, printable
+from income_client.cli.output import counted
+from income_client.texts import printable
 
 HIDDEN: Final = "\u2022" * 8
 """What is shown in place of a name, however long that is."""

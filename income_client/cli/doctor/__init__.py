@@ -19,8 +19,9 @@ from income_client import ConfigurationError, IncomeClientError, RateLimitedErro
 from income_client.cli.connection import Connection, Ready, authority_of, made_ready
 from income_client.cli.exit_status import ExitStatus
 from income_client.cli.options import TableOrJson
-from income_client.cli.output import counted, print_lines, printable, say, write_text
+from income_client.cli.output import counted, print_lines, say, write_text
 from income_client.cli.progress import Bars
+from income_client.texts import printable
 
 from .network import Finding, Server, UnansweredError, Verdict
 

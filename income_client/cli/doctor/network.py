@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 from attrs import frozen
 
 from income_client import IncomeClientError
-from income_client.cli.output import counted, reason_of
+from income_client.cli.output import counted
+from income_client.texts import reason_of
 
 _STEP_SECONDS: Final = 5.0
 _SERVES_TLS: Final = "check that the port serves https, with TLS 1.2 or later"

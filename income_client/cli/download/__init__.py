@@ -49,18 +49,12 @@ from income_client.cli.options import (
     overfull,
     span_between,
 )
-from income_client.cli.output import (
-    OutputLines,
-    check_is_no_output,
-    counted,
-    printable,
-    reason_of,
-    say,
-)
+from income_client.cli.output import OutputLines, check_is_no_output, counted, say
 from income_client.cli.progress import Bars
 from income_client.cli.rows import QuietOption
 from income_client.cli.signals import Stoppable, StopSignals
 from income_client.hosts import read_host_pattern
+from income_client.texts import printable, reason_of
 
 from .manifest import MANIFEST, FileKey, Manifest, ManifestEntry
 

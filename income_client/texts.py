@@ -1,0 +1,25 @@
+"""Texts from elsewhere: which can be written, and how they are shown to people."""
+
+import os
+
+
+def has_surrogate(text: str) -> bool:
+    """Say whether a text holds half a surrogate pair, which no encoding can write.
+
+    JSON and undecodable bytes of a command line or the environment can bring one.
+    """
+    return not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def printable(text: str) -> str:
+    """Return a text with ``?`` for each character that would move a cursor or ring a bell."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def reason_of(error: OSError, otherwise: str = "it cannot be used") -> str:
+    """Return why a call of the system failed, in its own words and without the name of a file."""
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno).lower()
+    return (error.strerror or otherwise).lower()
