@@ -17,7 +17,6 @@ from .options import (
     When,
     overfull,
     pages_of,
-    service_time,
     span_between,
 )
 from .output import counted, say
@@ -93,8 +92,8 @@ async def _write_page(client: "IncomeClient", span: Bounds, rows: RowWriter, lim
     except DecodeError:
         return False  # the walk has the good rows
     # A service may apply other bounds than those requested.
-    begins_inside = span.after is None or service_time(span.after) <= page.updated_after
-    ends_inside = span.before is None or page.updated_before <= service_time(span.before, up=True)
+    begins_inside = span.after is None or span.after <= page.updated_after
+    ends_inside = span.before is None or page.updated_before <= span.before
     found = {summary.application_id: summary for summary in page.applications}
     if len(found) < limit or not begins_inside or not ends_inside:
         return False

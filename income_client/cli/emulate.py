@@ -27,7 +27,7 @@ from income_client.emulator.times import second_of, stamp
 from income_client.texts import reason_of
 
 from .exit_status import ExitStatus
-from .options import NOW, Switch, When, Whole, service_time
+from .options import NOW, Switch, When, Whole
 from .output import say, write_text
 from .running import (
     CALLBACK_PREFIX,
@@ -117,7 +117,7 @@ class RuleOptions:
         return ServiceRules(
             lower_closed=bounds in ("after", "both"),
             upper_closed=bounds in ("before", "both"),
-            oldest=oldest and second_of(service_time(oldest.seen_from(present))),
+            oldest=oldest and second_of(oldest.seen_from(present)),
             **fields,
         )
 
@@ -179,7 +179,7 @@ async def emulate(
     played = () if faults is None else _faults(faults, seed)
     present = datetime.now(UTC).replace(tzinfo=None)
     if start != NOW:
-        present = service_time(start.seen_from(present))
+        present = start.seen_from(present)
     stop = asyncio.Event()
     signals = StopSignals(stop.set)
     service = emulator.Emulator(

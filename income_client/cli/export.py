@@ -33,8 +33,8 @@ from .options import (
     When,
     overfull,
     pages_of,
+    present_of,
     read_moment,
-    service_time,
 )
 from .output import OutputLines, counted, say, without_addresses
 from .progress import Bars
@@ -135,8 +135,8 @@ async def export(
     ready = made_ready(connection)
     request = {
         "service": (ready.configuration.account.base_url or "").rstrip("/"),
-        "updated_after": None if updated_after == Moment() else _text_of(updated_after),
-        "updated_before": _text_of(updated_before, up=True),
+        "updated_after": None if updated_after in (None, Moment()) else updated_after.text,
+        "updated_before": None if updated_before is None else updated_before.text,
         "documents": documents,
         "pages": pages,
         "addresses": addresses,
@@ -171,12 +171,6 @@ def _check_pyarrow() -> None:
         raise IncomeClientError(
             f"pyarrow is installed and cannot be used ({type(error).__name__}): reinstall it"
         )
-
-
-def _text_of(bound: Moment | None, *, up: bool = False) -> str | None:
-    if bound is None:
-        return None
-    return bound.text if bound.at is None else service_time(bound.at, up=up).isoformat()
 
 
 _Pages = asyncio.Queue[tuple[list[str], str | None] | None]
@@ -325,10 +319,9 @@ class _Export:
 
     async def _present_span(self) -> dict[str, str | None]:
         """Return the span as the service's present makes it."""
-        now = await self._stop.wait_for(self._client.service_time())
-        if now is None:
+        present = await self._stop.wait_for(present_of(self._client))
+        if present is None:
             raise _StoppedError
-        present = service_time(now)
         after, before = (
             default if text is None else read_moment(text).seen_from(present)
             for text, default in (

@@ -60,13 +60,12 @@ TableOrJson = Annotated[
 
 BEGINNING: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the service's times carry no zone
 """The beginning of time."""
-_SECOND: Final = timedelta(seconds=1)
 _UNITS: Final = {
     "w": timedelta(weeks=1),
     "d": timedelta(days=1),
     "h": timedelta(hours=1),
     "min": timedelta(minutes=1),
-    "s": _SECOND,
+    "s": timedelta(seconds=1),
 }
 _BACK: Final = re.compile(r"(\d{1,8})(s|min|h|d|w)", re.ASCII)
 _FRACTION: Final = re.compile(r"\d+[.,]\d+(s|min|m|h|d|w)", re.ASCII)
@@ -76,11 +75,9 @@ _NOW: Final = "now"
 _TIMES: Final = "2026-01-31, 2026-01-31T12:00:00, 7d, 12h, now or beginning"
 
 
-def service_time(when: datetime, *, up: bool = False) -> datetime:
-    """Return a time in the service's form: UTC without zone, in whole seconds, rounded."""
-    naive = when if when.utcoffset() is None else when.astimezone(UTC)
-    whole = naive.replace(tzinfo=None, microsecond=0)
-    return whole + _SECOND if up and naive.microsecond else whole
+async def present_of(client: "IncomeClient") -> datetime:
+    """Return the service's present, in UTC without zone as all times of the command."""
+    return (await client.service_time()).replace(tzinfo=None)
 
 
 @frozen
@@ -88,7 +85,7 @@ class Moment:
     """A time as it was typed; the beginning of time if neither field is set."""
 
     at: datetime | None = None
-    """A time; the service's own if it has no zone."""
+    """A time in UTC, without zone."""
     back: timedelta | None = None
     """How long before the service's present."""
 
@@ -135,7 +132,9 @@ def read_moment(text: str) -> Moment:
     try:
         if span := _BACK.fullmatch(text):
             return Moment(back=int(span[1]) * _UNITS[span[2]])
-        return Moment(at=datetime.fromisoformat(text))
+        at = datetime.fromisoformat(text)
+        # The service's own times have no zone, and are in UTC for every command.
+        return Moment(at=at if at.utcoffset() is None else at.astimezone(UTC).replace(tzinfo=None))
     except (ValueError, OverflowError):
         raise ValueError(f"this must be a time such as {_TIMES}")
 
@@ -170,18 +169,18 @@ async def span_between(
     """
     present = BEGINNING
     if after not in (None, Moment()) or (before is not None and before.back is not None):
-        present = service_time(await client.service_time())
+        present = await present_of(client)
     bounds = Bounds(
         after=None if after is None else after.seen_from(present),
         before=None if before is None else before.seen_from(present),
     )
     if bounds.after is not None and bounds.after != BEGINNING:
-        begins = service_time(bounds.after)
-        if begins > present:
+        if bounds.after > present:
             raise ConfigurationError(
-                f"{begins.isoformat()} is in the future: it is {present.isoformat()} at the service"
+                f"{bounds.after.isoformat()} is in the future: "
+                f"it is {present.isoformat()} at the service"
             )
-        if bounds.before is not None and begins > service_time(bounds.before, up=True):
+        if bounds.before is not None and bounds.after > bounds.before:
             raise ConfigurationError("--updated-after is later than --updated-before")
     return bounds
 

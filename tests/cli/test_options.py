@@ -72,3 +72,12 @@ def test_minutes_are_not_taken_for_months(place: tuple[str, str], text: str, cli
     said = " ".join(ran.stderr.replace("│", " ").split())
     assert f"Invalid value for {option}: write {text[0]}min for minutes" in said
     assert "for months, count days, such as 30d" in said
+
+
+@pytest.mark.parametrize("place", SPANS, ids=spelt)
+def test_a_time_that_is_in_no_year_of_utc_is_refused(place: tuple[str, str], cli: Cli) -> None:
+    """Its zone takes it before the year 1, where no time of the service is."""
+    command, option = place
+    ran = cli(command, *required(command, option), option, "0001-01-01T00:00:00+05:00")
+    assert (ran.status, ran.stdout) == (2, "")
+    assert f"Invalid value for {option}: this must be a time" in ran.stderr
