@@ -21,6 +21,11 @@ from income_client.errors import DecodeError
 from income_client.records.window import Window
 
 ROOT: Final = Path(__file__).parents[2]
+CHARTS: Final = {
+    "calls": {"calls.svg"},
+    "decoding": {"decoding.svg"},
+    "walking": {"requests.svg"},
+}
 
 
 def _run(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -33,20 +38,31 @@ def _run(*arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.parametrize("part", PARTS)
 @pytest.mark.timeout(300)
-def test_a_quick_run_measures_every_part_and_fails_nowhere(tmp_path: Path) -> None:
-    """Rows have labels of their own, what must be exact is, and all files are written."""
-    run = _run("--quick", "--into", str(tmp_path))
+def test_a_quick_run_measures_a_part_and_fails_nowhere(part: str, tmp_path: Path) -> None:
+    """What must be exact is, and all files are written."""
+    run = _run("--quick", "--only", part, "--into", str(tmp_path))
     assert run.returncode == 0, run.stderr
     report = from_json((tmp_path / "results.json").read_text("utf-8"))
-    assert [part.name for part in report.parts] == list(PARTS)
+    assert [one.name for one in report.parts] == [part]
     rows = list(report.rows())
+    assert rows
+    assert len({row.label for row in rows}) == len(rows)
     assert [row.label for row in rows if row.goal == "no failure"] == []
     assert [row.label for row in rows if row.goal == "all" and not row.is_met] == []
-    assert [label for label, count in Counter(row.label for row in rows).items() if count > 1] == []
     assert (tmp_path / "results.md").read_text("utf-8") == to_markdown(report)
     charts = {path.name for path in (tmp_path / "charts").iterdir()}
-    assert charts == {"calls.svg", "decoding.svg", "requests.svg"}
+    assert charts == CHARTS.get(part, set())
+
+
+def test_the_last_whole_run_has_every_part_and_labels_of_their_own() -> None:
+    """Pages quote its rows by their labels."""
+    report = from_json((ROOT / "benchmarks" / "results.json").read_text("utf-8"))
+    assert [part.name for part in report.parts] == list(PARTS)
+    assert [
+        label for label, count in Counter(row.label for row in report.rows()).items() if count > 1
+    ] == []
 
 
 def test_an_unknown_part_is_refused() -> None:
