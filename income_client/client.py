@@ -195,7 +195,7 @@ class IncomeClient:
         from .configuration import check_options, from_variables
 
         check_options("from_env", options)
-        return cls._configured(from_variables(), options)
+        return cls._from_configuration(from_variables(), options)
 
     @classmethod
     @leaving()
@@ -231,17 +231,17 @@ class IncomeClient:
         check_type("profile", profile, str)
         check_type("path", path, str, os.PathLike)
         file = None if path is None else Path(path)
-        return cls._configured(from_file(profile, file), options)
+        return cls._from_configuration(from_file(profile, file), options)
 
     @classmethod
-    def _configured(cls, found: Configuration, options: ClientOptions) -> Self:
+    def _from_configuration(cls, found: Configuration, options: ClientOptions) -> Self:
         auth = found.auth()
-        found.complete(options)
+        found.add_to_options(options)
         address = found.account.base_url or ""
         try:
             return cls(address, auth=auth, auth_url=found.account.auth_url, **options)
         except ConfigurationError as error:
-            raise error if found.file is None else found.placed(error)
+            raise error if found.file is None else found.name_setting(error)
 
     def with_options(
         self,
@@ -538,7 +538,7 @@ class IncomeClient:
             applications,
             parts=tuple(parts),
             assemble=as_record,
-            concurrency=self._concurrency(concurrency),
+            concurrency=self._checked_concurrency(concurrency),
             on_error=on_error,
             instrumentation=self._session.instrumentation,
         )
@@ -587,7 +587,7 @@ class IncomeClient:
             applications,
             parts=(partial(self.get_documents, pages=check_flag("pages", pages)),),
             assemble=lambda documents: documents,
-            concurrency=self._concurrency(concurrency),
+            concurrency=self._checked_concurrency(concurrency),
             on_error=on_error,
             instrumentation=self._session.instrumentation,
         )
@@ -686,7 +686,7 @@ class IncomeClient:
             zone=self._zone,
             documents=check_flag("documents", documents),
             pages=check_flag("pages", pages),
-            concurrency=self._concurrency(concurrency),
+            concurrency=self._checked_concurrency(concurrency),
         )
         return Poller(
             source,
@@ -755,7 +755,7 @@ class IncomeClient:
                 on_progress=on_progress,
                 ask=self.get_documents,
             )
-            return await self._download(job, one)
+            return await self._download_document(job, one)
 
     @overload
     def download_all(
@@ -826,12 +826,12 @@ class IncomeClient:
             on_progress=on_progress,
             ask=self.get_documents,
         )
-        get = partial(self._download, job)
+        get = partial(self._download_document, job)
         return Downloads(documents, get, concurrency=concurrency, on_error=on_error)
 
     # Shared by the methods above
 
-    async def _download(self, job: Job, document: Document) -> DownloadedFile:
+    async def _download_document(self, job: Job, document: Document) -> DownloadedFile:
         return await (await self._opened_downloader()).fetch(job, document)
 
     async def _opened_downloader(self) -> Downloader:
@@ -848,6 +848,6 @@ class IncomeClient:
                 await self._downloader.aclose()
         return self._downloader
 
-    def _concurrency(self, given: int | None) -> int:
+    def _checked_concurrency(self, given: int | None) -> int:
         own = self._session.concurrency
         return own if given is None else check_count("concurrency", given)

@@ -66,7 +66,7 @@ class BoundedTasks(Generic[K]):
         """Start a task."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = key
-        task.add_done_callback(partial(_report, weakref.ref(self)))
+        task.add_done_callback(partial(_report_end, weakref.ref(self)))
 
     def check_is_free(self) -> None:
         """Refuse a second consumer while the first one waits."""
@@ -107,7 +107,7 @@ class BoundedTasks(Generic[K]):
             self._waiter.set_result(None)
 
 
-def _report(owner: "weakref.ref[BoundedTasks[Any]]", task: "asyncio.Task[Any]") -> None:
+def _report_end(owner: "weakref.ref[BoundedTasks[Any]]", task: "asyncio.Task[Any]") -> None:
     # Asked for in any case: asyncio logs an error that is never retrieved.
     error = asyncio.CancelledError() if task.cancelled() else task.exception()
     tasks = owner()
@@ -145,7 +145,7 @@ class Source(Generic[T]):
         except StopIteration:
             self.is_exhausted = True
         except Exception as error:  # noqa: BLE001 - raised in its turn
-            self._fail(error)
+            self._end_with(error)
         return None
 
     async def await_item(self) -> T | None:
@@ -155,7 +155,7 @@ class Source(Generic[T]):
         except StopAsyncIteration:
             self.is_exhausted = True
         except Exception as error:  # noqa: BLE001 - raised in its turn
-            self._fail(error)
+            self._end_with(error)
         return None
 
     async def aclose(self) -> None:
@@ -166,7 +166,7 @@ class Source(Generic[T]):
             if close is not None:
                 await close()
 
-    def _fail(self, error: Exception) -> None:
+    def _end_with(self, error: Exception) -> None:
         self.is_exhausted = True
         self.error = error
 
@@ -300,14 +300,14 @@ async def run_to_the_end(
     """
     # No task: a loop that is being closed cancels all of them, and threads keep running.
     running = asyncio.get_running_loop().run_in_executor(executor, work)
-    cancellation = await outlast(running, on_cancel)
+    cancellation = await wait_for_end(running, on_cancel)
     if cancellation is not None:
         running.cancelled() or running.exception()  # not retrieved elsewhere
         raise cancellation
     return running.result()
 
 
-async def outlast(
+async def wait_for_end(
     future: asyncio.Future[Any], on_cancel: Callable[[], None] | None = None
 ) -> asyncio.CancelledError | None:
     """Wait for a future's end, and return the cancellation that came meanwhile."""

@@ -94,7 +94,7 @@ class Account:
     ca_file: str | None = None
 
     @classmethod
-    def of(cls, texts: Mapping[str, str]) -> Self:
+    def of_texts(cls, texts: Mapping[str, str]) -> Self:
         """Make one of texts by key; an empty one counts as left out."""
         fields: dict[str, Any] = {
             key: Secret(text) if key in _SECRETS else text for key, text in texts.items() if text
@@ -104,7 +104,7 @@ class Account:
     @classmethod
     def of_variables(cls, variables: Mapping[str, str]) -> Self:
         """Make one of environment variables."""
-        return cls.of({key: variables.get(variable(key), "") for key in KEYS})
+        return cls.of_texts({key: variables.get(variable(key), "") for key in KEYS})
 
     @property
     def given(self) -> dict[str, str | Secret]:
@@ -159,14 +159,14 @@ class Configuration:
     def auth(self) -> Auth:
         """Return the credentials, or raise a `ConfigurationError` that says what is missing."""
         try:
-            return self._auth()
+            return self._make_auth()
         except ConfigurationError as error:
-            raise self._explained(self.placed(error))
+            raise self._add_advice(self.name_setting(error))
 
-    def _auth(self) -> Auth:
+    def _make_auth(self) -> Auth:
         account = self.account
         if not account.base_url:
-            raise self._unset("base_url")
+            raise self._missing_setting_error("base_url")
         if len(account.kinds) != 1:
             names = (f"{variable(one.name)} and {variable(one.secret)}" for one in CREDENTIALS)
             keys = (f"{one.name} and {one.secret}" for one in CREDENTIALS)
@@ -177,14 +177,14 @@ class Configuration:
         (kind,) = account.kinds
         name, secret = getattr(account, kind.name), getattr(account, kind.secret)
         if not name or secret is None:
-            raise self._unset(kind.secret if name else kind.name)
+            raise self._missing_setting_error(kind.secret if name else kind.name)
         return kind.make(name, secret)
 
-    def _unset(self, key: str) -> ConfigurationError:
+    def _missing_setting_error(self, key: str) -> ConfigurationError:
         in_file = "" if self.file is None else f", or {key} in {self.file}"
         return ConfigurationError(f"set {variable(key)}{in_file}", argument=key)
 
-    def _explained(self, error: ConfigurationError) -> ConfigurationError:
+    def _add_advice(self, error: ConfigurationError) -> ConfigurationError:
         fault = error.message
         if self.profile is None and self.profiles and not self.account.is_complete:
             names = ", ".join(map(printable, self.profiles))
@@ -197,14 +197,14 @@ class Configuration:
                 fault = f"{own}: {fault}" if self.account.kinds else own
         return ConfigurationError(fault, argument=error.argument, detail=error.detail)
 
-    def placed(self, error: ConfigurationError) -> ConfigurationError:
+    def name_setting(self, error: ConfigurationError) -> ConfigurationError:
         """Return an error that names its setting as it is named where it is set."""
         if error.argument is None or error.argument not in self.sources:
             return error.again()
-        message = f"{self.place(error.argument)} {error.detail}"
+        message = f"{self.setting_name(error.argument)} {error.detail}"
         return ConfigurationError(message, argument=error.argument, detail=error.detail)
 
-    def place(self, key: str) -> str:
+    def setting_name(self, key: str) -> str:
         """Return how a message names a key that is set: its variable, or the key and its file."""
         source = self.sources[key]
         return source if source == variable(key) else f"{key} in {source}"
@@ -214,13 +214,13 @@ class Configuration:
         if self.account.ca_file is None:
             return None
         try:
-            return _trusting(self.account.ca_file)
+            return _make_tls_context(self.account.ca_file)
         except ConfigurationError as error:
             raise ConfigurationError(
-                f"{self.place('ca_file')}: {error.message}", argument="ca_file"
+                f"{self.setting_name('ca_file')}: {error.message}", argument="ca_file"
             )
 
-    def complete(self, options: ClientOptions) -> None:
+    def add_to_options(self, options: ClientOptions) -> None:
         """Add proxy and authorities to options of a client, which take precedence."""
         if "ssl" not in options and (context := self.tls()) is not None:
             options["ssl"] = context
@@ -272,14 +272,14 @@ def from_file(
     lower = [(None, environment), (name, top)]
     if path is not None:
         lower.reverse()
-    merged = _merged([(name, chosen), *lower])
+    merged = _merge_layers([(name, chosen), *lower])
     return evolve(merged, file=name, profile=profile, profiles=profiles)
 
 
 _FOR_ANY_ADDRESS: Final = frozenset({"proxy", "ca_file"})
 
 
-def _merged(layers: Sequence[tuple[str | None, Account]]) -> Configuration:
+def _merge_layers(layers: Sequence[tuple[str | None, Account]]) -> Configuration:
     """Return what all layers say together, each with the name of its file, the first one first.
 
     The first that sets a key wins. A layer adds no credentials of another kind or name, and for
@@ -351,10 +351,10 @@ def read_file(path: Path, profile: str | None, *, is_of_variable: bool = False) 
 
     A symbolic link is followed: what counts is the owner and the mode of the opened file.
     """
-    table = _table(path)
+    table = _read_table(path)
     found = table.pop("profiles", {})
     profiles: dict[str, Any] = found if isinstance(found, dict) else {}
-    top = _account(table, path, "")
+    top = _read_account(table, path, "")
     if profile is None:
         return FileSettings(top, profiles=tuple(profiles))
     chosen = profiles.get(profile)
@@ -364,7 +364,7 @@ def read_file(path: Path, profile: str | None, *, is_of_variable: bool = False) 
         origin = f" (of {PROFILE_VARIABLE})" if is_of_variable else ""
         missing = f"{name_of(path)} has no profile {printable(profile)}{origin}"
         raise ConfigurationError(f"{missing}{others}", argument="profile")
-    account = _account(chosen, path, f" of profile {printable(profile)}")
+    account = _read_account(chosen, path, f" of profile {printable(profile)}")
     return FileSettings(top, account, tuple(profiles))
 
 
@@ -376,18 +376,18 @@ def name_of(path: Path) -> str:
         return printable(str(path))
 
 
-def _table(path: Path) -> dict[str, Any]:
+def _read_table(path: Path) -> dict[str, Any]:
     name = name_of(path)
     text, status = read_content(path)
     table = parse_toml(text, name)
-    if unsafe := _unsafe(path, status, holds_secret=_holds_secret(table)):
+    if unsafe := _permission_fault(path, status, holds_secret=_holds_secret(table)):
         raise ConfigurationError(f"{name} {unsafe}")
     return table
 
 
 def parse_toml(text: bytes, name: str) -> dict[str, Any]:
     """Return the tables of a settings file; raise ConfigurationError, which quotes nothing."""
-    if _depth(text) > _MAX_DEPTH:
+    if _bracket_depth(text) > _MAX_DEPTH:
         raise ConfigurationError(f"{name} is not TOML of settings: it is nested too deeply")
     try:
         return tomllib.loads(text.decode())
@@ -398,7 +398,7 @@ def parse_toml(text: bytes, name: str) -> dict[str, Any]:
         raise ConfigurationError(fault)
 
 
-def _depth(text: bytes) -> int:
+def _bracket_depth(text: bytes) -> int:
     """Return how deep brackets nest, roughly; a parser at the stack's end breaks finalizers too."""
     depth = deepest = 0
     for bracket in re.findall(rb"[][{}]", text):
@@ -437,27 +437,27 @@ def _holds_secret(table: dict[str, Any]) -> bool:
     )
 
 
-def _unsafe(path: Path, status: os.stat_result, *, holds_secret: bool) -> str | None:
+def _permission_fault(path: Path, status: os.stat_result, *, holds_secret: bool) -> str | None:
     """Say why the owner or mode of a file forbids its use."""
     if not hasattr(os, "geteuid"):
         return None  # a system without owners and modes of files
     if holds_secret and not is_ours(status):
         return "belongs to somebody else and holds a secret: it must be yours"
     if holds_secret and is_open_to_others(status):
-        return f"can be read by others and holds a secret: chmod 600 {_quoted(path)}"
+        return f"can be read by others and holds a secret: chmod 600 {_quote_path(path)}"
     if status.st_mode & stat.S_IWOTH:
         # The secret may come from the environment, and would go where this file says.
-        return f"can be changed by anybody: chmod o-w {_quoted(path)}"
+        return f"can be changed by anybody: chmod o-w {_quote_path(path)}"
     return None
 
 
-def _quoted(path: Path) -> str:
+def _quote_path(path: Path) -> str:
     name = name_of(path)
     is_plain = re.fullmatch(r"~?[A-Za-z0-9_./-]+", name)
     return name if is_plain else shlex.quote(printable(str(path)))
 
 
-def _account(table: dict[str, Any], path: Path, whose: str) -> Account:
+def _read_account(table: dict[str, Any], path: Path, whose: str) -> Account:
     name = name_of(path)
     for key, value in table.items():
         if key not in KEYS:
@@ -468,18 +468,18 @@ def _account(table: dict[str, Any], path: Path, whose: str) -> Account:
             raise ConfigurationError(f"{key}{whose} in {name} must be a text", argument=key)
     if ca_file := table.get("ca_file"):
         # Relative to the file's own folder, wherever the program is started.
-        table = {**table, "ca_file": str(path.absolute().parent / _expanded(ca_file))}
-    return Account.of(table)
+        table = {**table, "ca_file": str(path.absolute().parent / _expand_home(ca_file))}
+    return Account.of_texts(table)
 
 
-def _expanded(path: str) -> Path:
+def _expand_home(path: str) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError:
         return Path(path)
 
 
-def _trusting(ca_file: str) -> tls.SSLContext:
+def _make_tls_context(ca_file: str) -> tls.SSLContext:
     context = tls.create_default_context()
     path, shown = Path(ca_file), printable(ca_file)
     try:

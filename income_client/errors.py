@@ -122,14 +122,14 @@ class IncomeClientError(Exception):
         return f"{self.message} ({', '.join(facts)})" if facts else self.message
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return _rebuild, (type(self), self.message, self.__dict__.copy())
+        return _rebuild_error, (type(self), self.message, self.__dict__.copy())
 
     def again(self) -> Self:
         """Return an equal error without a traceback, to raise the same fault once more."""
-        return _rebuild(type(self), self.message, self.__dict__.copy())
+        return _rebuild_error(type(self), self.message, self.__dict__.copy())
 
 
-def _rebuild(cls: type[E], message: str, state: dict[str, Any]) -> E:
+def _rebuild_error(cls: type[E], message: str, state: dict[str, Any]) -> E:
     error = cls.__new__(cls, message)
     Exception.__init__(error, message)
     error.__dict__.update(state)

@@ -67,7 +67,7 @@ class HostPattern:
 def read_host_pattern(text: object) -> HostPattern:
     """Read an entry: ``name``, ``*.domain``, IPv4 or ``[IPv6]``, perhaps ``:port`` or ``:*``."""
     if not isinstance(text, str):
-        raise _wrong("allowed_hosts", "an entry is not a str", ": ")
+        raise _address_error("allowed_hosts", "an entry is not a str", ": ")
     for is_wrong, fault in (
         (not text, "is empty"),
         (not text.isascii() or not text.isprintable() or " " in text, "is not plain ASCII"),
@@ -76,20 +76,20 @@ def read_host_pattern(text: object) -> HostPattern:
         (text == "*" or text.startswith("*:"), "allows every host; name them"),
     ):
         if is_wrong:
-            raise _refused(text, fault)
+            raise _entry_error(text, fault)
     parts = _ENTRY.fullmatch(text)
     if parts is None:
-        raise _refused(text, "is not a host; an IPv6 address must be in brackets")
+        raise _entry_error(text, "is not a host; an IPv6 address must be in brackets")
     port = parts["port"]
     is_port = port is None or port == "*" or _PORT.fullmatch(port) is not None
     if not is_port or (port not in (None, "*") and int(port) > _HIGHEST_PORT):
-        raise _refused(text, "has a port that is neither a number from 1 to 65535 nor *")
+        raise _entry_error(text, "has a port that is neither a number from 1 to 65535 nor *")
     is_wildcard = parts["host"].startswith("*.")
     host = plain_host(parts["host"].removeprefix("*."))
     if host is None:
-        raise _refused(text, "is not a host name and not an IP address")
+        raise _entry_error(text, "is not a host name and not an IP address")
     if is_wildcard and (is_ip(host) or "." not in host):
-        raise _refused(text, "needs a domain of two labels or more behind *.")
+        raise _entry_error(text, "needs a domain of two labels or more behind *.")
     return HostPattern(
         host=host,
         is_wildcard=is_wildcard,
@@ -98,10 +98,10 @@ def read_host_pattern(text: object) -> HostPattern:
     )
 
 
-def _refused(text: str, fault: str) -> ConfigurationError:
+def _entry_error(text: str, fault: str) -> ConfigurationError:
     # What somebody takes for an entry may be a whole address.
     shown = f" {text!r}" if _SHOWABLE.fullmatch(text) else ""
-    return _wrong("allowed_hosts", f"the entry{shown} {fault}", ": ")
+    return _address_error("allowed_hosts", f"the entry{shown} {fault}", ": ")
 
 
 def plain_host(text: str) -> str | None:
@@ -162,20 +162,20 @@ def read_address(name: str, text: object) -> HttpAddress:
         ConfigurationError: it is not http or https, names no host, or can be read in two ways.
     """
     if not isinstance(text, str):
-        raise _wrong(name, f"must be a str, found {type(text).__name__}")
+        raise _address_error(name, f"must be a str, found {type(text).__name__}")
     parts = _ADDRESS.fullmatch(text) if _TEXT.fullmatch(text) else None
     if parts is None:
-        raise _wrong(name, "must be an address in printable ASCII")
+        raise _address_error(name, "must be an address in printable ASCII")
     scheme, written = parts["scheme"].lower(), parts["name"].lower()
     if scheme not in _DEFAULT_PORTS:
-        raise _wrong(name, "is neither https nor http")
+        raise _address_error(name, "is neither https nor http")
     # A name may end with a dot, an IP address may not.
     host = plain_host(written.removesuffix("."))
     if host is None or (written.endswith(".") and is_ip(host)):
-        raise _wrong(name, "names no host")
+        raise _address_error(name, "names no host")
     port = int(parts["port"] or _DEFAULT_PORTS[scheme])
     if not 0 < port <= _HIGHEST_PORT:
-        raise _wrong(name, "has a port that is not a number from 1 to 65535")
+        raise _address_error(name, "has a port that is not a number from 1 to 65535")
     return HttpAddress(
         scheme=scheme,
         host=host,
@@ -187,7 +187,7 @@ def read_address(name: str, text: object) -> HttpAddress:
     )
 
 
-def _wrong(name: str, detail: str, between: str = " ") -> ConfigurationError:
+def _address_error(name: str, detail: str, between: str = " ") -> ConfigurationError:
     return ConfigurationError(f"{name}{between}{detail}", argument=name, detail=detail)
 
 

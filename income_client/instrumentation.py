@@ -57,7 +57,7 @@ class Instrumentation:
             try:
                 span = self._telemetry.begin(name, host)
             except Exception as error:  # noqa: BLE001 - foreign code, as the hook is
-                self._complain("telemetry", error)
+                self._log_hook_failure("telemetry", error)
             else:
                 return CallWatch(name, partial(self._emit, span=span), clock)
         emit = self.emit
@@ -73,7 +73,7 @@ class Instrumentation:
                     take(event)
                 # A cancellation that a plain function raises is not that of the task.
                 except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - foreign code
-                    self._complain(name, error)
+                    self._log_hook_failure(name, error)
 
     def _find_telemetry(self) -> None:
         self._is_sought = False
@@ -89,9 +89,9 @@ class Instrumentation:
         except ImportError:
             return
         except Exception as error:  # noqa: BLE001 - foreign code, and perhaps too old
-            self._complain("telemetry", error)
+            self._log_hook_failure("telemetry", error)
 
-    def _complain(self, name: str, error: BaseException) -> None:
+    def _log_hook_failure(self, name: str, error: BaseException) -> None:
         """Log the class of an error, once for each listener."""
         if name not in self._has_failed:
             self._has_failed.add(name)

@@ -209,11 +209,11 @@ def _pair_fault(fields: tuple[str, str], name: object, secret: object) -> Config
     return None if secret_fault is None else wrong(fields[1], secret_fault)
 
 
-def _sealed(text: "str | Secret") -> Secret:
+def _as_secret(text: "str | Secret") -> Secret:
     return text if isinstance(text, Secret) else Secret(text)
 
 
-def _basic(name: str, secret: Secret) -> Secret:
+def _basic_credentials(name: str, secret: Secret) -> Secret:
     pair = f"{name}:{secret.reveal()}".encode()
     return Secret("Basic " + base64.b64encode(pair).decode())
 
@@ -238,11 +238,11 @@ class BasicAuth:
         fault = _pair_fault(("username", "password"), username, password)
         if fault is not None:
             raise fault
-        self.__attrs_init__(username, _sealed(password))
+        self.__attrs_init__(username, _as_secret(password))
 
     def authorization(self) -> Secret:
         """Return the value of the Authorization header."""
-        return _basic(self.username, self.password)
+        return _basic_credentials(self.username, self.password)
 
 
 @frozen(init=False)
@@ -265,11 +265,11 @@ class OAuth2ClientCredentials:
         fault = _pair_fault(("client_id", "client_secret"), client_id, client_secret)
         if fault is not None:
             raise fault
-        self.__attrs_init__(client_id, _sealed(client_secret))
+        self.__attrs_init__(client_id, _as_secret(client_secret))
 
     def authorization(self) -> Secret:
         """Return the value of the Authorization header of the token request."""
-        return _basic(self.client_id, self.client_secret)
+        return _basic_credentials(self.client_id, self.client_secret)
 
 
 Auth = BasicAuth | OAuth2ClientCredentials
@@ -314,20 +314,20 @@ class Timeouts:
         return 120.0 if self._deadline is None else self._deadline
 
     def __repr__(self) -> str:
-        given = (f"{name}={seconds!r}" for name, seconds in self._given().items())
+        given = (f"{name}={seconds!r}" for name, seconds in self._given_seconds().items())
         return f"Timeouts({', '.join(given)})"
 
-    def _given(self) -> dict[str, float]:
+    def _given_seconds(self) -> dict[str, float]:
         pairs = (("connect", self._connect), ("read", self._read), ("deadline", self._deadline))
         return {name: seconds for name, seconds in pairs if seconds is not None}
 
 
 def merged(given: Timeouts, base: Timeouts) -> Timeouts:
     """Return the timeouts that are given, and those of ``base`` where none is."""
-    return evolve(base, **given._given())  # noqa: SLF001 - of this module
+    return evolve(base, **given._given_seconds())  # noqa: SLF001 - of this module
 
 
-def _strategy(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
+def _check_strategy(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
     # A class would be called to make a strategy, not to ask one.
     if value is not None and (isinstance(value, type) or not is_plain_function(value)):
         raise invalid(attribute.name, "a plain function or None", value)
@@ -368,10 +368,12 @@ class RetryPolicy:
     budget: int = field(default=500, validator=whole)
     """Points that all calls of a client share: a retry costs 5, or 10 after a timeout. A retry
     that succeeds returns its cost, any other success adds 1; with none left, nothing is retried."""
-    wait: "Callable[[RetryCallState], float] | None" = field(default=None, validator=_strategy)
+    wait: "Callable[[RetryCallState], float] | None" = field(
+        default=None, validator=_check_strategy
+    )
     """Returns the seconds of a pause, in place of ``base_delay`` and ``throttled_delay``. It is
     called after a failure with a ``tenacity.RetryCallState``, whose ``outcome`` has the error."""
-    stop: "Callable[[RetryCallState], bool] | None" = field(default=None, validator=_strategy)
+    stop: "Callable[[RetryCallState], bool] | None" = field(default=None, validator=_check_strategy)
     """Returns whether the last attempt was made, in place of ``max_attempts``; called likewise."""
 
 
@@ -379,7 +381,7 @@ def _tls_context(_instance: Any, attribute: "Attribute[Any]", value: object) -> 
     check_type(attribute.name, value, tls.SSLContext)
 
 
-def _entries(hosts: Iterable[str]) -> tuple[str, ...]:
+def _list_hosts(hosts: Iterable[str]) -> tuple[str, ...]:
     given: object = hosts
     is_list = isinstance(given, Iterable) and not isinstance(given, str | bytes)
     entries = tuple(hosts) if is_list else ()
@@ -388,7 +390,7 @@ def _entries(hosts: Iterable[str]) -> tuple[str, ...]:
     return entries
 
 
-def _readable(_instance: Any, _attribute: "Attribute[Any]", value: tuple[object, ...]) -> None:
+def _check_hosts(_instance: Any, _attribute: "Attribute[Any]", value: tuple[object, ...]) -> None:
     for entry in value:
         read_host_pattern(entry)
 
@@ -407,7 +409,7 @@ class DownloadPolicy:
     """
 
     allowed_hosts: tuple[str, ...] = field(
-        default=("*.amazonaws.com",), converter=_entries, validator=_readable
+        default=("*.amazonaws.com",), converter=_list_hosts, validator=_check_hosts
     )
     """Hosts whose addresses are used (contract section 2.3)."""
     require_https: bool = field(default=True, validator=flag)

@@ -86,7 +86,7 @@ class Telemetry:
         def take(event: Event) -> None:
             try:
                 if span.is_recording():
-                    _note(span, event)
+                    _note_event(span, event)
                 self._count_call(event, known)
             finally:
                 if isinstance(event, CallFinished):
@@ -109,7 +109,7 @@ class Telemetry:
             case RecordDelivered():
                 self._records.add(1)
             case FileFinished(seconds=seconds, size=size, error=error, was_there=was_there):
-                self._files.record(seconds, _ending(None, error))
+                self._files.record(seconds, _ending_attributes(None, error))
                 self._bytes.add(0 if was_there else size or 0)
             case _:
                 self._count_poll(event)
@@ -117,11 +117,11 @@ class Telemetry:
     def _count_call(self, event: Event, known: Attributes) -> None:
         match event:
             case RequestAnswered(status=status, error=error):
-                self._requests.add(1, known | _ending(status, error))
+                self._requests.add(1, known | _ending_attributes(status, error))
             case RequestRetried(error=error):
                 self._retries.add(1, known | {"error.type": error})
             case CallFinished(seconds=seconds, status=status, error=error):
-                self._calls.record(seconds, known | _ending(status, error))
+                self._calls.record(seconds, known | _ending_attributes(status, error))
             case _:
                 pass
 
@@ -143,17 +143,17 @@ class Telemetry:
             self._lag.set(lag, _of_poller(name))
 
 
-def _note(span: trace.Span, event: Event) -> None:
+def _note_event(span: trace.Span, event: Event) -> None:
     match event:
         case RequestAnswered(attempt=attempt, seconds=seconds, status=status, error=error):
             facts: Attributes = {"income_client.attempt": attempt, "income_client.seconds": seconds}
-            span.add_event("attempt", facts | _ending(status, error))
+            span.add_event("attempt", facts | _ending_attributes(status, error))
         case RequestRetried(attempt=attempt, pause=pause):
             facts = {"income_client.attempt": attempt, "income_client.pause": pause}
             span.add_event("pause", facts)
         case CallFinished(attempts=attempts, waited=waited, status=status, error=error):
             facts = {"income_client.attempts": attempts, "income_client.waited": waited}
-            span.set_attributes(facts | _ending(status, error))
+            span.set_attributes(facts | _ending_attributes(status, error))
             # Leaving a walk early cancels what was read ahead, which is not a failure.
             if error not in {None, _CANCELLED}:
                 # Without a description: an error's message names its application.
@@ -166,7 +166,7 @@ def _of_poller(name: str) -> Attributes:
     return {"income_client.poller": name}
 
 
-def _ending(status: int | None, error: str | None) -> Attributes:
+def _ending_attributes(status: int | None, error: str | None) -> Attributes:
     found: Attributes = {}
     if status is not None:
         found["http.response.status_code"] = status

@@ -72,10 +72,10 @@ class Ready:
         account = self.configuration.account
         address = account.base_url or ""
         try:
-            self.configuration.complete(options)
+            self.configuration.add_to_options(options)
             client = ServiceClient(address, auth=self.auth, auth_url=account.auth_url, **options)
         except ConfigurationError as error:
-            raise self.configuration.placed(error)
+            raise self.configuration.name_setting(error)
         client.service = authority_of(address)
         client.token_endpoint = authority_of(account.auth_url or address)
         client.through = authority_of(options.get("proxy") or "")

@@ -18,7 +18,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Final, Self, TypeVar
 
-from income_client.concurrency import outlast, run_to_the_end
+from income_client.concurrency import run_to_the_end, wait_for_end
 from income_client.disk import (
     file_of,
     has_locks,
@@ -246,7 +246,7 @@ class Spool:
         """Discard what is not published; again does nothing."""
         cancellation = None
         if self._writing is not None:
-            cancellation = await outlast(self._writing)
+            cancellation = await wait_for_end(self._writing)
             done, self._writing = self._writing, None
             done.exception()  # the download has an error or a result already
         if self._file is not None and not self._file.is_closed:

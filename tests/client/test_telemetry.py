@@ -192,7 +192,7 @@ async def test_hook_and_telemetry_are_both_told(exported: Collected) -> None:
     ("of", "broken"),
     [
         *((Telemetry, name) for name in ("begin", "found", "take", "_count_call")),
-        (telemetry, "_note"),
+        (telemetry, "_note_event"),
     ],
 )
 async def test_telemetry_that_raises_breaks_nothing(

@@ -192,12 +192,12 @@ class Service:
                 return self._about_credentials()
             case TokenError():
                 has_own = "auth_url" in self._configuration.sources
-                address = self._configuration.place("auth_url" if has_own else "base_url")
+                address = self._configuration.setting_name("auth_url" if has_own else "base_url")
                 return _about_tokens(error.status, address)
             case TransportError() if self._configuration.account.proxy is not None:
                 return "check the proxy's address, and that it allows this host"
             case _:
-                address = self._configuration.place("base_url")
+                address = self._configuration.setting_name("base_url")
                 # What does not speak HTTP is as foreign as a page of HTML.
                 is_foreign = isinstance(error, TransportError) and error.is_foreign
                 kind = UnexpectedResponseError if is_foreign else type(error)
@@ -210,7 +210,7 @@ class Service:
         refused = "a token was issued, and the service refused it"
         if "auth_url" not in self._configuration.sources:
             return f"{refused}: {_OWNER}"
-        address = self._configuration.place("auth_url")
+        address = self._configuration.setting_name("auth_url")
         return f"{refused}: check that {address} is of the same environment (staging, production)"
 
     async def check_clock(self) -> Finding:
