@@ -38,7 +38,7 @@ class _Watch(asyncio.Protocol):
         self._protocol = protocol
         self.transport: asyncio.Transport = transport
         self.origin: URL = origin
-        self.has_unread: Callable[[], object] = _unread(transport)
+        self.has_unread: Callable[[], object] = _unread_check(transport)
         self.came_unasked: bool = False
         self.is_given_up: bool = False
         """Whether it is as good as dead, as far as is known by now."""
@@ -234,7 +234,7 @@ async def _is_lost(watch: _Watch, conn: "Connection") -> bool:
     return conn.closed
 
 
-def _unread(transport: asyncio.Transport) -> Callable[[], object]:
+def _unread_check(transport: asyncio.Transport) -> Callable[[], object]:
     """Return a function that says whether bytes have arrived that the loop has not read yet."""
     sock: socket.socket | None = transport.get_extra_info("socket")
     if sock is None:

@@ -86,7 +86,11 @@ def list_applications(
         "application_reference_id": application_reference_id,
     }
     query = "&".join(
-        [f"{name}={_quoted(value)}" for name, value in parameters.items() if value is not None]
+        [
+            f"{name}={_quote_segment(value)}"
+            for name, value in parameters.items()
+            if value is not None
+        ]
     )
     return Request(name="list_applications", path=_APPLICATIONS, query=query)
 
@@ -127,10 +131,10 @@ def _application_path(application_id: Any) -> str:
     _check_id("application_id", application_id)
     if application_id in {".", ".."}:
         raise wrong("application_id", "must not be a step in a path, such as ..")
-    return f"{_APPLICATIONS}/{_quoted(application_id)}"
+    return f"{_APPLICATIONS}/{_quote_segment(application_id)}"
 
 
-def _quoted(text: str) -> str:
+def _quote_segment(text: str) -> str:
     if _PLAIN_BUT_COLONS.fullmatch(text):
         # Times and most ids are like this, and quote() takes longer.
         return text.replace(":", "%3A")
@@ -168,7 +172,7 @@ def addresses(base_url: str, auth_url: str | None = None) -> Addresses:
     """
     api = _checked_address("base_url", base_url)
     token = None if auth_url is None else _checked_address("auth_url", auth_url)
-    return Addresses(api=_root(api), token=api.origin if token is None else _root(token))
+    return Addresses(api=_root_of(api), token=api.origin if token is None else _root_of(token))
 
 
 def proxy_address(proxy: str) -> Secret:
@@ -212,5 +216,5 @@ def _is_plain_path(path: str) -> bool:
     return _PATH.fullmatch(path) is not None and not {".", ".."} & set(path.split("/"))
 
 
-def _root(address: HttpAddress) -> str:
+def _root_of(address: HttpAddress) -> str:
     return address.origin + address.path.rstrip("/")

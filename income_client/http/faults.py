@@ -171,7 +171,7 @@ def fault_of(error: BaseException) -> ConnectionFault:
     for cls in type(error).__mro__:
         fault = _BY_CLASS.get(cls)
         if fault is not None:
-            return _closer(fault, error)
+            return _refine_fault(fault, error)
     number = error.errno if isinstance(error, OSError) else None
     unnamed = ConnectionFault(f"connection failed with {type(error).__name__}")
     return _BY_NUMBER.get(number, unnamed)
@@ -184,7 +184,7 @@ def _is_handshake_broken_off(error: BaseException) -> bool:
     return error.args[0].is_ssl and isinstance(error.os_error, _BROKEN_OFF)
 
 
-def _closer(fault: ConnectionFault, error: Any) -> ConnectionFault:
+def _refine_fault(fault: ConnectionFault, error: Any) -> ConnectionFault:
     """Return what an error says beyond its class."""
     if fault is _REFUSED_BY_PROXY:
         status = error.status

@@ -60,7 +60,7 @@ def read_reply(
     cls: type[T],
     request: Request,
     response: Response,
-    look: Callable[[Any], None] | None = None,
+    on_tree: Callable[[Any], None] | None = None,
 ) -> T:
     """Read a reply of the API (contract sections 2 and 7).
 
@@ -70,12 +70,12 @@ def read_reply(
     if response.status != _OK:
         raise failure_of(request, response)
     try:
-        payload = decode(cls, response.body, look)
+        payload = decode(cls, response.body, on_tree)
     except DecodeError as error:
-        raise _undecodable(request, response, error) from None
+        raise _decoding_error(request, response, error) from None
     if request.subject is not None and getattr(payload, "application_id", None) != request.subject:
         # It may be the answer to another request; the next one goes over another connection.
-        raise _unexpected(request, response, "the reply is about another application")
+        raise _unexpected_reply(request, response, "the reply is about another application")
     return payload
 
 
@@ -97,7 +97,7 @@ def read_rows(request: Request, response: Response, *, keep_extra: bool = True) 
             raise
     for row in page.applications:
         if isinstance(row, MalformedRow):
-            _undecodable(request, response, row.error)
+            _decoding_error(request, response, row.error)
     return page
 
 
@@ -113,7 +113,7 @@ def read_found(reference: str, request: Request, response: Response) -> Applicat
     }
     if page.applications and len(ids) != 1:
         several = f"{len(ids)} applications have this reference"
-        raise _unexpected(request, response, several if ids else "no row has this reference")
+        raise _unexpected_reply(request, response, several if ids else "no row has this reference")
     return page
 
 
@@ -130,11 +130,11 @@ def failure_of(request: Request, response: Response) -> ResponseError:
     return cls(shown, retryable=retryable, **call_of(request), **facts_of(response))
 
 
-def _undecodable(
+def _decoding_error(
     request: Request, response: Response, error: DecodeError
 ) -> DecodeError | UnexpectedResponseError:
     if error.retryable and (not _is_json(media_type(response)) or _is_encoded(response)):
-        return _unexpected(request, response, f"{content_of(response)} instead of JSON")
+        return _unexpected_reply(request, response, f"{content_of(response)} instead of JSON")
     error.name_call(request.name, request.subject or error.subject)
     error.status = response.status
     error.request_id = request_id(response)
@@ -142,7 +142,7 @@ def _undecodable(
     return error
 
 
-def _unexpected(request: Request, response: Response, fault: str) -> UnexpectedResponseError:
+def _unexpected_reply(request: Request, response: Response, fault: str) -> UnexpectedResponseError:
     return UnexpectedResponseError(fault, retryable=True, **call_of(request), **facts_of(response))
 
 

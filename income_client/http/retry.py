@@ -86,7 +86,7 @@ class Pacer:
         """Return the moment of a queued call's turn, as far as is known by now."""
         return max(self._next_at, ready_at) + self._line.index(call) * self._interval
 
-    def take(self, ready_at: float, now: float) -> None:
+    def take_turn(self, ready_at: float, now: float) -> None:
         """Take the next turn, for a call that was ready at ``ready_at`` and is sent now."""
         # Not counted from the present: each timer that is late would slow down all that follow.
         self._next_at = max(self._next_at, ready_at, now - _LATEST) + self._interval
@@ -99,14 +99,14 @@ class RetryBudget:
         self._capacity = capacity
         self._left = capacity
 
-    def take(self, cost: int) -> bool:
+    def pay(self, cost: int) -> bool:
         """Pay for a retry, or return False if there is not that much left."""
         if cost > self._left:
             return False
         self._left -= cost
         return True
 
-    def give(self, amount: int = _REWARD) -> None:
+    def refund(self, amount: int = _REWARD) -> None:
         """Put back the cost of a retry that succeeded, or 1 for a plain success."""
         self._left = min(self._capacity, self._left + amount)
 
@@ -161,7 +161,7 @@ class Retries:
         if is_over or now + pause >= self.ends_at:
             return None
         cost = _COST_AFTER_TIMEOUT if isinstance(error, DeadlineExceededError) else _COST
-        if not self._budget.take(cost):
+        if not self._budget.pay(cost):
             return None
         self._paid = cost
         _log_retry(error, pause)
@@ -169,7 +169,7 @@ class Retries:
 
     def succeed(self) -> None:
         """Return to the budget what the last attempt has cost, or the reward of a first one."""
-        self._budget.give(self._paid)
+        self._budget.refund(self._paid)
 
     def _consult_strategies(self, error: IncomeClientError, now: float) -> tuple[float, bool]:
         """Return the pause after an attempt that failed, and whether it was the last one."""

@@ -84,9 +84,9 @@ class SessionManager:
         self.pacer: Pacer | None = None
         if max_rate is not None:
             self.pacer = Pacer(check_positive("max_rate", max_rate))
-        self.retry: RetryPolicy = _checked("retry", RetryPolicy, retry, RetryPolicy())
+        self.retry: RetryPolicy = _check_instance("retry", RetryPolicy, retry, RetryPolicy())
         self.budget: RetryBudget = RetryBudget(self.retry.budget)
-        self._set_timeouts(_checked("timeouts", Timeouts, timeouts, Timeouts()))
+        self._set_timeouts(_check_instance("timeouts", Timeouts, timeouts, Timeouts()))
         self.credentials: FixedCredentials | TokenCache
         if isinstance(auth, BasicAuth):
             if token_store is not None:
@@ -105,7 +105,7 @@ class SessionManager:
             self.clock,
             gate=requests.gate,
             instrumentation=self.instrumentation,
-            store=_store(token_store),
+            store=_check_store(token_store),
             store_seconds=self.timeouts.deadline / 4,
         )
 
@@ -128,10 +128,10 @@ class SessionManager:
         """Return a view with other timeouts, as far as they are given, or another retry policy."""
         view = copy.copy(self)
         if timeouts is not None:
-            given = _checked("timeouts", Timeouts, timeouts)
+            given = _check_instance("timeouts", Timeouts, timeouts)
             view._set_timeouts(merged(given, self.timeouts))  # noqa: SLF001 - a Self
         if retry is not None:
-            view.retry = _checked("retry", RetryPolicy, retry)
+            view.retry = _check_instance("retry", RetryPolicy, retry)
         return view
 
     async def aclose(self) -> None:
@@ -176,7 +176,7 @@ class _Call:
     async def result(self, read: Read[T]) -> T:
         """Make attempts until a reply is read, no retry is allowed, or the deadline passes."""
         session, retries = self._session, self._retries
-        with leaving(), self, session.deadlines.limit(self._overdue):
+        with leaving(), self, session.deadlines.limit(self._deadline_error):
             while True:
                 # Without a slot: a call that cannot wait so long fails at once.
                 token = self._ready_token() or await self._wait_for_token()
@@ -188,12 +188,12 @@ class _Call:
                         token = await self._wait_for_turn(ahead=False)
                     while True:
                         try:
-                            return await self._send(token, read)
+                            return await self._send_once(token, read)
                         except StaleConnectionError as stale:
                             token = await self._wait_for_turn(ahead=True)
                             self._report_retry(stale.failure, 0.0)
                         except AuthenticationError as error:
-                            if not self._drop(token):
+                            if not self._drop_token(token):
                                 raise
                             # It keeps its slot: if it queued again, the calls ahead of it could
                             # use up the new token before its turn came.
@@ -227,7 +227,7 @@ class _Call:
         if self._watch is not None:
             self._watch.finished(error)
 
-    async def _send(self, token: Token, read: Read[T]) -> T:
+    async def _send_once(self, token: Token, read: Read[T]) -> T:
         """Send the request once, and report what comes of it.
 
         Raises `StaleConnectionError` if it is to be sent again at once: that a connection of the
@@ -275,11 +275,11 @@ class _Call:
         if self._watch is not None:
             self._watch.retried(failure, pause)
 
-    def _overdue(self) -> DeadlineExceededError:
+    def _deadline_error(self) -> DeadlineExceededError:
         seconds = self._session.deadlines.seconds
         return DeadlineExceededError(f"not done within {seconds:g} s", **call_of(self._request))
 
-    def _drop(self, token: Token) -> bool:
+    def _drop_token(self, token: Token) -> bool:
         """Drop a refused token; return whether the call is repeated with another one.
 
         It is once, and once more if the second is shared: the token of another process may have
@@ -330,7 +330,7 @@ class _Call:
                 now = clock.monotonic()
                 turn_at = pacer.turn_of(self, ready_at)
                 if turn_at <= now:
-                    pacer.take(ready_at, now)
+                    pacer.take_turn(ready_at, now)
                     return token
                 if turn_at >= self._retries.ends_at:
                     message = "not sent, its turn at max_rate comes after its deadline"
@@ -340,14 +340,14 @@ class _Call:
             pacer.leave(self)
 
 
-def _store(store: TokenStore | None) -> TokenStore | None:
+def _check_store(store: TokenStore | None) -> TokenStore | None:
     has_both = all(callable(getattr(store, name, None)) for name in ("load", "save"))
     if store is not None and not has_both:
         raise invalid("token_store", "an object with load and save", store)
     return store
 
 
-def _checked(name: str, cls: type[T], value: Any, default: T | None = None) -> T:
+def _check_instance(name: str, cls: type[T], value: Any, default: T | None = None) -> T:
     if value is None and default is not None:
         return default
     if not isinstance(value, cls):

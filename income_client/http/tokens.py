@@ -94,18 +94,18 @@ class Token:
         return self.obtained_at + self.lifetime - min(_SAFETY_MARGIN, self.lifetime / 20)
 
 
-def _secret(value: "str | Secret") -> Secret:
+def _as_secret(value: "str | Secret") -> Secret:
     return Secret(value) if isinstance(value, str) else value
 
 
-def _sendable(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
+def _check_sendable(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
     if not isinstance(value, Secret) or not _is_access_token(value.reveal()):
         raise ConfigurationError(
             f"{attribute.name} must be a token that a header can carry", argument=attribute.name
         )
 
 
-def _aware(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
+def _check_aware(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
     if not isinstance(value, datetime) or value.utcoffset() is None:
         raise ConfigurationError(
             f"{attribute.name} must be a datetime with a zone", argument=attribute.name
@@ -120,9 +120,9 @@ class StoredToken:
         ConfigurationError: a field is invalid.
     """
 
-    access_token: Secret = field(converter=_secret, validator=_sendable)
+    access_token: Secret = field(converter=_as_secret, validator=_check_sendable)
     """The token itself; a store reads it with ``reveal()``."""
-    expires_at: datetime = field(validator=_aware)
+    expires_at: datetime = field(validator=_check_aware)
     """When it ends, with a zone."""
     lifetime: float = field(default=CONTRACT_LIFETIME, validator=positive)
     """Its whole life in seconds, which decides how early it is renewed."""
@@ -156,18 +156,18 @@ def from_stored(stored: StoredToken, *, now: float, wall_time: datetime) -> Toke
 def read_token(response: Response, *, sent_at: float) -> Token:
     """Read the reply of the token endpoint (contract section 5.1)."""
     if response.status != HTTPStatus.OK:
-        raise _refusal(response)
+        raise _refusal_error(response)
     try:
         payload = parse(response.body)
     except DecodeError as error:
         is_cut = error.retryable
         fault = f"{content_of(response)} instead of JSON" if is_cut else error.faults[0].reason
-        raise _unusable(response, fault, retryable=is_cut) from error
+        raise _token_error(response, fault, retryable=is_cut) from error
     if not isinstance(payload, dict):
-        raise _unusable(response, "the reply is not an object")
+        raise _token_error(response, "the reply is not an object")
     for name, (is_right, expected) in _FIELDS.items():
         if not is_right(payload.get(name)):
-            raise _unusable(response, f"{name} is not {expected}")
+            raise _token_error(response, f"{name} is not {expected}")
     return Token(
         authorization=Secret(_SCHEME + payload["access_token"]),
         obtained_at=sent_at,
@@ -175,7 +175,7 @@ def read_token(response: Response, *, sent_at: float) -> Token:
     )
 
 
-def _refusal(response: Response) -> IncomeClientError:
+def _refusal_error(response: Response) -> IncomeClientError:
     failure = failure_of(token_request(), response)
     message = failure.detail
     if response.status == HTTPStatus.UNAUTHORIZED:
@@ -185,7 +185,7 @@ def _refusal(response: Response) -> IncomeClientError:
     return TokenError(message, retryable=failure.retryable, **_CALL, **facts_of(response))
 
 
-def _unusable(response: Response, fault: str, *, retryable: bool = False) -> TokenError:
+def _token_error(response: Response, fault: str, *, retryable: bool = False) -> TokenError:
     return TokenError(fault, retryable=retryable, **_CALL, **facts_of(response))
 
 
@@ -331,15 +331,15 @@ class SharedToken:
     async def aclose(self) -> None:
         """End a saving under way."""
         self._unsaved = None
-        await _end(self._saving)
+        await _end_task(self._saving)
 
     async def _save_newest(self) -> None:
         # One after the other, so that an old token never overwrites a new one.
         while (token := self._unsaved) is not None:
             self._unsaved = None
-            await self._save(token)
+            await self._save_token(token)
 
-    async def _save(self, token: Token) -> None:
+    async def _save_token(self, token: Token) -> None:
         try:
             stored = to_stored(token, now=self._clock.monotonic(), wall_time=self._wall_time())
             async with asyncio.timeout(_STORE_SECONDS):
@@ -380,7 +380,7 @@ class Renewal:
         # Unlike awaiting the task, this neither cancels it nor raises what ended it.
         await asyncio.wait((self._task,))
         if self._task.cancelled():
-            raise _closed()
+            raise _closed_error()
         outcome = self._task.result()
         if isinstance(outcome, IncomeClientError):
             raise outcome.again()
@@ -388,7 +388,7 @@ class Renewal:
 
     async def aclose(self) -> None:
         """End it; those who wait for it get a `ClientClosedError`."""
-        await _end(self._task)
+        await _end_task(self._task)
 
 
 async def _outcome_of(work: Coroutine[Any, Any, Token]) -> Token | IncomeClientError:
@@ -406,7 +406,7 @@ class _Refusal:
     request_id: str | None
     at: float
 
-    def check(self, now: float) -> None:
+    def raise_if_recent(self, now: float) -> None:
         """Raise an error within 10 seconds of it."""
         ago = now - self.at
         if ago >= _REFUSAL_SECONDS:
@@ -477,17 +477,17 @@ class TokenCache:
         it. Refused credentials are not tried again for 10 seconds, since accounts get locked
         for it; the error says for how long.
         """
-        token = self._usable()
+        token = self._usable_token()
         if token is None:
             pause = await self._gate.wait(self._clock, deadline_at)
             if pause is not None:
                 message = "not requested, the token endpoint asked for a pause"
                 raise TokenError(message, retryable=True, retry_after=pause, **_CALL)
-            token = self._usable()
+            token = self._usable_token()
         if token is not None:
             return token
         if self._is_closed:
-            raise _closed()
+            raise _closed_error()
         return await self._begin_renewal().wait()
 
     def invalidate(self, token: Token) -> bool:
@@ -510,23 +510,23 @@ class TokenCache:
             if self._shared is not None:
                 await self._shared.aclose()
 
-    def _usable(self) -> Token | None:
+    def _usable_token(self) -> Token | None:
         """Return the token in use; raise an error if the credentials were refused just now."""
         token = self.current()
         if token is None and self._refusal is not None:
-            self._refusal.check(self._clock.monotonic())
+            self._refusal.raise_if_recent(self._clock.monotonic())
         return token
 
     def _begin_renewal(self) -> Renewal:
         """Return the renewal under way, or a new one."""
         if self._renewal is None or self._renewal.is_over:
-            self._renewal = Renewal(self._renew())
+            self._renewal = Renewal(self._renew_token())
         return self._renewal
 
-    async def _renew(self) -> Token:
+    async def _renew_token(self) -> Token:
         """Replace the token in use."""
         try:
-            token = await self._obtain()
+            token = await self._obtain_token()
         except IncomeClientError as failure:
             self._note_failure(failure)
             raise
@@ -539,7 +539,7 @@ class TokenCache:
             emit(TokenRenewed(lifetime=left, is_shared=token.is_shared))
         return token
 
-    async def _obtain(self) -> Token:
+    async def _obtain_token(self) -> Token:
         """Return the token of another process, or else request one and share it."""
         if self._shared is None:
             return await self._request_token()
@@ -572,11 +572,11 @@ class TokenCache:
         return now < shared.expired_at and (held is None or now >= held.expired_at)
 
 
-def _closed() -> ClientClosedError:
+def _closed_error() -> ClientClosedError:
     return ClientClosedError("the client was closed while a call waited for its token")
 
 
-async def _end(task: "asyncio.Task[Any] | None") -> None:
+async def _end_task(task: "asyncio.Task[Any] | None") -> None:
     """Cancel a task and wait for its end; that of a loop that has ended does not run any more."""
     if task is not None and not task.done() and task.get_loop().is_running():
         task.cancel()

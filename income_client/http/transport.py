@@ -81,7 +81,7 @@ class SocketLimits:
         self.connecting: Final = aiohttp.ClientTimeout(
             total=None, connect=timeouts.connect, sock_connect=timeouts.connect
         )
-        self.middlewares: Final = (self._send,)
+        self.middlewares: Final = (self._send_once,)
         self.read: Final = timeouts.read
         self._silences = Deadlines(timeouts.read)
         self._connections = connections
@@ -91,14 +91,16 @@ class SocketLimits:
         # A copy of the timer would begin a copy of the event loop, and fail half-way.
         return self
 
-    async def _send(
+    async def _send_once(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
         """Send once: aiohttp would repeat a GET, which is up to the retry policy."""
         if not isinstance(request, WatchedRequest):
             raise TypeError("the session makes requests that are watched")
         request.connections = self._connections
-        with self._silences.limit(partial(self._lost, request, SILENT), starts=False) as silence:
+        with self._silences.limit(
+            partial(self._lost_error, request, SILENT), starts=False
+        ) as silence:
             request.silence = self._silences, silence
             while True:
                 try:
@@ -107,19 +109,19 @@ class SocketLimits:
                     # It is closed now, and a new connection is never refused: this ends.
                     continue
                 except _REPEATED as error:
-                    raise self._lost(request, fault_of(error)) from None
+                    raise self._lost_error(request, fault_of(error)) from None
                 except asyncio.CancelledError:
                     left = silence.ends_at - asyncio.get_running_loop().time()
                     if request.is_on_used_connection and left < (1 - _LONG_SILENCE) * self.read:
                         self._connections.give_up_idle(request.url)
                     raise
 
-    def _lost(self, request: WatchedRequest, fault: ConnectionFault) -> LostError:
+    def _lost_error(self, request: WatchedRequest, fault: ConnectionFault) -> LostError:
         if request.is_on_used_connection:
             self._connections.give_up_idle(request.url)
         return LostError(fault, was_used=request.is_on_used_connection)
 
-    async def body(self, reply: aiohttp.ClientResponse, most: int) -> bytes | None:
+    async def read_body(self, reply: aiohttp.ClientResponse, most: int) -> bytes | None:
         """Read a body, or return None as soon as it is longer than that."""
         content = reply.content
         if (reply.content_length or 0) > most:
@@ -247,7 +249,7 @@ class Transport:
         self._tls: ssl.SSLContext | bool = True if tls is None else tls
         self._trace_configs = _own_traces(trace_configs)
         self._keeps_bodies = keep_error_bodies
-        self.pool: Pool = Pool(self._opened, session)
+        self.pool: Pool = Pool(self._open_session, session)
 
     async def send(
         self,
@@ -266,7 +268,7 @@ class Transport:
         try:
             reply = await self.pool.open().request(
                 "GET" if request.form is None else "POST",
-                self._url(request),
+                self._url_of(request),
                 headers=headers if request.form is None else {**headers, **_FORM_HEADERS},
                 data=request.form,
                 allow_redirects=False,
@@ -277,7 +279,7 @@ class Transport:
             )
             self.pool.replies.add(reply)
             try:
-                response = await self._read(request, reply, limits)
+                response = await self._read_reply(request, reply, limits)
             except BaseException:
                 reply.close()
                 raise
@@ -300,9 +302,9 @@ class Transport:
 
     def host_of(self, request: Request) -> str | None:
         """Return the host that a request goes to."""
-        return self._url(request).raw_host
+        return self._url_of(request).raw_host
 
-    def _url(self, request: Request) -> URL:
+    def _url_of(self, request: Request) -> URL:
         scheme, authority, prefix = self._api if request.form is None else self._token
         # The same as of the whole text, which would be taken apart again.
         return URL.build(
@@ -313,7 +315,7 @@ class Transport:
             encoded=True,
         )
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         borrowed = self._borrowed
         return aiohttp.ClientSession(
             connector=new_connector() if borrowed is None else borrowed.connector,
@@ -328,18 +330,18 @@ class Transport:
             trust_env=False,
         )
 
-    async def _read(
+    async def _read_reply(
         self, request: Request, reply: aiohttp.ClientResponse, limits: SocketLimits
     ) -> Response:
         if reply.status != _OK:
-            drained = await _drain(reply, limits, _KEPT_BYTES if self._keeps_bodies else 0)
+            drained = await _drain_reply(reply, limits, _KEPT_BYTES if self._keeps_bodies else 0)
             return Response(
                 status=reply.status, headers=reply.headers, body=b"", kept=drained or None
             )
         most = self._max_response_bytes if request.form is None else _SMALL_BODY
         content = reply.content
         # All of a small one is here already.
-        body = content.read_nowait() if content.is_eof() else await limits.body(reply, most)
+        body = content.read_nowait() if content.is_eof() else await limits.read_body(reply, most)
         if body is None or len(body) > most:
             reply.close()
             facts = facts_of(Response(status=reply.status, headers=reply.headers, body=b""))
@@ -389,14 +391,14 @@ def own_name(user_agent: object) -> str:
     return name
 
 
-async def _drain(reply: aiohttp.ClientResponse, limits: SocketLimits, keep: int) -> bytes:
+async def _drain_reply(reply: aiohttp.ClientResponse, limits: SocketLimits, keep: int) -> bytes:
     """Empty a failed reply, so that its connection can be used again; return its first bytes."""
     kept = b""
     try:
         async with asyncio.timeout(_DRAIN_SECONDS):
             while len(kept) < keep and not reply.content.at_eof():
                 kept += await reply.content.read(keep - len(kept))
-            is_whole = await limits.body(reply, _SMALL_BODY) is not None
+            is_whole = await limits.read_body(reply, _SMALL_BODY) is not None
     except FAILURES:
         # The status was read, the body is not needed.
         is_whole = False

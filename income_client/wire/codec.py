@@ -23,7 +23,7 @@ from income_client.errors import ConfigurationError, DecodeError, PayloadFault, 
 from income_client.records.fields import shown_key
 from income_client.texts import has_surrogate
 
-from .scalars import TOO_DEEP, UnusualNumber, exactly, kept
+from .scalars import TOO_DEEP, UnusualNumber, copy_untyped, exactly
 
 T = TypeVar("T")
 
@@ -65,9 +65,9 @@ def parse(body: bytes, *, exactly: bool = False) -> Any:
         DecodeError: the text is not accepted; retryable if it is not whole JSON, as a reply that
             was cut short or written by a proxy is not.
     """
-    tree = _parsed(body, _TOLERANT if exactly else _PLAIN)
+    tree = _parse_with(body, _TOLERANT if exactly else _PLAIN)
     try:
-        tree = kept(tree)
+        tree = copy_untyped(tree)
         json.loads(body, object_pairs_hook=_refuse_repeated, parse_int=len, parse_float=len)
     except RecursionError:
         reason = TOO_DEEP
@@ -90,10 +90,10 @@ def parse_exactly(body: bytes) -> Any:
     except (ArithmeticError, ValueError, RecursionError):
         # Rare: either numbers beyond those of an amount, or a text that is refused.
         decoder = _TOLERANT
-    return _parsed(body, decoder)
+    return _parse_with(body, decoder)
 
 
-def _parsed(body: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
+def _parse_with(body: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
     try:
         return decoder.decode(body.removeprefix(_BYTE_ORDER_MARK))
     except RecursionError:
@@ -182,34 +182,34 @@ def render(tree: Any) -> bytes:
     return _ENCODER.encode(tree)
 
 
-def decode(cls: type[T], body: bytes, look: Callable[[Any], None] | None = None) -> T:
+def decode(cls: type[T], body: bytes, on_tree: Callable[[Any], None] | None = None) -> T:
     """Read a record from a reply's body, JSON in UTF-8 (contract section 2).
 
-    ``look`` is called with the parsed body once the record is made.
+    ``on_tree`` is called with the parsed body once the record is made.
 
     Raises:
         DecodeError: with every fault; retryable if the body is not whole JSON.
     """
     kind: Any = cls
-    if look is None and (quick := _quick_reader(kind)) is not None:
+    if on_tree is None and (quick := _quick_reader(kind)) is not None:
         with contextlib.suppress(Exception):  # read again below, where what is unknown is kept
             found: T = quick(body)
             return found
     tree = parse_exactly(body)
     try:
-        record: T = _readers().reader_of(cls)(tree, cls)
+        record: T = _readers_module().reader_of(cls)(tree, cls)
     except Exception as error:  # noqa: BLE001 - a class of the user's raises what it likes
         # If the text is as the fields say, a registered class has raised, by a validator or by a
         # bug of its own, and only the name of the error distinguishes them.
         other = PayloadFault("$", f"not accepted by its class: {type(error).__name__}")
-        raise DecodeError(_readers().faults_of(cls, tree) or (other,))
-    if look is not None:
-        look(tree)
+        raise DecodeError(_readers_module().faults_of(cls, tree) or (other,))
+    if on_tree is not None:
+        on_tree(tree)
     return record
 
 
 @functools.cache
-def _readers() -> ModuleType:
+def _readers_module() -> ModuleType:
     from . import readers  # noqa: PLC0415 - see above
 
     return readers
@@ -241,10 +241,10 @@ def to_json(record: object) -> bytes:
         ConfigurationError: it is not a record, or holds what JSON cannot carry exactly.
     """
     kind = type(record)
-    if not _readers().is_record_class(kind):
+    if not _readers_module().is_record_class(kind):
         raise ConfigurationError(f"{kind.__name__} is not a record class of the service")
     try:
-        return render(_readers().converter().unstructure(record))
+        return render(_readers_module().converter().unstructure(record))
     except Exception:  # noqa: BLE001 - a record made by hand holds anything
         raise ConfigurationError(f"this {kind.__name__} holds what JSON cannot carry exactly")
 
@@ -266,11 +266,11 @@ def from_json(record_class: type[T], text: bytes | str) -> T:
         ConfigurationError: ``record_class`` is not a class of records, or ``text`` is
             neither bytes nor a str.
     """
-    return decode(*_checked(record_class, text))
+    return decode(*_check_arguments(record_class, text))
 
 
-def _checked(record_class: type[T], text: object) -> tuple[type[T], bytes]:
-    if not _readers().is_record_class(record_class):
+def _check_arguments(record_class: type[T], text: object) -> tuple[type[T], bytes]:
+    if not _readers_module().is_record_class(record_class):
         raise ConfigurationError("record_class must be a class of records", argument="record_class")
     if isinstance(text, str):
         text = text.encode("utf-8", "surrogatepass")

@@ -69,7 +69,7 @@ def compiled(kind: Any, reader_of: Callable[[Any], Reader]) -> Reader:
 
     ``reader_of`` gives the readers of types that have no lines, such as callers' classes.
     """
-    reader: Reader = _defined("value, _", _Function(reader_of), kind)
+    reader: Reader = _define_function("value, _", _Function(reader_of), kind)
     return reader
 
 
@@ -79,7 +79,7 @@ def quick_reader(kind: Any) -> Callable[[bytes], Any] | None:
     if kind not in _QUICK:
         return None
     parse = msgspec.json.Decoder(_parsed_type(kind), float_hook=exactly).decode
-    read = _defined("value", _TypedFunction(_no_reader), kind)
+    read = _define_function("value", _TypedFunction(_no_reader), kind)
     return lambda body: read(parse(body))
 
 
@@ -87,8 +87,8 @@ def _no_reader(kind: Any) -> Reader:
     raise TypeError(f"{kind} has no lines")
 
 
-def _defined(arguments: str, function: "_Function", kind: Any) -> Any:
-    lines = _indented(f"{function.lines('value', kind)}\nreturn value")
+def _define_function(arguments: str, function: "_Function", kind: Any) -> Any:
+    lines = _indent_lines(f"{function.lines('value', kind)}\nreturn value")
     exec(f"def read({arguments}):\n{lines}", function.scope)  # noqa: S102 - made of names of fields
     return function.scope["read"]
 
@@ -101,7 +101,7 @@ def _parsed_type(kind: Any) -> Any:
     elif kind in _TEXTS:
         parsed = str
     elif kind in COMPILED:
-        parsed = _struct(kind)
+        parsed = _struct_of(kind)
     elif (element := optional_element(kind)) is not None:
         parsed = _parsed_type(element) | None
     elif (element := array_element(kind)) is not None:
@@ -112,7 +112,7 @@ def _parsed_type(kind: Any) -> Any:
 
 
 @functools.cache
-def _struct(cls: Any) -> Any:
+def _struct_of(cls: Any) -> Any:
     """Return a class of structs with the fields of a record."""
     shape = Shape.of(cls)
     # What may be absent is left to the other function where it is there.
@@ -126,7 +126,7 @@ def _struct(cls: Any) -> Any:
 
 
 @functools.cache
-def _blank(cls: Any) -> Any:
+def _blank_class(cls: Any) -> Any:
     """Return a class whose instances can be filled in, and then become one of the record class."""
     # All three, or a store looks for the method of the record class each time.
     methods = ("__init__", "__setattr__", "__delattr__")
@@ -144,85 +144,85 @@ class _Function:
     def lines(self, x: str, kind: Any) -> str:
         """Return the lines that replace a JSON value by its meaning."""
         if (element := optional_element(kind)) is not None:
-            return f"if {x} is not None:\n{_indented(self.lines(x, element))}"
+            return f"if {x} is not None:\n{_indent_lines(self.lines(x, element))}"
         if kind in TEMPLATES:
-            read = self._name("read", READERS.get(kind))
+            read = self._bind_name("read", READERS.get(kind))
             return TEMPLATES[kind].strip().format(x=x, read=read)
         if kind in COMPILED or is_document(kind):
-            return self._record(x, kind)
+            return self._record_lines(x, kind)
         if (element := array_element(kind)) is not None:
-            return self._array(x, element)
+            return self._array_lines(x, element)
         if (element := mapping_element(kind)) is not None and kind != BY_TYPE:
-            return self._mapping(x, element)
-        return f"{x} = {self._name('read', self.reader_of(kind))}({x}, None)"
+            return self._mapping_lines(x, element)
+        return f"{x} = {self._bind_name('read', self.reader_of(kind))}({x}, None)"
 
-    def _record(self, value: str, kind: Any) -> str:
+    def _record_lines(self, value: str, kind: Any) -> str:
         shape = Shape.of(kind)
-        record, x = self._name("record"), self._name("x")
-        lines = self._begun(record, shape)
+        record, x = self._bind_name("record"), self._bind_name("x")
+        lines = self._first_lines(record, shape)
         if not shape.required:
             # Otherwise only a dict gets past the first key: nothing else that JSON has takes one.
             lines += [f"if type({value}) is not dict:", "    raise TypeError"]
         for name, kind_of_field in shape.types.items():
             taken = f"{x} = {value}[{name!r}]\n{self.lines(x, kind_of_field)}"
             if name in shape.defaults:
-                default = self._name("default", shape.defaults[name])
-                taken = f"{x} = {default}\nif {name!r} in {value}:\n{_indented(taken)}"
+                default = self._bind_name("default", shape.defaults[name])
+                taken = f"{x} = {default}\nif {name!r} in {value}:\n{_indent_lines(taken)}"
             lines += [taken, f"{record}.{name} = {x}"]
         data: Any = shape.types.get("extracted_data")
         if attrs.has(data) and not has_extra(data):
             rest = f"({value}['extracted_data'], {record}.extracted_data)"
-            leftovers = self._name("leftovers", Shape.of(data).leftovers)
+            leftovers = self._bind_name("leftovers", Shape.of(data).leftovers)
             lines.append(f"{record}.extracted_extra = {leftovers}{rest}")
-        leftovers = self._name("leftovers", shape.leftovers)
+        leftovers = self._bind_name("leftovers", shape.leftovers)
         lines += [
             f"if len({value}) != {shape.required}:",
             f"    {record}.extra = {leftovers}({value}, {record})",
         ]
-        return "\n".join([*lines, *self._finished(record, shape, value)])
+        return "\n".join([*lines, *self._last_lines(record, shape, value)])
 
-    def _begun(self, record: str, shape: Shape) -> list[str]:
-        lines = [f"{record} = {self._name('blank', _blank(shape.cls))}()"]
+    def _first_lines(self, record: str, shape: Shape) -> list[str]:
+        lines = [f"{record} = {self._bind_name('blank', _blank_class(shape.cls))}()"]
         for name, initial in shape.beside.items():
-            lines.append(f"{record}.{name} = {self._name('initial', initial)}")
+            lines.append(f"{record}.{name} = {self._bind_name('initial', initial)}")
         return lines
 
-    def _finished(self, record: str, shape: Shape, value: str) -> list[str]:
-        cls = self._name("cls", shape.cls)
+    def _last_lines(self, record: str, shape: Shape, value: str) -> list[str]:
+        cls = self._bind_name("cls", shape.cls)
         return [f"{record}.__class__ = {cls}", f"{value} = {record}"]
 
-    def _array(self, x: str, element: Any) -> str:
-        items, item = map(self._name, ("items", "item"))
+    def _array_lines(self, x: str, element: Any) -> str:
+        items, item = map(self._bind_name, ("items", "item"))
         return f"""
 if type({x}) is not list:
     raise TypeError
 {items} = []
 for {item} in {x}:
-{_indented(self.lines(item, element))}
+{_indent_lines(self.lines(item, element))}
     {items}.append({item})
 {x} = tuple({items})
 """.strip()
 
-    def _mapping(self, x: str, element: Any) -> str:
-        items, key, item = map(self._name, ("items", "key", "item"))
+    def _mapping_lines(self, x: str, element: Any) -> str:
+        items, key, item = map(self._bind_name, ("items", "key", "item"))
         return f"""
 if type({x}) is not dict:
     raise TypeError
 {items} = {{}}
 for {key}, {item} in {x}.items():
-{_indented(self.lines(item, element))}
+{_indent_lines(self.lines(item, element))}
     {items}[{key}] = {item}
 {x} = frozen_dict({items})
 """.strip()
 
-    def _name(self, stem: str, value: Any = None) -> str:
+    def _bind_name(self, stem: str, value: Any = None) -> str:
         """Return a name that no other line uses, bound to a value if it is not a local."""
         name = f"{stem}_{len(self.scope)}"
         self.scope[name] = value
         return name
 
 
-def _indented(lines: str) -> str:
+def _indent_lines(lines: str) -> str:
     return indent(lines, "    ")
 
 
@@ -234,17 +234,19 @@ class _TypedFunction(_Function):
             return ""
         return super().lines(x, kind)
 
-    def _record(self, value: str, kind: Any) -> str:
+    def _record_lines(self, value: str, kind: Any) -> str:
         shape = Shape.of(kind)
-        record, x = self._name("record"), self._name("x")
-        lines = self._begun(record, shape)
+        record, x = self._bind_name("record"), self._bind_name("x")
+        lines = self._first_lines(record, shape)
         for name, kind_of_field in shape.types.items():
             if name in shape.defaults:
-                unset = self._name("unset", msgspec.UNSET)
+                unset = self._bind_name("unset", msgspec.UNSET)
                 lines += [f"if {value}.{name} is not {unset}:", "    raise TypeError"]
-                lines.append(f"{record}.{name} = {self._name('default', shape.defaults[name])}")
+                lines.append(
+                    f"{record}.{name} = {self._bind_name('default', shape.defaults[name])}"
+                )
             elif taken := self.lines(x, kind_of_field):
                 lines += [f"{x} = {value}.{name}", taken, f"{record}.{name} = {x}"]
             else:
                 lines.append(f"{record}.{name} = {value}.{name}")
-        return "\n".join([*lines, *self._finished(record, shape, value)])
+        return "\n".join([*lines, *self._last_lines(record, shape, value)])

@@ -141,27 +141,27 @@ def converter() -> Converter:
     """Return the converter that has all rules, both ways."""
     made = Converter(detailed_validation=False)
     for kind, read in READERS.items():
-        made.register_structure_hook_func(_exactly(kind), read)
+        made.register_structure_hook_func(_is_type(kind), read)
     for kind in (str, int, float, bool):  # cattrs prefers its own for these, which convert
         made.register_structure_hook(kind, READERS[kind])
     for kind, write in {**WRITERS, object: _write_object}.items():
-        made.register_unstructure_hook_func(_exactly(kind), write)
+        made.register_unstructure_hook_func(_is_type(kind), write)
     hook = made.register_structure_hook_factory
     compile_reader = functools.partial(compiled, reader_of=reader_of)
     hook(is_container, compile_reader)
     hook(attrs.has, _record_reader)
     hook(is_document, compile_reader)
-    hook(_exactly(BY_TYPE), lambda _: _read_documents)
-    hook(_exactly(ApplicationDocuments), lambda kind: _with_sources(compile_reader(kind)))
+    hook(_is_type(BY_TYPE), lambda _: _read_documents)
+    hook(_is_type(ApplicationDocuments), lambda kind: _with_sources(compile_reader(kind)))
     made.register_unstructure_hook_factory(attrs.has, _record_writer)
     return made
 
 
-def _exactly(kind: Any) -> Callable[[Any], bool]:
+def _is_type(kind: Any) -> Callable[[Any], bool]:
     return functools.partial(operator.eq, kind)
 
 
-def _put(record: Any, name: str, value: Any) -> None:
+def _set_field(record: Any, name: str, value: Any) -> None:
     """Set a field of a record that is still being made, frozen or not."""
     object.__setattr__(record, name, value)
 
@@ -179,7 +179,7 @@ def _record_reader(cls: Any, converter: Converter) -> Reader:
             raise expected("an object", value)
         record = structure(value, cls)
         if keeps_extra and len(value) != shape.required:
-            _put(record, "extra", shape.leftovers(value, record))
+            _set_field(record, "extra", shape.leftovers(value, record))
         return record
 
     return read_record
@@ -205,7 +205,7 @@ def _with_sources(read: Reader) -> Reader:
         for key, documents in record.documents.items():
             source = DocumentSource(record.application_id, key)
             for document in documents:
-                _put(document, "source", source)
+                _set_field(document, "source", source)
         return record
 
     return read_application_documents
@@ -234,28 +234,28 @@ def _write_object(value: Any) -> Any:
 
 def faults_of(cls: Any, value: Any, path: str = "$") -> tuple[PayloadFault, ...]:
     """Return the first thousand faults of a parsed value that should be of a record class."""
-    return tuple(islice(_faults(path, cls, value), MOST_FAULTS))
+    return tuple(islice(_faults_at(path, cls, value), MOST_FAULTS))
 
 
-def _faults(path: str, kind: Any, value: Any) -> Iterator[PayloadFault]:
+def _faults_at(path: str, kind: Any, value: Any) -> Iterator[PayloadFault]:
     if kind in READERS:
         yield from _value_faults(path, READERS[kind], value)
     elif attrs.has(kind) or is_document(kind):
         yield from _object_faults(path, kind, value)
     elif (element := optional_element(kind)) is not None:
         if value is not None:
-            yield from _faults(path, element, value)
+            yield from _faults_at(path, element, value)
     elif (element := array_element(kind)) is not None:
         if type(value) is not list:
             yield _wrong_kind(path, "an array", value)
             return
         for index, item in enumerate(value):
-            yield from _faults(f"{path}[{index}]", element, item)
+            yield from _faults_at(f"{path}[{index}]", element, item)
     elif type(value) is dict:
         for key, item in value.items():
             data = _document_types.get(key)
             element = documents_of(data) if kind == BY_TYPE else mapping_element(kind)
-            yield from _faults(f"{path}.{shown_key(key)}", element, item)
+            yield from _faults_at(f"{path}.{shown_key(key)}", element, item)
     else:
         yield _wrong_kind(path, "an object", value)
 
@@ -267,7 +267,7 @@ def _object_faults(path: str, kind: Any, value: Any) -> Iterator[PayloadFault]:
     shape = Shape.of(kind)
     for name, kind_of_field in shape.types.items():
         if name in value:
-            yield from _faults(f"{path}.{name}", kind_of_field, value[name])
+            yield from _faults_at(f"{path}.{name}", kind_of_field, value[name])
         elif name not in shape.defaults:
             yield PayloadFault(f"{path}.{name}", "missing")
     for key, item in value.items():

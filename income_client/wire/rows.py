@@ -64,10 +64,10 @@ def decode_rows(body: bytes, *, keep_extra: bool) -> ApplicationPage | None:
     if _faults_of(ApplicationPage, head, "$"):
         return None
     page: ApplicationPage = reader_of(ApplicationPage)(head, ApplicationPage)
-    return evolve(page, applications=tuple(map(_row, range(len(rows)), rows)))
+    return evolve(page, applications=tuple(map(_read_row, range(len(rows)), rows)))
 
 
-def _row(place: int, row: Any) -> ApplicationSummary:
+def _read_row(place: int, row: Any) -> ApplicationSummary:
     faults = _faults_of(ApplicationSummary, row, f"$.applications[{place}]")
     if not faults:
         summary: ApplicationSummary = reader_of(ApplicationSummary)(row, ApplicationSummary)
@@ -81,9 +81,9 @@ def _row(place: int, row: Any) -> ApplicationSummary:
     return MalformedRow(
         application_id=application_id,
         application_reference_id="",
-        application_date=_date(fields.get("application_date")),
+        application_date=_read_date(fields.get("application_date")),
         error=error,
-        key=_digest(row),
+        key=_row_key(row),
         has_id=has_id,
     )
 
@@ -92,11 +92,11 @@ def _faults_of(cls: type, value: Any, path: str) -> tuple[Any, ...]:
     return (*islice(flaws_of(value, path), MOST_FAULTS), *faults_of(cls, value, path))
 
 
-def _digest(row: Any) -> str:
+def _row_key(row: Any) -> str:
     content = repr(row).encode("utf-8", "surrogatepass")
     return f"{_HALF_CHARACTER}{hashlib.blake2b(content, digest_size=16).hexdigest()}"
 
 
-def _date(value: Any) -> datetime:
+def _read_date(value: Any) -> datetime:
     """Return the date if it can be read: a hint, of which a blank one says nothing."""
     return (parse_service_time(value) if isinstance(value, str) else None) or EPOCH

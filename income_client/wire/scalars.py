@@ -64,7 +64,7 @@ exactly: Final = decimal.Context(
 class UnusualNumber(Decimal):
     """A number beyond the limits of an amount: refused as one, kept where no type is known."""
 
-    # Without slots, so that the garbage collector tracks what holds one: see `untyped`.
+    # Without slots, so that the garbage collector tracks what holds one: see `keep_untyped`.
 
 
 _ATOMS: Final = frozenset({str, int, bool, type(None), Decimal})
@@ -94,7 +94,7 @@ def expected(what: str, found: object) -> Refusal:
     return Refusal(f"expected {what}, found {_KINDS.get(type(found), 'something else')}")
 
 
-def _exactly(kind: type, what: str) -> Reader:
+def _reader_of_type(kind: type, what: str) -> Reader:
     def read(value: Any, _: Any) -> Any:
         if type(value) is not kind:
             raise expected(what, value)
@@ -103,7 +103,7 @@ def _exactly(kind: type, what: str) -> Reader:
     return read
 
 
-def _written_as(parse: Callable[[str], T | None], what: str) -> Reader:
+def _reader_of_text(parse: Callable[[str], T | None], what: str) -> Reader:
     def read(value: Any, _: Any) -> T:
         if type(value) is not str:
             raise expected(what, value)
@@ -154,7 +154,7 @@ def _read_amount(value: Any, _: Any) -> Decimal | None:
 
 def read_untyped(value: Any, _: Any) -> Any:
     """Return content without a known type; an object becomes an immutable mapping."""
-    value = untyped(value)
+    value = keep_untyped(value)
     return UntypedDict(value) if type(value) is dict else value
 
 
@@ -164,18 +164,18 @@ def _read_untyped_object(value: Any, _: Any) -> Any:
     return read_untyped(value, _)
 
 
-def untyped(value: Any) -> Any:
+def keep_untyped(value: Any) -> Any:
     """Return content without a known type as it can be kept."""
     # An object that the garbage collector does not track holds nothing that is nested.
     if type(value) in _ATOMS or (type(value) is dict and not gc.is_tracked(value)):
         return value
     try:
-        return kept(value)
+        return copy_untyped(value)
     except RecursionError:
         raise Refusal(TOO_DEEP) from None
 
 
-def kept(value: Any, depth: int = _DEEPEST) -> Any:
+def copy_untyped(value: Any, depth: int = _DEEPEST) -> Any:
     """Return a copy of nested content; raise RecursionError beyond a hundred levels."""
     if type(value) is UnusualNumber:
         return Decimal(value)
@@ -183,9 +183,9 @@ def kept(value: Any, depth: int = _DEEPEST) -> Any:
         raise RecursionError(TOO_DEEP)
     match value:
         case dict():
-            return {key: kept(item, depth - 1) for key, item in value.items()}
+            return {key: copy_untyped(item, depth - 1) for key, item in value.items()}
         case list():
-            return [kept(item, depth - 1) for item in value]
+            return [copy_untyped(item, depth - 1) for item in value]
         case _:
             return value
 
@@ -236,15 +236,15 @@ def _write_time(value: datetime) -> str:
 
 
 READERS: Final[Mapping[Any, Reader]] = {
-    str: _exactly(str, "a string"),
-    int: _exactly(int, "an integer"),
+    str: _reader_of_type(str, "a string"),
+    int: _reader_of_type(int, "an integer"),
     float: _read_number,
-    bool: _exactly(bool, "a boolean"),
+    bool: _reader_of_type(bool, "a boolean"),
     Decimal: _read_decimal,
-    date: _written_as(parse_date, "a date"),
-    datetime: _written_as(_parse_time, "a time"),
-    ServiceTime: _written_as(parse_service_time, "a time without zone"),
-    UtcTime: _written_as(parse_utc_time, "a time ending in Z"),
+    date: _reader_of_text(parse_date, "a date"),
+    datetime: _reader_of_text(_parse_time, "a time"),
+    ServiceTime: _reader_of_text(parse_service_time, "a time without zone"),
+    UtcTime: _reader_of_text(parse_utc_time, "a time ending in Z"),
     Amount: _read_amount,
     UntypedObject: _read_untyped_object,
     Any: read_untyped,

@@ -11,7 +11,7 @@ from income_client import records
 from income_client.records.documents import ApplicationDocuments, Document
 from income_client.records.fields import BESIDE_THE_JSON, NO_EXTRA, UntypedDict
 
-from .scalars import UntypedObject, untyped
+from .scalars import UntypedObject, keep_untyped
 
 RECORDS: Final = frozenset(
     kind for kind in vars(records).values() if attrs.has(kind) and kind is not records.Window
@@ -106,7 +106,7 @@ class Shape:
         for key in value:
             if key not in known:
                 item = value[key]
-                left[key] = item if type(item) is str else untyped(item)
+                left[key] = item if type(item) is str else keep_untyped(item)
         # A default that was sent would be lost on the way back: a null for ``pages``, say.
         for name in self.defaults:
             if name in value and getattr(record, name) == self.defaults[name]:

@@ -56,7 +56,7 @@ def has_hour_24() -> bool:
 def parse_service_time(text: str) -> datetime | None:
     """Return the naive time that a text such as ``2024-01-31T10:00:00`` means, or None."""
     # Services print one to nine digits of a fraction; the parser keeps six.
-    return _parsed(datetime.fromisoformat, text) if _TIME.fullmatch(text) else None
+    return _parse_or_none(datetime.fromisoformat, text) if _TIME.fullmatch(text) else None
 
 
 def parse_utc_time(text: str) -> datetime | None:
@@ -67,10 +67,10 @@ def parse_utc_time(text: str) -> datetime | None:
 
 def parse_date(text: str) -> date | None:
     """Return the day that a text such as ``2024-01-31`` means, or None."""
-    return _parsed(date.fromisoformat, text) if _DAY.fullmatch(text) else None
+    return _parse_or_none(date.fromisoformat, text) if _DAY.fullmatch(text) else None
 
 
-def _parsed(parse: Callable[[str], T], text: str) -> T | None:
+def _parse_or_none(parse: Callable[[str], T], text: str) -> T | None:
     try:
         return parse(text)
     except ValueError:
@@ -110,7 +110,7 @@ def service_second(value: When, zone: tzinfo, *, rounding: Rounding, name: str =
     what the other holds. Raises `ConfigurationError` for what is not a time of the years 1 to
     9999 (contract section 4.1 has four digits).
     """
-    moment = _moment(value)
+    moment = _read_bound(value)
     if moment is None:
         allowed = "a datetime, a date, or the ISO 8601 text of either"
         raise invalid(name, allowed, value, may_show=isinstance(value, str))
@@ -151,14 +151,14 @@ def service_bounds(
     return lower, upper
 
 
-def _moment(value: object) -> datetime | None:
+def _read_bound(value: object) -> datetime | None:
     match value:
         case datetime():
             return value
         case date():
             return datetime.combine(value, time.min)
         case str() if _BOUND.fullmatch(value):
-            return _parsed(datetime.fromisoformat, value)
+            return _parse_or_none(datetime.fromisoformat, value)
         case _:
             return None
 

@@ -18,7 +18,7 @@ from income_client.records import Application, ApplicationDocuments, Application
 from income_client.wire.codec import decode
 from income_client.wire.compiled import quick_reader as quick_reader_of
 from income_client.wire.readers import faults_of, reader_of
-from income_client.wire.scalars import UnusualNumber, kept
+from income_client.wire.scalars import UnusualNumber, copy_untyped
 from income_client.wire.times import parse_service_time, parse_utc_time
 from tests.support import strategies
 from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE, text_of, tree_of
@@ -68,7 +68,7 @@ def _assert_read_or_refused(cls: Any, payload: Any) -> None:
         assert faults_of(cls, payload)
     else:
         assert not faults_of(cls, payload)
-        assert text_of(tree_of(to_json(record))) == text_of(kept(payload))
+        assert text_of(tree_of(to_json(record))) == text_of(copy_untyped(payload))
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:
@@ -119,7 +119,7 @@ def _read_either_way(cls: Any, body: bytes) -> list[tuple[str, object]]:
     quick_reader = quick_reader_of(cls)
     assert quick_reader is not None
     results: list[tuple[str, object]] = []
-    for read in (quick_reader, partial(decode, cls, look=lambda _: None)):
+    for read in (quick_reader, partial(decode, cls, on_tree=lambda _: None)):
         try:
             record = read(body)
         except Exception as error:  # noqa: BLE001 - any refusal is one
