@@ -72,7 +72,7 @@ def _is_window(pair: object) -> bool:
 
 def write_checked(state: Mapping[str, Any]) -> str:
     """Return a state as a text that holds a checksum of its content."""
-    return msgspec.json.encode({**state, "check": _check(state)}).decode()
+    return msgspec.json.encode({**state, "check": _checksum(state)}).decode()
 
 
 def read_checked(
@@ -90,7 +90,7 @@ def read_checked(
     those that it may have besides. Raises
     `CheckpointError` for a version newer than ``version``; ``oldest`` is the same by default.
     """
-    state = _parsed(text)
+    state = _parse_json(text)
     found = state.get(kind) if isinstance(state, dict) else None
     if type(found) is not int or found < (version if oldest is None else oldest):
         return None
@@ -98,18 +98,18 @@ def read_checked(
         raise CheckpointError("the checkpoint was written by a newer version of this package")
     check = state.pop("check", None)
     try:
-        is_whole = state.keys() - optional == members and check == _check(state)
+        is_whole = state.keys() - optional == members and check == _checksum(state)
     except (TypeError, RecursionError):  # nested too deep to be written
         return None
     return state if is_whole else None
 
 
-def _check(state: Mapping[str, Any]) -> int:
+def _checksum(state: Mapping[str, Any]) -> int:
     # Sorted, since a database may give the members back in another order.
     return zlib.crc32(msgspec.json.encode(state, order="deterministic"))
 
 
-def _parsed(text: object) -> Any:
+def _parse_json(text: object) -> Any:
     if not isinstance(text, str):
         return None
     try:

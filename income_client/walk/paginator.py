@@ -349,13 +349,13 @@ class ApplicationPaginator:
                 await self.aclose()
                 raise self._malformed.popleft()
             if self._handed_out is not None:
-                self._acknowledge(self._handed_out)
+                self._acknowledge_delivery(self._handed_out)
                 self._handed_out = None
             try:
                 while (delivery := self._take_ready()) is None:
                     self._start_requests()
                     if not self._tasks:
-                        self._finish()
+                        self._end_walk()
                         return None
                     await self._take_answer()
             except BaseException:
@@ -380,7 +380,7 @@ class ApplicationPaginator:
             delivery = ready.popleft()
             if delivery.page.applications:
                 return delivery
-            self._acknowledge(delivery)
+            self._acknowledge_delivery(delivery)
         return None
 
     def _take_rest(self) -> ApplicationPage | None:
@@ -390,7 +390,7 @@ class ApplicationPaginator:
             return None
         return evolve(self._handed_out.page, applications=rows)
 
-    def _acknowledge(self, delivery: Delivery) -> None:
+    def _acknowledge_delivery(self, delivery: Delivery) -> None:
         planner = self._planner
         planner.acknowledge(delivery)
         span = planner.span
@@ -428,7 +428,7 @@ class ApplicationPaginator:
                 planner.drop(question)
                 raise error
 
-    def _finish(self) -> None:
+    def _end_walk(self) -> None:
         planner = self._planner
         if not planner.saturated:
             self._covered_fraction = 1.0

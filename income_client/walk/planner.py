@@ -151,7 +151,7 @@ class WalkPlanner:
                 asked again; or the service gives the same rows to all of them.
         """
         self.requests += 1
-        self._release(question)
+        self._release_question(question)
         match question.about:
             case Tail():
                 self._receive_tail(question.bounds, answer)
@@ -167,9 +167,9 @@ class WalkPlanner:
         """
         match question.about:
             case Tail() as tail if tail.refuse(question.bounds):
-                self._release(question)
+                self._release_question(question)
             case Gap(second=FullSecond() as second) as gap:
-                self._release(question)
+                self._release_question(question)
                 second.refuse(question.bounds)
                 self._close_second(gap, second)
             case _:
@@ -178,7 +178,7 @@ class WalkPlanner:
 
     def drop(self, question: "Question") -> None:
         """Take a question back that failed or was cancelled; it will be asked again."""
-        self._release(question)
+        self._release_question(question)
 
     def acknowledge(self, delivery: Delivery) -> None:
         """Record that the consumer is done with a delivery."""
@@ -206,7 +206,7 @@ class WalkPlanner:
         self._gaps.insert(self._gaps.index(fullest) + 1, behind)
         return behind
 
-    def _release(self, question: "Question") -> None:
+    def _release_question(self, question: "Question") -> None:
         """Count a question as in flight no more."""
         self._in_flight -= 1
         if isinstance(question.about, Gap):
@@ -226,8 +226,8 @@ class WalkPlanner:
             self.density.complete(window, answer.rows)
             at = self._gaps.index(gap)
             self._gaps[at:at] = [Gap(rest.after, rest.before) for rest in left]
-            self._shorten(gap, window.before)
-            self._deliver(covered, bounds, answer, answer.rows)
+            self._shorten_gap(gap, window.before)
+            self._deliver_rows(covered, bounds, answer, answer.rows)
         elif window.before - window.after > 1:
             self.splits += 1
             self._receive_full_window(gap, window, answer.rows)
@@ -244,7 +244,7 @@ class WalkPlanner:
             self._gaps.insert(self._gaps.index(gap), Gap(gap.start, cut))
             gap.restart(cut)
 
-    def _shorten(self, gap: "Gap", start: int) -> None:
+    def _shorten_gap(self, gap: "Gap", start: int) -> None:
         """Continue a gap behind what is known of it."""
         gap.restart(start)
         if gap.start >= gap.end:
@@ -265,9 +265,9 @@ class WalkPlanner:
         window = Window(gap.start, gap.start + 1)
         bounds = self.bounds.around(window)
         self.density.complete(window, second.rows)
-        self._shorten(gap, window.before)
+        self._shorten_gap(gap, window.before)
         if second.covered:
-            self._deliver(window, bounds, second.answer, second.rows)
+            self._deliver_rows(window, bounds, second.answer, second.rows)
             return
         self.saturated.append(window)
         rows: Rows = second.rows
@@ -277,7 +277,7 @@ class WalkPlanner:
             self.withheld.update((key, row) for key, row in second.rows.items() if key not in rows)
         if rows:
             nothing = Window(window.after, window.after)
-            self._deliver(nothing, bounds, second.answer, rows)
+            self._deliver_rows(nothing, bounds, second.answer, rows)
 
     def _receive_tail(self, bounds: Bounds, answer: Answer) -> None:
         start = self._tail.reached
@@ -286,14 +286,14 @@ class WalkPlanner:
         if is_answer:
             covered, left = split_by_echo(span, bounds, answer.echo)
             self._gaps += [Gap(rest.after, rest.before) for rest in left]
-            self._deliver(covered, bounds, answer, answer.rows)
+            self._deliver_rows(covered, bounds, answer, answer.rows)
         elif span.after < span.before:
             gap = Gap(span.after, span.before)
             self._gaps.append(gap)
             if answer.is_full:
                 self._receive_full_window(gap, span, answer.rows)
 
-    def _deliver(self, covers: Window, bounds: Bounds, answer: Answer, rows: Rows) -> None:
+    def _deliver_rows(self, covers: Window, bounds: Bounds, answer: Answer, rows: Rows) -> None:
         asked, echo = bounds.seconds, answer.echo
         seconds = Window(min(asked.after, echo.after), max(asked.before, echo.before + 1))
         fresh = rows.keys() if self._repeats else self._overlap.add_page(seconds, rows.keys())

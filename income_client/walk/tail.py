@@ -143,8 +143,8 @@ class AskingAll:
         if _has_passed(tail, answer):
             return _end_at_bound(tail, is_answer=is_last)
         if is_last:
-            return _end(tail, tail.reached)
-        return _stay(tail, FindingPresent(), is_answer=not answer.is_full)
+            return _end_step(tail, tail.reached)
+        return _stay_step(tail, FindingPresent(), is_answer=not answer.is_full)
 
 
 @frozen
@@ -170,8 +170,8 @@ class FindingPresent:
         if tail.date_ahead is not None and served_at is not None:
             date = served_at - tail.date_ahead
             if abs(date - present) <= _SKEW:
-                return _end(tail, present, is_answer=not answer.is_full)
-        return _move(tail, present, AskingFuture(), is_answer=_is_answer(tail, answer))
+                return _end_step(tail, present, is_answer=not answer.is_full)
+        return _move_step(tail, present, AskingFuture(), is_answer=_is_answer(tail, answer))
 
 
 @frozen
@@ -184,19 +184,19 @@ class AskingFuture:
 
     def next(self, tail: Tail) -> Bounds:
         """Ask as far as the service allows."""
-        after, far = _just_before(tail), self._far(tail)
+        after, far = _just_before(tail), self._far_bound(tail)
         return Bounds(after, far if tail.widest is None else min(far, after + tail.widest))
 
     def receive(self, tail: Tail, bounds: Bounds, answer: Answer) -> _Step:
         """End with a complete page up to a far bound."""
-        echo, far = answer.echo, self._far(tail)
+        echo, far = answer.echo, self._far_bound(tail)
         before = far if bounds.before is None else bounds.before
         is_whole = _is_whole(bounds, answer)
         is_complete = is_whole and not answer.is_full
         if _has_passed(tail, answer):
             return _end_at_bound(tail, is_answer=is_complete and before >= far)
         if is_complete and before >= far:
-            return _end(tail, tail.reached)
+            return _end_step(tail, tail.reached)
         state: _State = StandingIn()
         if is_whole:
             state = FollowingPresent(before if is_complete else None)
@@ -207,10 +207,10 @@ class AskingFuture:
         ):
             tail.widest = echo.before - echo.after
             state = self
-        return _stay(tail, state, is_answer=not answer.is_full)
+        return _stay_step(tail, state, is_answer=not answer.is_full)
 
     @staticmethod
-    def _far(tail: Tail) -> int:
+    def _far_bound(tail: Tail) -> int:
         """Return the bound of the last page where the service cuts no windows."""
         return (
             min(tail.reached + _YEAR, LAST_SECOND) if tail.upper_bound is None else tail.upper_bound
@@ -240,10 +240,10 @@ class FollowingPresent:
             if echo.after > bounds.after or echo.before >= min(self.near, bounds.after + widest):
                 return StandingIn().receive(tail, bounds, answer)
             if not answer.is_full:
-                return _end(tail, present)
+                return _end_step(tail, present)
         if end := _end_by_present(tail, bounds, answer):
             return end
-        return _follow(tail, answer, waiting=FollowingPresent(), moved=AskingFuture())
+        return _follow_step(tail, answer, waiting=FollowingPresent(), moved=AskingFuture())
 
 
 @frozen
@@ -270,24 +270,24 @@ class StandingIn:
         page = Window(bounds.after, echo.before)
         is_cut = echo.after > bounds.after or page.before - page.after == tail.widest
         if not _is_answer(tail, answer) or (is_cut and present > tail.reached):
-            return _follow(tail, answer, waiting=self, moved=StandingIn())
-        return self._compare(tail, page, present)
+            return _follow_step(tail, answer, waiting=self, moved=StandingIn())
+        return self._compare_pages(tail, page, present)
 
-    def _compare(self, tail: Tail, page: Window, present: int) -> _Step:
+    def _compare_pages(self, tail: Tail, page: Window, present: int) -> _Step:
         """Judge a complete page by the one before it."""
         last = self.last
         if last is None:
-            return _stay(tail, StandingIn(page), is_answer=True)
+            return _stay_step(tail, StandingIn(page), is_answer=True)
         if page.before == last.before:
             if tail.pauses < _PATIENCE:
-                return _wait(tail, StandingIn(page), is_answer=True)
+                return _wait_step(tail, StandingIn(page), is_answer=True)
             if present <= tail.reached:
-                return _end(tail, tail.reached)
+                return _end_step(tail, tail.reached)
         elif page.after < last.after and page.before - page.after == last.before - last.after:
             tail.widest = page.before - page.after
         else:
-            return _end(tail, present)
-        return _move(tail, present, StandingIn(), is_answer=True)
+            return _end_step(tail, present)
+        return _move_step(tail, present, StandingIn(), is_answer=True)
 
 
 _State = AskingAll | FindingPresent | AskingFuture | FollowingPresent | StandingIn
@@ -298,34 +298,34 @@ def _just_before(tail: Tail) -> int:
     return max(tail.start, tail.reached - 1)
 
 
-def _stay(tail: Tail, state: _State, *, is_answer: bool) -> _Step:
+def _stay_step(tail: Tail, state: _State, *, is_answer: bool) -> _Step:
     return _Step(state=state, reached=tail.reached, is_answer=is_answer, pauses=tail.pauses)
 
 
-def _wait(tail: Tail, state: _State, *, is_answer: bool) -> _Step:
+def _wait_step(tail: Tail, state: _State, *, is_answer: bool) -> _Step:
     """Ask again once the service's clock has moved."""
     return _Step(state=state, reached=tail.reached, is_answer=is_answer, pauses=tail.pauses + 1)
 
 
-def _move(tail: Tail, present: int, state: _State, *, is_answer: bool) -> _Step:
+def _move_step(tail: Tail, present: int, state: _State, *, is_answer: bool) -> _Step:
     """Continue from a present, unless the walk's bound lies before it."""
     reached = max(tail.reached, present)
     is_finished = tail.upper_bound is not None and reached > tail.upper_bound
     return _Step(state=state, reached=reached, is_answer=is_answer, is_finished=is_finished)
 
 
-def _follow(tail: Tail, answer: Answer, *, waiting: _State, moved: _State) -> _Step:
+def _follow_step(tail: Tail, answer: Answer, *, waiting: _State, moved: _State) -> _Step:
     """Continue from the present once it has moved, or once it has not for some time."""
     present, is_answer = _present_of(answer), _is_answer(tail, answer)
     if present > tail.reached:
-        return _move(tail, present, moved, is_answer=is_answer)
+        return _move_step(tail, present, moved, is_answer=is_answer)
     if tail.pauses < _PATIENCE:
-        return _wait(tail, waiting, is_answer=is_answer)
+        return _wait_step(tail, waiting, is_answer=is_answer)
     # The current second alone overfills the page, and does not pass.
-    return _move(tail, tail.reached + 1, moved, is_answer=False)
+    return _move_step(tail, tail.reached + 1, moved, is_answer=False)
 
 
-def _end(tail: Tail, present: int, *, is_answer: bool = True) -> _Step:
+def _end_step(tail: Tail, present: int, *, is_answer: bool = True) -> _Step:
     """End with the seconds up to a present."""
     reached = max(tail.reached, present)
     return _Step(state=FindingPresent(), reached=reached, is_answer=is_answer, is_finished=True)
@@ -334,7 +334,7 @@ def _end(tail: Tail, present: int, *, is_answer: bool = True) -> _Step:
 def _end_at_bound(tail: Tail, *, is_answer: bool) -> _Step:
     """End with the seconds up to an upper bound that has passed."""
     reached = tail.reached if tail.upper_bound is None else tail.upper_bound + 1
-    return _end(tail, reached, is_answer=is_answer)
+    return _end_step(tail, reached, is_answer=is_answer)
 
 
 def _has_passed(tail: Tail, answer: Answer) -> bool:
@@ -383,4 +383,4 @@ def _end_by_present(tail: Tail, bounds: Bounds, answer: Answer) -> _Step | None:
     # year: `Date` may be of a clock that is days behind.
     is_ahead = answer.served_at is not None and tail.reached - _YEAR > answer.served_at
     is_all = _is_endless(answer) and tail.date_ahead is None
-    return _end(tail, tail.reached) if is_ahead or is_all else None
+    return _end_step(tail, tail.reached) if is_ahead or is_all else None
