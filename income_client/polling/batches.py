@@ -22,7 +22,7 @@ from .failures import Failures
 from .lease import Lease
 from .progress import Progress
 from .reading import Versioned, key_of
-from .schedule import LONGEST_PAUSE, Schedule, growing
+from .schedule import LONGEST_PAUSE, Schedule, backoff_pause
 from .status import Monitor
 
 _COUNT_BYTES: Final = 8
@@ -94,7 +94,7 @@ class Batch:
         traceback: TracebackType | None,
     ) -> None:
         if exc is not None:
-            self._fail(exc)
+            self._note_failure(exc)
             return
         with leaving():
             await self.commit()
@@ -144,7 +144,7 @@ class Batch:
             async with self._batches.transaction(self.number, self._commit, connection):
                 yield
         except BaseException as error:
-            self._fail(error)
+            self._note_failure(error)
             raise
         finally:
             self._is_in_block = False
@@ -154,7 +154,7 @@ class Batch:
         if self._is_in_block:
             raise ConfigurationError("the batch is committed at the end of its transaction")
 
-    def _fail(self, error: BaseException) -> None:
+    def _note_failure(self, error: BaseException) -> None:
         self.has_failed = True
         self._batches.return_failed(self, error)
 
@@ -234,16 +234,16 @@ class Batches:
             if await self._was_committed(batch):
                 return None
             self._refusals += 1
-            await self._schedule.pause(min(LONGEST_PAUSE, growing(self._refusals + 1)))
+            await self._schedule.pause(min(LONGEST_PAUSE, backoff_pause(self._refusals + 1)))
             batch.has_failed = False
         # Another may have taken over in the meantime, and delivered what is newer.
-        await self._schedule.unless_stopped(self._lease.fence.check())
+        await self._schedule.unless_stopped(self._lease.fence.check_ownership())
         return self._returned.pop(batch.number, None)
 
     async def _was_committed(self, batch: Batch) -> bool:
         """Return whether a batch was committed although its block has failed."""
         if self._lease.fence.is_unsure:
-            await self._lease.fence.check()
+            await self._lease.fence.check_ownership()
         if read_checkpoint(batch.checkpoint).progress > self._lease.fence.progress:
             return False
         self._note_committed(batch.number)
@@ -309,7 +309,7 @@ class Batches:
     async def _store_letters(self, letters: DeadLetters) -> None:
         if len(letters.new) < len(letters.unsaved):
             # One that was forgotten while it was tried again must not come back.
-            letters.forget(await self._lease.fence.letters())
+            letters.forget(await self._lease.fence.load_letters())
         dead, new = letters.unsaved, letters.new
         if dead:
             await self._lease.fence.save_letters(dead)

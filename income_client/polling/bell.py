@@ -14,7 +14,7 @@ from income_client.checkpoints.store import RingingStore
 from income_client.clock import Clock
 from income_client.errors import CheckpointError, ConfigurationError, IncomeClientError
 
-from .schedule import growing
+from .schedule import backoff_pause
 
 _LOGGER: Final = logging.getLogger("income_client.poller.bell")
 _METHODS: Final = ("ring", "listen")
@@ -47,7 +47,7 @@ class Bell:
     def ring(self) -> bool:
         """Have the leader woken soon; return whether the store has a bell."""
         if self._store is None:
-            self._warn(_UNREACHED, f"{self._kind} has no bell")
+            self._warn_once(_UNREACHED, f"{self._kind} has no bell")
             return False
         try:
             asyncio.get_running_loop()
@@ -56,20 +56,20 @@ class Bell:
             raise ConfigurationError(message) from error
         self._must_ring = True
         if self._ringing is None or self._ringing.done():
-            self._ringing = self._start(self._keep_ringing(self._store))
+            self._ringing = self._start_task(self._keep_ringing(self._store))
         return True
 
     def listen(self, renewal: "asyncio.Task[None] | None") -> None:
         """Listen for as long as a lease is renewed, which a poller without standbys does not."""
         if self._store is None or renewal is None:
             return
-        listening = self._start(self._keep_listening(self._store))
-        renewal.add_done_callback(lambda _: _end(listening))
+        listening = self._start_task(self._keep_listening(self._store))
+        renewal.add_done_callback(lambda _: _cancel_task(listening))
 
     def cancel(self) -> None:
         """End its tasks."""
         for task in self._tasks:
-            _end(task)
+            _cancel_task(task)
 
     async def aclose(self) -> None:
         """End its tasks and wait for that; it may be used again."""
@@ -77,7 +77,7 @@ class Bell:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.create_task(work, name="income_client bell")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -94,33 +94,33 @@ class Bell:
             try:
                 await store.ring(self._name)
             except Exception as error:  # noqa: BLE001 - foreign code
-                self._warn(_UNREACHED, _reason(error))
+                self._warn_once(_UNREACHED, _safe_reason(error))
                 if _is_final(error):
                     return
             else:
                 self._warned.discard(_UNREACHED)
                 return
-            await self._clock.sleep(growing(failures))
+            await self._clock.sleep(backoff_pause(failures))
 
     async def _keep_listening(self, store: RingingStore) -> None:
         while True:
             try:
-                await store.listen(self._name, self._hear)
+                await store.listen(self._name, self._on_ring)
             except Exception as error:  # noqa: BLE001 - foreign code
-                self._warn(_DEAF, _reason(error))
+                self._warn_once(_DEAF, _safe_reason(error))
                 if _is_final(error):
                     return
             else:
                 return  # the store is closed
             self._failures += 1
-            await self._clock.sleep(min(_LONGEST_PAUSE, growing(self._failures)))
+            await self._clock.sleep(min(_LONGEST_PAUSE, backoff_pause(self._failures)))
 
-    def _hear(self) -> None:
+    def _on_ring(self) -> None:
         self._failures = 0
         self._warned.discard(_DEAF)
         self._heard()
 
-    def _warn(self, what: str, reason: str) -> None:
+    def _warn_once(self, what: str, reason: str) -> None:
         """Log a failure, once until it is over."""
         if what not in self._warned:
             self._warned.add(what)
@@ -129,7 +129,7 @@ class Bell:
             )
 
 
-def _end(task: "asyncio.Task[None]") -> None:
+def _cancel_task(task: "asyncio.Task[None]") -> None:
     """Cancel a task, once: a second time would interrupt it while it gives back a connection."""
     if not task.cancelling():
         task.cancel()
@@ -139,6 +139,6 @@ def _is_final(error: Exception) -> bool:
     return isinstance(error, CheckpointError) and not error.retryable
 
 
-def _reason(error: Exception) -> str:
+def _safe_reason(error: Exception) -> str:
     """Return what an error says, or its class alone where the text may hold an address."""
     return error.message if isinstance(error, IncomeClientError) else type(error).__name__

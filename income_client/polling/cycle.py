@@ -241,7 +241,7 @@ class Poll:
         return min(self._first_reply.date, present + 1)
 
     @property
-    def _now(self) -> int:
+    def _present_second(self) -> int:
         now = self._service_time
         return self._listing.bounds.after if now is None else now
 
@@ -292,7 +292,7 @@ class Poll:
         edge = next((w.before for w in done if w.after <= start < w.before), start)
         progress = self._state.progress
         held = {key_of(one) for one in letters.application_ids}
-        progress.advance(min(edge, self._now - progress.settle), held)
+        progress.advance(min(edge, self._present_second - progress.settle), held)
 
     # Reading
 
@@ -374,12 +374,12 @@ class Poll:
         if not row.is_letter and row.attempts < _most_attempts(error):
             self._rows.append(row)
             return
-        self._state.letters.put(
+        self._state.letters.record_failure(
             row.application_id,
             row.window,
             reason_of(error),
             attempts=row.attempts,
-            now=self._now,
+            now=self._present_second,
             is_retry=row.is_letter,
         )
 
@@ -388,7 +388,7 @@ class Poll:
     def _due_windows(self) -> list[Window]:
         """Have the applications that are due read again; return the windows that are."""
         windows = []
-        for letter in self._state.letters.due(self._now, most=_MOST_LETTERS):
+        for letter in self._state.letters.due(self._present_second, most=_MOST_LETTERS):
             if letter.application_id is None:
                 windows.append(letter.window)
             else:
@@ -436,7 +436,9 @@ class Poll:
 
     def _put_window(self, window: Window, reason: str, *, is_retry: bool = False) -> None:
         letters = self._state.letters
-        letters.put(None, window, reason, attempts=1, now=self._now, is_retry=is_retry)
+        letters.record_failure(
+            None, window, reason, attempts=1, now=self._present_second, is_retry=is_retry
+        )
 
 
 def _service_failure(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> IncomeClientError | None:

@@ -97,7 +97,7 @@ class DeadLetters:
         first = sorted(due, key=overdue.__getitem__, reverse=True)[:most]
         return [self._letters[key] for key in first]
 
-    def put(
+    def record_failure(
         self,
         application_id: str | None,
         window: Window,
@@ -113,9 +113,9 @@ class DeadLetters:
         """
         moment = EPOCH + timedelta(seconds=now)
         letter = DeadLetter(
-            application_id=None if application_id is None else _storable(application_id),
+            application_id=None if application_id is None else _escape_unstorable(application_id),
             window=window,
-            reason=_storable(reason[:_LONGEST_REASON]),
+            reason=_escape_unstorable(reason[:_LONGEST_REASON]),
             attempts=attempts,
             first_tried_at=moment,
             last_tried_at=moment,
@@ -166,6 +166,6 @@ def reason_of(error: IncomeClientError) -> str:
     return f"{type(error).__name__}: {error.message}"
 
 
-def _storable(text: str) -> str:
+def _escape_unstorable(text: str) -> str:
     """Return a text without characters that no database takes."""
     return text if is_storable(text) else text.encode("unicode_escape").decode()

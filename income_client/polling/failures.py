@@ -14,7 +14,7 @@ from income_client.errors import (
 
 from .lease import Lease
 from .reading import PollSource
-from .schedule import LONGEST_PAUSE, Schedule, growing
+from .schedule import LONGEST_PAUSE, Schedule, backoff_pause
 from .status import Monitor
 
 _REFUSED_SECONDS: Final = 300.0
@@ -62,7 +62,7 @@ class Failures:
             self._refused_since = None
         is_last = self._is_last(error, now, tries)
         if not is_last and isinstance(error, CheckpointError):
-            self._schedule.put_off(now, min(LONGEST_PAUSE, growing(tries)))
+            self._schedule.put_off(now, min(LONGEST_PAUSE, backoff_pause(tries)))
         elif not is_last:
             self._schedule.fail(now, error, self._monitor.failures + 1)
         # Only now is it known when the next try begins, which the status shows to listeners.

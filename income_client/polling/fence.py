@@ -40,7 +40,7 @@ class Save:
     sent_at: float
 
     @classmethod
-    def over(cls, stored: StoredCheckpoint, checkpoint: Checkpoint, now: float) -> "Save":
+    def following(cls, stored: StoredCheckpoint, checkpoint: Checkpoint, now: float) -> "Save":
         """Return the save that follows on what is stored."""
         new = StoredCheckpoint(checkpoint=checkpoint.text, version=stored.version + 1)
         return cls(checkpoint, new, now)
@@ -143,12 +143,12 @@ class Fence:
         """Whether a save has failed that may have been made."""
         return isinstance(self._state, _Unsure)
 
-    async def check(self) -> None:
+    async def check_ownership(self) -> None:
         """Raise `CheckpointConflictError` if another poller has taken over."""
         async with self._lock:
-            await self._check()
+            await self._check_stored()
 
-    async def letters(self) -> tuple[DeadLetter, ...]:
+    async def load_letters(self) -> tuple[DeadLetter, ...]:
         """Return the dead letters that the store has."""
         return await self._store.load_letters()
 
@@ -156,8 +156,8 @@ class Fence:
         """Store a checkpoint, and remove dead letters by their keys."""
         async with self._lock:
             await self._check_if_doubtful()
-            await self._send(self._store, checkpoint, (), resolved)
-            self._confirm()
+            await self._send_save(self._store, checkpoint, (), resolved)
+            self._confirm_save()
 
     async def save_letters(self, letters: Sequence[DeadLetter]) -> None:
         """Store dead letters, and leave the checkpoint as it is."""
@@ -187,17 +187,17 @@ class Fence:
         self, connection: Any, checkpoint: Checkpoint, resolved: Callable[[], Sequence[str]]
     ) -> AsyncIterator[None]:
         """Store a checkpoint in the transaction in which the block writes, at its end."""
-        transaction = self._store.begin(connection)
+        transaction = self._store.begin_transaction(connection)
         commit = _Commit.OPEN
         async with AsyncExitStack() as held:
             try:
                 async with transaction as bound:
                     yield
                     await held.enter_async_context(self._lock)
-                    store = self._store.within(bound)
+                    store = self._store.bound_to(bound)
                     await store.end_when_idle(self._seconds or _LONGEST_SILENCE)
                     await self._check_if_doubtful()
-                    commit = await self._send(store, checkpoint, (), resolved())
+                    commit = await self._send_save(store, checkpoint, (), resolved())
                     if commit is _Commit.MADE:
                         # With the rows of an earlier try: those of this one must be undone.
                         raise CheckpointConflictError("stored already")  # noqa: TRY301 - by this
@@ -208,13 +208,13 @@ class Fence:
                 if commit is not _Commit.MADE:
                     raise
             else:
-                self._confirm()
+                self._confirm_save()
 
-    async def _check(self) -> None:
+    async def _check_stored(self) -> None:
         found = await self._store.load()
         match self._state:
             case _Unsure(sent=sent) if sent.stored == found:
-                self._confirm()
+                self._confirm_save()
             case _Unsure(last=last):
                 self._state = _Sure(last)
             case _Sure():
@@ -222,14 +222,14 @@ class Fence:
             case never:
                 assert_never(never)
         if not self._is_ours(found):
-            conflict = self._conflict(found)
+            conflict = self._conflict_error(found)
             self._note_loss(found)
             raise conflict
 
     async def _check_if_doubtful(self) -> None:
         """Ask the store what it holds, where the next save may be refused for good reasons."""
         if self.is_unsure or isinstance(self.hold, Overdue):
-            await self._check()
+            await self._check_stored()
 
     def _is_ours(self, found: StoredCheckpoint) -> bool:
         """Return whether the store holds what this poller has saved last."""
@@ -251,7 +251,7 @@ class Fence:
     def _note_loss(self, found: StoredCheckpoint) -> None:
         self._change_hold(Lost(has_vanished=found.checkpoint is None))
 
-    def _conflict(self, found: StoredCheckpoint) -> CheckpointConflictError:
+    def _conflict_error(self, found: StoredCheckpoint) -> CheckpointConflictError:
         known = self.last.stored.version
         reason = reason_of_conflict(found.version, known)
         if found.checkpoint is None:
@@ -265,10 +265,10 @@ class Fence:
 
     async def _save_last(self, letters: Sequence[DeadLetter] = ()) -> None:
         await self._check_if_doubtful()  # which tells what the last save was
-        await self._send(self._store, self.last.checkpoint, letters, ())
-        self._confirm()
+        await self._send_save(self._store, self.last.checkpoint, letters, ())
+        self._confirm_save()
 
-    async def _send(
+    async def _send_save(
         self,
         store: ForeignStore,
         checkpoint: Checkpoint,
@@ -280,7 +280,7 @@ class Fence:
         lease = self._seconds if isinstance(self.hold, Held) else 0
         if lease != checkpoint.lease:
             checkpoint = evolve(checkpoint, lease=lease)
-        sent = Save.over(last.stored, checkpoint, self._clock.monotonic())
+        sent = Save.following(last.stored, checkpoint, self._clock.monotonic())
         self._state = _Unsure(last, sent)
         try:
             if not store.compares_texts:
@@ -290,7 +290,7 @@ class Fence:
             # An earlier try may have been made only after the store was asked for it.
             found = await self._store.load()
             if found == sent.stored:
-                self._confirm()
+                self._confirm_save()
                 return _Commit.MADE
             self._state = _Sure(last)
             self._note_loss(found)
@@ -300,16 +300,16 @@ class Fence:
     async def _compare_marks(self) -> None:
         found = await self._store.load()
         if not self._is_ours(found):
-            raise self._conflict(found)
+            raise self._conflict_error(found)
 
     async def _ask_for_commit(self) -> _Commit:
         """Return whether the store holds what the last transaction was to save."""
         before = self.last
         with suppress(CheckpointError):
-            await self._check()
+            await self._check_stored()
         return _Commit.SENT if self.last is before else _Commit.MADE
 
-    def _confirm(self) -> None:
+    def _confirm_save(self) -> None:
         """Note that the save that was sent is made."""
         if isinstance(self._state, _Unsure):
             self._state = _Sure(self._state.sent)

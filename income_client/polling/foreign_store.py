@@ -56,14 +56,14 @@ class ForeignStore:
             return False
 
     @property
-    def place(self) -> str:
+    def log_name(self) -> str:
         """What the store is called in a log."""
         is_file = isinstance(self.store, SQLiteCheckpointStore)
         return repr(self.store) if is_file else type(self.store).__name__
 
     async def load(self) -> StoredCheckpoint:
         """Return what is stored."""
-        stored = await _call(self.store.load, self.name)
+        stored = await _call_store(self.store.load, self.name)
         is_one = isinstance(stored, StoredCheckpoint)  # the store may be untyped code
         if not is_one:
             raise CheckpointError("the checkpoint store must return a StoredCheckpoint")
@@ -71,7 +71,7 @@ class ForeignStore:
 
     async def load_letters(self) -> tuple[DeadLetter, ...]:
         """Return the dead letters that are stored."""
-        letters = await _call(self._load_letters)
+        letters = await _call_store(self._load_letters)
         if not all(isinstance(letter, DeadLetter) for letter in letters):
             raise CheckpointError("the checkpoint store must return DeadLetter values")
         return letters
@@ -86,7 +86,7 @@ class ForeignStore:
     ) -> None:
         """Replace what is stored; raise `CheckpointConflictError` if it is something else."""
         more = {"replaces": over.checkpoint} if self.compares_texts else {}
-        version = await _call(
+        version = await _call_store(
             self.store.save,
             self.name,
             new.checkpoint,
@@ -102,16 +102,16 @@ class ForeignStore:
         """Raise what a save would raise, if the store can tell."""
         check_rights = getattr(self.store, "check_rights", None)
         if check_rights is not None:
-            await _call(check_rights, self.name)
+            await _call_store(check_rights, self.name)
 
-    def begin(self, connection: Any) -> AbstractAsyncContextManager[CheckpointStore]:
+    def begin_transaction(self, connection: Any) -> AbstractAsyncContextManager[CheckpointStore]:
         """Return a transaction of the store; raise `ConfigurationError` if it has none."""
         begin = getattr(self.store, "transaction", None)
         if begin is None:
             raise invalid("checkpoints", "a store with the method transaction", self.store)
         return cast("AbstractAsyncContextManager[CheckpointStore]", begin(connection))
 
-    def within(self, transaction: CheckpointStore) -> "ForeignStore":
+    def bound_to(self, transaction: CheckpointStore) -> "ForeignStore":
         """Return the store bound to a transaction of it."""
         return evolve(self, store=transaction)
 
@@ -119,13 +119,13 @@ class ForeignStore:
         """Have a database end the transaction whose process is lost between save and commit."""
         end_when_idle = getattr(self.store, "end_when_idle", None)
         if end_when_idle is not None:
-            await _call(end_when_idle, seconds)
+            await _call_store(end_when_idle, seconds)
 
     async def _load_letters(self) -> tuple[DeadLetter, ...]:
         return tuple(await self.store.dead_letters(self.name))
 
 
-async def _call(method: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
+async def _call_store(method: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
     with leaving():
         try:
             return await method(*args, **options)
@@ -138,7 +138,7 @@ async def _call(method: Callable[..., Awaitable[T]], *args: Any, **options: Any)
 def _failure_of(error: Exception) -> CheckpointError:
     name = type(error).__name__
     if is_mistake(error):
-        return CheckpointError(f"mistake in the checkpoint store: {name}{_places(error)}")
+        return CheckpointError(f"mistake in the checkpoint store: {name}{_store_lines(error)}")
     return CheckpointError(f"the checkpoint store failed: {name}", retryable=True)
 
 
@@ -147,7 +147,7 @@ def is_mistake(error: Exception) -> bool:
     return isinstance(error, _MISTAKES) and not isinstance(error, OSError)
 
 
-def _places(error: Exception) -> str:
+def _store_lines(error: Exception) -> str:
     """Name the lines of the store that an error passed, for its author."""
     walked = traceback.walk_tb(error.__traceback__)
     files = [(frame.f_code.co_filename, line) for frame, line in walked]

@@ -60,9 +60,9 @@ class Lease:
         return self._fence
 
     @property
-    def place(self) -> str:
+    def log_name(self) -> str:
         """What the store is called in a log."""
-        return self._store.place
+        return self._store.log_name
 
     @property
     def is_new(self) -> bool:
@@ -79,7 +79,7 @@ class Lease:
         """Whether it was lost because the store has no checkpoint any more."""
         return self._fence is not None and self._fence.hold == Lost(has_vanished=True)
 
-    async def take(
+    async def acquire(
         self,
         given: Checkpoint | None,
         begin: Callable[[], Awaitable[int]],
@@ -87,8 +87,8 @@ class Lease:
         must_exist: bool = False,
     ) -> tuple[Checkpoint, tuple[DeadLetter, ...]]:
         """Take the name over; return where to begin, and the dead letters."""
-        self._fence = fence = await self._standby.take(given, begin, must_exist=must_exist)
-        letters = await fence.letters()
+        self._fence = fence = await self._standby.acquire(given, begin, must_exist=must_exist)
+        letters = await fence.load_letters()
         self._begin_renewing()
         return fence.last.checkpoint, letters
 
@@ -150,7 +150,7 @@ class Lease:
         renewing = _keep_renewing(weakref.ref(self), self._clock, pause)
         self.renewal = asyncio.create_task(renewing, name="income_client lease renewal")
         loop = asyncio.get_running_loop()
-        weakref.finalize(self, _cancel, self.renewal, loop).atexit = False
+        weakref.finalize(self, _cancel_task, self.renewal, loop).atexit = False
 
     def _end_renewal(self) -> None:
         if self.renewal is not None:
@@ -167,6 +167,6 @@ async def _keep_renewing(lease_of: "weakref.ref[Lease]", clock: Clock, pause: fl
         del lease
 
 
-def _cancel(task: "asyncio.Task[None]", loop: asyncio.AbstractEventLoop) -> None:
+def _cancel_task(task: "asyncio.Task[None]", loop: asyncio.AbstractEventLoop) -> None:
     with suppress(RuntimeError):  # the loop is closed
         loop.call_soon_threadsafe(task.cancel)

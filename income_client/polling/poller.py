@@ -277,9 +277,9 @@ class Poller:
     async def aclose(self) -> None:
         """Stop, and give up the name, so that a standby takes over at once."""
         self.stop()
-        await self._release()
+        await self._release_lease()
 
-    async def _release(self) -> None:
+    async def _release_lease(self) -> None:
         await self._lease.release()
         await self._bell.aclose()
 
@@ -296,7 +296,7 @@ class Poller:
             yield
         except IncomeClientError:
             if self._has_standby:
-                await self._release()
+                await self._release_lease()
             raise
         except BaseException:
             self._lease.abandon()
@@ -347,7 +347,7 @@ class Poller:
                 self._failures.note_failure(error, tries)
             if tries:
                 await self._schedule.until_next_try()
-        await self._release()
+        await self._release_lease()
         return None
 
     async def _run_phase(self) -> Batch | None:
@@ -406,12 +406,12 @@ class Poller:
     async def _take_name(self) -> PollerState:
         given = self._start if isinstance(self._start, Checkpoint) else None
         checkpoint, letters = await self._schedule.unless_stopped(
-            self._lease.take(given, self._find_first_second, must_exist=self._must_exist)
+            self._lease.acquire(given, self._find_first_second, must_exist=self._must_exist)
         )
         progress = Progress(checkpoint, settle=self._settle, lookback=self._lookback)
         self._monitor.progress = progress
         if self._lease.is_new:
-            self._monitor.began(checkpoint.reached, self._lease.place)
+            self._monitor.began(checkpoint.reached, self._lease.log_name)
         self._monitor.committed(checkpoint.reached)
         self._bell.listen(self._lease.renewal)
         return PollerState(progress=progress, letters=DeadLetters(letters))
@@ -434,9 +434,11 @@ class Poller:
     async def _begin_poll(self, state: PollerState) -> Poll:
         """Begin a poll in its time, unless another poller has taken over."""
         await self._schedule.until_turn()
-        await self._schedule.unless_stopped(self._lease.fence.check())
+        await self._schedule.unless_stopped(self._lease.fence.check_ownership())
         if state.letters:
-            state.letters.forget(await self._schedule.unless_stopped(self._lease.fence.letters()))
+            state.letters.forget(
+                await self._schedule.unless_stopped(self._lease.fence.load_letters())
+            )
         self._schedule.begin(self._clock.monotonic())
         self._monitor.unchanged = 0
         return Poll(state, self._source, self._schedule, self._monitor, self._clock)

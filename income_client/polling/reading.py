@@ -70,7 +70,7 @@ def ids_on(page: ApplicationPage) -> tuple[str, ...]:
     Those too long to be asked for are cut, and stay too long.
     """
     named = (row for row in page.applications if not _is_nameless(row))
-    return tuple(dict.fromkeys(_cut(row.application_id) for row in named))
+    return tuple(dict.fromkeys(_shorten_id(row.application_id) for row in named))
 
 
 def nameless_on(page: ApplicationPage) -> list[MalformedRow]:
@@ -78,10 +78,10 @@ def nameless_on(page: ApplicationPage) -> list[MalformedRow]:
     return [row for row in page.applications if _is_nameless(row)]
 
 
-def _cut(application_id: str) -> str:
+def _shorten_id(application_id: str) -> str:
     if len(application_id) <= LONGEST_ID:
         return application_id
-    digest = hashlib.blake2b(_encoded(application_id), digest_size=_FULL_DIGEST).hexdigest()
+    digest = hashlib.blake2b(_encode_text(application_id), digest_size=_FULL_DIGEST).hexdigest()
     return f"{application_id[:LONGEST_ID]}... ({digest})"
 
 
@@ -132,7 +132,7 @@ def updated_at(record: ApplicationRecord) -> datetime:
 
 def key_of(application_id: str) -> bytes:
     """Return a short hash of an id; a collision costs a repetition, never a loss."""
-    full = hashlib.blake2b(_encoded(application_id), digest_size=_FULL_KEY).digest()
+    full = hashlib.blake2b(_encode_text(application_id), digest_size=_FULL_KEY).digest()
     return full[:KEY_BYTES]
 
 
@@ -140,7 +140,7 @@ def read_version(cls: type[S], request: Request, response: Response) -> Versione
     """Read a reply as `read_reply` does, with the digest of its content."""
     content: list[bytes] = []
     payload = read_reply(cls, request, response, lambda tree: content.append(canonical(cls, tree)))
-    digest = hashlib.blake2b(_encoded(payload.application_id), digest_size=_FULL_DIGEST)
+    digest = hashlib.blake2b(_encode_text(payload.application_id), digest_size=_FULL_DIGEST)
     digest.update(content[0])
     return Versioned(payload, digest.digest())
 
@@ -172,7 +172,7 @@ def _without_addresses(value: Any) -> Any:
     return value
 
 
-def _encoded(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 

@@ -80,7 +80,7 @@ class Schedule:
         # Refused credentials end the poller after a few minutes: not before they were tried again.
         is_refused = isinstance(error, AuthenticationError)
         longest = _LONGEST_FAILURE if is_refused else max(self._interval, _LONGEST_FAILURE)
-        pause = self._spread(min(longest, growing(failures)))
+        pause = self._jittered(min(longest, backoff_pause(failures)))
         asked = min(error.retry_after or 0.0, _LONGEST_RETRY_AFTER)
         self._not_before = now + max(asked, _GAP)
         self._at = now + max(pause, asked)
@@ -90,7 +90,7 @@ class Schedule:
 
     def put_off(self, now: float, longest: float) -> None:
         """Note that something could not be stored, and is to be after so many seconds or fewer."""
-        self.retry_at = now + self._spread(longest)
+        self.retry_at = now + self._jittered(longest)
 
     def wake(self) -> None:
         """Have the next poll begin as soon as it may."""
@@ -114,7 +114,7 @@ class Schedule:
             if seconds <= 0:
                 return
             self._bell.clear()
-            await unless(self._bell, self._clock.sleep(seconds))
+            await run_unless_set(self._bell, self._clock.sleep(seconds))
 
     async def until_next_try(self) -> None:
         """Wait until what has failed is tried again, or the poller is stopped."""
@@ -123,31 +123,31 @@ class Schedule:
             return
         seconds = self.retry_at - self._clock.monotonic()
         try:
-            await unless(self._stopped, self._clock.sleep(max(0.0, seconds)))
+            await run_unless_set(self._stopped, self._clock.sleep(max(0.0, seconds)))
         finally:
             self.retry_at = None
 
     async def pause(self, longest: float) -> None:
         """Wait for half this many seconds or more; raise `Stopped` once the poller is stopped."""
-        await self.unless_stopped(self._clock.sleep(self._spread(longest)))
+        await self.unless_stopped(self._clock.sleep(self._jittered(longest)))
 
-    def _spread(self, longest: float) -> float:
+    def _jittered(self, longest: float) -> float:
         return longest * (1 + self._chance()) / 2
 
     async def unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of work; cancel it and raise `Stopped` once the poller is stopped."""
-        result = await unless(self._stopped, work)
+        result = await run_unless_set(self._stopped, work)
         if result is None and self.is_stopped:
             raise Stopped
         return cast("T", result)
 
 
-def growing(failures: int) -> float:
+def backoff_pause(failures: int) -> float:
     """Return the longest pause after so many failures in a row, in seconds; it doubles."""
     return _FIRST_FAILURE * 2.0 ** min(failures - 1, _MOST_DOUBLINGS)
 
 
-async def unless(event: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+async def run_unless_set(event: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
     """Return the result of work; cancel it and return None as soon as an event is set."""
     if event.is_set():
         work.close()

@@ -62,7 +62,7 @@ class Standby:
         self._past, self._own = last.checkpoint, last.stored
         self.is_new = self._may_save = False
 
-    async def take(
+    async def acquire(
         self,
         given: Checkpoint | None,
         begin: Callable[[], Awaitable[int]],
@@ -77,7 +77,7 @@ class Standby:
                 self.is_new = stored.checkpoint is None and self._past is None
             if self.is_new and must_exist:
                 raise CheckpointError(
-                    f"there is no checkpoint {self._store.name!r} in {self._store.place}: check "
+                    f"there is no checkpoint {self._store.name!r} in {self._store.log_name}: check "
                     "the name and the store, or poll without must_exist to begin anew"
                 )
             found = None if stored.checkpoint is None else read_checkpoint(stored.checkpoint)
@@ -87,7 +87,7 @@ class Standby:
                 holder=secrets.token_hex(_MARK_BYTES),
                 lease=self._seconds,
             )
-            first = Save.over(stored, checkpoint, self._clock.monotonic())
+            first = Save.following(stored, checkpoint, self._clock.monotonic())
             self._own = first.stored
             try:
                 await self._store.save(first.stored, over=stored)
@@ -127,14 +127,14 @@ class Standby:
             if self._seconds is None or stored == self._own:
                 return stored
             if self._watched is None or stored != self._watched.stored:
-                self._watched = self._watch(stored, self._seconds)
+                self._watched = self._watch_stored(stored, self._seconds)
             if self._clock.monotonic() >= self._watched.free_at:
                 return stored
             await self._try_rights()
             self._monitor.stands_by()
             await self._clock.sleep(self._seconds / _LOOKS)
 
-    def _watch(self, stored: StoredCheckpoint, usual: float) -> _Watched:
+    def _watch_stored(self, stored: StoredCheckpoint, usual: float) -> _Watched:
         now = self._clock.monotonic()
         if stored.checkpoint is None:
             return _Watched(stored, now)

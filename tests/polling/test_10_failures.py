@@ -256,7 +256,7 @@ async def test_a_row_without_an_id_in_a_saturated_second_has_a_dead_letter_of_it
     second = Window(NOW, NOW + 1)
     letters = DeadLetters()
     for window in (second, *letters.windows_around(second)):
-        letters.put(None, window, "invented", attempts=1, now=NOW)
+        letters.record_failure(None, window, "invented", attempts=1, now=NOW)
     assert letters.seconds == (second,)
     store = MemoryCheckpointStore()
     await store.save("default", "{}", version=0, dead_letters=letters.unsaved)

@@ -21,7 +21,7 @@ KEY = key_of_application("a")
 
 def put(letters: DeadLetters, one: str | None = "a", *, attempts: int = 2, now: int = NOW) -> None:
     """Put one in."""
-    letters.put(one, WINDOW, "gone", attempts=attempts, now=now)
+    letters.record_failure(one, WINDOW, "gone", attempts=attempts, now=now)
 
 
 def ids(letters: list[DeadLetter] | tuple[DeadLetter, ...]) -> list[str | None]:
@@ -75,7 +75,7 @@ def test_attempts_add_up_and_the_first_is_remembered() -> None:
     """A letter that is put in again is the same letter."""
     letters = DeadLetters()
     put(letters, attempts=2, now=NOW)
-    letters.put("a", Window(50, 60), "broken", attempts=1, now=NOW + 120)
+    letters.record_failure("a", Window(50, 60), "broken", attempts=1, now=NOW + 120)
     assert len(letters) == 1
     assert letters.unsaved == (
         DeadLetter(
@@ -166,7 +166,7 @@ def test_a_reason_names_the_error_and_stays_short() -> None:
     )
     faults = tuple(PayloadFault(f"$.{'x' * 300}{n}", "missing") for n in range(9))
     letters = DeadLetters()
-    letters.put("a", WINDOW, reason_of(DecodeError(faults)), attempts=1, now=NOW)
+    letters.record_failure("a", WINDOW, reason_of(DecodeError(faults)), attempts=1, now=NOW)
     assert len(letters.unsaved[0].reason) == 500
     assert letters.unsaved[0].reason.startswith("DecodeError: $.xxx")
 
@@ -174,7 +174,7 @@ def test_a_reason_names_the_error_and_stays_short() -> None:
 def test_at_the_end_of_the_calendar_nothing_is_due() -> None:
     """A service may claim any time."""
     letters = DeadLetters()
-    letters.put("a", Window(0, 1), "x", attempts=1, now=LAST_SECOND)
+    letters.record_failure("a", Window(0, 1), "x", attempts=1, now=LAST_SECOND)
     assert letters.due(LAST_SECOND, most=1) == []
 
 
@@ -197,5 +197,5 @@ def test_windows_of_rows_without_an_id_leave_no_second_out(
     """Where dead letters hold some of it, the others are extended or new, an hour at most."""
     letters = DeadLetters()
     for edges in known:
-        letters.put(None, Window(*edges), "invented", attempts=1, now=900)
+        letters.record_failure(None, Window(*edges), "invented", attempts=1, now=900)
     assert letters.windows_around(Window(*shown)) == [Window(*edges) for edges in expected]

@@ -42,14 +42,14 @@ def at(reached: int, takeovers: int = 1) -> Checkpoint:
 async def taken(store: Any) -> Fence:
     """Return what saves under a lease that was taken."""
     lease = Lease(store, "default", SystemClock())
-    await lease.take(None, now)
+    await lease.acquire(None, now)
     return lease.fence
 
 
 async def test_the_first_save_stores_where_it_began() -> None:
     """So that a restart does not skip what happens between."""
     store = MemoryCheckpointStore()
-    checkpoint, letters = await Lease(store, "default", SystemClock()).take(None, now)
+    checkpoint, letters = await Lease(store, "default", SystemClock()).acquire(None, now)
     assert (checkpoint.since, checkpoint.reached, checkpoint.takeovers, letters) == (
         100,
         100,
@@ -66,9 +66,9 @@ async def test_the_next_lease_resumes_where_the_last_one_was() -> None:
     await first.save(at(107))
     await first.save_letters([LETTER])
     second = Lease(store, "default", SystemClock())
-    checkpoint, letters = await second.take(None, now)
+    checkpoint, letters = await second.acquire(None, now)
     assert (checkpoint.reached, checkpoint.takeovers, letters) == (107, 2, (LETTER,))
-    for refused in (first.save(at(109)), first.save_letters([LETTER]), first.check()):
+    for refused in (first.save(at(109)), first.save_letters([LETTER]), first.check_ownership()):
         with pytest.raises(CheckpointConflictError):
             await refused
     await second.fence.save(at(110, takeovers=2), resolved=[LETTER.key])
@@ -88,7 +88,7 @@ async def test_after_a_failed_save_the_store_is_asked(error: Exception, is_saved
     await lease.save(at(105))
     assert (await store.load("default")).checkpoint == at(105).text
     with pytest.raises(CheckpointConflictError):
-        await (await stale(store)).check()
+        await (await stale(store)).check_ownership()
 
 
 async def stale(store: Any) -> Fence:
@@ -105,7 +105,7 @@ async def test_a_cancelled_save_that_was_made_is_ours() -> None:
     store.failures, store.error, store.saves_first = 1, asyncio.CancelledError(), True
     with pytest.raises(asyncio.CancelledError):
         await lease.save(at(103))
-    await lease.check()
+    await lease.check_ownership()
     await lease.save(at(105))
 
 
@@ -126,7 +126,7 @@ async def test_a_lease_that_another_took_first_is_given_up_like_any() -> None:
     store = FailingStore()
     store.failures, store.error = 1, CheckpointConflictError("another was first")
     lease = Lease(store, "default", JumpingClock(), 15.0)
-    await lease.take(None, now)
+    await lease.acquire(None, now)
     await lease.release()
     text = (await store.load("default")).checkpoint
     assert text is not None
@@ -139,8 +139,8 @@ async def test_a_standby_does_not_wait_for_its_own_first_save() -> None:
     store.failures, store.saves_first = 1, True
     lease = Lease(store, "default", clock, 15.0)
     with pytest.raises(CheckpointError):
-        await lease.take(None, now)
-    await lease.take(None, now)
+        await lease.acquire(None, now)
+    await lease.acquire(None, now)
     await lease.release()
     assert clock.slept == []
     assert lease.is_new
@@ -155,11 +155,11 @@ async def test_two_who_take_it_at_once_do_not_both_have_it() -> None:
         await asyncio.sleep(0)
         return 100
 
-    await asyncio.gather(*(lease.take(None, slow) for lease in leases))
+    await asyncio.gather(*(lease.acquire(None, slow) for lease in leases))
     holders = []
     for lease in leases:
         try:
-            await lease.fence.check()
+            await lease.fence.check_ownership()
             holders.append(lease)
         except CheckpointConflictError:
             pass

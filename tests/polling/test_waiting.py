@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from income_client.polling.schedule import unless
+from income_client.polling.schedule import run_unless_set
 
 
 class Work:
@@ -39,7 +39,7 @@ async def test_a_result_is_not_lost_to_an_event_of_the_same_turn() -> None:
     """Where both come together the result counts."""
     async with nothing_left():
         work, event = Work(), asyncio.Event()
-        waiting = asyncio.create_task(unless(event, work()))
+        waiting = asyncio.create_task(run_unless_set(event, work()))
         await work.has_begun.wait()
         work.result.set_result("done")
         event.set()
@@ -60,13 +60,13 @@ async def test_work_may_take_its_time_to_end() -> None:
                 cleaned.append(name)
 
         event = asyncio.Event()
-        waiting = asyncio.create_task(unless(event, work("event")))
+        waiting = asyncio.create_task(run_unless_set(event, work("event")))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         event.set()
         await waiting
         assert cleaned == ["event"]
-        waiting = asyncio.create_task(unless(asyncio.Event(), work("cancelled")))
+        waiting = asyncio.create_task(run_unless_set(asyncio.Event(), work("cancelled")))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         waiting.cancel()
@@ -89,7 +89,7 @@ async def test_work_that_fails_while_it_is_cancelled_leaves_no_complaint() -> No
         except asyncio.CancelledError:
             raise ValueError("in the cleanup") from None
 
-    waiting = asyncio.create_task(unless(event, work()))
+    waiting = asyncio.create_task(run_unless_set(event, work()))
     await begun.wait()
     event.set()
     await waiting
