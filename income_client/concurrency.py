@@ -209,7 +209,7 @@ class TaskIterator(ABC, Generic[K, Y]):
             if self._is_closed:
                 raise StopAsyncIteration
             try:
-                result = await self._next()
+                result = await self._next_result()
             except BaseException as error:
                 self._was_cancelled = isinstance(error, asyncio.CancelledError)
                 await self.aclose()
@@ -231,7 +231,7 @@ class TaskIterator(ABC, Generic[K, Y]):
             await self._source.aclose()
 
     @abstractmethod
-    async def _next(self) -> Y | None:
+    async def _next_result(self) -> Y | None:
         """Return the next result, or None at the end."""
 
     @abstractmethod

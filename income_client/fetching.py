@@ -92,7 +92,7 @@ class Fetcher(TaskIterator[tuple[_Entry, int], Y]):
         self._entries.clear()
         await super().aclose()
 
-    async def _next(self) -> Y | None:
+    async def _next_result(self) -> Y | None:
         entry = await self._next_entry()
         if entry is None:
             return None

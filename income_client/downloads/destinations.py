@@ -141,7 +141,7 @@ class DiskPlace:
 
     async def match_existing(self, existing: Existing, md5: str) -> Published | None:
         """See `Place.match_existing`."""
-        return await on_disk(lambda: _matching(Path(existing.path), md5))
+        return await on_disk(lambda: _match_file(Path(existing.path), md5))
 
     def create(self) -> TemporaryFile:
         """See `Place.create`."""
@@ -158,7 +158,7 @@ class DiskPlace:
     ) -> Published:
         """See `Place.publish`."""
         return await spool.finish(
-            partial(self._publish, content_type=content_type, overwrite=overwrite)
+            partial(self._publish_file, content_type=content_type, overwrite=overwrite)
         )
 
     def _look_into_folder(self) -> set[str]:
@@ -181,13 +181,13 @@ class DiskPlace:
 
     def _paths_among(self, names: set[str]) -> list[Path]:
         """Return where the file may be, of the names in the folder."""
-        return [self._folder / name for name in self._name.all() if name in names]
+        return [self._folder / name for name in self._name.candidates() if name in names]
 
-    def _publish(
+    def _publish_file(
         self, file: TemporaryFile, *, content_type: str | None, overwrite: bool
     ) -> Published:
         """Give a file its final name, unless the same or another file has its place."""
-        target = self._folder / self._name.named(extension_of(content_type, file.head))
+        target = self._folder / self._name.with_extension(extension_of(content_type, file.head))
         names = self._seen.get(self._folder)
         if names is None:
             names = self._look_into_folder()
@@ -219,7 +219,7 @@ def _existing_at(paths: Iterable[Path]) -> tuple[Existing, ...]:
     return tuple(Existing(path, size) for path, size in _sizes_of(paths).items())
 
 
-def _matching(path: Path, md5: str) -> Published | None:
+def _match_file(path: Path, md5: str) -> Published | None:
     sha256, other = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
     size = _read_through(path, sha256, other)
     if other.hexdigest() != md5:
@@ -313,20 +313,20 @@ class StreamPlace:
         # In its own thread: streams without a reader would hold all threads of the event loop.
         executor = ThreadPoolExecutor(1, "income_client.stream")
         try:
-            return await spool.finish(self._copy, self._stop, executor)
+            return await spool.finish(self._copy_file, self._stop_copying, executor)
         except RuntimeError:
             raise DownloadError(_NO_THREAD) from None
         finally:
             executor.shutdown(wait=False)
 
-    def _stop(self) -> None:
+    def _stop_copying(self) -> None:
         self._is_stopped = True
 
-    def _copy(self, file: TemporaryFile) -> Published:
+    def _copy_file(self, file: TemporaryFile) -> Published:
         try:
             for block in file.blocks():
                 if not self._is_stopped:
-                    self._write(block)
+                    self._write_block(block)
             flush = getattr(self._stream, "flush", None)
             if callable(flush) and not self._is_stopped:
                 flush()
@@ -341,7 +341,7 @@ class StreamPlace:
         file.discard()
         return Published.of(file, None)
 
-    def _write(self, block: bytes) -> None:
+    def _write_block(self, block: bytes) -> None:
         rest = block
         while rest and not self._is_stopped:
             taken = self._stream.write(rest)

@@ -23,7 +23,7 @@ from income_client.settings import DownloadPolicy, RetryPolicy, Secret, Timeouts
 
 from .destinations import ANOTHER, Existing, Published
 from .http import FilePool, FileReply
-from .links import Link, read_link, redirected
+from .links import Link, read_link, read_redirect
 from .many import Ask, Job, facts_of
 from .temporary_file import Spool
 from .transfer import (
@@ -33,7 +33,7 @@ from .transfer import (
     OutdatedError,
     StoredFile,
     Transfer,
-    failure,
+    failure_of_reply,
     is_refusal,
     read_stored_file,
 )
@@ -104,24 +104,24 @@ class Downloader:
         """Download a file."""
         with leaving():
             async with self._slots:
-                return await self._fetch(_Download(self, job, document))
+                return await self._run_download(_Download(self, job, document))
 
-    async def _fetch(self, download: "_Download") -> DownloadedFile:
+    async def _run_download(self, download: "_Download") -> DownloadedFile:
         """Run a download, and report how it ended."""
         began = self.clock.monotonic()
         try:
             file = await download.run()
         except ProgressError as error:
-            self._report(download, error.raised, began)
+            self._report_end(download, error.raised, began)
             raise error.raised from None
         except (Exception, asyncio.CancelledError) as error:
-            download.describe(error)
-            self._report(download, error, began)
+            download.name_document(error)
+            self._report_end(download, error, began)
             raise
-        self._report(download, file, began)
+        self._report_end(download, file, began)
         return file
 
-    def _report(
+    def _report_end(
         self, download: "_Download", outcome: DownloadedFile | BaseException, began: float
     ) -> None:
         emit = self._instrumentation.emit
@@ -157,7 +157,7 @@ class _Download:
         self._renewals = 0
         self._reported = 0
 
-    def describe(self, error: BaseException) -> None:
+    def name_document(self, error: BaseException) -> None:
         """Have an error say which document it is about."""
         if isinstance(error, DownloadError):
             error.name_call("download", self.facts.document_id)
@@ -176,15 +176,15 @@ class _Download:
         transfer = self._transfer
         async with Spool(self._place.create) as spool:
             while not transfer.is_whole:
-                await self._persistently(partial(self._receive, spool))
+                await self._with_retries(partial(self._request_missing, spool))
             published = await self._place.publish(
                 spool, content_type=transfer.content_type, overwrite=self._job.overwrite
             )
-            return self._downloaded(published, transfer.content_type)
+            return self._result_of(published, transfer.content_type)
 
     async def _find_same(self, existing: tuple[Existing, ...]) -> DownloadedFile | None:
         """Return the file that is there if it is the same, None if only its content can show it."""
-        stored = await self._persistently(self._read_stored_file)
+        stored = await self._with_retries(self._read_stored_file)
         alike = [one for one in existing if stored.size in (None, one.size)]
         if not alike and not self._job.overwrite:
             raise DownloadError(ANOTHER)
@@ -193,18 +193,18 @@ class _Download:
             for one in alike:
                 same = await self._place.match_existing(one, md5["md5"])
                 if same is not None:
-                    return self._downloaded(same, stored.content_type)
+                    return self._result_of(same, stored.content_type)
         return None
 
     async def _read_stored_file(self) -> StoredFile:
-        with await self._request(FIRST_BYTE) as reply:
+        with await self._request_file(FIRST_BYTE) as reply:
             return read_stored_file(reply.status, reply.headers)
 
-    async def _receive(self, spool: Spool) -> None:
+    async def _request_missing(self, spool: Spool) -> None:
         """Make one request for what is missing; raise unless the next one may follow at once."""
         transfer = self._transfer
         try:
-            with await self._request(transfer.next_request()) as reply:
+            with await self._request_file(transfer.next_request()) as reply:
                 await self._receive_body(reply, spool)
         except IncomeClientError as error:
             transfer.break_off(error)
@@ -231,7 +231,7 @@ class _Download:
                 self._report_progress()
         self._report_progress()
 
-    async def _persistently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _with_retries(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Make attempts until one succeeds.
 
         An error that may go away is retried by the policy, and an outdated address is replaced:
@@ -257,7 +257,7 @@ class _Download:
                 self._renewals = 0
                 return result
 
-    async def _request(self, headers: Mapping[str, str]) -> FileReply:
+    async def _request_file(self, headers: Mapping[str, str]) -> FileReply:
         """Return a reply about the bytes of the file, wherever redirects lead, each checked."""
         self.attempts += 1
         pool, policy, timeouts = self._shared.pool, self._shared.policy, self._shared.timeouts
@@ -275,8 +275,8 @@ class _Download:
             with reply:
                 if reply.status not in REDIRECTS:
                     text = await reply.error_text() if is_refusal(reply.status) else ""
-                    raise failure(reply.status, reply.headers, text)
-                link = redirected(link, reply.headers.get("location"), policy)
+                    raise failure_of_reply(reply.status, reply.headers, text)
+                link = read_redirect(link, reply.headers.get("location"), policy)
             hops += 1
         raise DownloadError("the storage redirects too often")
 
@@ -332,7 +332,7 @@ class _Download:
         except Exception as error:  # noqa: BLE001 - raised again outside of this package's frames
             raise ProgressError(error) from None
 
-    def _downloaded(self, published: Published, content_type: str | None) -> DownloadedFile:
+    def _result_of(self, published: Published, content_type: str | None) -> DownloadedFile:
         facts = self.facts
         return DownloadedFile(
             document_id=facts.document_id,
@@ -382,7 +382,7 @@ class FreshAddresses:
             if known is not None and known != stale and self._came_at >= since:
                 return known
             if self._times_asked == asked_before:
-                await self._renew(ask)
+                await self._renew_addresses(ask)
         if self._failure is not None:
             raise self._failure.again()
         if key not in self._addresses:
@@ -392,7 +392,7 @@ class FreshAddresses:
             raise DownloadError("the application has several such documents")
         return address
 
-    async def _renew(self, ask: Ask) -> None:
+    async def _renew_addresses(self, ask: Ask) -> None:
         """Ask the service."""
         try:
             documents = await ask(self._application_id)
@@ -400,12 +400,12 @@ class FreshAddresses:
             self._failure = error.again()
         else:
             self._failure = None
-            self._addresses = _addresses(documents)
+            self._addresses = _addresses_by_key(documents)
             self._came_at = self._clock.monotonic()
         self._times_asked += 1
 
 
-def _addresses(documents: ApplicationDocuments) -> dict[tuple[str, str], str | None]:
+def _addresses_by_key(documents: ApplicationDocuments) -> dict[tuple[str, str], str | None]:
     """Return the address of each document, None where the service gives two for one."""
     found: dict[tuple[str, str], str | None] = {}
     for document_type, document in documents.all():

@@ -42,28 +42,28 @@ class Link:
 
 def read_link(address: object, policy: DownloadPolicy) -> Link:
     """Check the address of a file (contract section 2.3); raise `UnsafeLinkError` if refused."""
-    link = _parsed(_text_of(address))
+    link = _parse_link(_text_of(address))
     _check_policy(link.host, link.url.scheme, link.url.port or 0, policy)
     return link
 
 
-def redirected(link: Link, location: object, policy: DownloadPolicy) -> Link:
+def read_redirect(link: Link, location: object, policy: DownloadPolicy) -> Link:
     """Check where a redirect leads, as strictly as the address itself."""
-    return read_link(_resolved(link.url, _text_of(location)), policy)
+    return read_link(_resolve_redirect(link.url, _text_of(location)), policy)
 
 
 def _text_of(address: object) -> str:
     if not isinstance(address, str) or not address:
-        raise _malformed("the download address is missing")
+        raise _malformed_error("the download address is missing")
     if _TEXT.fullmatch(address) is None:
-        raise _malformed(
+        raise _malformed_error(
             "the download address is longer than 8192 characters, or holds a space, a backslash,"
             " a fragment, or anything else than printable ASCII"
         )
     return address
 
 
-def _resolved(url: URL, location: str) -> str:
+def _resolve_redirect(url: URL, location: str) -> str:
     """Resolve a redirect; what may name another host is left to `read_link`, byte by byte."""
     if _ABSOLUTE.match(location):
         return location
@@ -75,29 +75,31 @@ def _resolved(url: URL, location: str) -> str:
     try:
         return str(url.join(URL(location, encoded=True)))
     except _UNREADABLE:
-        raise _malformed("the redirect is not a valid URL") from None
+        raise _malformed_error("the redirect is not a valid URL") from None
 
 
-def _parsed(address: str) -> Link:
+def _parse_link(address: str) -> Link:
     try:
         url = URL(address, encoded=True)
         port = url.explicit_port
     except _UNREADABLE:
-        raise _malformed("the download address is not a valid URL") from None
+        raise _malformed_error("the download address is not a valid URL") from None
     if url.scheme not in _DEFAULT_PORTS:
-        raise _malformed("the download address is neither https nor http")
+        raise _malformed_error("the download address is neither https nor http")
     if "@" in url.raw_authority:
-        raise _malformed("the download address holds a user name or a password")
+        raise _malformed_error("the download address holds a user name or a password")
     name = url.raw_host or ""
     if ":" in name:
         name = f"[{name}]"
     host = _plain_host(name)
     if host is None:
-        raise _malformed("the download address names no host, or spells it oddly")
+        raise _malformed_error("the download address names no host, or spells it oddly")
     authority = name if port is None else f"{name}:{port}"
     # What was checked is what aiohttp will ask for, down to the last byte.
     if port == 0 or address[len(url.scheme) :] != f"://{authority}{url.raw_path_qs}":
-        raise _malformed("the download address would not be sent as it is, or has an odd port")
+        raise _malformed_error(
+            "the download address would not be sent as it is, or has an odd port"
+        )
     return Link(url, host)
 
 
@@ -114,35 +116,35 @@ def _check_policy(host: str, scheme: str, port: int, policy: DownloadPolicy) -> 
         check_peer(host, policy)
 
 
-def _malformed(message: str) -> UnsafeLinkError:
+def _malformed_error(message: str) -> UnsafeLinkError:
     return UnsafeLinkError(message, reason=LinkRefusal.ADDRESS)
 
 
-def _networks(*texts: str) -> _Networks:
+def _parse_networks(*texts: str) -> _Networks:
     return tuple(ipaddress.ip_network(text) for text in texts)
 
 
-_METADATA: Final = _networks(
+_METADATA: Final = _parse_networks(
     "169.254.169.254/32", "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32",
     "fd00:ec2::254/128", "fd20:ce::254/128",
 )  # fmt: skip
 """Addresses where clouds serve their machines' secrets."""
 _LOCAL_NAT64: Final = ipaddress.IPv6Network("64:ff9b:1::/48")
 _PRIVATE: Final = (
-    *_networks(
+    *_parse_networks(
         "10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "198.18.0.0/15",
         "fc00::/7",
     ),
     _LOCAL_NAT64,
 )  # fmt: skip
 """What ``allow_private_networks`` opens."""
-_SPECIAL: Final = _networks(
+_SPECIAL: Final = _parse_networks(
     "192.0.0.0/24", "192.88.99.0/24", "224.0.0.0/4", "2001::/23", "3fff::/20"
 )
 """What `ipaddress` takes for public, by its version, and no file comes from."""
 _GLOBAL_UNICAST: Final = ipaddress.IPv6Network("2000::/3")
 """Outside of it, a range that is assigned tomorrow is refused today."""
-_LAST_FOUR_BYTES: Final = _networks("::ffff:0:0/96", "64:ff9b::/96")
+_LAST_FOUR_BYTES: Final = _parse_networks("::ffff:0:0/96", "64:ff9b::/96")
 _NAT64_PLACES: Final = ((12, 13, 14, 15), (6, 7, 9, 10), (7, 9, 10, 11), (9, 10, 11, 12))
 """Which bytes of a translated address hold the IPv4 one (RFC 6052), by length of prefix."""
 
@@ -155,7 +157,7 @@ def check_peer(ip: str, policy: DownloadPolicy) -> None:
         raise UnsafeLinkError(
             "the host is at an address of no known kind", reason=LinkRefusal.SPECIAL_NETWORK
         ) from None
-    for address in _unwrapped(outer):
+    for address in _readings_of(outer):
         _check_range(address, policy)
 
 
@@ -191,7 +193,7 @@ def _names_this_machine(policy: DownloadPolicy) -> bool:
     return any(read_host_pattern(entry).is_this_machine for entry in policy.allowed_hosts)
 
 
-def _unwrapped(ip: _Ip) -> Iterator[_Ip]:
+def _readings_of(ip: _Ip) -> Iterator[_Ip]:
     """Yield an address, or in its place each IPv4 address that it may be read as."""
     if isinstance(ip, ipaddress.IPv4Address):
         yield ip

@@ -160,16 +160,16 @@ def places_in(destination: object, template: NameTemplate) -> PlaceOf:
     if _is_stream(destination):
         stream = destination
         return lambda _: StreamPlace(stream)
-    raise _unusable(
+    raise _destination_error(
         "a destination must be a path, an object with write() for bytes, or a store of obstore",
     )
 
 
 def _on_disk(path: object, template: NameTemplate) -> PlaceOf:
     if not isinstance(path, str) or not path or "\0" in path:
-        raise _unusable("a destination's path must be a str or an os.PathLike of str")
+        raise _destination_error("a destination's path must be a str or an os.PathLike of str")
     if _ADDRESS.match(path):
-        raise _unusable(
+        raise _destination_error(
             "the destination is an address; a store of obstore is one: obstore.store.from_url(...)"
         )
     try:
@@ -178,13 +178,13 @@ def _on_disk(path: object, template: NameTemplate) -> PlaceOf:
     except (OSError, UnicodeError):
         is_folder = None
     if is_folder is None:
-        raise _unusable("the destination's path is too long, or invalid on this system")
+        raise _destination_error("the destination's path is too long, or invalid on this system")
     if is_folder:
         return partial(DiskPlace.below, Path(path), template, seen={})
     return lambda _: DiskPlace.at(Path(path))
 
 
-def _unusable(message: str) -> ConfigurationError:
+def _destination_error(message: str) -> ConfigurationError:
     return ConfigurationError(message, argument="destination")
 
 
@@ -193,20 +193,20 @@ def _is_stream(candidate: object) -> TypeGuard[BinaryStream]:
     if not callable(write):
         return False
     if any(hasattr(candidate, name) for name in _OF_THE_LOOP):
-        raise _unusable(
+        raise _destination_error(
             "the destination belongs to an event loop, and is written to in a thread here;"
             " use io.BytesIO() or a path, and send what is there when it is whole",
         )
     if isinstance(candidate, io.TextIOBase) or hasattr(candidate, "encoding"):
-        raise _unusable("the destination is a text file; a document's file is bytes")
+        raise _destination_error("the destination is a text file; a document's file is bytes")
     flush = getattr(candidate, "flush", None)
     if not is_plain_function(write) or (callable(flush) and not is_plain_function(flush)):
-        raise _unusable(
+        raise _destination_error(
             "the destination's write() and flush() are called, not awaited: plain functions"
         )
     writable = getattr(candidate, "writable", None)
     if getattr(candidate, "closed", False) is True or (callable(writable) and not writable()):
-        raise _unusable("the destination is closed, or cannot be written to")
+        raise _destination_error("the destination is closed, or cannot be written to")
     return True
 
 
@@ -251,7 +251,7 @@ class Downloads(TaskIterator[Document, Y]):
         self._get = get
         self._yields_failures = on_error == "yield"
 
-    async def _next(self) -> Y | None:
+    async def _next_result(self) -> Y | None:
         finished = await self._next_finished()
         if finished is None:
             return None

@@ -132,11 +132,11 @@ class FileName:
     has_extension: bool
     """Whether an extension belongs behind the stem."""
 
-    def named(self, extension: str) -> str:
+    def with_extension(self, extension: str) -> str:
         """Return the last component, for a file with this extension."""
         return f"{self.stem}.{extension}" if self.has_extension else self.stem
 
-    def all(self) -> list[str]:
+    def candidates(self) -> list[str]:
         """Return all that the last component can be, the likeliest first."""
         if not self.has_extension:
             return [self.stem]
@@ -156,66 +156,66 @@ class NameTemplate:
     def read(cls, text: object) -> Self:
         """Read ``{application_id}/{document_id}.{ext}`` or the like; raise `ConfigurationError`."""
         if not isinstance(text, str):
-            raise _invalid("a name template must be a str")
+            raise _template_error("a name template must be a str")
         stem = text.removesuffix(_EXTENSION)
         try:
             components = tuple(tuple(Formatter().parse(one)) for one in stem.split("/"))
         except ValueError:
-            raise _invalid("a name template has a brace without its partner") from None
-        _check(components)
+            raise _template_error("a name template has a brace without its partner") from None
+        _check_template(components)
         return cls(components, has_extension=stem != text)
 
     def of(self, facts: FileFacts) -> FileName:
         """Return the name of a file; raise if a field is not known of this document."""
-        *folders, stem = (_filled(component, facts) for component in self.components)
+        *folders, stem = (_fill_component(component, facts) for component in self.components)
         return FileName(tuple(folders), stem, self.has_extension)
 
 
-def _check(components: tuple[tuple[_Piece, ...], ...]) -> None:
+def _check_template(components: tuple[tuple[_Piece, ...], ...]) -> None:
     pieces = [piece for component in components for piece in component]
     names = {name for _, name, _, _ in pieces if name is not None}
     if "ext" in names:
-        raise _invalid("in a name template, {ext} must be at the end, behind a dot")
+        raise _template_error("in a name template, {ext} must be at the end, behind a dot")
     there_are = f"there are {', '.join((*_FIELDS, 'ext'))}"
     if unknown := names - set(_FIELDS):
         field = f"{{{min(unknown)}}}"
-        raise _invalid(f"a name template has no field {field}; {there_are}")
+        raise _template_error(f"a name template has no field {field}; {there_are}")
     if any(spec or change for _, _, spec, change in pieces):
-        raise _invalid(f"a name template has plain fields only; {there_are}")
+        raise _template_error(f"a name template has plain fields only; {there_are}")
     if names.isdisjoint({"document_id", "file_reference_id"}):
-        raise _invalid("a name template must contain {document_id} or {file_reference_id}")
+        raise _template_error("a name template must contain {document_id} or {file_reference_id}")
     if len(components) > _MOST_COMPONENTS:
-        raise _invalid(f"a name template has at most {_MOST_COMPONENTS} components")
+        raise _template_error(f"a name template has at most {_MOST_COMPONENTS} components")
     for component in components:
         # A field becomes a text that is safe anywhere.
         sample = "".join(text if name is None else f"{text}x" for text, name, _, _ in component)
-        if not sample or _tidy(sample) != sample or ".." in sample:
-            raise _invalid(
+        if not sample or _make_safe(sample) != sample or ".." in sample:
+            raise _template_error(
                 "a component of a name template is empty, or its own text is not safe: no '..', "
                 'no dot, dash, tilde or space in front, no dot or space behind, none of \\:*?"<>|',
             )
-        if sum(map(_longest, component)) + 1 + _LONGEST_EXTENSION > _LONGEST_NAME:
-            raise _invalid("a component of a name template can become too long")
+        if sum(map(_most_bytes, component)) + 1 + _LONGEST_EXTENSION > _LONGEST_NAME:
+            raise _template_error("a component of a name template can become too long")
 
 
-def _invalid(message: str) -> ConfigurationError:
+def _template_error(message: str) -> ConfigurationError:
     return ConfigurationError(message, argument="names")
 
 
-def _longest(piece: _Piece) -> int:
+def _most_bytes(piece: _Piece) -> int:
     text, name, _, _ = piece
     field = {None: 0, "file": _LONGEST_NUMBER}.get(name, LONGEST)
     return len(text.encode()) + field
 
 
-def _filled(component: tuple[_Piece, ...], facts: FileFacts) -> str:
+def _fill_component(component: tuple[_Piece, ...], facts: FileFacts) -> str:
     filled = ""
     for text, name, _, _ in component:
         filled += text
         if name is not None:
             value = getattr(facts, name)
             if value is None:
-                raise _invalid(
+                raise _template_error(
                     f"the name template has {{{name}}}, which is not known of this document: "
                     "pass it along, or use a template without it",
                 )
@@ -227,11 +227,11 @@ def safe_component(text: str) -> str:
     """Return one component of a path for any text: at most `LONGEST` bytes, never empty."""
     # A text that was changed ends with a hash of the original, so that no two texts get the same
     # name. One that ends like this by itself counts as changed for the same reason.
-    tidy = _without_reserved(_tidy(text)) or "_"
-    if tidy == text and tidy == _cut(tidy, LONGEST) and not _MARK.search(text):
+    tidy = _without_reserved(_make_safe(text)) or "_"
+    if tidy == text and tidy == _cut_to_bytes(tidy, LONGEST) and not _MARK.search(text):
         return text
     mark = f"~{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
-    return (_cut(tidy, LONGEST - len(mark)).rstrip(_NOT_LAST) or "_") + mark
+    return (_cut_to_bytes(tidy, LONGEST - len(mark)).rstrip(_NOT_LAST) or "_") + mark
 
 
 def _without_reserved(component: str) -> str:
@@ -241,19 +241,19 @@ def _without_reserved(component: str) -> str:
     return f"_{component}" if stem.upper() in _RESERVED else component
 
 
-def _tidy(text: str) -> str:
-    return _clean(text).lstrip(_NOT_FIRST).rstrip(_NOT_LAST)
+def _make_safe(text: str) -> str:
+    return _replace_unsafe(text).lstrip(_NOT_FIRST).rstrip(_NOT_LAST)
 
 
-def _clean(text: str) -> str:
+def _replace_unsafe(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text.translate(_REPLACED)
-    signs = (_sign(sign) for sign in unicodedata.normalize("NFC", text))
+    signs = (_replace_sign(sign) for sign in unicodedata.normalize("NFC", text))
     # What has gone may have kept two signs apart that are one.
     return unicodedata.normalize("NFC", "".join(signs))
 
 
-def _sign(sign: str) -> str:
+def _replace_sign(sign: str) -> str:
     category = unicodedata.category(sign)
     if category in _GONE:
         return ""
@@ -262,5 +262,5 @@ def _sign(sign: str) -> str:
     return sign
 
 
-def _cut(text: str, size: int) -> str:
+def _cut_to_bytes(text: str, size: int) -> str:
     return text.encode("utf-8")[:size].decode("utf-8", "ignore")

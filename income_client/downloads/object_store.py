@@ -78,7 +78,7 @@ class StorePlace:
     async def find_existing(self) -> tuple[Existing, ...]:
         """See `Place.find_existing`; one at the most."""
         has_extension = self._name.has_extension
-        key = await self._first_listed() if has_extension else self._key(self._name.stem)
+        key = await self._first_listed() if has_extension else self._key_of(self._name.stem)
         size = None if key is None else await self._size_of(key)
         return () if key is None or size is None else (Existing(key, size),)
 
@@ -101,14 +101,14 @@ class StorePlace:
         """See `Place.publish`."""
         file = await spool.finish(lambda file: file)
         extension = extension_of(content_type, file.head)
-        key = self._key(self._name.named(extension))
+        key = self._key_of(self._name.with_extension(extension))
         knows_types = type(self._store).__name__ in _WITH_ATTRIBUTES
         media_type = MEDIA_TYPES.get(extension) if knows_types else None
         attributes = None if media_type is None else {"Content-Type": media_type}
-        was_there = await self._upload(key, file, attributes, overwrite=overwrite)
+        was_there = await self._upload_file(key, file, attributes, overwrite=overwrite)
         return Published.of(file, key, was_there=was_there)
 
-    async def _upload(
+    async def _upload_file(
         self, key: str, file: TemporaryFile, attributes: Any, *, overwrite: bool
     ) -> bool:
         """Write an object; return True if the same is there, and raise if another must stay."""
@@ -170,13 +170,13 @@ class StorePlace:
 
         In a folder with very many objects one may be missed, which costs a download and no more.
         """
-        keys = [self._key(name) for name in self._name.all()]
+        keys = [self._key_of(name) for name in self._name.candidates()]
         folder = "/".join(self._name.folders) or None
         found: set[str] = set()
         listed = 0
         with _without_text(), suppress(FileNotFoundError):
             stream: AsyncIterable[Any] = self._store.list(
-                folder, offset=self._key(self._name.stem), chunk_size=_MOST_LISTED
+                folder, offset=self._key_of(self._name.stem), chunk_size=_MOST_LISTED
             )
             async for objects in stream:
                 found.update(one["path"] for one in objects)
@@ -185,7 +185,7 @@ class StorePlace:
                     break
         return next((key for key in keys if key in found), None)
 
-    def _key(self, name: str) -> str:
+    def _key_of(self, name: str) -> str:
         return "/".join((*self._name.folders, name))
 
 

@@ -75,7 +75,7 @@ def is_refusal(status: int) -> bool:
     )
 
 
-def failure(
+def failure_of_reply(
     status: int, headers: Mapping[str, str], text: str = ""
 ) -> DownloadError | OutdatedError:
     """Return the error for a reply without the file, of which this is the beginning of the body.
@@ -110,7 +110,7 @@ def read_stored_file(status: int, headers: Mapping[str, str]) -> StoredFile:
     if is_empty:
         # An empty file has no first byte, and not every storage reports that correctly.
         return StoredFile(None, None, None)
-    raise failure(status, headers)
+    raise failure_of_reply(status, headers)
 
 
 def strong_etag(headers: Mapping[str, str]) -> str | None:
@@ -165,8 +165,8 @@ class Transfer:
         self._measured_since, self._measured_bytes, self._is_slow = now, 0, False
         if status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             if self._asked_from:
-                raise self._void("the storage has no such part of the file")
-            raise failure(status, headers)
+                raise self._start_over_for("the storage has no such part of the file")
+            raise failure_of_reply(status, headers)
         _check_usable(headers, status)
         starts_over = status == HTTPStatus.OK
         if starts_over:
@@ -187,7 +187,7 @@ class Transfer:
         if self.received > self._policy.max_bytes:
             raise self._too_long()
         if self._body_end is not None and self.received > self._body_end:
-            raise self._void("the storage gave more than it said")
+            raise self._start_over_for("the storage gave more than it said")
         self._measured_bytes += length
         seconds = now - self._measured_since
         if seconds >= _RATE_SECONDS:
@@ -235,12 +235,12 @@ class Transfer:
             )
         first, end, total = _read_content_range(headers) or (0, 0, 0)
         if first != self._asked_from:
-            raise self._void("the storage gave another part of the file")
+            raise self._start_over_for("the storage gave another part of the file")
         if headers.get("etag") != self.etag or self.total not in (None, total):
-            raise self._void("the file has changed")
+            raise self._start_over_for("the file has changed")
         self.total, self._body_end = total, end
 
-    def _void(self, reason: str) -> DownloadError:
+    def _start_over_for(self, reason: str) -> DownloadError:
         self.start_over()
         return DownloadError(f"{reason}; it starts over", retryable=True)
 

@@ -24,7 +24,7 @@ def test_the_default_names_a_file_by_its_document() -> None:
     name = SORTED.of(FACTS)
     assert name.folders == ("app-1", "paystub")
     assert name.stem == "doc-1-0"
-    assert name.named("pdf") == "doc-1-0.pdf"
+    assert name.with_extension("pdf") == "doc-1-0.pdf"
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_template_is_text_with_plain_fields(
 ) -> None:
     """Fields are replaced, the rest is kept."""
     made = NameTemplate.read(template).of(FACTS)
-    assert (made.folders, made.named("pdf")) == (folders, name)
+    assert (made.folders, made.with_extension("pdf")) == (folders, name)
 
 
 @pytest.mark.parametrize(
@@ -111,4 +111,4 @@ def test_a_fact_that_is_not_known_is_asked_for(field: str) -> None:
 def test_a_name_that_becomes_that_of_a_device_is_changed() -> None:
     """A template's text and a fact can be harmless apart and not together."""
     facts = evolve(FACTS, document_id="N")
-    assert NameTemplate.read("CO{document_id}.{ext}").of(facts).named("txt") == "_CON.txt"
+    assert NameTemplate.read("CO{document_id}.{ext}").of(facts).with_extension("txt") == "_CON.txt"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from income_client.downloads.links import Link, read_link, redirected
+from income_client.downloads.links import Link, read_link, read_redirect
 from income_client.errors import LinkRefusal, UnsafeLinkError
 from income_client.settings import DownloadPolicy
 from tests.support.leaks import held_by
@@ -136,7 +136,7 @@ def test_an_ip_address_is_judged_at_once() -> None:
 )
 def test_a_redirect_is_resolved_without_touching_its_bytes(location: str, address: str) -> None:
     """Absolute or relative, what comes out is checked like any address."""
-    found = redirected(used(f"https://{HOST}/a/b/c?old=S3CRET"), location, DEFAULT)
+    found = read_redirect(used(f"https://{HOST}/a/b/c?old=S3CRET"), location, DEFAULT)
     assert str(found.url) == address
 
 
@@ -165,7 +165,7 @@ def test_a_redirect_leads_nowhere_else(location: object) -> None:
     """A storage cannot send us where its own address could not."""
     link = used(f"https://{HOST}/a?S3CRET")
     with pytest.raises(UnsafeLinkError) as caught:
-        redirected(link, location, DEFAULT)
+        read_redirect(link, location, DEFAULT)
     assert "S3CRET" not in held_by(caught.value.again())
 
 
@@ -191,7 +191,7 @@ def test_a_refusal_names_its_rule(address: object, reason: LinkRefusal) -> None:
 def test_a_redirect_may_give_up_https_only_where_http_is_allowed() -> None:
     """The policy decides, not the storage."""
     link = used("https://a.example.com/x", LOCAL)
-    assert redirected(link, "http://a.example.com/x", LOCAL).url.scheme == "http"
+    assert read_redirect(link, "http://a.example.com/x", LOCAL).url.scheme == "http"
 
 
 SEGMENTS = st.sampled_from(["a", "%2F", "..", ".", "b;c", "~'"])
@@ -202,7 +202,7 @@ PATHS = st.lists(SEGMENTS, min_size=1, max_size=5).map("/".join)
 def test_relative_redirects_are_resolved_like_python_does(path: str, query: str) -> None:
     """For plain paths the standard library comes to the same address."""
     base = f"https://{HOST}/a/b/c"
-    found = redirected(used(base), path + query, DEFAULT)
+    found = read_redirect(used(base), path + query, DEFAULT)
     assert str(found.url) == urljoin(base, path + query)
 
 

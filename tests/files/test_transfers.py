@@ -10,7 +10,7 @@ from income_client.downloads.transfer import (
     OutdatedError,
     StoredFile,
     Transfer,
-    failure,
+    failure_of_reply,
     is_refusal,
     read_stored_file,
 )
@@ -55,7 +55,7 @@ class Receiver:
 
     def _take(self, status: int, headers: dict[str, str], body: bytes, seconds: float) -> None:
         if status not in WITH_FILE:
-            raise failure(status, headers)
+            raise failure_of_reply(status, headers)
         if self.transfer.begin_body(status, headers, self.now):
             self.content = b""
         for place in range(0, len(body), 7):
@@ -199,7 +199,7 @@ def test_a_part_is_refused_once_the_file_starts_over() -> None:
 )
 def test_other_replies_are_errors(status: int, retryable: bool) -> None:
     """A storage in trouble may give the file later; what makes no sense is final."""
-    error = failure(status, {"retry-after": "7"})
+    error = failure_of_reply(status, {"retry-after": "7"})
     assert isinstance(error, DownloadError)
     assert (error.retryable, error.status, error.retry_after) == (retryable, status, 7)
 
@@ -208,7 +208,7 @@ def test_other_replies_are_errors(status: int, retryable: bool) -> None:
 def test_a_refusal_is_to_be_read(status: int) -> None:
     """Its body may say why."""
     assert is_refusal(status)
-    found = failure(status, {})
+    found = failure_of_reply(status, {})
     assert not (found.error if isinstance(found, OutdatedError) else found).retryable
 
 
