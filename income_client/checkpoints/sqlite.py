@@ -139,7 +139,7 @@ class SQLiteCheckpointStore(CompleteCheckpointStore, RingingStore):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = _checked(path).absolute()
+        self._path = _check_path(path).absolute()
         self._busy_seconds = _BUSY_SECONDS
         self._was_used = False
 
@@ -148,7 +148,7 @@ class SQLiteCheckpointStore(CompleteCheckpointStore, RingingStore):
 
     async def load(self, name: str) -> StoredCheckpoint:  # noqa: D102 - as the protocol says
         check_name(name)
-        return await self._run(partial(self._load, name))
+        return await self._run_statements(partial(self._load_checkpoint, name))
 
     async def save(  # noqa: D102 - as the protocol says
         self,
@@ -161,41 +161,41 @@ class SQLiteCheckpointStore(CompleteCheckpointStore, RingingStore):
         replaces: str | None = None,
     ) -> int:
         change = Change(name, checkpoint, version, dead_letters, resolved, replaces)
-        change.check()
-        return await self._run(partial(self._save, change))
+        change.check_arguments()
+        return await self._run_statements(partial(self._save_checkpoint, change))
 
     async def dead_letters(self, name: str) -> tuple[DeadLetter, ...]:  # noqa: D102 - likewise
         check_name(name)
-        return await self._run(partial(self._load_letters, name))
+        return await self._run_statements(partial(self._load_letters, name))
 
     async def forget(  # noqa: D102 - likewise
         self, name: str, keys: Iterable[str]
     ) -> tuple[str, ...]:
         check_name(name)
-        return await self._run(partial(self._forget, name, checked_keys(keys)))
+        return await self._run_statements(partial(self._remove_letters, name, checked_keys(keys)))
 
     async def ring(self, name: str) -> None:  # noqa: D102 - likewise
         check_name(name)
-        await self._run(partial(self._ring, name))
+        await self._run_statements(partial(self._ring_bell, name))
 
     async def listen(self, name: str, heard: Callable[[], None]) -> None:  # noqa: D102 - likewise
         check_name(name)
         before = None
         while True:
-            rings = await self._run(partial(self._count_rings, name))
+            rings = await self._run_statements(partial(self._count_rings, name))
             if rings != before:
                 heard()
             before = rings
             await asyncio.sleep(_LOOK_SECONDS)
 
-    async def _run(self, work: Callable[[], T]) -> T:
+    async def _run_statements(self, work: Callable[[], T]) -> T:
         with leaving():
             try:
-                return await self._unlocked(work)
+                return await self._retry_while_locked(work)
             except (sqlite3.Error, OSError) as error:
-                raise self._failure(error)
+                raise self._translate_error(error)
 
-    async def _unlocked(self, work: Callable[[], T]) -> T:
+    async def _retry_while_locked(self, work: Callable[[], T]) -> T:
         """Do work again while the file is locked; what was locked out has changed nothing."""
         # The wait is not SQLite's: that would hold one of the event loop's few threads, which
         # DNS lookups need, and be slower than others between two tries.
@@ -208,31 +208,31 @@ class SQLiteCheckpointStore(CompleteCheckpointStore, RingingStore):
                     raise
             await asyncio.sleep(_TRY_SECONDS)
 
-    def _load(self, name: str) -> StoredCheckpoint:
-        with self._opened("BEGIN") as connection:
-            return _stored(connection, name)
+    def _load_checkpoint(self, name: str) -> StoredCheckpoint:
+        with self._open_transaction("BEGIN") as connection:
+            return _select_checkpoint(connection, name)
 
     def _load_letters(self, name: str) -> tuple[DeadLetter, ...]:
-        with self._opened("BEGIN") as connection:
+        with self._open_transaction("BEGIN") as connection:
             rows = [] if connection is None else connection.execute(_LOAD_LETTERS, (name,))
-            return in_order(_letter(*row) for row in rows)
+            return in_order(_read_letter(*row) for row in rows)
 
-    def _save(self, change: Change) -> int:
+    def _save_checkpoint(self, change: Change) -> int:
         name, version = change.name, change.version + 1
-        with self._opened("BEGIN IMMEDIATE", create=change.version == 0) as connection:
-            stored = _stored(connection, name)
+        with self._open_transaction("BEGIN IMMEDIATE", create=change.version == 0) as connection:
+            stored = _select_checkpoint(connection, name)
             if connection is None or not change.follows(stored):
-                raise change.conflict(stored.version)
+                raise change.conflict_error(stored.version)
             connection.execute(_SAVE, (name, change.checkpoint, version))
             for key in change.resolved:
                 connection.execute(_REMOVE_LETTER, (name, key))
             for letter in change.dead_letters:
-                connection.execute(_SAVE_LETTER, _row(name, letter))
+                connection.execute(_SAVE_LETTER, _letter_row(name, letter))
             connection.execute("COMMIT")
         return version
 
-    def _forget(self, name: str, keys: Sequence[str]) -> tuple[str, ...]:
-        with self._opened("BEGIN IMMEDIATE") as connection:
+    def _remove_letters(self, name: str, keys: Sequence[str]) -> tuple[str, ...]:
+        with self._open_transaction("BEGIN IMMEDIATE") as connection:
             if connection is None:
                 return ()
             removed = [
@@ -241,8 +241,8 @@ class SQLiteCheckpointStore(CompleteCheckpointStore, RingingStore):
             connection.execute("COMMIT")
         return tuple(removed)
 
-    def _ring(self, name: str) -> None:
-        with self._opened("BEGIN IMMEDIATE") as connection:
+    def _ring_bell(self, name: str) -> None:
+        with self._open_transaction("BEGIN IMMEDIATE") as connection:
             if connection is None:  # nobody has taken the name, so nobody listens
                 return
             connection.execute(_MAKE_BELLS)
@@ -250,22 +250,24 @@ class SQLiteCheckpointStore(CompleteCheckpointStore, RingingStore):
             connection.execute("COMMIT")
 
     def _count_rings(self, name: str) -> int:
-        with self._opened("BEGIN") as connection:
+        with self._open_transaction("BEGIN") as connection:
             if connection is None or connection.execute(_HAS_BELLS).fetchone() is None:
                 return 0
             row = connection.execute(_COUNT_RINGS, (name,)).fetchone()
             return 0 if row is None else int(row[0])
 
     @contextmanager
-    def _opened(self, begin: str, *, create: bool = False) -> Iterator[sqlite3.Connection | None]:
+    def _open_transaction(
+        self, begin: str, *, create: bool = False
+    ) -> Iterator[sqlite3.Connection | None]:
         """Lend a connection in a transaction; None if nothing was ever saved."""
         path = Path(os.path.realpath(self._path))  # where SQLite keeps its journal
         if not self._is_there(path):
             if not create:
                 yield None
                 return
-            _make(path)
-        with _connected(path) as connection:
+            _make_database(path)
+        with _open_connection(path) as connection:
             if begin == "BEGIN IMMEDIATE":
                 # Earlier versions of this package left their files in WAL mode.
                 connection.execute("PRAGMA journal_mode = DELETE")
@@ -281,13 +283,13 @@ class SQLiteCheckpointStore(CompleteCheckpointStore, RingingStore):
         except FileNotFoundError:
             path.parent.stat()
             if was_used:
-                raise self._error("is gone since it was used last")
+                raise self._store_error("is gone since it was used last")
             self._check_side_files(path)
             return False
         if not stat.S_ISREG(found.st_mode):
-            raise self._error("is not a regular file")
+            raise self._store_error("is not a regular file")
         if found.st_nlink > 1:  # a process was killed when it had just made it
-            _tidy(path)
+            _remove_leftovers(path)
         return True
 
     def _check_side_files(self, path: Path) -> None:
@@ -295,7 +297,7 @@ class SQLiteCheckpointStore(CompleteCheckpointStore, RingingStore):
         # Another process may have made the store, and begun a save, since it was looked for.
         if left and not path.exists():
             advice = "restore both from a backup, or remove that too to begin anew"
-            raise self._error(f"is gone, but {left[0]!r} is left of it; {advice}")
+            raise self._store_error(f"is gone, but {left[0]!r} is left of it; {advice}")
 
     def _check_layout(self, connection: sqlite3.Connection) -> None:
         application_id, schema, version = (
@@ -305,33 +307,33 @@ class SQLiteCheckpointStore(CompleteCheckpointStore, RingingStore):
         if application_id == schema == 0:
             reason = "was emptied since it was used last" if self._was_used else "is empty"
             cause = "as after a full disk, a failed copy or a redirection to it"
-            raise self._error(f"{reason}, {cause}; {_ADVICE}")
+            raise self._store_error(f"{reason}, {cause}; {_ADVICE}")
         if application_id != _APPLICATION_ID:
-            raise self._error("is the database of another program")
+            raise self._store_error("is the database of another program")
         if version != _SCHEMA_VERSION:
-            raise self._error("was written by a newer version of this package")
+            raise self._store_error("was written by a newer version of this package")
 
-    def _failure(self, error: sqlite3.Error | OSError) -> CheckpointError:
+    def _translate_error(self, error: sqlite3.Error | OSError) -> CheckpointError:
         """Return the error for a caller; SQLite's own texts hold no value that was bound."""
         if isinstance(error, OSError):
             reason = error.strerror or type(error).__name__
-            return self._error(reason, retryable=error.errno in _RETRYABLE_ERRNOS)
+            return self._store_error(reason, retryable=error.errno in _RETRYABLE_ERRNOS)
         code = _code_of(error)
         if code is None:  # sqlite3's own error: it shows a text that is not UTF-8, for example
-            return self._error(f"cannot be read: {type(error).__name__}")
+            return self._store_error(f"cannot be read: {type(error).__name__}")
         if code == sqlite3.SQLITE_CANTOPEN and not _may_open(self._path):
-            return self._error(os.strerror(errno.EACCES))
+            return self._store_error(os.strerror(errno.EACCES))
         if code in _DAMAGE_CODES:
-            return self._error(f"{error}; {_ADVICE}")
-        return self._error(str(error), retryable=code in _RETRYABLE_CODES)
+            return self._store_error(f"{error}; {_ADVICE}")
+        return self._store_error(str(error), retryable=code in _RETRYABLE_CODES)
 
-    def _error(self, reason: str, *, retryable: bool = False) -> CheckpointError:
+    def _store_error(self, reason: str, *, retryable: bool = False) -> CheckpointError:
         return CheckpointError(
             f"checkpoint store {str(self._path)!r}: {reason}", retryable=retryable
         )
 
 
-def _checked(path: object) -> Path:
+def _check_path(path: object) -> Path:
     text: object = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str) or "\0" in text:
         raise ConfigurationError("path must be a str or an os.PathLike of str", argument="path")
@@ -344,7 +346,7 @@ def _checked(path: object) -> Path:
 
 
 @contextmanager
-def _connected(path: Path) -> Iterator[sqlite3.Connection]:
+def _open_connection(path: Path) -> Iterator[sqlite3.Connection]:
     address = f"{path.as_uri()}?mode=rw"
     with closing(sqlite3.connect(address, uri=True, timeout=0, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous = FULL")
@@ -352,12 +354,12 @@ def _connected(path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def _make(path: Path) -> None:
+def _make_database(path: Path) -> None:
     """Make a store without checkpoints, whole or not at all, unless somebody else makes it."""
     new = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
     try:
         os.close(new_file(new))
-        with _connected(new) as connection:
+        with _open_connection(new) as connection:
             # What is left by a kill is removed, and not repaired.
             connection.execute("PRAGMA journal_mode = OFF")
             connection.execute("BEGIN")
@@ -366,7 +368,7 @@ def _make(path: Path) -> None:
             connection.execute("COMMIT")
         # Closed before others can open it: closing a descriptor drops the locks that SQLite
         # holds on the same file for another thread of this process.
-        _put(new, path)
+        _link_database(new, path)
     except (OSError, sqlite3.Error):
         with suppress(OSError):
             new.unlink(missing_ok=True)
@@ -374,10 +376,10 @@ def _make(path: Path) -> None:
         if not path.exists():
             raise
     else:
-        _tidy(path)
+        _remove_leftovers(path)
 
 
-def _put(new: Path, path: Path) -> None:
+def _link_database(new: Path, path: Path) -> None:
     """Give a store its name, unless something has that; it may keep its own name too."""
     try:
         # Unlike a rename, a link replaces nothing.
@@ -391,7 +393,7 @@ def _put(new: Path, path: Path) -> None:
                 new.rename(path)
 
 
-def _tidy(path: Path) -> None:
+def _remove_leftovers(path: Path) -> None:
     """Remove what those have left who made this store, which is there."""
     is_left = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.new").fullmatch
     with suppress(OSError):
@@ -417,13 +419,13 @@ def _may_open(path: Path) -> bool:
     return os.access(path, os.R_OK | os.W_OK, effective_ids=is_effective)
 
 
-def _stored(connection: sqlite3.Connection | None, name: str) -> StoredCheckpoint:
+def _select_checkpoint(connection: sqlite3.Connection | None, name: str) -> StoredCheckpoint:
     row = None if connection is None else connection.execute(_LOAD, (name,)).fetchone()
     checkpoint, version = row or (None, 0)
     return StoredCheckpoint(checkpoint=checkpoint, version=version)
 
 
-def _row(name: str, letter: DeadLetter) -> tuple[Any, ...]:
+def _letter_row(name: str, letter: DeadLetter) -> tuple[Any, ...]:
     return (
         name,
         letter.key,
@@ -432,12 +434,12 @@ def _row(name: str, letter: DeadLetter) -> tuple[Any, ...]:
         letter.window.before,
         letter.reason,
         letter.attempts,
-        _seconds(letter.first_tried_at),
-        _seconds(letter.last_tried_at),
+        _whole_seconds(letter.first_tried_at),
+        _whole_seconds(letter.last_tried_at),
     )
 
 
-def _letter(
+def _read_letter(
     application_id: str | None,
     after: int,
     before: int,
@@ -456,5 +458,5 @@ def _letter(
     )
 
 
-def _seconds(moment: datetime) -> int:
+def _whole_seconds(moment: datetime) -> int:
     return (moment - EPOCH) // timedelta(seconds=1)

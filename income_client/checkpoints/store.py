@@ -208,7 +208,7 @@ class Change:
     resolved: Sequence[str]
     replaces: str | None = field(default=None, repr=False)
 
-    def check(self) -> None:
+    def check_arguments(self) -> None:
         """Raise `ConfigurationError` for an argument that no store could keep."""
         check_name(self.name)
         if not _is_text(self.checkpoint):
@@ -233,7 +233,7 @@ class Change:
         is_text = self.replaces is None or stored.checkpoint == self.replaces
         return stored.version == self.version and is_text
 
-    def conflict(self, stored: int) -> CheckpointConflictError:
+    def conflict_error(self, stored: int) -> CheckpointConflictError:
         """Return the error for a store that is at another version, or has another text."""
         if stored == self.version:
             return CheckpointConflictError(
@@ -331,10 +331,10 @@ class MemoryCheckpointStore(CompleteCheckpointStore, RingingStore):
         replaces: str | None = None,
     ) -> int:
         change = Change(name, checkpoint, version, dead_letters, resolved, replaces)
-        change.check()
+        change.check_arguments()
         stored = self._stored.get(name, _NOTHING)
         if not change.follows(stored):
-            raise change.conflict(stored.version)
+            raise change.conflict_error(stored.version)
         letters = self._letters.setdefault(name, {})
         for key in resolved:
             letters.pop(key, None)

@@ -128,8 +128,8 @@ class NatsCheckpointStore(CompleteCheckpointStore, RingingStore):
 
     async def load(self, name: str) -> StoredCheckpoint:  # noqa: D102 - as the protocol says
         check_name(name)
-        _, value = await _answered(self._load(name))
-        return _stored(value)
+        _, value = await _await_answer(self._load_value(name))
+        return _to_stored(value)
 
     async def save(  # noqa: D102 - as the protocol says
         self,
@@ -142,30 +142,30 @@ class NatsCheckpointStore(CompleteCheckpointStore, RingingStore):
         replaces: str | None = None,
     ) -> int:
         change = Change(name, checkpoint, version, dead_letters, resolved, replaces)
-        change.check()
-        return await _answered(self._save(change))
+        change.check_arguments()
+        return await _await_answer(self._save_change(change))
 
     async def dead_letters(self, name: str) -> tuple[DeadLetter, ...]:  # noqa: D102 - likewise
         check_name(name)
-        return in_order(await _answered(self._letters(name)))
+        return in_order(await _await_answer(self._load_letters(name)))
 
     async def forget(  # noqa: D102 - likewise
         self, name: str, keys: Iterable[str]
     ) -> tuple[str, ...]:
         check_name(name)
-        return await _answered(self._forget(name, checked_keys(keys)))
+        return await _await_answer(self._remove_letters(name, checked_keys(keys)))
 
     async def ring(self, name: str) -> None:  # noqa: D102 - likewise
         check_name(name)
-        await _answered(self._ring(self._subject(name)))
+        await _await_answer(self._ring_bell(self._bell_subject(name)))
 
     async def listen(self, name: str, heard: Callable[[], None]) -> None:  # noqa: D102 - likewise
         check_name(name)
-        subject = self._subject(name)
-        subscription = await _answered(self._connection.subscribe(subject))
+        subject = self._bell_subject(name)
+        subscription = await _await_answer(self._connection.subscribe(subject))
         try:
             await self.ring(name)
-            if not await _answered(_has_come(subscription, _SECONDS / 2)):
+            if not await _await_answer(_has_come(subscription, _SECONDS / 2)):
                 raise CheckpointError(
                     f"NATS: what is rung is not heard: let the user publish and subscribe to "
                     f"{subject}"
@@ -174,7 +174,7 @@ class NatsCheckpointStore(CompleteCheckpointStore, RingingStore):
             reconnects = self._reconnects
             while True:
                 # What was rung while the connection was lost did not come.
-                has_come = await _answered(_has_come(subscription, _LOOK_SECONDS))
+                has_come = await _await_answer(_has_come(subscription, _LOOK_SECONDS))
                 before, reconnects = reconnects, self._reconnects
                 if has_come or reconnects != before:
                     heard()
@@ -183,11 +183,11 @@ class NatsCheckpointStore(CompleteCheckpointStore, RingingStore):
                 async with asyncio.timeout(_LOOK_SECONDS):
                     await subscription.unsubscribe()
 
-    async def _ring(self, subject: str) -> None:
+    async def _ring_bell(self, subject: str) -> None:
         await self._connection.publish(subject)
         await self._connection.flush()
 
-    def _subject(self, name: str) -> str:
+    def _bell_subject(self, name: str) -> str:
         # No stream of a user's takes it, as it might take the usual subjects.
         return f"_INCOME.bell.{self._kv._name}.{_key_of(name)}"  # noqa: SLF001 - likewise
 
@@ -199,17 +199,17 @@ class NatsCheckpointStore(CompleteCheckpointStore, RingingStore):
     def _reconnects(self) -> int:
         return self._connection.stats["reconnects"]
 
-    async def _load(self, name: str) -> tuple[int, _Value]:
+    async def _load_value(self, name: str) -> tuple[int, _Value]:
         if not self._is_checked:
-            await self._check()
-        revision, content = await self._read(_key_of(name))
+            await self._check_bucket()
+        revision, content = await self._read_key(_key_of(name))
         if not content:
-            await self._check()  # a bucket that is gone has no keys either
+            await self._check_bucket()  # a bucket that is gone has no keys either
             return revision, _Value(0, "", [])
-        return revision, _decoded(content, _Value)
+        return revision, _decode_value(content, _Value)
 
-    async def _letters(self, name: str) -> Iterable[DeadLetter]:
-        _, value = await self._load(name)
+    async def _load_letters(self, name: str) -> Iterable[DeadLetter]:
+        _, value = await self._load_value(name)
         info = await _in_time(
             self._kv._js.stream_info(  # noqa: SLF001 - the bucket itself has no such question
                 self._kv._stream,  # noqa: SLF001
@@ -219,13 +219,13 @@ class NatsCheckpointStore(CompleteCheckpointStore, RingingStore):
         subjects = info.state.subjects or {}
         keys = [subject.removeprefix(self._kv._pre) for subject in subjects]  # noqa: SLF001
         letters: dict[str, DeadLetter] = {}
-        for revision, held in await _all(self._letters_of, keys):
+        for revision, held in await _map_in_batches(self._letters_of, keys):
             if not revision:
                 raise NotFoundError  # it was there a moment ago, and is never removed
             letters |= _by_key(held)
         return (letters | _by_key(value.dead_letters)).values()
 
-    async def _save(self, change: Change) -> int:
+    async def _save_change(self, change: Change) -> int:
         """Save key by key, in an order that neither a crash nor a successor can spoil.
 
         Dead letters come first, so that no checkpoint passes one that is not stored; then the
@@ -242,35 +242,37 @@ class NatsCheckpointStore(CompleteCheckpointStore, RingingStore):
         new = {letter.key: in_whole_seconds(letter) for letter in change.dead_letters}
         resolved = [key for key in change.resolved if key not in new]
         for _ in range(_TRIES):
-            revision, value = await self._load(name)
-            if not change.follows(_stored(value)):
-                raise change.conflict(value.version)
+            revision, value = await self._load_value(name)
+            if not change.follows(_to_stored(value)):
+                raise change.conflict_error(value.version)
             put = _by_key(value.dead_letters) | new
             replaced = await self._change_letters(name, put, (), revision)
             if replaced is None:
                 continue
-            content = _encoded(_Value(change.version + 1, change.checkpoint, []))
-            saved = await self._replace(_key_of(name), content, revision)
+            content = _encode_value(_Value(change.version + 1, change.checkpoint, []))
+            saved = await self._replace_key(_key_of(name), content, revision)
             if not saved:
                 await self._take_back(replaced)
                 continue
             await self._change_letters(name, {}, resolved, saved)
             return change.version + 1
-        raise _contended()
+        raise _contention_error()
 
-    async def _forget(self, name: str, keys: Sequence[str]) -> tuple[str, ...]:
+    async def _remove_letters(self, name: str, keys: Sequence[str]) -> tuple[str, ...]:
         for _ in range(_TRIES):
-            revision, value = await self._load(name)
+            revision, value = await self._load_value(name)
             old = _by_key(value.dead_letters)
             left = [letter for key, letter in old.items() if key not in keys]
-            content = _encoded(_Value(value.version, value.checkpoint, left))
-            if len(left) < len(old) and not await self._replace(_key_of(name), content, revision):
+            content = _encode_value(_Value(value.version, value.checkpoint, left))
+            if len(left) < len(old) and not await self._replace_key(
+                _key_of(name), content, revision
+            ):
                 continue
             replaced = await self._change_letters(name, {}, keys, None)
             before = [letter for one in replaced or () for letter in one.before]
             known = _by_key(before).keys() | old.keys()
             return tuple(key for key in keys if key in known)
-        raise _contended()
+        raise _contention_error()
 
     async def _change_letters(
         self,
@@ -298,7 +300,7 @@ class NatsCheckpointStore(CompleteCheckpointStore, RingingStore):
             # What is put is written in any case, so that its key has another revision.
             is_changed = bool(new) or len(after) < len(letters)
             if is_changed:
-                written = await self._replace(place, _encoded([*after.values()]), revision)
+                written = await self._replace_key(place, _encode_value([*after.values()]), revision)
                 if not written:
                     return
                 replaced.append(_Replaced(place, written, before))
@@ -308,26 +310,28 @@ class NatsCheckpointStore(CompleteCheckpointStore, RingingStore):
             if not pending:
                 return replaced
             places = list(pending)
-            held = await _all(self._letters_of, places)
-            if checkpoint is not None and (await self._load(name))[0] != checkpoint:
+            held = await _map_in_batches(self._letters_of, places)
+            if checkpoint is not None and (await self._load_value(name))[0] != checkpoint:
                 await self._take_back(replaced)
                 return None
-            await _all(change, [(key, *one) for key, one in zip(places, held, strict=True)])
-        raise _contended()
+            await _map_in_batches(
+                change, [(key, *one) for key, one in zip(places, held, strict=True)]
+            )
+        raise _contention_error()
 
     async def _take_back(self, replaced: Sequence[_Replaced]) -> None:
         """Give keys of dead letters their contents back, unless others have written them since."""
 
         async def restore(one: _Replaced) -> None:
-            await self._replace(one.key, _encoded(one.before), one.revision)
+            await self._replace_key(one.key, _encode_value(one.before), one.revision)
 
-        await _all(restore, replaced)
+        await _map_in_batches(restore, replaced)
 
     async def _letters_of(self, key: str) -> tuple[int, list[DeadLetter]]:
-        revision, content = await self._read(key)
-        return revision, _decoded(content, list[DeadLetter]) if content else []
+        revision, content = await self._read_key(key)
+        return revision, _decode_value(content, list[DeadLetter]) if content else []
 
-    async def _read(self, key: str) -> tuple[int, bytes]:
+    async def _read_key(self, key: str) -> tuple[int, bytes]:
         """Return the revision and the value of a key from the leader; 0 if it has none."""
         kv = self._kv
         subject = kv._pre + key  # noqa: SLF001 - its own way to read may ask a follower
@@ -339,14 +343,14 @@ class NatsCheckpointStore(CompleteCheckpointStore, RingingStore):
         # One that was deleted has no value.
         return message.seq or 0, message.data or b""
 
-    async def _replace(self, key: str, content: bytes, revision: int) -> int:
+    async def _replace_key(self, key: str, content: bytes, revision: int) -> int:
         """Write a value over this revision; return its own, or 0 if the key has another by now."""
         try:
             return await _in_time(self._kv.update(key, content, last=revision))
         except KeyWrongLastSequenceError:
             return 0
 
-    async def _check(self) -> None:
+    async def _check_bucket(self) -> None:
         """Refuse a bucket that would lose a checkpoint."""
         config = (await _in_time(self._kv.status())).stream_info.config
         if config.max_age:
@@ -381,7 +385,7 @@ class NatsTokenStore(TokenStore):
 
     async def load(self) -> StoredToken | None:  # noqa: D102 - as the protocol says
         with leaving():
-            _, token = await _answered(_in_time(self._load()))
+            _, token = await _await_answer(_in_time(self._load_token()))
             if token.expires_at is None:
                 return None
             return StoredToken(
@@ -392,7 +396,7 @@ class NatsTokenStore(TokenStore):
 
     async def save(self, token: StoredToken) -> None:  # noqa: D102 - as the protocol says
         claimed, self._claimed = self._claimed, 0
-        await _answered(_in_time(self._save(token, claimed)))
+        await _await_answer(_in_time(self._save_token(token, claimed)))
 
     async def claim(self, seconds: float) -> bool:
         """Return whether this process is to renew the token, as `TokenStore` says.
@@ -409,9 +413,9 @@ class NatsTokenStore(TokenStore):
             ConfigurationError: ``seconds`` is not a positive number.
         """
         check_positive("seconds", seconds)
-        return await _answered(_in_time(self._claim(seconds)))
+        return await _await_answer(_in_time(self._claim_token(seconds)))
 
-    async def _load(self) -> tuple[int, _Token]:
+    async def _load_token(self) -> tuple[int, _Token]:
         try:
             entry = await self._kv.get(self._key)
         except KeyNotFoundError:
@@ -421,7 +425,7 @@ class NatsTokenStore(TokenStore):
         except ValueError:
             raise CheckpointError("the bucket's key holds no token")
 
-    async def _save(self, token: StoredToken, claimed: int) -> None:
+    async def _save_token(self, token: StoredToken, claimed: int) -> None:
         new = _Token(token.access_token.reveal(), token.expires_at, token.lifetime)
         content = msgspec.json.encode(new)
         if not claimed:
@@ -431,14 +435,14 @@ class NatsTokenStore(TokenStore):
             await self._kv.update(self._key, content, last=claimed)
             return
         # Another process has claimed it since then, and may have saved a newer one.
-        revision, stored = await self._load()
+        revision, stored = await self._load_token()
         is_newer = stored.expires_at is None or stored.expires_at < token.expires_at
         if is_newer and revision:
             with suppress(KeyWrongLastSequenceError):
                 await self._kv.update(self._key, content, last=revision)
 
-    async def _claim(self, seconds: float) -> bool:
-        revision, token = await self._load()
+    async def _claim_token(self, seconds: float) -> bool:
+        revision, token = await self._load_token()
         now = time.monotonic()
         if revision != self._seen:
             self._seen, self._seen_at = revision, now
@@ -494,13 +498,13 @@ def nats_publisher(
     return publish
 
 
-async def _answered(work: Awaitable[T]) -> T:
+async def _await_answer(work: Awaitable[T]) -> T:
     """Return what the server answers; raise what fails as an error without its text."""
     with leaving():
         try:
             return await work
         except (NatsError, TimeoutError, OSError) as error:
-            raise _failure(error)
+            raise _translate_error(error)
 
 
 async def _in_time(work: Awaitable[T]) -> T:
@@ -509,7 +513,7 @@ async def _in_time(work: Awaitable[T]) -> T:
         return await work
 
 
-async def _all(work: Callable[[S], Awaitable[T]], items: Sequence[S]) -> list[T]:
+async def _map_in_batches(work: Callable[[S], Awaitable[T]], items: Sequence[S]) -> list[T]:
     """Do the same for some items, a few at a time; return the results in their order."""
     results: list[T] = []
     for first in range(0, len(items), _AT_ONCE):
@@ -533,11 +537,11 @@ async def _has_come(subscription: Subscription, seconds: float) -> bool:
     return False
 
 
-def _contended() -> CheckpointError:
+def _contention_error() -> CheckpointError:
     return CheckpointError("NATS bucket: others write the key all the time", retryable=True)
 
 
-def _failure(error: Exception) -> CheckpointError:
+def _translate_error(error: Exception) -> CheckpointError:
     retryable = True
     match error:
         case ConnectionClosedError():
@@ -558,21 +562,21 @@ def _failure(error: Exception) -> CheckpointError:
 
 
 def _key_of(name: str) -> str:
-    return "checkpoint." + _escaped(name)
+    return "checkpoint." + _escape_name(name)
 
 
 def _letters_key_of(name: str, key: str | None = None) -> str:
     """Return the key of what holds a dead letter; without its key, what all of them begin with."""
-    start = "letters." + _escaped(name)
+    start = "letters." + _escape_name(name)
     return start if key is None else f"{start}.{zlib.crc32(key.encode()) % _LETTER_KEYS:02x}"
 
 
-def _stored(value: _Value) -> StoredCheckpoint:
+def _to_stored(value: _Value) -> StoredCheckpoint:
     text = value.checkpoint if value.version else None
     return StoredCheckpoint(checkpoint=text, version=value.version)
 
 
-def _escaped(name: str) -> str:
+def _escape_name(name: str) -> str:
     return _NOT_OF_A_KEY.sub(lambda found: b"=%02X" % found[0][0], name.encode()).decode()
 
 
@@ -580,12 +584,12 @@ def _by_key(letters: Iterable[DeadLetter]) -> dict[str, DeadLetter]:
     return {letter.key: letter for letter in letters}
 
 
-def _encoded(value: _Value | Sequence[DeadLetter]) -> bytes:
+def _encode_value(value: _Value | Sequence[DeadLetter]) -> bytes:
     content = msgspec.json.encode(value)
     return content if len(content) <= _PLAIN_BYTES else zlib.compress(content)
 
 
-def _decoded(content: bytes, kind: type[T]) -> T:
+def _decode_value(content: bytes, kind: type[T]) -> T:
     try:
         plain = content if content[:1] in {b"{", b"["} else zlib.decompress(content)
         return msgspec.json.decode(plain, type=kind)

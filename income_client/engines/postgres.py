@@ -91,7 +91,7 @@ _ARE_THERE: Final = """
 _LOAD: Final = "SELECT checkpoint, version FROM income_checkpoints WHERE name = $1"
 
 
-def _lowered(setting: str, limit: str) -> str:
+def _lower_limit_sql(setting: str, limit: str) -> str:
     """Return SQL that lowers a time limit, until the transaction ends, to so many milliseconds."""
     current = f"extract(epoch FROM current_setting('{setting}')::interval) * 1000"
     lowest = f"least({limit}::bigint, nullif(({current})::bigint, 0))"  # 0: without a limit
@@ -101,8 +101,8 @@ def _lowered(setting: str, limit: str) -> str:
 _SECONDS: Final = 10.0
 """Of one call at the most."""
 # The process that asked may be gone: the save must not be made when a lock comes free much later.
-_WAITING: Final = _lowered("lock_timeout", f"{_SECONDS * 1000:.0f}")
-_END_WHEN_IDLE: Final = f"SELECT {_lowered('idle_in_transaction_session_timeout', '$1')}"
+_WAITING: Final = _lower_limit_sql("lock_timeout", f"{_SECONDS * 1000:.0f}")
+_END_WHEN_IDLE: Final = f"SELECT {_lower_limit_sql('idle_in_transaction_session_timeout', '$1')}"
 _SAVED: Final = f"""
     WITH limits AS (
         SELECT {_WAITING}
@@ -243,7 +243,7 @@ class _Checkpoints(CompleteCheckpointStore):
 
     async def load(self, name: str) -> StoredCheckpoint:
         check_name(name)
-        return await self._database.run(partial(_load, name))
+        return await self._database.run(partial(_load_checkpoint, name))
 
     async def save(
         self,
@@ -256,8 +256,8 @@ class _Checkpoints(CompleteCheckpointStore):
         replaces: str | None = None,
     ) -> int:
         change = Change(name, checkpoint, version, dead_letters, resolved, replaces)
-        change.check()
-        return await self._database.run(partial(_save, change))
+        change.check_arguments()
+        return await self._database.run(partial(_save_checkpoint, change))
 
     async def dead_letters(self, name: str) -> tuple[DeadLetter, ...]:
         check_name(name)
@@ -265,7 +265,7 @@ class _Checkpoints(CompleteCheckpointStore):
 
     async def forget(self, name: str, keys: Iterable[str]) -> tuple[str, ...]:
         check_name(name)
-        return await self._database.run(partial(_forget, name, checked_keys(keys)))
+        return await self._database.run(partial(_remove_letters, name, checked_keys(keys)))
 
 
 class _BoundCheckpoints(_Checkpoints):
@@ -345,7 +345,7 @@ class PostgresCheckpointStore(_Checkpoints, RingingStore):
 
     async def ring(self, name: str) -> None:  # noqa: D102 - as the protocol says
         check_name(name)
-        await self._database.run(partial(_ring, name))
+        await self._database.run(partial(_ring_bell, name))
 
     async def listen(self, name: str, heard: Callable[[], None]) -> None:  # noqa: D102 - likewise
         check_name(name)
@@ -382,7 +382,7 @@ class PostgresCheckpointStore(_Checkpoints, RingingStore):
             ConfigurationError: the connection is not one of asyncpg's, or in a transaction.
         """
         database = _Connection("checkpoint store", connection, self._pool)
-        transaction = await database.run(_begin)
+        transaction = await database.run(_begin_transaction)
         try:
             yield _BoundCheckpoints(_InTransaction("checkpoint store", connection, self._pool))
         except BaseException as error:
@@ -461,7 +461,7 @@ class PostgresTokenStore(TokenStore):
             ConfigurationError: the argument is invalid.
         """
         seconds = check_positive("seconds", seconds)
-        return await self._database.run(partial(_claim, self._key, self._claimer, seconds))
+        return await self._database.run(partial(_claim_token, self._key, self._claimer, seconds))
 
 
 # Statements
@@ -472,7 +472,7 @@ async def _create_schema(connection: Any) -> None:
         await connection.execute(_CREATE)
 
 
-async def _load(name: str, connection: Any) -> StoredCheckpoint:
+async def _load_checkpoint(name: str, connection: Any) -> StoredCheckpoint:
     row = await connection.fetchrow(_LOAD, name)
     checkpoint, version = (None, 0) if row is None else row
     return StoredCheckpoint(checkpoint=checkpoint, version=version)
@@ -493,52 +493,52 @@ async def _load_letters(name: str, connection: Any) -> tuple[DeadLetter, ...]:
     )
 
 
-async def _forget(name: str, keys: Sequence[str], connection: Any) -> tuple[str, ...]:
-    by_digest = {_digest(key): key for key in keys}
+async def _remove_letters(name: str, keys: Sequence[str], connection: Any) -> tuple[str, ...]:
+    by_digest = {_digest_of(key): key for key in keys}
     rows = await connection.fetch(_FORGET, name, list(by_digest))
     removed = {row["digest"] for row in rows}
     return tuple(key for digest, key in by_digest.items() if digest in removed)
 
 
-async def _ring(name: str, connection: Any) -> None:
-    await connection.execute(_RING, _digest(name))
+async def _ring_bell(name: str, connection: Any) -> None:
+    await connection.execute(_RING, _digest_of(name))
 
 
-async def _save(change: Change, connection: Any) -> int:
+async def _save_checkpoint(change: Change, connection: Any) -> int:
     version = min(change.version, _GREATEST)
     # Texts may be long: the server compares digests of them.
-    replaced = None if change.replaces is None else _digest(change.replaces)
+    replaced = None if change.replaces is None else _digest_of(change.replaces)
     values: tuple[Any, ...] = (change.name, change.checkpoint, version, replaced)
     statement = _SAVE
     if change.dead_letters or change.resolved:
         values, statement = (*values, *_changed_letters(change)), _SAVE_WITH_LETTERS
     saved: int | None = await connection.fetchval(statement, *values)
     if saved is None:
-        stored = await _load(change.name, connection)
-        raise change.conflict(stored.version)
+        stored = await _load_checkpoint(change.name, connection)
+        raise change.conflict_error(stored.version)
     return saved
 
 
 async def _try_save(name: str, connection: Any) -> None:
     # No checkpoint has this version; with a dead letter, the statement needs every right.
     with suppress(CheckpointConflictError):
-        await _save(Change(name, "", _NO_VERSION, (), ("",)), connection)
+        await _save_checkpoint(Change(name, "", _NO_VERSION, (), ("",)), connection)
 
 
 def _changed_letters(change: Change) -> tuple[Any, ...]:
     """Return the digests of those that are removed, and the columns of those that are added."""
-    letters = {_digest(letter.key): in_whole_seconds(letter) for letter in change.dead_letters}
+    letters = {_digest_of(letter.key): in_whole_seconds(letter) for letter in change.dead_letters}
     # A statement changes a row once: one that is replaced is not removed before.
-    removed = {_digest(key) for key in change.resolved} - letters.keys()
-    rows = [_row(digest, letter) for digest, letter in letters.items()]
+    removed = {_digest_of(key) for key in change.resolved} - letters.keys()
+    rows = [_letter_row(digest, letter) for digest, letter in letters.items()]
     return removed, *(zip(*rows, strict=True) if rows else ((),) * _LETTER_COLUMNS)
 
 
-def _digest(text: str) -> str:
+def _digest_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _row(digest: str, letter: DeadLetter) -> tuple[Any, ...]:
+def _letter_row(digest: str, letter: DeadLetter) -> tuple[Any, ...]:
     return (
         digest,
         letter.application_id,
@@ -567,11 +567,11 @@ async def _save_token(key: str, token: StoredToken, connection: Any) -> None:
     await connection.execute(_SAVE_SHARED, key, text, token.expires_at, token.lifetime)
 
 
-async def _claim(key: str, claimer: str, seconds: float, connection: Any) -> bool:
+async def _claim_token(key: str, claimer: str, seconds: float, connection: Any) -> bool:
     return await connection.fetchval(_CLAIM, key, claimer, seconds) is not None
 
 
-async def _begin(connection: Any) -> Any:
+async def _begin_transaction(connection: Any) -> Any:
     if not connection.is_closed() and connection.is_in_transaction():
         raise ConfigurationError("connection must be in no transaction", argument="connection")
     transaction = connection.transaction()
@@ -582,7 +582,7 @@ async def _begin(connection: Any) -> Any:
 # Connections
 
 
-def _library() -> Any:
+def _import_asyncpg() -> Any:
     try:
         import asyncpg  # noqa: PLC0415 - an extra
     except ModuleNotFoundError:
@@ -601,8 +601,8 @@ class _Pool:
     pool: Any = field()
 
     @pool.validator
-    def _check(self, _attribute: object, pool: object) -> None:
-        if not isinstance(pool, _library().Pool):
+    def _check_pool(self, _attribute: object, pool: object) -> None:
+        if not isinstance(pool, _import_asyncpg().Pool):
             raise invalid("pool", "what asyncpg.create_pool() has returned", pool)
 
     async def run(self, work: Work[T]) -> T:
@@ -619,7 +619,7 @@ class _Pool:
                             await self.pool.release(connection, timeout=_RELEASE_SECONDS)
             except Exception as error:  # noqa: BLE001 - foreign code
                 await self.leave_if_read_only(error)
-                raise self._failure(error)
+                raise self._translate_error(error)
 
     async def leave_if_read_only(self, error: BaseException) -> None:
         """Have every session connect anew if this one has reached a server that is read-only."""
@@ -630,32 +630,32 @@ class _Pool:
         """Keep one of them and listen to a name on it, until the pool is closed."""
         if self.pool.get_max_size() < _LEAST_CONNECTIONS:
             advice = f"a pool with max_size={_LEAST_CONNECTIONS} or more"
-            raise _error(self.what, f"to be woken by other processes, it needs {advice}")
+            raise _store_error(self.what, f"to be woken by other processes, it needs {advice}")
         with leaving():
             try:
                 async with asyncio.timeout(_SECONDS):
                     connection = await self.pool.acquire()
                 try:
-                    return await self._listen(connection, name, heard)
+                    return await self._listen_on(connection, name, heard)
                 finally:
                     with suppress(Exception):
                         await self.pool.release(connection, timeout=_RELEASE_SECONDS)
             except Exception as error:  # noqa: BLE001 - foreign code
-                raise self._failure(error)
+                raise self._translate_error(error)
 
-    async def _listen(self, connection: Any, name: str, heard: Callable[[], None]) -> None:
+    async def _listen_on(self, connection: Any, name: str, heard: Callable[[], None]) -> None:
         rung = asyncio.Event()
 
         def ring(*_: object) -> None:
             rung.set()
 
         async with asyncio.timeout(_SECONDS):
-            channel = await connection.fetchval(_NAME_CHANNEL, _digest(name))
+            channel = await connection.fetchval(_NAME_CHANNEL, _digest_of(name))
             await connection.add_listener(channel, ring)
         try:
-            await self.run(partial(_ring, name))
+            await self.run(partial(_ring_bell, name))
             if not await _is_set_within(_SECONDS, rung):
-                raise _error(self.what, _NOT_HEARD)
+                raise _store_error(self.what, _NOT_HEARD)
             looks = 0
             while not self.pool.is_closing():
                 if rung.is_set():
@@ -671,12 +671,12 @@ class _Pool:
                 async with asyncio.timeout(_RELEASE_SECONDS):
                     await connection.remove_listener(channel, ring)
 
-    def _failure(self, error: Exception) -> IncomeClientError:
+    def _translate_error(self, error: Exception) -> IncomeClientError:
         if _is_misuse(error) and self.pool.is_closing():
-            return _error(self.what, "the pool is closed")
+            return _store_error(self.what, "the pool is closed")
         if _is_misuse(error) and "not initialized" in str(error):
-            return _error(self.what, "the pool is not open: await asyncpg.create_pool(...)")
-        return _failure(self.what, error)
+            return _store_error(self.what, "the pool is not open: await asyncpg.create_pool(...)")
+        return _translate_error(self.what, error)
 
 
 @frozen
@@ -690,8 +690,8 @@ class _Connection:
     """That of the store, which has probably reached the same server."""
 
     @connection.validator
-    def _check(self, _attribute: object, connection: object) -> None:
-        library = _library()
+    def _check_connection(self, _attribute: object, connection: object) -> None:
+        library = _import_asyncpg()
         if not isinstance(connection, library.Connection | library.pool.PoolConnectionProxy):
             raise invalid("connection", "a connection of asyncpg", connection)
 
@@ -708,7 +708,7 @@ class _Connection:
                 if isinstance(error, TimeoutError):
                     self.close()
                 await self.pool.leave_if_read_only(error)
-                raise _failure(self.what, error)
+                raise _translate_error(self.what, error)
 
     def close(self) -> None:
         """Close it without waiting for the server, which then undoes its transaction."""
@@ -740,26 +740,26 @@ async def _is_set_within(seconds: float, event: asyncio.Event) -> bool:
 
 def _is_misuse(error: Exception) -> bool:
     """Say whether the driver refused a call, as it does on a connection that was lost."""
-    return isinstance(error, _library().InterfaceError) and not isinstance(error, ValueError)
+    return isinstance(error, _import_asyncpg().InterfaceError) and not isinstance(error, ValueError)
 
 
-def _failure(what: str, error: Exception) -> IncomeClientError:
+def _translate_error(what: str, error: Exception) -> IncomeClientError:
     """Return the error for a caller: ours, or one that says what a foreign one means."""
     if isinstance(error, IncomeClientError):
         return error
     if isinstance(error, TimeoutError):
-        return _error(what, "the server did not answer in time", retryable=True)
+        return _store_error(what, "the server did not answer in time", retryable=True)
     code = getattr(error, "sqlstate", None)
     if isinstance(code, str):
         known = _STATEMENT_MODE if _STATEMENT_MODE in str(error) else code
         reason, retryable = _ANSWERS.get(known) or _ANSWERS.get(code[:2]) or ("refused", False)
-        return _error(what, f"{reason} (SQLSTATE {code})", retryable=retryable)
+        return _store_error(what, f"{reason} (SQLSTATE {code})", retryable=retryable)
     if isinstance(error, OSError):
-        return _error(what, "the server cannot be reached", retryable=True)
-    if _is_misuse(error) or isinstance(error, _library().InternalClientError):
-        return _error(what, "the connection was lost, or is in use elsewhere", retryable=True)
-    return _error(what, f"the driver failed: {type(error).__name__}")
+        return _store_error(what, "the server cannot be reached", retryable=True)
+    if _is_misuse(error) or isinstance(error, _import_asyncpg().InternalClientError):
+        return _store_error(what, "the connection was lost, or is in use elsewhere", retryable=True)
+    return _store_error(what, f"the driver failed: {type(error).__name__}")
 
 
-def _error(what: str, reason: str, *, retryable: bool = False) -> CheckpointError:
+def _store_error(what: str, reason: str, *, retryable: bool = False) -> CheckpointError:
     return CheckpointError(f"{what} in PostgreSQL: {reason}", retryable=retryable)

@@ -96,12 +96,12 @@ class UpdateEvent:
         """
         if not isinstance(text, bytes | str):
             raise invalid("text", "bytes or a str", text)
-        return cls._read(text)
+        return cls._parse_message(text)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> dict[str, Any]:
         """Have Pydantic take the decoded JSON of a message: FastStream reads arguments with it."""
-        validate = {"type": "no-info", "function": cls._validated}
+        validate = {"type": "no-info", "function": cls._validate_event}
         return {"type": "function-plain", "function": validate}
 
     @classmethod
@@ -113,7 +113,7 @@ class UpdateEvent:
         return {"type": "object", "properties": properties, "required": [*members]}
 
     @classmethod
-    def _validated(cls, value: object) -> Self:
+    def _validate_event(cls, value: object) -> Self:
         if isinstance(value, cls):
             return value
         if not isinstance(value, dict) or "record" in value:
@@ -121,7 +121,7 @@ class UpdateEvent:
         return cls.from_json(msgspec.json.encode(value))
 
     @classmethod
-    def _read(cls, text: bytes | str) -> Self:
+    def _parse_message(cls, text: bytes | str) -> Self:
         try:
             message = msgspec.json.decode(text, type=_Message)
             is_aware = message.updated_at.tzinfo is not None
@@ -290,7 +290,9 @@ async def relay(
             records = zip(batch, batch.delivery_ids, strict=True)
             try:
                 async with batch:
-                    await _all(send(_event(*one, batch.sequence, payload)) for one in records)
+                    await _run_together(
+                        send(_make_event(*one, batch.sequence, payload)) for one in records
+                    )
                 failures = 0
             except CheckpointConflictError:
                 continue  # the poller waits for its turn, or ends
@@ -310,7 +312,7 @@ def _is_final(error: Exception) -> bool:
     return isinstance(error, IncomeClientError) and not error.retryable
 
 
-def _event(
+def _make_event(
     record: ApplicationRecord, delivery_id: str, sequence: int, payload: Payload
 ) -> UpdateEvent:
     return UpdateEvent(
@@ -322,7 +324,7 @@ def _event(
     )
 
 
-async def _all(works: Iterable[Coroutine[Any, Any, None]]) -> None:
+async def _run_together(works: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Do all at once; after a failure cancel the others and raise it."""
     # A task group of Python 3.11 would raise a failure in place of its own cancellation.
     tasks = [asyncio.create_task(work) for work in works]

@@ -218,23 +218,23 @@ class Worker:
             IncomeClientError: the broker cannot be used, or not any more.
         """
         with leaving(), _stopped_by_signals(self.stop) if until_signal else nullcontext():
-            taking = asyncio.create_task(self._take())
+            taking = asyncio.create_task(self._receive_events())
             stopped = asyncio.create_task(self._stopped.wait())
             try:
                 await asyncio.wait({taking, stopped}, return_when=asyncio.FIRST_COMPLETED)
-                await _ended(taking)
+                await _end_tasks(taking)
                 if self._in_hand:
                     await asyncio.wait(self._in_hand, timeout=self._stop_timeout)
             finally:
                 self._stopped.set()
-                await _ended(taking, stopped)
+                await _end_tasks(taking, stopped)
                 await self._give_back()
                 await self._source.aclose()
                 self._is_connected = False
             if not taking.cancelled():
                 await taking  # raises why it has ended
 
-    async def _take(self) -> None:
+    async def _receive_events(self) -> None:
         """Receive events as long as there is room for more; end with the broker's last error."""
         failures = 0
         # Looked at too, since a client of a broker may swallow a cancellation: `wait_for` did so.
@@ -256,14 +256,14 @@ class Worker:
                 _LOGGER.info("the broker answers again", extra={"failures": failures})
             failures, self._is_connected = 0, True
             for delivery in deliveries:
-                task = asyncio.create_task(self._settle(delivery))
+                task = asyncio.create_task(self._settle_delivery(delivery))
                 self._in_hand[task] = delivery
                 task.add_done_callback(self._in_hand.pop)
 
     async def _give_back(self) -> None:
         """Cancel what is still in hand, and have it come again at once."""
         in_hand = dict(self._in_hand)
-        await _ended(*in_hand)
+        await _end_tasks(*in_hand)
         rest = [delivery for task, delivery in in_hand.items() if task.cancelled()]
         with suppress(TimeoutError):
             async with asyncio.timeout(_RETURN_SECONDS):
@@ -272,11 +272,11 @@ class Worker:
                     *(delivery.give_back(0) for delivery in rest), return_exceptions=True
                 )
 
-    async def _settle(self, delivery: Delivery) -> None:
+    async def _settle_delivery(self, delivery: Delivery) -> None:
         """Handle an event, and tell the broker what has come of it."""
-        extending = asyncio.create_task(self._extend(delivery))
+        extending = asyncio.create_task(self._keep_extending(delivery))
         try:
-            await self._decide(delivery)
+            await self._handle_delivery(delivery)
         except Exception as error:  # noqa: BLE001 - a broker's client raises what it likes
             self._last_error = name = type(error).__name__
             message = "the broker was not told of an event (%s); it comes again"
@@ -284,23 +284,23 @@ class Worker:
             with suppress(Exception):
                 await delivery.give_back(_pause_after(delivery.attempt))
         finally:
-            await _ended(extending)
+            await _end_tasks(extending)
 
-    async def _decide(self, delivery: Delivery) -> None:
+    async def _handle_delivery(self, delivery: Delivery) -> None:
         try:
             event = UpdateEvent.from_json(delivery.body)
         except DecodeError as error:
-            await self._bury(delivery, "unreadable", type(error).__name__, None)
+            await self._bury_delivery(delivery, "unreadable", type(error).__name__, None)
             return
         async with self._turns.setdefault(event.application_id, asyncio.Lock()):
             if event.id in self._handled_ids:
                 await delivery.acknowledge()
             elif delivery.attempt > self._attempts:
-                await self._bury(delivery, "failed", _UNFINISHED, event)
+                await self._bury_delivery(delivery, "failed", _UNFINISHED, event)
             else:
-                await self._attempt(delivery, event)
+                await self._try_event(delivery, event)
 
-    async def _attempt(self, delivery: Delivery, event: UpdateEvent) -> None:
+    async def _try_event(self, delivery: Delivery, event: UpdateEvent) -> None:
         error = await self._error_of(event)
         if error is None:
             self._handled += 1
@@ -312,14 +312,14 @@ class Worker:
         self._failed += 1
         self._last_error = name = type(error).__name__
         if isinstance(error, DecodeError):
-            await self._bury(delivery, "unreadable", name, event)
+            await self._bury_delivery(delivery, "unreadable", name, event)
         elif isinstance(error, NotFoundError):
-            await self._bury(delivery, "deleted", name, event)
+            await self._bury_delivery(delivery, "deleted", name, event)
         elif delivery.attempt >= self._attempts:
-            await self._bury(delivery, "failed", name, event)
+            await self._bury_delivery(delivery, "failed", name, event)
         else:
             pause = _pause_after(delivery.attempt)
-            facts = _facts(event, delivery, name)
+            facts = _log_facts(event, delivery, name)
             message = "application %r was not handled (%s); its event comes again after %g s"
             _LOGGER.warning(message, event.application_id, name, pause, extra=facts)
             await delivery.give_back(pause)
@@ -338,7 +338,7 @@ class Worker:
             return error
         return None
 
-    async def _bury(
+    async def _bury_delivery(
         self, delivery: Delivery, reason: DeadReason, error: str, event: UpdateEvent | None
     ) -> None:
         await delivery.bury(reason, error)
@@ -346,11 +346,11 @@ class Worker:
         subject = (
             "an event" if event is None else f"the event of application {event.application_id!r}"
         )
-        facts = {**_facts(event, delivery, error), "reason": reason}
+        facts = {**_log_facts(event, delivery, error), "reason": reason}
         message = "%s became a dead letter (%s, %s)"
         _LOGGER.error(message, subject, reason, error, extra=facts)
 
-    async def _extend(self, delivery: Delivery) -> None:
+    async def _keep_extending(self, delivery: Delivery) -> None:
         while True:
             await asyncio.sleep(self._source.extend_seconds)
             with suppress(Exception):  # if the broker does not learn it, the event comes again
@@ -361,7 +361,7 @@ def _pause_after(attempt: int) -> float:
     return min(600.0, 5.0 * 2.0 ** min(attempt, 10))
 
 
-def _facts(event: UpdateEvent | None, delivery: Delivery, error: str) -> dict[str, object]:
+def _log_facts(event: UpdateEvent | None, delivery: Delivery, error: str) -> dict[str, object]:
     application_id = None if event is None else event.application_id
     return {"application_id": application_id, "attempt": delivery.attempt, "error": error}
 
@@ -374,7 +374,7 @@ def _log_of_broker(error: Exception, failures: int) -> None:
     _LOGGER.warning(message, text, extra={"error": name, "failures": failures})
 
 
-async def _ended(*tasks: "asyncio.Task[Any]") -> None:
+async def _end_tasks(*tasks: "asyncio.Task[Any]") -> None:
     """Cancel tasks, and wait for their end; what they have raised is the caller's to look at."""
     for task in tasks:
         task.cancel()

@@ -123,11 +123,11 @@ class _Delivery:
         self.attempt: int = message.metadata.num_delivered
 
     async def acknowledge(self) -> None:
-        await self._tell(Msg.Ack.Ack)
+        await self._send_answer(Msg.Ack.Ack)
 
     async def give_back(self, seconds: float) -> None:
         delay = json.dumps({"delay": int(seconds * 1e9)}).encode()
-        await self._tell(Msg.Ack.Nak + b" " + delay if seconds else Msg.Ack.Nak)
+        await self._send_answer(Msg.Ack.Nak + b" " + delay if seconds else Msg.Ack.Nak)
 
     async def extend(self) -> None:
         await self._message.in_progress()
@@ -144,9 +144,9 @@ class _Delivery:
         }
         subject, stream = f"{self._dead.subject}.{reason}", self._dead.stream
         await self._js.publish(subject, self.body, stream=stream, headers=headers)
-        await self._tell(Msg.Ack.Term)
+        await self._send_answer(Msg.Ack.Term)
 
-    async def _tell(self, what: bytes) -> None:
+    async def _send_answer(self, what: bytes) -> None:
         """Send this, and wait for the answer."""
         await self._client.request(self._message.reply, what, timeout=_TELL_SECONDS)
 
@@ -183,19 +183,19 @@ class _Source:
         self._pulls = 0
         self._pull: _Pull | None = None
         self._next = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{config.durable_name}"
-        self.extend_seconds = _third(config)
+        self.extend_seconds = _third_of_ack_wait(config)
 
     async def receive(self, most: int) -> Sequence[Delivery]:
         try:
-            client, js = await self._opened()
+            client, js = await self._open_connection()
             self._is_open = False  # whatever goes wrong now, it looks again
-            await self._fill(client, most)
+            await self._fetch_messages(client, most)
         except asyncio.CancelledError:
             # Otherwise what the worker gives back now would come to this source again.
             await self._end_pull()
             raise
         except (NatsError, TimeoutError, OSError) as error:
-            raise _failure(error)
+            raise _translate_error(error)
         self._is_open = True
         messages, self._received = self._received, []
         return [_Delivery(message, client, js, self._dead) for message in messages]
@@ -219,9 +219,9 @@ class _Source:
                     await message.nak()
                 await self._client.flush()
 
-    async def _opened(self) -> tuple[Client, JetStreamContext]:
+    async def _open_connection(self) -> tuple[Client, JetStreamContext]:
         """Return the connection and what is on it, once all is there that is needed."""
-        client = await self._connected()
+        client = await self._connect_client()
         if not client.is_connected:
             raise IncomeClientError("NATS: the connection is lost", retryable=True)
         if self._js is None or client is not self._client:
@@ -230,7 +230,7 @@ class _Source:
             self._subscription = await client.subscribe(f"{self._inbox}.*", cb=self._arrived.put)
         if not self._is_open:
             try:
-                await self._check(self._js)
+                await self._check_consumer(self._js)
             except NotFoundError:
                 text = f"NATS: there is no stream {self._stream}"
                 # At its start that is a mistake; later somebody makes it anew.
@@ -238,11 +238,11 @@ class _Source:
             self._is_open = self._has_opened = True
         return client, self._js
 
-    async def _connected(self) -> Client:
+    async def _connect_client(self) -> Client:
         if isinstance(self._connection, str):
             if self._own is None or self._own.is_closed:
                 is_first = not self._has_opened
-                self._own = await _connection(self._connection, is_first=is_first)
+                self._own = await _open_client(self._connection, is_first=is_first)
             return self._own
         if isinstance(self._connection, Client):
             client = self._connection
@@ -254,7 +254,7 @@ class _Source:
             )
         return client
 
-    async def _check(self, js: JetStreamContext) -> None:
+    async def _check_consumer(self, js: JetStreamContext) -> None:
         """Find the streams, and the consumer, or make it."""
         await js.stream_info(self._stream)
         subject, kept_by = f"{self._dead.subject}.failed", ""
@@ -276,9 +276,9 @@ class _Source:
             raise IncomeClientError(f"NATS: {durable} is not a pull consumer with explicit acks")
         if found.max_deliver != -1:  # the server would give up, and keep no dead letter
             found = (await js.add_consumer(self._stream, found.evolve(max_deliver=-1))).config
-        self.extend_seconds = _third(found)
+        self.extend_seconds = _third_of_ack_wait(found)
 
-    async def _fill(self, client: Client, most: int) -> None:
+    async def _fetch_messages(self, client: Client, most: int) -> None:
         """Wait for messages, and take those that are there; or until there are none for a while."""
         if self._pull is None:
             self._pulls += 1
@@ -287,7 +287,7 @@ class _Source:
             await client.publish(self._next, json.dumps(request).encode(), reply=self._pull.reply)
         pull, self._pull = self._pull, None
         while not self._received:
-            message = await self._message(client, pull)
+            message = await self._next_message(client, pull)
             if _is_event(message):
                 self._received.append(message)
             elif message.subject == pull.reply:
@@ -303,7 +303,7 @@ class _Source:
         # What the server still owes is waited for before more is asked for.
         self._pull = pull if pull.rest > 0 else None
 
-    async def _message(self, client: Client, pull: "_Pull") -> Msg:
+    async def _next_message(self, client: Client, pull: "_Pull") -> Msg:
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_SECONDS):
@@ -314,7 +314,7 @@ class _Source:
                 raise TimeoutError
 
 
-def _third(config: ConsumerConfig) -> float:
+def _third_of_ack_wait(config: ConsumerConfig) -> float:
     return (config.ack_wait or _SERVERS_ACK_WAIT) / 3
 
 
@@ -332,7 +332,7 @@ def _check_status(message: Msg) -> None:
         raise IncomeClientError(f"NATS: no events ({status} {text})", retryable=True)
 
 
-async def _connection(url: str, *, is_first: bool) -> Client:
+async def _open_client(url: str, *, is_first: bool) -> Client:
     """Make a connection that is kept, and that notices within half a minute that it is dead."""
     said: list[str] = []
 
@@ -362,18 +362,18 @@ async def _connection(url: str, *, is_first: bool) -> Client:
             text = "NATS: the server refused the credentials"
             failure = IncomeClientError(text, retryable=not is_first)
     except asyncio.CancelledError:
-        await _closed(client)
+        await _close_client(client)
         raise
-    await _closed(client)
+    await _close_client(client)
     raise failure
 
 
-async def _closed(client: Client) -> None:
+async def _close_client(client: Client) -> None:
     with suppress(Exception):  # one that was never open fails at it
         await client.close()
 
 
-def _failure(error: Exception) -> IncomeClientError:
+def _translate_error(error: Exception) -> IncomeClientError:
     match error:
         case NoRespondersError() | ServiceUnavailableError():
             reason = "JetStream is not running, or the user has no rights"

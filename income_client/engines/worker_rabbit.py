@@ -95,7 +95,7 @@ async def rabbit_publisher(
     async def publish(event: UpdateEvent) -> None:
         with leaving():
             channel = await target.channel()
-            await target.send(channel, queue, _message(event.to_json(), message_id=event.id))
+            await target.send(channel, queue, _make_message(event.to_json(), message_id=event.id))
 
     try:
         yield publish
@@ -139,8 +139,8 @@ class _Queue:
                     )
                     channel = self._connection.channel(on_return_raises=True)
                     await channel.initialize()
-                await self._make(channel, self.dead_letters)
-                await self._make(channel, self.name, expired_to=self.dead_letters)
+                await self._declare_queue(channel, self.dead_letters)
+                await self._declare_queue(channel, self.name, expired_to=self.dead_letters)
                 self._channel = channel
             return self._channel
 
@@ -162,10 +162,10 @@ class _Queue:
         """Have a message come to the queue after so many seconds."""
         name = f"{self.name}.wait.{seconds:g}"
         if name not in self._made:
-            await self._make(channel, name, expired_to=self.name, seconds=seconds)
+            await self._declare_queue(channel, name, expired_to=self.name, seconds=seconds)
         await self.send(channel, name, message)
 
-    async def _make(
+    async def _declare_queue(
         self,
         channel: AbstractChannel,
         name: str,
@@ -221,20 +221,20 @@ class _Events:
         channel = await self._queue.channel()
         try:
             if channel is not self._channel:
-                await self._consume(channel)
-            messages = await self._next(most)
+                await self._start_consuming(channel)
+            messages = await self._next_messages(most)
             if not messages:
-                await self._check(channel)
+                await self._check_queue(channel)
         except ChannelNotFoundEntity:
             self._queue.drop(channel)
             messages = []
-            self._warn()
+            self._warn_of_deletion()
         except Exception:
             self._queue.drop(channel)
             raise
         return [_Delivery(self._queue, channel, message) for message in messages]
 
-    async def _consume(self, channel: AbstractChannel) -> None:
+    async def _start_consuming(self, channel: AbstractChannel) -> None:
         # What has arrived by another channel comes again.
         arrived = self._arrived = asyncio.Queue()
         async with asyncio.timeout(_SECONDS):
@@ -243,7 +243,7 @@ class _Events:
             self._tag = await queue.consume(arrived.put)
         self._channel = channel
 
-    async def _next(self, most: int) -> list[AbstractIncomingMessage]:
+    async def _next_messages(self, most: int) -> list[AbstractIncomingMessage]:
         try:
             async with asyncio.timeout(_WAIT_SECONDS):
                 messages = [await self._arrived.get()]
@@ -253,15 +253,15 @@ class _Events:
             messages.append(self._arrived.get_nowait())
         return messages
 
-    async def _check(self, channel: AbstractChannel) -> None:
+    async def _check_queue(self, channel: AbstractChannel) -> None:
         """Ask the server for the queue; consume it anew if it was deleted and made meanwhile."""
         async with asyncio.timeout(_SECONDS):
             queue = await channel.declare_queue(self._queue.name, passive=True)
             with suppress(DuplicateConsumerTag):  # it is consumed as before
                 await queue.consume(self._arrived.put, consumer_tag=self._tag)
-                self._warn()
+                self._warn_of_deletion()
 
-    def _warn(self) -> None:
+    def _warn_of_deletion(self) -> None:
         message = "the queue was deleted, with the events in it: it is made again"
         _LOGGER.warning(message, extra={"queue": self._queue.name})
 
@@ -281,7 +281,9 @@ class _Delivery:
         self._message = message
         self.body: bytes = message.body
         self.attempt = (
-            1 + _count(message.headers, _ATTEMPTS) + _count(message.headers, "x-delivery-count")
+            1
+            + _read_count(message.headers, _ATTEMPTS)
+            + _read_count(message.headers, "x-delivery-count")
         )
 
     async def acknowledge(self) -> None:
@@ -291,7 +293,7 @@ class _Delivery:
         if not seconds:
             await self._message.nack(requeue=True)
             return
-        copy = self._copy({_ATTEMPTS: self.attempt})
+        copy = self._copy_message({_ATTEMPTS: self.attempt})
         await self._queue.pause(self._channel, copy, seconds)
         await self.acknowledge()
 
@@ -299,15 +301,15 @@ class _Delivery:
         """Do nothing: the server cannot be told."""
 
     async def bury(self, reason: DeadReason, error: str) -> None:
-        letter = self._copy({"reason": reason, "error": error, "attempt": self.attempt})
+        letter = self._copy_message({"reason": reason, "error": error, "attempt": self.attempt})
         await self._queue.send(self._channel, self._queue.dead_letters, letter)
         await self.acknowledge()
 
-    def _copy(self, headers: Mapping[str, Any]) -> Message:
-        return _message(self.body, message_id=self._message.message_id, headers=headers)
+    def _copy_message(self, headers: Mapping[str, Any]) -> Message:
+        return _make_message(self.body, message_id=self._message.message_id, headers=headers)
 
 
-def _message(
+def _make_message(
     body: bytes, *, message_id: str | None, headers: Mapping[str, Any] | None = None
 ) -> Message:
     return Message(
@@ -319,6 +321,6 @@ def _message(
     )
 
 
-def _count(headers: Mapping[str, Any], name: str) -> int:
+def _read_count(headers: Mapping[str, Any], name: str) -> int:
     value = headers.get(name)
     return value if isinstance(value, int) else 0

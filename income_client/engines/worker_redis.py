@@ -124,38 +124,38 @@ class _Stream:
 
     async def publish(self, event: UpdateEvent) -> None:
         with leaving():
-            await self.check()
-            await _answered(self.redis.xadd(self.key, {_BODY: event.to_json()}))
+            await self.check_server()
+            await _await_answer(self.redis.xadd(self.key, {_BODY: event.to_json()}))
 
-    async def check(self) -> None:
+    async def check_server(self) -> None:
         """Refuse a server that may evict the stream; warn of one that may lose its end."""
         if self._is_checked:
             return
-        settings = await self._settings()
+        settings = await self._read_settings()
         policy = str(settings.get("maxmemory_policy", ""))
         if policy.startswith("allkeys") and settings.get("maxmemory"):
             raise IncomeClientError(
                 f"Redis deletes events when its memory is full (maxmemory-policy {policy}): "
                 "set it to noeviction"
             )
-        if loss := _loss(settings):
+        if loss := _loss_risk(settings):
             message = "%s: set appendonly yes and appendfsync always"
             _LOGGER.warning(message, loss, extra={"stream": self.key})
         self._is_checked = True
 
-    async def _settings(self) -> Mapping[str, Any]:
+    async def _read_settings(self) -> Mapping[str, Any]:
         """Return what this user of the server may read."""
         found: dict[Any, Any] = {}
         for section in ("memory", "persistence"):
             with suppress(ResponseError):
-                found |= await _answered(self.redis.info(section))
+                found |= await _await_answer(self.redis.info(section))
         for name in ("appendfsync", "save"):
             with suppress(ResponseError):
-                found |= await _answered(self.redis.config_get(name))
+                found |= await _await_answer(self.redis.config_get(name))
         return found
 
 
-def _loss(settings: Mapping[str, Any]) -> str | None:
+def _loss_risk(settings: Mapping[str, Any]) -> str | None:
     """Say which events these settings cost."""
     match settings.get("aof_enabled"), settings.get("appendfsync"):
         case None, _:
@@ -190,11 +190,11 @@ class _Events:
 
     async def receive(self, most: int) -> Sequence["_Entry"]:
         """Return entries that came back, or else new ones."""
-        await self._stream.check()
+        await self._stream.check_server()
         try:
             if not self._is_made:
-                await self._make()
-            return await self._come_back(most) or await self._new(most)
+                await self._create_group()
+            return await self._come_back(most) or await self._read_new(most)
         except ResponseError as error:
             if not str(error).startswith(("NOGROUP", "UNBLOCKED", "no such key")):
                 raise
@@ -203,11 +203,11 @@ class _Events:
         self._is_made = False
         return ()
 
-    async def _make(self) -> None:
+    async def _create_group(self) -> None:
         """Make the group where it is missing, at the beginning of the stream."""
         try:
             made = self._redis.xgroup_create(self._key, self._group, "0", mkstream=True)
-            await _answered(made)
+            await _await_answer(made)
         except ResponseError as error:
             if not str(error).startswith("BUSYGROUP"):
                 raise
@@ -219,18 +219,18 @@ class _Events:
         now = asyncio.get_running_loop().time()
         if now < self._look_at:
             return []
-        await self._trim()
+        await self._trim_stream()
         found: list[_Entry] = []
         start = "-"
         while True:
             silent = self._redis.xpending_range(
-                self._key, self._group, start, "+", _PAGE, idle=_milliseconds(_LENT_SECONDS)
+                self._key, self._group, start, "+", _PAGE, idle=_to_milliseconds(_LENT_SECONDS)
             )
-            page: Any = await _answered(silent)
+            page: Any = await _await_answer(silent)
             for one in page:
                 attempt, name = one["times_delivered"], one["message_id"]
-                if one["time_since_delivered"] >= _milliseconds(_lent(attempt)):
-                    found += await self._claimed(name, attempt)
+                if one["time_since_delivered"] >= _to_milliseconds(_lease_seconds(attempt)):
+                    found += await self._claim_entry(name, attempt)
                 if len(found) == most:
                     return found
             if len(page) < _PAGE:
@@ -240,57 +240,59 @@ class _Events:
             self._look_at = now + _BLOCK_SECONDS
         return found
 
-    async def _claimed(self, name: bytes, attempt: int) -> list["_Entry"]:
+    async def _claim_entry(self, name: bytes, attempt: int) -> list["_Entry"]:
         """Take an entry, unless another worker has taken it meanwhile."""
-        idle = _milliseconds(_lent(attempt))
-        claimed: Any = await _answered(
+        idle = _to_milliseconds(_lease_seconds(attempt))
+        claimed: Any = await _await_answer(
             self._redis.xclaim(self._key, self._group, _CONSUMER, idle, [name])
         )
         return [
             _Entry(self, name, fields, attempt + 1) for _, fields in claimed if fields is not None
         ]
 
-    async def _new(self, most: int) -> list["_Entry"]:
-        summary = await _answered(self._redis.xpending(self._key, self._group))
+    async def _read_new(self, most: int) -> list["_Entry"]:
+        summary = await _await_answer(self._redis.xpending(self._key, self._group))
         if summary["pending"] >= _MOST_PENDING:
             await asyncio.sleep(_BLOCK_SECONDS)
             return []
-        block = _milliseconds(_BLOCK_SECONDS)
+        block = _to_milliseconds(_BLOCK_SECONDS)
         read = self._redis.xreadgroup(
             self._group, _CONSUMER, {self._key: ">"}, count=most, block=block
         )
-        found: Any = await _answered(read)
+        found: Any = await _await_answer(read)
         return [_Entry(self, name, fields, 1) for _, of in found for name, fields in of]
 
-    async def _trim(self) -> None:
+    async def _trim_stream(self) -> None:
         """Remove the entries that every group has acknowledged."""
-        bounds = [bound async for bound in self._bounds()]
+        bounds = [bound async for bound in self._first_unacknowledged()]
         if bounds and min(bounds) > self._trimmed:
             self._trimmed = min(bounds)
             name = "{}-{}".format(*self._trimmed)
-            await _answered(self._redis.xtrim(self._key, minid=name, approximate=False))
+            await _await_answer(self._redis.xtrim(self._key, minid=name, approximate=False))
 
-    async def _bounds(self) -> AsyncIterator[tuple[int, int]]:
+    async def _first_unacknowledged(self) -> AsyncIterator[tuple[int, int]]:
         """Yield for each group where that begins which it has not acknowledged."""
-        for group in await _answered(self._redis.xinfo_groups(self._key)):
-            time, number = _place(group["last-delivered-id"])
+        for group in await _await_answer(self._redis.xinfo_groups(self._key)):
+            time, number = _parse_entry_id(group["last-delivered-id"])
             # Asked after that: what is delivered from now on is behind it anyway.
-            summary = await _answered(self._redis.xpending(self._key, group["name"]))
+            summary = await _await_answer(self._redis.xpending(self._key, group["name"]))
             undelivered = (time, number + 1)
-            yield min(undelivered, _place(summary["min"])) if summary["min"] else undelivered
+            yield (
+                min(undelivered, _parse_entry_id(summary["min"])) if summary["min"] else undelivered
+            )
 
     async def acknowledge(self, name: bytes) -> None:
-        await _answered(self._redis.xack(self._key, self._group, name))
+        await _await_answer(self._redis.xack(self._key, self._group, name))
 
     async def set_idle(self, name: bytes, seconds: float) -> None:
         """Have an entry count as silent since so many seconds; its attempts stay."""
-        idle = _milliseconds(seconds)
-        await _answered(
+        idle = _to_milliseconds(seconds)
+        await _await_answer(
             self._redis.xclaim(self._key, self._group, _CONSUMER, 0, [name], idle=idle, justid=True)
         )
 
-    async def keep(self, fields: dict[Any, Any]) -> None:
-        await _answered(self._redis.xadd(self._dead_letters, fields))
+    async def add_dead_letter(self, fields: dict[Any, Any]) -> None:
+        await _await_answer(self._redis.xadd(self._dead_letters, fields))
 
     async def aclose(self) -> None:
         await self._redis.aclose()
@@ -305,45 +307,45 @@ class _Entry:
         self._events = events
         self._name = name
         self._fields = fields
-        self.body = _body(fields)
+        self.body = _body_of(fields)
         self.attempt = attempt
 
     async def acknowledge(self) -> None:
         await self._events.acknowledge(self._name)
 
     async def give_back(self, seconds: float) -> None:
-        await self._events.set_idle(self._name, max(0.0, _lent(self.attempt) - seconds))
+        await self._events.set_idle(self._name, max(0.0, _lease_seconds(self.attempt) - seconds))
 
     async def extend(self) -> None:
         await self._events.set_idle(self._name, 0)
 
     async def bury(self, reason: DeadReason, error: str) -> None:
         why = {"reason": reason, "error": error, "attempt": self.attempt}
-        await self._events.keep({**self._fields, **why})
+        await self._events.add_dead_letter({**self._fields, **why})
         await self.acknowledge()
 
 
-async def _answered(answer: Awaitable[T]) -> T:
+async def _await_answer(answer: Awaitable[T]) -> T:
     """Return what the server answers; its silence is an error."""
     async with asyncio.timeout(_SECONDS):
         return await answer
 
 
-def _lent(attempt: int) -> float:
+def _lease_seconds(attempt: int) -> float:
     """Return the seconds after which a silent entry is another worker's: no pause is longer."""
     return min(_MOST_LENT_SECONDS, _LENT_SECONDS * 2.0 ** min(attempt - 1, 10))
 
 
-def _milliseconds(seconds: float) -> int:
+def _to_milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def _place(name: bytes) -> tuple[int, int]:
+def _parse_entry_id(name: bytes) -> tuple[int, int]:
     time, _, number = name.partition(b"-")
     return int(time), int(number)
 
 
-def _body(fields: Mapping[bytes, bytes]) -> bytes:
+def _body_of(fields: Mapping[bytes, bytes]) -> bytes:
     content = fields.get(_BODY, b"")
     if not content.startswith(_FASTSTREAM) or len(content) < _ENVELOPE.size:
         return content

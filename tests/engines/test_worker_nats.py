@@ -403,8 +403,8 @@ async def test_what_was_received_and_not_returned_is_given_back(place: Place) ->
     """A worker may be stopped just then; the next one has it at once."""
     await place.publish(event())
     source: Any = nats_events(place.client, **place.names)
-    client, _ = await source._opened()
-    await source._fill(client, 1)
+    client, _ = await source._open_connection()
+    await source._fetch_messages(client, 1)
     await source.aclose()
     async with working(place.worker()):
         await come(lambda: place.handled)

@@ -48,13 +48,13 @@ async def test_a_cancelled_save_has_ended_when_it_returns(
     """However often it is cancelled, nothing is written any more once the await is over."""
     path = tmp_path / "store.db"
     store = await filled(path)
-    save, may_go = store._save, threading.Event()
+    save, may_go = store._save_checkpoint, threading.Event()
 
     def slow(change: Any) -> int:
         may_go.wait(LONG)
         return save(change)
 
-    monkeypatch.setattr(store, "_save", slow)
+    monkeypatch.setattr(store, "_save_checkpoint", slow)
     saving = asyncio.create_task(store.save("default", "two", version=1))
     for _ in range(3):
         done, _ = await asyncio.wait((saving,), timeout=A_MOMENT / 2)
@@ -175,7 +175,7 @@ async def test_a_store_that_another_save_makes_at_that_moment_is_not_gone(
         try:
             return look(path, **options)
         finally:
-            store._save(Change("default", "first", 0, (), ()))
+            store._save_checkpoint(Change("default", "first", 0, (), ()))
 
     monkeypatch.setattr(Path, "stat", late)
     with pytest.raises(CheckpointConflictError):
