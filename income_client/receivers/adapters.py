@@ -18,8 +18,8 @@ from .exchange import (
     Refusal,
     RefusedError,
     RequestHead,
-    answer,
     check_framing,
+    make_answer,
 )
 from .issuer import MAX_FORM_BYTES, CallbackTokenIssuer
 
@@ -121,7 +121,7 @@ class _TokenEndpoint:
             check_framing(head)
             form = await read_body(body, max_bytes=MAX_FORM_BYTES, seconds=_FORM_SECONDS)
         except RefusedError as error:
-            return answer(error.refusal.status, Connection="close")
+            return make_answer(error.refusal.status, Connection="close")
         nonce = secrets.token_bytes(_NONCE_BYTES)
         issued = self._issuer.answer(head, form, now=time.time(), nonce=nonce)
         if issued.status != HTTPStatus.OK:

@@ -38,7 +38,7 @@ def routes(receiver: Endpoint | CallbackTokenIssuer, path: str) -> list[web.Abst
             peer=peer_of(transport),
             certificate=certificate_of(transport),
         )
-        response = _response(await endpoint.answer(head, _body(request)))
+        response = _make_response(await endpoint.answer(head, _body_of(request)))
         if not response.keep_alive and "Content-Encoding" in request.headers:
             # aiohttp would keep inflating a body that is not read.
             await response.prepare(request)
@@ -49,15 +49,15 @@ def routes(receiver: Endpoint | CallbackTokenIssuer, path: str) -> list[web.Abst
     return [web.route("*", path, handle)]
 
 
-def _body(request: web.Request) -> Body:
+def _body_of(request: web.Request) -> Body:
     """Return the whole body where it came together with its head, as short ones do."""
     content = request.content
     if content.is_eof() and content.exception() is None:
         return content.read_nowait()
-    return _chunks(request)
+    return _read_chunks(request)
 
 
-async def _chunks(request: web.Request) -> AsyncIterator[bytes]:
+async def _read_chunks(request: web.Request) -> AsyncIterator[bytes]:
     while True:
         try:
             chunk = await request.content.readany()
@@ -68,7 +68,7 @@ async def _chunks(request: web.Request) -> AsyncIterator[bytes]:
         yield chunk
 
 
-def _response(answer: Answer) -> web.Response:
+def _make_response(answer: Answer) -> web.Response:
     response = web.Response(status=answer.status, headers=answer.headers, body=answer.body)
     if response.headers.get("Connection") == "close":
         # The header informs the client; this call informs aiohttp.

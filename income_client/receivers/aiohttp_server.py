@@ -75,7 +75,7 @@ async def serving(
     app = web.Application()
     app.add_routes(routes)
     if on_unknown is not None:
-        app.add_routes([_elsewhere(on_unknown)])
+        app.add_routes([_catch_all_route(on_unknown)])
     runner = web.AppRunner(
         app,
         access_log=None,
@@ -99,7 +99,7 @@ async def serving(
         await runner.cleanup()
 
 
-def _elsewhere(tell: Callable[[str], None]) -> web.AbstractRouteDef:
+def _catch_all_route(tell: Callable[[str], None]) -> web.AbstractRouteDef:
     async def handle(request: web.Request) -> web.Response:
         tell(request.path)
         return web.json_response({"error": "Not Found"}, status=404)
@@ -121,7 +121,7 @@ class _Listener:
         self._make_protocol = make_protocol
         self._ssl = ssl
         self._patience = None if ssl is None else patience
-        self._room = asyncio.Semaphore(min(most, _descriptors() // 2))
+        self._room = asyncio.Semaphore(min(most, _descriptor_limit() // 2))
         self._tasks: set[asyncio.Task[None]] = set()
         self._log = QuietLog()
 
@@ -129,8 +129,8 @@ class _Listener:
     async def listening(self, host: str, port: int) -> AsyncIterator[int]:
         """Accept connections while the block inside runs; yields the port."""
         with ExitStack() as sockets:
-            bound = await _bound(host, port, sockets)
-            tasks = [asyncio.create_task(self._accept(each)) for each in bound]
+            bound = await _bind_sockets(host, port, sockets)
+            tasks = [asyncio.create_task(self._accept_connections(each)) for each in bound]
             try:
                 yield bound[0].getsockname()[1]
             finally:
@@ -138,7 +138,7 @@ class _Listener:
                 if ending:
                     await asyncio.wait(ending)
 
-    async def _accept(self, listening: socket.socket) -> None:
+    async def _accept_connections(self, listening: socket.socket) -> None:
         """Accept connections until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
@@ -146,22 +146,26 @@ class _Listener:
                 connection, _ = await loop.sock_accept(listening)
             except OSError as error:
                 if error.errno in _EXHAUSTED:
-                    self._warn("no connection can be accepted: the system has no resources left")
+                    self._warn_of_shortage(
+                        "no connection can be accepted: the system has no resources left"
+                    )
                 await asyncio.sleep(_PAUSE)
                 continue
             if self._room.locked():
-                self._warn("too many connections are open: others wait until some are closed")
+                self._warn_of_shortage(
+                    "too many connections are open: others wait until some are closed"
+                )
             try:
                 await self._room.acquire()
             except asyncio.CancelledError:
                 connection.close()
                 raise
-            task = asyncio.create_task(self._begin(connection))
+            task = asyncio.create_task(self._serve_connection(connection))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             await asyncio.sleep(0)  # accepting alone would let nothing else happen
 
-    async def _begin(self, connection: socket.socket) -> None:
+    async def _serve_connection(self, connection: socket.socket) -> None:
         """Make a connection of a socket, whose place is given back once it is closed."""
         protocol = _Connection(self._make_protocol(), self._room.release)
         try:
@@ -178,7 +182,7 @@ class _Listener:
             protocol.end()
             raise
 
-    def _warn(self, text: str) -> None:
+    def _warn_of_shortage(self, text: str) -> None:
         now = asyncio.get_running_loop().time()
         self._log.warn(text, reason="too_many_connections", peer=None, now=now)
 
@@ -218,7 +222,7 @@ class _Connection(asyncio.Protocol):
             self.end()
 
 
-async def _bound(host: str, port: int, sockets: ExitStack) -> list[socket.socket]:
+async def _bind_sockets(host: str, port: int, sockets: ExitStack) -> list[socket.socket]:
     """Return a socket for each address of a host; the stack closes them."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(
@@ -242,7 +246,7 @@ async def _bound(host: str, port: int, sockets: ExitStack) -> list[socket.socket
     return bound
 
 
-def _descriptors() -> int:
+def _descriptor_limit() -> int:
     """Return how many files this process may have open."""
     try:
         import resource  # noqa: PLC0415 - not every system has it

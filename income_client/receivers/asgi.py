@@ -58,30 +58,30 @@ class Receiver:
         with leaving():
             match scope["type"]:
                 case "http":
-                    await self._answer(scope, receive, send)
+                    await self._answer_request(scope, receive, send)
                 case "lifespan":
-                    await _live(receive, send)
+                    await _answer_lifespan(receive, send)
                 case "websocket":
                     await receive()
                     await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
                 case _:
                     raise ConfigurationError("callbacks come by HTTP and by nothing else")
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         head = RequestHead(
             method=scope["method"],
             headers=tuple((bytes(name), bytes(value)) for name, value in scope["headers"]),
-            peer=_peer(scope, is_true=self._is_peer_true),
-            certificate=_certificate(scope),
+            peer=_peer_of(scope, is_true=self._is_peer_true),
+            certificate=_certificate_of(scope),
         )
-        answer = await self._endpoint.answer(head, _chunks(receive))
+        answer = await self._endpoint.answer(head, _read_chunks(receive))
         if head.peer == REWRITTEN_PEER and answer.status == HTTPStatus.FORBIDDEN:
-            self._warn()
+            self._warn_of_server()
         # The client may be gone; to some servers that is an error.
         with contextlib.suppress(OSError):
-            await _send(answer, send, is_http1=scope["http_version"].startswith("1"))
+            await _send_answer(answer, send, is_http1=scope["http_version"].startswith("1"))
 
-    def _warn(self) -> None:
+    def _warn_of_server(self) -> None:
         if not self._has_warned:
             self._has_warned = True
             logger.warning(
@@ -91,7 +91,7 @@ class Receiver:
             )
 
 
-def _peer(scope: Scope, *, is_true: bool) -> str | None:
+def _peer_of(scope: Scope, *, is_true: bool) -> str | None:
     extension = (scope.get("extensions") or {}).get(PEER_EXTENSION)
     if extension is not None:
         peer: str | None = extension["peer"]
@@ -116,7 +116,7 @@ def _is_unix(server: Any) -> bool:
             return False
 
 
-def _certificate(scope: Scope) -> bytes | None:
+def _certificate_of(scope: Scope) -> bytes | None:
     """Return the client's certificate in DER, as the TLS extension of ASGI has it."""
     tls: Mapping[str, Any] | None = (scope.get("extensions") or {}).get("tls")
     if not tls or tls.get("client_cert_error") is not None:
@@ -130,7 +130,7 @@ def _certificate(scope: Scope) -> bytes | None:
         return None
 
 
-async def _chunks(receive: Receive) -> AsyncIterator[bytes]:
+async def _read_chunks(receive: Receive) -> AsyncIterator[bytes]:
     is_more = True
     while is_more:
         message = await receive()
@@ -140,7 +140,7 @@ async def _chunks(receive: Receive) -> AsyncIterator[bytes]:
         yield message.get("body", b"")
 
 
-async def _send(answer: Answer, send: Send, *, is_http1: bool) -> None:
+async def _send_answer(answer: Answer, send: Send, *, is_http1: bool) -> None:
     headers = [
         (name.lower().encode("latin-1"), value.encode("latin-1"))
         for name, value in answer.headers
@@ -152,7 +152,7 @@ async def _send(answer: Answer, send: Send, *, is_http1: bool) -> None:
     await send({"type": "http.response.body", "body": answer.body})
 
 
-async def _live(receive: Receive, send: Send) -> None:
+async def _answer_lifespan(receive: Receive, send: Send) -> None:
     while True:
         message = await receive()
         await send({"type": f"{message['type']}.complete"})

@@ -220,7 +220,7 @@ class CallbackGate:
                     f"or several of them, not {type(one).__name__}",
                     argument="auth",
                 )
-        networks = _one(given, CallbackSourceNetworks)
+        networks = _only_one_of(given, CallbackSourceNetworks)
         if not given:
             raise ConfigurationError(
                 "auth is empty: callbacks could come from anyone", argument="auth"
@@ -231,14 +231,14 @@ class CallbackGate:
                 "networks, or set is_enough=True",
                 argument="auth",
             )
-        certificate = _one(given, CallbackClientCertificate)
+        certificate = _only_one_of(given, CallbackClientCertificate)
         if certificate is not None and certificate.proxy_header and not proxies.are_any:
             raise ConfigurationError(
                 "auth: proxy_header needs trusted_proxies, and none are given", argument="auth"
             )
         self.__attrs_init__(
-            _one(given, CallbackBasicAuth),
-            _one(given, CallbackBearerAuth),
+            _only_one_of(given, CallbackBasicAuth),
+            _only_one_of(given, CallbackBearerAuth),
             certificate,
             networks,
             proxies,
@@ -284,7 +284,7 @@ class CallbackGate:
                 raise RefusedError(Refusal.SCHEME_NOT_ACCEPTED)
 
 
-def _one(given: tuple[CallbackAuth, ...], kind: type[T]) -> T | None:
+def _only_one_of(given: tuple[CallbackAuth, ...], kind: type[T]) -> T | None:
     """Return the one of this kind, if there is one."""
     found = [one for one in given if isinstance(one, kind)]
     if len(found) > 1:

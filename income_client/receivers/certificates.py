@@ -83,9 +83,9 @@ class CallbackClientCertificate:
         proxy_header: str | None = None,
         verified_header: tuple[str, str] | None = None,
     ) -> None:
-        library = _library()
-        subjects = tuple(_subject(library, text) for text in _several("subject", subject))
-        names = frozenset(_name(text) for text in _several("san", san))
+        library = _import_x509()
+        subjects = tuple(_parse_subject(library, text) for text in _list_texts("subject", subject))
+        names = frozenset(_parse_san(text) for text in _list_texts("san", san))
         if bool(any_from_ca) is bool(subjects or names):
             raise ConfigurationError(
                 "client certificates: name a subject or a san, or say any_from_ca=True, not both"
@@ -100,7 +100,7 @@ class CallbackClientCertificate:
             raise ConfigurationError(
                 "verified_header goes with a proxy_header", argument="verified_header"
             )
-        verified = None if verified_header is None else _verified(verified_header)
+        verified = None if verified_header is None else _read_verified_header(verified_header)
         self.__attrs_init__(subjects, names, bool(any_from_ca), header, verified)
 
     def check(self, head: RequestHead, proxies: TrustedProxies, *, now: float) -> None:
@@ -111,11 +111,11 @@ class CallbackClientCertificate:
             proxies: whose forwarding headers are believed.
             now: seconds since 1970.
         """
-        certificate = self._presented(head, proxies)
+        certificate = self._presented_certificate(head, proxies)
         if len(certificate) > _LARGEST:
             raise RefusedError(Refusal.CERTIFICATE_UNREADABLE)
         try:
-            read = _library().load_der_x509_certificate(certificate)
+            read = _import_x509().load_der_x509_certificate(certificate)
             subject, names = read.subject, frozenset(_names_in(read))
             begins_at = read.not_valid_before_utc.timestamp()
             ends_at = read.not_valid_after_utc.timestamp()
@@ -127,10 +127,10 @@ class CallbackClientCertificate:
         if not (self.any_from_ca or is_named):
             raise RefusedError(Refusal.CERTIFICATE_NOT_PINNED)
 
-    def _presented(self, head: RequestHead, proxies: TrustedProxies) -> bytes:
+    def _presented_certificate(self, head: RequestHead, proxies: TrustedProxies) -> bytes:
         is_proxy = proxies.is_one(head.peer)
         if is_proxy and self.proxy_header is not None:
-            return self._forwarded(head, self.proxy_header)
+            return self._forwarded_certificate(head, self.proxy_header)
         # The authority may have issued a proxy's own certificate, which says nothing of the sender.
         if head.certificate is not None and not (is_proxy and self.any_from_ca):
             return head.certificate
@@ -138,7 +138,7 @@ class CallbackClientCertificate:
             raise RefusedError(Refusal.SOURCE_REWRITTEN)
         raise RefusedError(Refusal.CERTIFICATE_MISSING)
 
-    def _forwarded(self, head: RequestHead, header: bytes) -> bytes:
+    def _forwarded_certificate(self, head: RequestHead, header: bytes) -> bytes:
         values = head.values(header)
         if len(values) > 1:
             raise RefusedError(Refusal.CERTIFICATE_UNREADABLE)
@@ -174,7 +174,7 @@ def certificate_in(value: bytes) -> bytes | None:
         return None
 
 
-def _library() -> Any:
+def _import_x509() -> Any:
     """Return the library for certificates, which is an extra."""
     try:
         from cryptography import x509  # noqa: PLC0415 - an extra
@@ -186,7 +186,7 @@ def _library() -> Any:
 
 
 def _names_in(certificate: "x509.Certificate") -> Iterator[str]:
-    x509 = _library()
+    x509 = _import_x509()
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:
@@ -198,14 +198,14 @@ def _names_in(certificate: "x509.Certificate") -> Iterator[str]:
             case x509.UniformResourceIdentifier(value=text):
                 yield f"uri:{text}"
             case x509.RFC822Name(value=text) if text.isascii():
-                yield _email(text)
+                yield _email_name(text)
             case x509.IPAddress(value=address):
                 yield f"ip:{ip_address(str(address))}"
             case _:
                 continue
 
 
-def _several(name: str, texts: object) -> tuple[str, ...]:
+def _list_texts(name: str, texts: object) -> tuple[str, ...]:
     if texts is None:
         return ()
     given = (texts,) if isinstance(texts, str) or not isinstance(texts, Iterable) else tuple(texts)
@@ -217,7 +217,7 @@ def _several(name: str, texts: object) -> tuple[str, ...]:
     return found
 
 
-def _subject(library: Any, text: str) -> "x509.Name":
+def _parse_subject(library: Any, text: str) -> "x509.Name":
     known = {
         "emailAddress": library.NameOID.EMAIL_ADDRESS,
         "serialNumber": library.NameOID.SERIAL_NUMBER,
@@ -229,14 +229,14 @@ def _subject(library: Any, text: str) -> "x509.Name":
     return found
 
 
-def _name(text: str) -> str:
+def _parse_san(text: str) -> str:
     address = ip_address(text)
     if address is not None:
         return f"ip:{address}"
     if _URI.fullmatch(text):
         return f"uri:{text}"
     if _ADDRESS.fullmatch(text):
-        return _email(text)
+        return _email_name(text)
     host = plain_host(text)
     if host is None:
         raise ConfigurationError(
@@ -246,7 +246,7 @@ def _name(text: str) -> str:
     return f"dns:{host}"
 
 
-def _email(text: str) -> str:
+def _email_name(text: str) -> str:
     local, _, domain = text.rpartition("@")
     return f"email:{local}@{domain.lower()}"
 
@@ -259,7 +259,7 @@ def _header_name(argument: str, name: object) -> bytes:
     return name.lower().encode()
 
 
-def _verified(header: object) -> tuple[bytes, bytes]:
+def _read_verified_header(header: object) -> tuple[bytes, bytes]:
     match header:
         case (str() as name, str() as value) if (
             value and value.isascii() and value == value.strip()

@@ -35,13 +35,13 @@ _NEVER_STORED: Final = (("Content-Type", "application/json"), ("Cache-Control", 
 _MOST_REMEMBERED: Final = 10_000
 
 
-def _octets(text: bytes | str) -> bytes:
+def _to_bytes(text: bytes | str) -> bytes:
     return text if isinstance(text, bytes) else text.encode("latin-1")
 
 
-def _fields(headers: Fields) -> tuple[tuple[bytes, bytes], ...]:
+def _to_raw_fields(headers: Fields) -> tuple[tuple[bytes, bytes], ...]:
     pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return tuple((_octets(name), _octets(value)) for name, value in pairs)
+    return tuple((_to_bytes(name), _to_bytes(value)) for name, value in pairs)
 
 
 @frozen(kw_only=True)
@@ -50,7 +50,7 @@ class RequestHead:
 
     method: str
     """As it is in the request line."""
-    headers: tuple[tuple[bytes, bytes], ...] = field(repr=False, converter=_fields)
+    headers: tuple[tuple[bytes, bytes], ...] = field(repr=False, converter=_to_raw_fields)
     """Header fields in their order, undecoded; given as pairs, or as a mapping, which cannot
     hold a field twice."""
     peer: str | None = None
@@ -75,7 +75,7 @@ class Answer:
     """JSON."""
 
 
-def answer(status: int, content: object = None, **headers: str) -> Answer:
+def make_answer(status: int, content: object = None, **headers: str) -> Answer:
     """Return an answer; ``content`` is the status in words unless given.
 
     Underscores in header names become hyphens.
@@ -202,15 +202,15 @@ def read_callback(body: bytes, *, received_at: datetime) -> Callback:
         raise RefusedError(Refusal.NOT_JSON)
     hints = payload if isinstance(payload, Mapping) else {}
     return Callback(
-        event_type=_hint(hints, "event_type"),
-        application_id=_hint(hints, "application_id"),
-        application_reference_id=_hint(hints, "application_reference_id"),
+        event_type=_read_hint(hints, "event_type"),
+        application_id=_read_hint(hints, "application_id"),
+        application_reference_id=_read_hint(hints, "application_reference_id"),
         payload=payload,
         received_at=received_at,
     )
 
 
-def _hint(hints: Mapping[str, Any], name: str) -> str | None:
+def _read_hint(hints: Mapping[str, Any], name: str) -> str | None:
     value = hints.get(name)
     is_plain = isinstance(value, str) and value.isprintable() and 0 < len(value) <= _LONGEST_HINT
     return value if is_plain else None

@@ -20,7 +20,7 @@ from income_client.errors import ConfigurationError, leaving
 from income_client.settings import OAuth2ClientCredentials, Secret, is_number
 
 from .auth import CallbackBearerAuth, pair_digest, pair_digests
-from .exchange import Answer, RequestHead, answer
+from .exchange import Answer, RequestHead, make_answer
 
 MAX_FORM_BYTES: Final = 8192
 """Longest body of a token request that need be read."""
@@ -100,7 +100,7 @@ class CallbackTokenIssuer:
                 "also must be an iterable of OAuth2ClientCredentials", argument="also"
             )
         given = (OAuth2ClientCredentials(client_id, client_secret), *also)
-        clients = tuple(map(_client, given))
+        clients = tuple(map(_make_client, given))
         auth = CallbackBearerAuth(
             keys=[client.key for client in clients],
             issuer=_ISSUER,
@@ -117,7 +117,7 @@ class CallbackTokenIssuer:
             now: seconds since 1970.
             nonce: 16 bytes or more that were never used before; they become the token's name.
         """
-        return self._token(self._clients[0], now=now, nonce=nonce)
+        return self._make_token(self._clients[0], now=now, nonce=nonce)
 
     @leaving()
     def answer(self, head: RequestHead, body: bytes, *, now: float, nonce: bytes) -> Answer:
@@ -133,20 +133,20 @@ class CallbackTokenIssuer:
             A token as JSON (section 5.1 there), or an error as JSON (section 5.2).
         """
         if head.method != "POST":
-            return answer(HTTPStatus.METHOD_NOT_ALLOWED, Allow="POST")
+            return make_answer(HTTPStatus.METHOD_NOT_ALLOWED, Allow="POST")
         try:
             form = _read_form(head, body)
             client = self._client_of(_read_client(head, form))
             if form[b"grant_type"] != _GRANT:
                 raise _TokenRequestError("unsupported_grant_type")  # noqa: TRY301 - answered like the others
         except _TokenRequestError as error:
-            return _refused(str(error))
+            return _error_answer(str(error))
         content = {
-            "access_token": self._token(client, now=now, nonce=nonce),
+            "access_token": self._make_token(client, now=now, nonce=nonce),
             "token_type": "Bearer",
             "expires_in": self.lifetime,
         }
-        return answer(HTTPStatus.OK, content, Pragma="no-cache")
+        return make_answer(HTTPStatus.OK, content, Pragma="no-cache")
 
     def _client_of(self, pairs: Iterable[tuple[bytes, bytes]]) -> _Client:
         digests = [pair_digest(*pair) for pair in pairs]
@@ -162,8 +162,8 @@ class CallbackTokenIssuer:
             raise _TokenRequestError(_INVALID_CLIENT)
         return found[-1]
 
-    def _token(self, client: _Client, *, now: float, nonce: bytes) -> str:
-        from .jwt import sign  # noqa: PLC0415 - an extra
+    def _make_token(self, client: _Client, *, now: float, nonce: bytes) -> str:
+        from .jwt import sign_token  # noqa: PLC0415 - an extra
 
         issued_at = int(now)
         claims = {
@@ -175,10 +175,10 @@ class CallbackTokenIssuer:
             "exp": issued_at + self.lifetime,
             "jti": urlsafe_b64encode(nonce).rstrip(b"=").decode(),
         }
-        return sign(claims, client.key.reveal())
+        return sign_token(claims, client.key.reveal())
 
 
-def _client(given: object) -> _Client:
+def _make_client(given: object) -> _Client:
     if not isinstance(given, OAuth2ClientCredentials):
         raise ConfigurationError(
             "also holds something that is not an OAuth2ClientCredentials", argument="also"
@@ -208,7 +208,7 @@ def _read_form(head: RequestHead, body: bytes) -> Mapping[bytes, bytes]:
         raise _TokenRequestError(_INVALID_REQUEST)
     found: dict[bytes, bytes] = {}
     for part in parts:
-        name, _, value = (_decoded(side) for side in part.partition(b"="))
+        name, _, value = (_decode_form_text(side) for side in part.partition(b"="))
         # A parameter without a value counts as left out. Some that are ignored here may
         # come twice, such as `resource` (RFC 8707).
         if not value:
@@ -252,18 +252,18 @@ def _basic_readings(authorization: bytes) -> list[tuple[bytes, bytes]]:
     if not colon:
         return []
     # RFC 6749 wants both parts encoded like those of a form; half of all clients do not.
-    return [(name, secret), (_decoded(name), _decoded(secret))]
+    return [(name, secret), (_decode_form_text(name), _decode_form_text(secret))]
 
 
-def _decoded(text: bytes) -> bytes:
+def _decode_form_text(text: bytes) -> bytes:
     return unquote_to_bytes(text.replace(b"+", b" "))
 
 
-def _refused(fault: str) -> Answer:
+def _error_answer(fault: str) -> Answer:
     """Return the answer to a request that gets no token (RFC 6749, section 5.2)."""
     content = {"error": fault}
     if fault == _INVALID_CLIENT:
-        return answer(
+        return make_answer(
             HTTPStatus.UNAUTHORIZED, content, Pragma="no-cache", WWW_Authenticate=_CHALLENGE
         )
-    return answer(HTTPStatus.BAD_REQUEST, content, Pragma="no-cache")
+    return make_answer(HTTPStatus.BAD_REQUEST, content, Pragma="no-cache")

@@ -54,7 +54,7 @@ async def fetch_key_set(
     """Return the key set (RFC 7517) of an address, an object with a list of keys."""
     try:
         async with asyncio.timeout(seconds):
-            body = await _body(url, tls, max_bytes)
+            body = await _fetch_body(url, tls, max_bytes)
     except TimeoutError:
         raise KeySetError("it took too long")
     try:
@@ -66,7 +66,7 @@ async def fetch_key_set(
     return tree
 
 
-async def _body(url: str, tls: ssl.SSLContext | None, max_bytes: int) -> bytes:
+async def _fetch_body(url: str, tls: ssl.SSLContext | None, max_bytes: int) -> bytes:
     async with (
         aiohttp.ClientSession(
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -124,9 +124,9 @@ class KeySetCache:
         """Return the keys that count now, fetched if there are none, renewed if they are old."""
         is_old = self._monotonic() >= self._keys_asked_at + RENEWED_AFTER
         if self.current is None or is_old:
-            self._ask()
+            self._start_request()
         if self.current is None:
-            await self._wait()
+            await self._wait_for_flight()
         if (keys := self.current) is None:
             raise RefusedError(Refusal.KEYS_UNAVAILABLE)
         return keys
@@ -140,8 +140,8 @@ class KeySetCache:
         """
         found = self.current
         if found is None or found is keys:
-            self._ask()
-            await self._wait()
+            self._start_request()
+            await self._wait_for_flight()
             found = self.current
         is_current = self._keys_asked_at >= since and not self._has_failed
         if found is None or (found is keys and not is_current):
@@ -150,7 +150,7 @@ class KeySetCache:
             raise RefusedError(Refusal.TOKEN_KEY_UNKNOWN)
         return found
 
-    def _ask(self) -> None:
+    def _start_request(self) -> None:
         """Send a request, unless one is under way or was sent a moment ago."""
         now = self._monotonic()
         is_throttled = self._asked_at is not None and now < self._asked_at + FETCH_EVERY
@@ -158,13 +158,13 @@ class KeySetCache:
             return
         self._asked_at = now
         self._has_failed = True
-        self._flight = asyncio.create_task(self._request(now), name="income_client key set")
+        self._flight = asyncio.create_task(self._request_keys(now), name="income_client key set")
 
-    async def _wait(self) -> None:
+    async def _wait_for_flight(self) -> None:
         if self._flight is not None:
             await asyncio.wait((self._flight,))
 
-    async def _request(self, asked_at: float) -> None:
+    async def _request_keys(self, asked_at: float) -> None:
         try:
             keys = import_key_set(await self._fetch(self._url))
             reason = None if keys.keys else "it holds no key that can be used"

@@ -168,24 +168,24 @@ def check_token(token: str, keys: TokenKeys, rules: TokenRules, *, now: float) -
     `Refusal.TOKEN_KEY_UNKNOWN` may be cured by newer keys: the token names a key that is not
     among these, or names none and fits none of these. ``now`` is in seconds since 1970.
     """
-    read = _read(token, rules)
+    read = _read_token(token, rules)
     kid = read.protected.get("kid")
     candidates = keys.candidates(read.protected["alg"], kid)
     if not any(_is_signed(read, key) for key in candidates):
         is_named = keys.is_named(kid)
         raise RefusedError(Refusal.TOKEN_SIGNATURE if is_named else Refusal.TOKEN_KEY_UNKNOWN)
-    _check_claims(_object(read.payload), rules, now)
+    _check_claims(_parse_object(read.payload), rules, now)
 
 
-def _read(token: str, rules: TokenRules) -> jws.CompactSignature:
+def _read_token(token: str, rules: TokenRules) -> jws.CompactSignature:
     """Read a token strictly, and check its header; joserfc would take more than one spelling."""
     segments = token.split(".") if len(token) <= LONGEST_TOKEN else []
     if len(segments) != _SEGMENTS:
         raise RefusedError(Refusal.TOKEN_UNREADABLE)
-    raw_header, payload, _ = map(_decoded, segments)
+    raw_header, payload, _ = map(_decode_segment, segments)
     if len(raw_header) > _LONGEST_HEADER:
         raise RefusedError(Refusal.TOKEN_UNREADABLE)
-    header = _object(raw_header)
+    header = _parse_object(raw_header)
     if not isinstance(header.get("alg"), str) or header["alg"] not in rules.algorithms:
         raise RefusedError(Refusal.TOKEN_ALGORITHM)
     kind = header.get("typ", "JWT")
@@ -200,7 +200,7 @@ def _read(token: str, rules: TokenRules) -> jws.CompactSignature:
     return read
 
 
-def _decoded(segment: str) -> bytes:
+def _decode_segment(segment: str) -> bytes:
     """Decode a segment that is the only base64url text of its bytes."""
     if _SEGMENT.fullmatch(segment) and len(segment) % 4 != 1:
         decoded = urlsafe_b64decode(segment + "=" * (-len(segment) % 4))
@@ -209,7 +209,7 @@ def _decoded(segment: str) -> bytes:
     raise RefusedError(Refusal.TOKEN_UNREADABLE)
 
 
-def _object(text: bytes) -> Mapping[str, Any]:
+def _parse_object(text: bytes) -> Mapping[str, Any]:
     """Parse a JSON object that has one reading: no key twice, no byte order mark."""
     try:
         tree = parse(text) if text.startswith(b"{") else None
@@ -253,7 +253,7 @@ def _check_claims(claims: Mapping[str, Any], rules: TokenRules, now: float) -> N
             raise RefusedError(Refusal.TOKEN_CLAIMS)
 
 
-def sign(claims: Mapping[str, Any], secret: str) -> str:
+def sign_token(claims: Mapping[str, Any], secret: str) -> str:
     """Return an access token (RFC 9068) that is signed with HS256."""
     key = OctKey.import_key(secret.encode())
     header = {"alg": "HS256", "typ": "at+jwt"}
@@ -268,8 +268,8 @@ def token_rules(
         raise ConfigurationError(
             "issuer is the text that tokens carry as iss; it is required", argument="issuer"
         )
-    audiences = _audiences(audience)
-    required = _required(claims)
+    audiences = _read_audiences(audience)
+    required = _read_required_claims(claims)
     if not audiences and not required:
         raise ConfigurationError(
             "audience, or claims such as {'client_id': ...}, is required: a token that the same "
@@ -280,7 +280,7 @@ def token_rules(
             f"leeway must be a number of seconds from 0 to {_MOST_LEEWAY:.0f}", argument="leeway"
         )
     return TokenRules(
-        algorithms=_algorithms(algorithms),
+        algorithms=_read_algorithms(algorithms),
         issuer=str(issuer),
         audiences=audiences,
         claims=required,
@@ -292,7 +292,7 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and value != ""
 
 
-def _audiences(audience: object) -> frozenset[str]:
+def _read_audiences(audience: object) -> frozenset[str]:
     if audience is None:
         return frozenset()
     found = (audience,) if isinstance(audience, str) else audience
@@ -305,7 +305,7 @@ def _audiences(audience: object) -> frozenset[str]:
     )
 
 
-def _required(claims: object) -> tuple[tuple[str, Any], ...]:
+def _read_required_claims(claims: object) -> tuple[tuple[str, Any], ...]:
     if claims is None:
         return ()
     if not isinstance(claims, Mapping) or not claims or not all(map(_is_text, claims)):
@@ -324,7 +324,7 @@ def _required(claims: object) -> tuple[tuple[str, Any], ...]:
     return tuple(claims.items())
 
 
-def _algorithms(algorithms: object) -> frozenset[str]:
+def _read_algorithms(algorithms: object) -> frozenset[str]:
     if algorithms is None:
         # Which of them an identity provider uses is its own affair, and none of them is weak.
         return _ASYMMETRIC
@@ -354,10 +354,10 @@ def given_keys(keys: object, rules: TokenRules) -> TokenKeys:
         )
     found: list[TokenKey] = []
     for number, one in enumerate(given, start=1):
-        usable = [key for key in _imported(one) if key.algorithms & rules.algorithms]
+        usable = [key for key in _import_keys(one) if key.algorithms & rules.algorithms]
         if not usable:
             raise ConfigurationError(
-                f"keys: number {number} {_useless(one, rules)}", argument="keys"
+                f"keys: number {number} {_key_fault(one, rules)}", argument="keys"
             )
         found.extend(usable)
     if len(found) > _MOST_GIVEN:
@@ -368,7 +368,7 @@ def given_keys(keys: object, rules: TokenRules) -> TokenKeys:
     return TokenKeys(tuple(found), most_tried=_MOST_GIVEN)
 
 
-def _imported(given: object) -> tuple[TokenKey, ...]:
+def _import_keys(given: object) -> tuple[TokenKey, ...]:
     match given:
         case Mapping() if "keys" in given:
             return import_key_set(given).keys
@@ -380,13 +380,15 @@ def _imported(given: object) -> tuple[TokenKey, ...]:
             key = _import_pem(given)
         case Secret():
             secret = given.reveal().encode("utf-8", "surrogatepass")
-            key = _made("oct", secret, kid=None, algorithms=_fitting("oct", None, len(secret) * 8))
+            key = _make_key(
+                "oct", secret, kid=None, algorithms=_algorithms_for("oct", None, len(secret) * 8)
+            )
         case _:
             key = None
     return () if key is None else (key,)
 
 
-def _useless(given: object, rules: TokenRules) -> str:
+def _key_fault(given: object, rules: TokenRules) -> str:
     """Say what is wrong with a key that cannot be used; shows nothing of it."""
     cause = (
         "cannot be used with these algorithms: it is of another kind, too short (RSA: 2048 "
@@ -436,8 +438,10 @@ def _import_jwk(given: object) -> TokenKey | None:
     plain = {name: given.get(name) for name in ("kty", *_PARTS[key_type])}
     if not all(isinstance(part, str) and len(part) <= _LONGEST_PART for part in plain.values()):
         return None
-    algorithms = _fitting(key_type, plain.get("crv"), _bits(plain)) & _permitted(given)
-    return _made(key_type, plain, kid=kid, algorithms=algorithms)
+    algorithms = _algorithms_for(
+        key_type, plain.get("crv"), _key_bits(plain)
+    ) & _permitted_algorithms(given)
+    return _make_key(key_type, plain, kid=kid, algorithms=algorithms)
 
 
 def _import_pem(pem: bytes) -> TokenKey | None:
@@ -455,7 +459,7 @@ def _import_pem(pem: bytes) -> TokenKey | None:
     return None
 
 
-def _made(
+def _make_key(
     key_type: Any, source: Any, *, kid: str | None, algorithms: frozenset[str]
 ) -> TokenKey | None:
     if not algorithms:
@@ -467,7 +471,7 @@ def _made(
     return TokenKey(kid=kid, algorithms=algorithms, material=material)
 
 
-def _fitting(key_type: str, curve: object, bits: int) -> frozenset[str]:
+def _algorithms_for(key_type: str, curve: object, bits: int) -> frozenset[str]:
     """Return the algorithms that such a key works with."""
     return frozenset(
         name
@@ -476,7 +480,7 @@ def _fitting(key_type: str, curve: object, bits: int) -> frozenset[str]:
     )
 
 
-def _permitted(given: Mapping[str, Any]) -> frozenset[str]:
+def _permitted_algorithms(given: Mapping[str, Any]) -> frozenset[str]:
     """Return the algorithms that a key's owner allows it for."""
     operations = given.get("key_ops", ["verify"])
     if given.get("use", "sig") != "sig":
@@ -491,7 +495,7 @@ def _permitted(given: Mapping[str, Any]) -> frozenset[str]:
     return _SAME if algorithm in _SAME else frozenset({algorithm})
 
 
-def _bits(given: Mapping[str, Any]) -> int:
+def _key_bits(given: Mapping[str, Any]) -> int:
     """Return the length of a key of the types that are measured."""
     part = _MEASURED_PART.get(given["kty"])
     if part is None:

@@ -36,7 +36,7 @@ def ip_address(text: str) -> IPAddress | None:
     return address
 
 
-def _several(name: str, entries: Iterable[str]) -> tuple[str, ...]:
+def _list_entries(name: str, entries: Iterable[str]) -> tuple[str, ...]:
     if isinstance(entries, str) or not isinstance(entries, Iterable):
         raise ConfigurationError(
             f"{name} are several, such as ['198.51.100.7', '2001:db8::/32']", argument=name
@@ -44,7 +44,7 @@ def _several(name: str, entries: Iterable[str]) -> tuple[str, ...]:
     return tuple(entries)
 
 
-def _network(name: str, entry: object) -> IPNetwork:
+def _parse_network(name: str, entry: object) -> IPNetwork:
     try:
         network = ipaddress.ip_network(entry) if isinstance(entry, str) else None
     except ValueError:
@@ -83,10 +83,10 @@ class CallbackSourceNetworks:
 
     @leaving()
     def __init__(self, networks: Iterable[str], *, is_enough: bool = False) -> None:
-        entries = _several("source networks", networks)
+        entries = _list_entries("source networks", networks)
         if not entries:
             raise ConfigurationError("source networks: none are given, so nothing could pass")
-        found = tuple(_network("source networks", entry) for entry in entries)
+        found = tuple(_parse_network("source networks", entry) for entry in entries)
         self.__attrs_init__(found, bool(is_enough))
 
     def check(self, source: IPAddress) -> None:
@@ -111,8 +111,10 @@ class TrustedProxies:
     has_unix: bool
 
     def __init__(self, proxies: Iterable[str] = ()) -> None:
-        entries = _several("trusted_proxies", proxies)
-        networks = tuple(_network("trusted_proxies", one) for one in entries if one != UNIX_PEER)
+        entries = _list_entries("trusted_proxies", proxies)
+        networks = tuple(
+            _parse_network("trusted_proxies", one) for one in entries if one != UNIX_PEER
+        )
         self.__attrs_init__(networks, UNIX_PEER in entries)
 
     @property

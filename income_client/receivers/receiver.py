@@ -33,8 +33,8 @@ from .exchange import (
     RefusedError,
     Repeats,
     RequestHead,
-    answer,
     check_content,
+    make_answer,
     read_callback,
 )
 from .networks import TrustedProxies
@@ -48,7 +48,7 @@ OnCallback: TypeAlias = Callable[[Callback], Awaitable[Any] | Any]
 Outcome: TypeAlias = Refusal | None
 """What became of a run of it: None if it succeeded."""
 
-_TAKEN: Final = answer(HTTPStatus.OK)
+_TAKEN: Final = make_answer(HTTPStatus.OK)
 _VERIFY_SECONDS: Final = 10.0
 _BEARER: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
@@ -178,9 +178,9 @@ class CallbackReceiver:
                     body, max_bytes=self._max_body_bytes, seconds=self._body_timeout
                 )
                 is_read = True
-                await self._take(read)
+                await self._handle_body(read)
             except RefusedError as error:
-                return self._refused(error.refusal, head, is_read=is_read)
+                return self._refusal_answer(error.refusal, head, is_read=is_read)
             return _TAKEN
 
     async def verify(self, head: RequestHead, body: bytes) -> Callback:
@@ -201,10 +201,10 @@ class CallbackReceiver:
                 await self._check_head(head)
                 if len(body) > self._max_body_bytes:
                     raise RefusedError(Refusal.TOO_LARGE)  # noqa: TRY301 - raised again below
-                return read_callback(body, received_at=self._now())
+                return read_callback(body, received_at=self._utc_now())
             except RefusedError as error:
                 refusal = error.refusal
-                self._note(refusal, head)
+                self._note_refusal(refusal, head)
                 is_temporary = refusal.status == HTTPStatus.SERVICE_UNAVAILABLE
                 retry_after = self._retry_after if is_temporary else None
                 raise CallbackRejectedError(refusal.status, refusal.reason, retry_after=retry_after)
@@ -215,8 +215,8 @@ class CallbackReceiver:
             await self._tokens.check(token)
         check_content(head, max_body_bytes=self._max_body_bytes)
 
-    def _refused(self, refusal: Refusal, head: RequestHead, *, is_read: bool) -> Answer:
-        self._note(refusal, head)
+    def _refusal_answer(self, refusal: Refusal, head: RequestHead, *, is_read: bool) -> Answer:
+        self._note_refusal(refusal, head)
         headers = {} if is_read else {"Connection": "close"}
         match refusal.status:
             case HTTPStatus.METHOD_NOT_ALLOWED:
@@ -225,16 +225,16 @@ class CallbackReceiver:
                 headers["WWW_Authenticate"] = ", ".join(self._gate.challenges)
             case HTTPStatus.SERVICE_UNAVAILABLE:
                 headers["Retry_After"] = str(ceil(self._retry_after))
-        return answer(refusal.status, **headers)
+        return make_answer(refusal.status, **headers)
 
-    def _note(self, refusal: Refusal, head: RequestHead) -> None:
+    def _note_refusal(self, refusal: Refusal, head: RequestHead) -> None:
         self._refusals[refusal.slug] += 1
         text = f"callback refused with {refusal.status}: {refusal.reason}"
         now = self._clock.monotonic()
         self._log.warn(text, reason=refusal.slug, peer=head.peer, now=now)
 
-    async def _take(self, body: bytes) -> None:
-        callback = read_callback(body, received_at=self._now())
+    async def _handle_body(self, body: bytes) -> None:
+        callback = read_callback(body, received_at=self._utc_now())
         if self._waiting >= self._most_waiting:
             raise RefusedError(Refusal.QUEUE_FULL)
         self._waiting += 1
@@ -245,21 +245,21 @@ class CallbackReceiver:
         if refusal is not None:
             raise RefusedError(refusal)
         self._handled += 1
-        self._last_handled_at = self._now()
+        self._last_handled_at = self._utc_now()
 
     async def _within_time(self, digest: bytes, callback: Callback) -> Outcome:
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._runs.run(digest, lambda: self._run(digest, callback))
+                return await self._runs.run(digest, lambda: self._run_handler(digest, callback))
         except TimeoutError:
             return Refusal.HANDLER_SLOW
 
-    async def _run(self, digest: bytes, callback: Callback) -> Outcome:
+    async def _run_handler(self, digest: bytes, callback: Callback) -> Outcome:
         async with self._turns_here():
             # Looked at now, since an equal one may have been under way until now.
             is_repeat = self._remembered.holds(digest, now=self._clock.monotonic())
             if not (is_repeat and self._is_skipping_repeats):
-                refusal = await self._handle(evolve(callback, is_repeat=is_repeat))
+                refusal = await self._call_handler(evolve(callback, is_repeat=is_repeat))
                 if refusal is not None:
                     return refusal
                 self._remembered.add(digest, now=self._clock.monotonic())
@@ -274,7 +274,7 @@ class CallbackReceiver:
             self._loop, self._turns = loop, asyncio.Semaphore(self._concurrency)
         return self._turns
 
-    async def _handle(self, callback: Callback) -> Outcome:
+    async def _call_handler(self, callback: Callback) -> Outcome:
         try:
             outcome = self._on_callback(callback)
             if inspect.isawaitable(outcome):
@@ -287,7 +287,7 @@ class CallbackReceiver:
             return Refusal.HANDLER_FAILED
         return None
 
-    def _now(self) -> datetime:
+    def _utc_now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.time(), UTC)
 
 
@@ -338,7 +338,7 @@ class TokenCheck:
             raise RefusedError(Refusal.TOKEN_UNREADABLE)
         auth = self._auth
         if auth.verify is not None:
-            await _ask(auth.verify, token)
+            await _call_verify(auth.verify, token)
         elif auth.rules is None:
             raise RefusedError(Refusal.TOKEN_REFUSED)
         elif self._cache is not None:
@@ -372,7 +372,7 @@ class TokenCheck:
         return False
 
 
-async def _ask(verify: Verify, token: str) -> None:
+async def _call_verify(verify: Verify, token: str) -> None:
     """Refuse what is merely true in an `if`, such as claims that were not checked, as well."""
     try:
         async with asyncio.timeout(_VERIFY_SECONDS):

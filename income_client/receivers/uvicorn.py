@@ -29,7 +29,7 @@ _Application = Callable[[Any, Any, Any], Awaitable[None]]
 _VERSIONS: Final = {"TLSv1.2": 0x0303, "TLSv1.3": 0x0304}
 
 
-def _extended(app: Any, transport: asyncio.BaseTransport) -> _Application:
+def _with_connection_facts(app: Any, transport: asyncio.BaseTransport) -> _Application:
     """Return the application with facts of the connection added to its scopes."""
     facts: dict[str, Any] = {PEER_EXTENSION: {"peer": peer_of(transport)}}
     layer = transport.get_extra_info("ssl_object")
@@ -61,7 +61,7 @@ class H11Protocol(_H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin; the facts are the connection's, so they are found once."""
         super().connection_made(transport)
-        self.app: _Application = _extended(self.app, transport)
+        self.app: _Application = _with_connection_facts(self.app, transport)
 
 
 if _HttpToolsProtocol is not None:
@@ -72,7 +72,7 @@ if _HttpToolsProtocol is not None:
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             """Begin; the facts are the connection's, so they are found once."""
             super().connection_made(transport)
-            self.app: _Application = _extended(self.app, transport)
+            self.app: _Application = _with_connection_facts(self.app, transport)
             self._is_head_read = False
 
         def on_message_begin(self) -> None:

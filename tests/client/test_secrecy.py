@@ -788,7 +788,7 @@ REFUSED: Final[dict[str, Callable[[], Any]]] = {
         ),
     ),
     "token for callbacks": lambda: with_bug(
-        "income_client.receivers.jwt.sign", lambda: ISSUER.issue(now=0, nonce=bytes(16))
+        "income_client.receivers.jwt.sign_token", lambda: ISSUER.issue(now=0, nonce=bytes(16))
     ),
     "ASGI": lambda: Receiver(RECEIVER)(
         {"type": "webtransport", "headers": [(b"authorization", TOKEN.encode())]}, NEVER, NEVER

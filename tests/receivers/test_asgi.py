@@ -11,7 +11,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from income_client import ConfigurationError
 from income_client.receivers.aiohttp import routes
 from income_client.receivers.asgi import Receiver
-from income_client.receivers.exchange import REWRITTEN_PEER, UNIX_PEER, answer
+from income_client.receivers.exchange import REWRITTEN_PEER, UNIX_PEER, make_answer
 from tests.support.callback_certificates import der_of, issued, pem_of
 from tests.support.callbacks import Recording, head_in, scope_of, sent_by
 
@@ -194,7 +194,7 @@ class Forbidding(Recording):
 
     async def answer(self, head: Any, body: Any) -> Any:
         """Refuse."""
-        return answer(403)
+        return make_answer(403)
 
 
 async def test_the_log_says_once_what_to_do(caplog: pytest.LogCaptureFixture) -> None:

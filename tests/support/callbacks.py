@@ -31,7 +31,7 @@ from income_client.receivers.exchange import (
     Refusal,
     RefusedError,
     RequestHead,
-    answer,
+    make_answer,
 )
 
 PATH: Final = "/callbacks"
@@ -126,14 +126,14 @@ class Recording:
         """Keep the request."""
         self.heads.append(head)
         if self.refuses:
-            return answer(413, Connection="close")
+            return make_answer(413, Connection="close")
         try:
             read = await read_body(body, max_bytes=10**9, seconds=50.0)
         except RefusedError as error:
             self.bodies.append(None)
-            return answer(error.refusal.status, Connection="close")
+            return make_answer(error.refusal.status, Connection="close")
         self.bodies.append(read)
-        return answer(200, {"method": head.method, "peer": head.peer, "bytes": len(read)})
+        return make_answer(200, {"method": head.method, "peer": head.peer, "bytes": len(read)})
 
 
 def scope_of(**changed: Any) -> dict[str, Any]:
