@@ -58,12 +58,12 @@ def to_arrow(records: Iterable[ApplicationRecord]) -> "RecordTables[pa.Table]":
         ConfigurationError: pyarrow is not installed, these are not records, or one
             holds what a column cannot hold exactly.
     """
-    require("pyarrow")
+    require_library("pyarrow")
     import pyarrow as pa  # noqa: PLC0415 - an extra
 
     from .schema import SCHEMAS, batches_of  # noqa: PLC0415 - loads pyarrow
 
-    parts = list(batches_of(_iterated(records)))
+    parts = list(batches_of(_iterate_records(records)))
     return RecordTables(
         **{
             name: pa.Table.from_batches([part[name] for part in parts], schema)
@@ -86,7 +86,7 @@ def to_polars(records: Iterable[ApplicationRecord]) -> "RecordTables[pl.DataFram
         ConfigurationError: pyarrow or polars is not installed, these are not
             records, or one holds what a column cannot hold exactly.
     """
-    require("polars")
+    require_library("polars")
     import polars as pl  # noqa: PLC0415 - comes with no extra of ours
 
     tables = to_arrow(records)
@@ -110,7 +110,7 @@ def to_pandas(records: Iterable[ApplicationRecord]) -> "RecordTables[pd.DataFram
         ConfigurationError: pyarrow or pandas is not installed, these are not
             records, or one holds what a column cannot hold exactly.
     """
-    require("pandas")
+    require_library("pandas")
     import pandas as pd  # noqa: PLC0415 - comes with no extra of ours
 
     tables = to_arrow(records)
@@ -119,7 +119,7 @@ def to_pandas(records: Iterable[ApplicationRecord]) -> "RecordTables[pd.DataFram
     )
 
 
-def require(library: str) -> None:
+def require_library(library: str) -> None:
     """Load a library, or raise a `ConfigurationError` that says how to install it."""
     try:
         import_module(library)
@@ -132,7 +132,7 @@ def require(library: str) -> None:
     raise ConfigurationError(f"this needs {library}: pip install 'income-client[parquet]'{beside}")
 
 
-def _iterated(records: object) -> Iterator[Any]:
+def _iterate_records(records: object) -> Iterator[Any]:
     if isinstance(records, AsyncIterable):
         raise ConfigurationError(
             "gather records that are awaited first: [record async for record in ...]"

@@ -14,7 +14,7 @@ from income_client.errors import ConfigurationError, leaving
 from income_client.records.documents import ApplicationRecord
 from income_client.settings import check_count
 
-from .frames import require
+from .frames import require_library
 from .rows import ROWS
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class ParquetTables:
     """
 
     def __init__(self, folder: Path | str, rows_per_group: int = 65_536) -> None:
-        require("pyarrow")
+        require_library("pyarrow")
         self._rows_per_group = check_count("rows_per_group", rows_per_group)
         try:
             self._folder = Path(folder).absolute()
@@ -83,7 +83,7 @@ class ParquetTables:
         self._buffer.add(record)
         if self._buffer.is_full:
             with self._giving_up():
-                self._convert()
+                self._convert_rows()
 
     def __enter__(self) -> Self:
         from .schema import RowBuffer  # noqa: PLC0415 - loads pyarrow
@@ -124,7 +124,7 @@ class ParquetTables:
             return
         self._check_open()
         with self._giving_up():
-            self._convert()
+            self._convert_rows()
             for file in self._tables.values():
                 file.finish()
             self._files.close()
@@ -140,8 +140,8 @@ class ParquetTables:
         if self._closed is not None:
             raise ConfigurationError(self._closed)
 
-    def _convert(self) -> None:
-        for name, batch in self._buffer.take().items():
+    def _convert_rows(self) -> None:
+        for name, batch in self._buffer.take_batches().items():
             self._tables[name].write(batch)
 
     @contextmanager

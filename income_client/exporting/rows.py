@@ -25,17 +25,17 @@ def application_rows(record: ApplicationRecord) -> Iterator[Row]:
     application = record.application
     sources = application.data_sources
     yield {
-        **_values(
+        **_values_of(
             application,
             ("application_id", "application_reference_id", "application_date", "last_updated_at"),
         ),
         "image_files": [
-            _values(image, ("file_id", "file_reference_id")) for image in sources.image_files
+            _values_of(image, ("file_id", "file_reference_id")) for image in sources.image_files
         ],
-        "structured_data": _json(sources.structured_data),
+        "structured_data": _to_json_text(sources.structured_data),
         "documents_read": record.documents is not None,
-        "extra": _extra(application),
-        "documents_extra": None if record.documents is None else _extra(record.documents),
+        "extra": _extra_json(application),
+        "documents_extra": None if record.documents is None else _extra_json(record.documents),
     }
 
 
@@ -46,13 +46,13 @@ def applicant_rows(record: ApplicationRecord) -> Iterator[Row]:
         row: Row = {"application_id": application.application_id, "applicant": slot}
         applicant = application.applicants.get(slot)
         if applicant is not None:
-            row |= _person(applicant)
+            row |= _person_row(applicant)
         calculation = application.income_calculations.get(slot)
         if calculation is not None:
             row |= {
                 "income_years": [income.year for income in calculation.incomes],
                 "suspected_fraudulent_document_ids": calculation.suspected_fraudulent.document_ids,
-                "calculation_extra": _extra(calculation),
+                "calculation_extra": _extra_json(calculation),
             }
         yield row
 
@@ -72,8 +72,8 @@ def income_source_rows(record: ApplicationRecord) -> Iterator[Row]:
                 "applicant": slot,
                 "source_number": number,
                 "year": year,
-                **_values(source, ("source_type", "calculated_income_amount", "document_ids")),
-                "extra": _extra(source),
+                **_values_of(source, ("source_type", "calculated_income_amount", "document_ids")),
+                "extra": _extra_json(source),
             }
 
 
@@ -81,31 +81,31 @@ def document_rows(record: ApplicationRecord) -> Iterator[Row]:
     """Yield a row for each document, with what a paystub says of its period."""
     calculations = record.application.income_calculations.values()
     suspected = {one for each in calculations for one in each.suspected_fraudulent.document_ids}
-    for key, document in _documents(record):
+    for key, document in _numbered_documents(record):
         row = {
             **key,
-            **_values(document, ("file_ids", "file_reference_ids", "updated_at", "data_action")),
+            **_values_of(document, ("file_ids", "file_reference_ids", "updated_at", "data_action")),
             "application_reference_id": record.documents
             and record.documents.application_reference_id,
             "is_suspected_fraudulent": document.document_id in suspected,
-            "pages": None if document.pages is None else _json(document.pages),
-            "extra": _extra(document),
+            "pages": None if document.pages is None else _to_json_text(document.pages),
+            "extra": _extra_json(document),
         }
         match document.extracted_data:
             case Paystub() as paystub:
-                row |= _paystub(paystub)
+                row |= _paystub_row(paystub)
             case Mapping() as data:
-                row["extracted_data"] = _json(data)
+                row["extracted_data"] = _to_json_text(data)
             case _:
                 # Only the rules of its class know how it is written.
                 written = parse_exactly(to_json(document))
-                row["extracted_data"] = _json(written["extracted_data"])
+                row["extracted_data"] = _to_json_text(written["extracted_data"])
         yield row
 
 
 def paystub_amount_rows(record: ApplicationRecord) -> Iterator[Row]:
     """Yield a row for each pair of amounts of each paystub, absent amounts included."""
-    for key, document in _documents(record):
+    for key, document in _numbered_documents(record):
         if isinstance(document.extracted_data, Paystub):
             for name in _AMOUNT_PAIRS:
                 pair: AmountPair = getattr(document.extracted_data, name)
@@ -114,7 +114,7 @@ def paystub_amount_rows(record: ApplicationRecord) -> Iterator[Row]:
                     "name": name,
                     "current_amount": pair.current,
                     "ytd_amount": pair.ytd,
-                    "extra": _json(pair.extra) if pair.extra else None,
+                    "extra": _to_json_text(pair.extra) if pair.extra else None,
                 }
 
 
@@ -128,27 +128,29 @@ ROWS: Final[Mapping[str, Callable[[ApplicationRecord], Iterator[Row]]]] = {
 """What makes the rows of each table."""
 
 
-def _values(record: object, names: Iterable[str]) -> Row:
+def _values_of(record: object, names: Iterable[str]) -> Row:
     return {name: getattr(record, name) for name in names}
 
 
-def _person(applicant: Applicant) -> Row:
+def _person_row(applicant: Applicant) -> Row:
     row = {
-        **_values(applicant, ("first_name", "last_name", "email", "phone", "ssn", "date_of_birth")),
+        **_values_of(
+            applicant, ("first_name", "last_name", "email", "phone", "ssn", "date_of_birth")
+        ),
         "addresses": [
-            _values(entry.address, _ADDRESS) | _values(entry, _TIME_THERE)
+            _values_of(entry.address, _ADDRESS) | _values_of(entry, _TIME_THERE)
             for entry in applicant.address_info
         ],
-        "extra": _extra(applicant),
+        "extra": _extra_json(applicant),
     }
     for entry in applicant.address_info:
         if entry.is_current:
-            current = _values(entry.address, _ADDRESS)
+            current = _values_of(entry.address, _ADDRESS)
             return row | {f"current_{name}": value for name, value in current.items()}
     return row
 
 
-def _documents(record: ApplicationRecord) -> Iterator[tuple[Row, Document]]:
+def _numbered_documents(record: ApplicationRecord) -> Iterator[tuple[Row, Document]]:
     """Yield each document with what names it: ids may be there twice, numbers are not."""
     if record.documents is None:
         return
@@ -162,9 +164,9 @@ def _documents(record: ApplicationRecord) -> Iterator[tuple[Row, Document]]:
         yield key, document
 
 
-def _paystub(paystub: Paystub) -> Row:
+def _paystub_row(paystub: Paystub) -> Row:
     return {
-        **_values(
+        **_values_of(
             paystub,
             (
                 *("employer_name", "pay_period_frequency", "hours_worked"),
@@ -174,26 +176,26 @@ def _paystub(paystub: Paystub) -> Row:
         "paystub_applicants": [
             {
                 "applicant": slot,
-                **_values(person, _NAME),
-                **_values(person.address, (*_ADDRESS, "street_2")),
+                **_values_of(person, _NAME),
+                **_values_of(person.address, (*_ADDRESS, "street_2")),
             }
             for slot, person in paystub.applicants.items()
         ],
-        "earnings": _json(paystub.earnings),
-        "deductions": _json(paystub.deductions),
-        "taxes": _json(paystub.taxes),
-        "extracted_extra": _extra(paystub),
+        "earnings": _to_json_text(paystub.earnings),
+        "deductions": _to_json_text(paystub.deductions),
+        "taxes": _to_json_text(paystub.taxes),
+        "extracted_extra": _extra_json(paystub),
     }
 
 
-def _json(value: object) -> str:
+def _to_json_text(value: object) -> str:
     return render(value).decode()
 
 
-def _extra(record: object) -> str | None:
+def _extra_json(record: object) -> str | None:
     """Return the unknown fields of a record and of those within it as JSON, None for none."""
     found = _unknown_fields(record)
-    return _json(found) if found else None
+    return _to_json_text(found) if found else None
 
 
 def _unknown_fields(record: Any) -> Row:

@@ -17,16 +17,16 @@ AT_ONCE: Final = 1000
 """Records that wait as rows at the most; rows take more room than columns."""
 
 
-def _required(kind: pa.DataType, *names: str) -> "list[pa.Field[Any]]":
+def _required_fields(kind: pa.DataType, *names: str) -> "list[pa.Field[Any]]":
     return [pa.field(name, kind, nullable=False) for name in names]
 
 
-def _optional(kind: pa.DataType, *names: str) -> "list[pa.Field[Any]]":
+def _optional_fields(kind: pa.DataType, *names: str) -> "list[pa.Field[Any]]":
     return [pa.field(name, kind) for name in names]
 
 
 def _list_of(kind: pa.DataType) -> pa.DataType:
-    return pa.list_(*_required(kind, "item"))
+    return pa.list_(*_required_fields(kind, "item"))
 
 
 _TEXT: Final = pa.string()
@@ -40,86 +40,86 @@ _AMOUNT: Final = pa.decimal128(38, 18)
 _SERVICE_TIME: Final = pa.timestamp("us")
 _UTC_TIME: Final = pa.timestamp("us", tz="UTC")
 
-_IMAGE_FILE: Final = pa.struct(_required(_TEXT, "file_id", "file_reference_id"))
+_IMAGE_FILE: Final = pa.struct(_required_fields(_TEXT, "file_id", "file_reference_id"))
 _ADDRESS: Final = pa.struct(
     [
-        *_required(_TEXT, "street_address", "city", "state", "zip"),
-        *_required(_FLAG, "is_current"),
-        *_required(_DAY, "start_date"),
-        *_optional(_DAY, "end_date"),
+        *_required_fields(_TEXT, "street_address", "city", "state", "zip"),
+        *_required_fields(_FLAG, "is_current"),
+        *_required_fields(_DAY, "start_date"),
+        *_optional_fields(_DAY, "end_date"),
     ]
 )
 _PAYSTUB_APPLICANT: Final = pa.struct(
     [
-        *_required(_TEXT, "applicant", "first_name"),
-        *_optional(_TEXT, "middle_name"),
-        *_required(_TEXT, "last_name"),
-        *_optional(_TEXT, "suffix"),
-        *_required(_TEXT, "ssn", "street_address"),
-        *_optional(_TEXT, "street_2"),
-        *_required(_TEXT, "city", "state", "zip"),
+        *_required_fields(_TEXT, "applicant", "first_name"),
+        *_optional_fields(_TEXT, "middle_name"),
+        *_required_fields(_TEXT, "last_name"),
+        *_optional_fields(_TEXT, "suffix"),
+        *_required_fields(_TEXT, "ssn", "street_address"),
+        *_optional_fields(_TEXT, "street_2"),
+        *_required_fields(_TEXT, "city", "state", "zip"),
     ]
 )
 
 SCHEMAS: Final = {
     "applications": pa.schema(
         [
-            *_required(_TEXT, "application_id", "application_reference_id"),
-            *_required(_SERVICE_TIME, "application_date"),
-            *_required(_UTC_TIME, "last_updated_at"),
-            *_required(_list_of(_IMAGE_FILE), "image_files"),
-            *_required(_JSON, "structured_data"),
-            *_required(_FLAG, "documents_read"),
-            *_optional(_JSON, "extra", "documents_extra"),
+            *_required_fields(_TEXT, "application_id", "application_reference_id"),
+            *_required_fields(_SERVICE_TIME, "application_date"),
+            *_required_fields(_UTC_TIME, "last_updated_at"),
+            *_required_fields(_list_of(_IMAGE_FILE), "image_files"),
+            *_required_fields(_JSON, "structured_data"),
+            *_required_fields(_FLAG, "documents_read"),
+            *_optional_fields(_JSON, "extra", "documents_extra"),
         ]
     ),
     "applicants": pa.schema(
         [
-            *_required(_TEXT, "application_id", "applicant"),
-            *_optional(_TEXT, "first_name", "last_name", "email", "phone", "ssn"),
-            *_optional(_DAY, "date_of_birth"),
-            *_optional(_TEXT, "current_street_address", "current_city"),
-            *_optional(_TEXT, "current_state", "current_zip"),
-            *_optional(_list_of(_ADDRESS), "addresses"),
-            *_optional(_INTEGERS, "income_years"),
-            *_optional(_TEXTS, "suspected_fraudulent_document_ids"),
-            *_optional(_JSON, "extra", "calculation_extra"),
+            *_required_fields(_TEXT, "application_id", "applicant"),
+            *_optional_fields(_TEXT, "first_name", "last_name", "email", "phone", "ssn"),
+            *_optional_fields(_DAY, "date_of_birth"),
+            *_optional_fields(_TEXT, "current_street_address", "current_city"),
+            *_optional_fields(_TEXT, "current_state", "current_zip"),
+            *_optional_fields(_list_of(_ADDRESS), "addresses"),
+            *_optional_fields(_INTEGERS, "income_years"),
+            *_optional_fields(_TEXTS, "suspected_fraudulent_document_ids"),
+            *_optional_fields(_JSON, "extra", "calculation_extra"),
         ]
     ),
     "income_sources": pa.schema(
         [
-            *_required(_TEXT, "application_id", "applicant"),
-            *_required(_INTEGER, "source_number", "year"),
-            *_required(_TEXT, "source_type"),
-            *_required(_AMOUNT, "calculated_income_amount"),
-            *_required(_TEXTS, "document_ids"),
-            *_optional(_JSON, "extra"),
+            *_required_fields(_TEXT, "application_id", "applicant"),
+            *_required_fields(_INTEGER, "source_number", "year"),
+            *_required_fields(_TEXT, "source_type"),
+            *_required_fields(_AMOUNT, "calculated_income_amount"),
+            *_required_fields(_TEXTS, "document_ids"),
+            *_optional_fields(_JSON, "extra"),
         ]
     ),
     "documents": pa.schema(
         [
-            *_required(_TEXT, "application_id"),
-            *_required(_INTEGER, "document_number"),
-            *_required(_TEXT, "document_type", "document_id", "application_reference_id"),
-            *_required(_TEXTS, "file_ids", "file_reference_ids"),
-            *_required(_UTC_TIME, "updated_at"),
-            *_required(_TEXT, "data_action"),
-            *_required(_FLAG, "is_suspected_fraudulent"),
-            *_optional(_TEXT, "employer_name", "pay_period_frequency"),
-            *_optional(_DAY, "pay_begin_date", "pay_end_date", "pay_date"),
-            *_optional(_AMOUNT, "hours_worked"),
-            *_optional(_list_of(_PAYSTUB_APPLICANT), "paystub_applicants"),
-            *_optional(_JSON, "earnings", "deductions", "taxes"),
-            *_optional(_JSON, "extracted_data", "pages", "extra", "extracted_extra"),
+            *_required_fields(_TEXT, "application_id"),
+            *_required_fields(_INTEGER, "document_number"),
+            *_required_fields(_TEXT, "document_type", "document_id", "application_reference_id"),
+            *_required_fields(_TEXTS, "file_ids", "file_reference_ids"),
+            *_required_fields(_UTC_TIME, "updated_at"),
+            *_required_fields(_TEXT, "data_action"),
+            *_required_fields(_FLAG, "is_suspected_fraudulent"),
+            *_optional_fields(_TEXT, "employer_name", "pay_period_frequency"),
+            *_optional_fields(_DAY, "pay_begin_date", "pay_end_date", "pay_date"),
+            *_optional_fields(_AMOUNT, "hours_worked"),
+            *_optional_fields(_list_of(_PAYSTUB_APPLICANT), "paystub_applicants"),
+            *_optional_fields(_JSON, "earnings", "deductions", "taxes"),
+            *_optional_fields(_JSON, "extracted_data", "pages", "extra", "extracted_extra"),
         ]
     ),
     "paystub_amounts": pa.schema(
         [
-            *_required(_TEXT, "application_id"),
-            *_required(_INTEGER, "document_number"),
-            *_required(_TEXT, "document_type", "document_id", "name"),
-            *_optional(_AMOUNT, "current_amount", "ytd_amount"),
-            *_optional(_JSON, "extra"),
+            *_required_fields(_TEXT, "application_id"),
+            *_required_fields(_INTEGER, "document_number"),
+            *_required_fields(_TEXT, "document_type", "document_id", "name"),
+            *_optional_fields(_AMOUNT, "current_amount", "ytd_amount"),
+            *_optional_fields(_JSON, "extra"),
         ]
     ),
 }
@@ -144,7 +144,7 @@ class RowBuffer:
     """Rows of records that wait to be converted; no repr shows them."""
 
     def __init__(self) -> None:
-        self._clear()
+        self._clear_rows()
 
     @property
     def is_full(self) -> bool:
@@ -168,27 +168,27 @@ class RowBuffer:
             self._rows[table] += added
         self._records += 1
 
-    def take(self) -> Batches:
+    def take_batches(self) -> Batches:
         """Return all rows as a batch for each table, and forget them."""
         try:
-            batches = {table: _batch(table, rows) for table, rows in self._rows.items()}
+            batches = {table: _make_batch(table, rows) for table, rows in self._rows.items()}
         except _REFUSED:  # whose text quotes the value
             raise ConfigurationError(
-                f"application {self._misfit()}: it holds values that do not fit the tables"
+                f"application {self._first_misfit()}: it holds values that do not fit the tables"
             )
-        self._clear()
+        self._clear_rows()
         return batches
 
-    def _clear(self) -> None:
+    def _clear_rows(self) -> None:
         self._records = 0
         self._rows: dict[str, list[Row]] = {table: [] for table in ROWS}
 
-    def _misfit(self) -> str:
+    def _first_misfit(self) -> str:
         """Return the first application that cannot be converted: one made by hand."""
         for table, rows in self._rows.items():
             for row in rows:
                 try:
-                    _batch(table, [row])
+                    _make_batch(table, [row])
                 except _REFUSED:
                     return str(row["application_id"])
         raise AssertionError("each row fits alone")
@@ -200,9 +200,9 @@ def batches_of(records: Iterable[object]) -> Iterator[Batches]:
     for record in records:
         buffer.add(record)
         if buffer.is_full:
-            yield buffer.take()
-    yield buffer.take()
+            yield buffer.take_batches()
+    yield buffer.take_batches()
 
 
-def _batch(table: str, rows: list[Row]) -> pa.RecordBatch:
+def _make_batch(table: str, rows: list[Row]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=SCHEMAS[table])

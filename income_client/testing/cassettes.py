@@ -49,20 +49,20 @@ def _without_data(reply: Mapping[str, Any]) -> dict[str, Any]:
     """Return what may be recorded of a reply; the caller still gets all of it."""
     try:
         payload = json.loads(reply["body"].get("string", b""))
-        body = json.dumps(_invented("", payload)).encode()
+        body = json.dumps(_invent_value("", payload)).encode()
     except ValueError:
         body = b""  # not of the service's own
     kept = {name: text for name, text in reply["headers"].items() if name.lower() in _KEPT_HEADERS}
     return {"status": reply["status"], "headers": kept, "body": {"string": body}}
 
 
-def _invented(name: str, value: Any) -> Any:
+def _invent_value(name: str, value: Any) -> Any:
     """Return a value of the same shape in place of that of a field."""
     match value:
         case dict():
-            return {key: _invented(key, inner) for key, inner in value.items()}
+            return {key: _invent_value(key, inner) for key, inner in value.items()}
         case list():
-            return [_invented(name, inner) for inner in value]
+            return [_invent_value(name, inner) for inner in value]
         case bool() | None:
             return value
         case _ if name in _KEPT:

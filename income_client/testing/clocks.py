@@ -101,7 +101,7 @@ class LoopBoundClock:
     def monotonic(self) -> float:
         """Return the clock's seconds."""
         if self._loop is None:
-            self._bind()
+            self._bind_to_loop()
         return self._clock.monotonic()
 
     async def sleep(self, seconds: float) -> None:
@@ -119,13 +119,15 @@ class LoopBoundClock:
         if self._loop is None or self._generator is None or self._loop.is_closed():
             return
         if self._loop.is_running():  # in another thread, or around the caller
-            ended = asyncio.run_coroutine_threadsafe(self._ended(self._generator), self._loop)
+            ended = asyncio.run_coroutine_threadsafe(
+                self._close_generator(self._generator), self._loop
+            )
             if get_ident() != self._thread:
                 ended.result(_CLOSE_TIMEOUT)
         else:
             self._loop.run_until_complete(self._generator.aclose())
 
-    def _bind(self) -> None:
+    def _bind_to_loop(self) -> None:
         with suppress(RuntimeError):  # read outside of any loop, which binds nobody
             self._loop = asyncio.get_running_loop()
             self._thread = get_ident()
@@ -134,7 +136,7 @@ class LoopBoundClock:
                 # It comes to its yield without waiting; from there the loop knows of it.
                 self._generator.__anext__().send(None)
 
-    async def _ended(self, generator: AsyncGenerator[None, None]) -> None:
+    async def _close_generator(self, generator: AsyncGenerator[None, None]) -> None:
         await generator.aclose()
 
     async def _closing_generator(self) -> AsyncGenerator[None, None]:

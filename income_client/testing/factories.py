@@ -131,7 +131,7 @@ def make_applicant(*, number: int | None = None, **fields: Unpack[ApplicantField
     Raises:
         ConfigurationError: there is no such field.
     """
-    return _changed(make_applicant, _applicant(_numbered(number)), fields)
+    return _with_fields(make_applicant, _make_applicant(_number_or_next(number)), fields)
 
 
 def make_paystub(
@@ -152,9 +152,9 @@ def make_paystub(
     Raises:
         ConfigurationError: there is no such field.
     """
-    number = _numbered(number)
-    (made,) = _paystubs(number, slot, applicant or _applicant(number), 1)
-    return _changed(make_paystub, made, fields)
+    number = _number_or_next(number)
+    (made,) = _make_paystubs(number, slot, applicant or _make_applicant(number), 1)
+    return _with_fields(make_paystub, made, fields)
 
 
 def make_document(
@@ -179,7 +179,7 @@ def make_document(
     Raises:
         ConfigurationError: there is no such field.
     """
-    number = _numbered(number)
+    number = _number_or_next(number)
     name = f"{number:010x}"
     if document_type == "paystub" and "extracted_data" not in fields:
         fields["extracted_data"] = make_paystub(number=number, slot=slot, applicant=applicant)
@@ -189,11 +189,11 @@ def make_document(
         file_reference_ids=(f"{document_type} {number}.pdf",),
         url=f"{INVENTED_ADDRESS}{name}",
         extracted_data={},
-        updated_at=_updated(number),
+        updated_at=_update_time(number),
         data_action="create",
         source=DocumentSource(application_id or _application_id(number), document_type),
     )
-    return _changed(make_document, made, fields)
+    return _with_fields(make_document, made, fields)
 
 
 def make_application(
@@ -217,9 +217,9 @@ def make_application(
     Raises:
         ConfigurationError: there is no such field, or the number of applicants is negative.
     """
-    number = _numbered(number)
-    made = _application(number, _by_slot(number, applicants), tuple(documents), suspected)
-    return _changed(make_application, made, fields)
+    number = _number_or_next(number)
+    made = _make_application(number, _by_slot(number, applicants), tuple(documents), suspected)
+    return _with_fields(make_application, made, fields)
 
 
 def make_record(
@@ -246,7 +246,7 @@ def make_record(
     """
     _check_whole("paystubs", paystubs)
     _check_whole("suspected", suspected)
-    number = _numbered(number)
+    number = _number_or_next(number)
     application_id = fields.get("application_id", _application_id(number))
     people = _by_slot(number, applicants)
     documents = [
@@ -259,8 +259,8 @@ def make_record(
             f"suspected must be from 0 to {len(documents)}, the number of pay slips",
             argument="suspected",
         )
-    made = _application(number, people, documents, documents[:suspected])
-    application = _changed(make_record, made, fields)
+    made = _make_application(number, people, documents, documents[:suspected])
+    application = _with_fields(make_record, made, fields)
     return ApplicationRecord(
         application=application, documents=documents_of(application, documents)
     )
@@ -279,11 +279,11 @@ def documents_of(application: Application, documents: Iterable[Document]) -> App
     )
 
 
-def _numbered(number: int | None) -> int:
+def _number_or_next(number: int | None) -> int:
     return next(_numbers) if number is None else number
 
 
-def _random(number: int | str, what: str) -> Random:
+def _random_for(number: int | str, what: str) -> Random:
     return Random(f"{what} {number}")  # noqa: S311 - invents data
 
 
@@ -291,12 +291,12 @@ def _application_id(number: int) -> str:
     return f"app-test-{number:06d}"
 
 
-def _updated(number: int) -> datetime:
+def _update_time(number: int) -> datetime:
     return _FIRST_UPDATE + timedelta(seconds=number % _UPDATE_SECONDS)
 
 
-def _applicant(number: int) -> Applicant:
-    person = invent_person(_random(number, "applicant"), START.date())
+def _make_applicant(number: int) -> Applicant:
+    person = invent_person(_random_for(number, "applicant"), START.date())
     return from_json(Applicant, msgspec.json.encode(person.applicant))
 
 
@@ -306,7 +306,7 @@ def _by_slot(number: int, applicants: Applicants) -> Mapping[str, Applicant]:
     if isinstance(applicants, int):
         _check_whole("applicants", applicants)
         # The first applicant of an application is never the second of another.
-        applicants = [_applicant(number + 10**6 * place) for place in range(applicants)]
+        applicants = [_make_applicant(number + 10**6 * place) for place in range(applicants)]
     return {f"applicant{place}": each for place, each in enumerate(applicants, 1)}
 
 
@@ -317,11 +317,11 @@ def _check_whole(name: str, value: int) -> None:
         )
 
 
-def _paystubs(
+def _make_paystubs(
     number: int | str, slot: str, applicant: Applicant, how_many: int
 ) -> Iterator[Paystub]:
     """Invent the latest pay slips of an applicant, oldest first; the sums of each year agree."""
-    rng = _random(number, "pay")
+    rng = _random_for(number, "pay")
     payer = rng.choice(_EMPLOYERS)
     employment = invent_employment(rng)
     today = START.date() - timedelta(days=1)
@@ -340,13 +340,13 @@ def _paystubs(
         stubs = of_year + stubs
         # A slip of the year before is paid before its end, or its sums would be of another year.
         today = date(today.year - 1, 12, 31)
-    named = {slot: _named(applicant)}
+    named = {slot: _paystub_applicant(applicant)}
     for stub in stubs:
         slip = from_json(Paystub, msgspec.json.encode(stub))
         yield attrs.evolve(slip, applicants=named)
 
 
-def _named(applicant: Applicant) -> PaystubApplicant:
+def _paystub_applicant(applicant: Applicant) -> PaystubApplicant:
     home = applicant.address_info[0].address if applicant.address_info else _SOMEWHERE
     parts = {name: getattr(home, name) for name in ("street_address", "city", "state", "zip")}
     return PaystubApplicant(
@@ -363,7 +363,7 @@ def _slip_documents(
     number: int, application_id: str, slot: str, applicant: Applicant, how_many: int
 ) -> Iterator[Document]:
     pay = number if slot == "applicant1" else f"{number} {slot}"
-    for turn, slip in enumerate(_paystubs(pay, slot, applicant, how_many), 1):
+    for turn, slip in enumerate(_make_paystubs(pay, slot, applicant, how_many), 1):
         name = f"{number:06d}-{slot}-{turn:02d}"
         yield make_document(
             number=number,
@@ -376,7 +376,7 @@ def _slip_documents(
         )
 
 
-def _application(
+def _make_application(
     number: int,
     people: Mapping[str, Applicant],
     documents: Sequence[Document],
@@ -392,16 +392,16 @@ def _application(
     ]
     return Application(
         application_id=_application_id(number),
-        last_updated_at=_updated(number),
+        last_updated_at=_update_time(number),
         application_reference_id=f"TEST-{number:08d}",
         application_date=datetime.combine(applied_on, time(9)),
         applicants=people,
-        income_calculations=_calculations(number, tuple(people), documents, doubted),
+        income_calculations=_make_calculations(number, tuple(people), documents, doubted),
         data_sources=DataSources(image_files=tuple(files), structured_data=()),
     )
 
 
-def _calculations(
+def _make_calculations(
     number: int, slots: Sequence[str], documents: Sequence[Document], doubted: Sequence[str]
 ) -> Mapping[str, IncomeCalculation]:
     """Return the income that documents support; those that name no applicant go to the first."""
@@ -416,13 +416,13 @@ def _calculations(
         supporting = [each for each in documents if slot_of[each.document_id] == slot]
         suspected = tuple(name for name in doubted if slot_of.get(name, first) == slot)
         calculations[slot] = IncomeCalculation(
-            incomes=_incomes(number + place, supporting),
+            incomes=_make_incomes(number + place, supporting),
             suspected_fraudulent=SuspectedFraudulent(document_ids=suspected),
         )
     return calculations
 
 
-def _incomes(number: int, documents: Sequence[Document]) -> tuple[YearlyIncome, ...]:
+def _make_incomes(number: int, documents: Sequence[Document]) -> tuple[YearlyIncome, ...]:
     """Return what each year's latest pay slip says, or for a year without one, any amount."""
     by_year: dict[int, list[Document]] = {} if documents else {_LAST_YEAR: []}
     latest: dict[int, Paystub] = {}
@@ -436,7 +436,7 @@ def _incomes(number: int, documents: Sequence[Document]) -> tuple[YearlyIncome, 
     for year in sorted(by_year, reverse=True):
         amount = latest[year].gross_pay.ytd if year in latest else None
         if amount is None:
-            amount = Decimal(_random(number, "income").randrange(2_000_000, 15_000_000)) / 100
+            amount = Decimal(_random_for(number, "income").randrange(2_000_000, 15_000_000)) / 100
         source = IncomeSource(
             source_type="employment",
             calculated_income_amount=amount,
@@ -446,7 +446,7 @@ def _incomes(number: int, documents: Sequence[Document]) -> tuple[YearlyIncome, 
     return tuple(incomes)
 
 
-def _changed(make: Callable[..., object], record: T, fields: Mapping[str, Any]) -> T:
+def _with_fields(make: Callable[..., object], record: T, fields: Mapping[str, Any]) -> T:
     """Return a record with other values in fields that the caller of a factory gave."""
     known = [each.name for each in attrs.fields(type(record)) if each.name != "source"]
     check_names(make.__name__, fields, (*known, *names_of(make)))

@@ -51,13 +51,13 @@ class LoopRunner:
             raise ConfigurationError("income_run is for synchronous tests; await this instead")
         # A future that has ended raises without frames of asyncio, which only distract.
         if isinstance(work, Awaitable):
-            return self._runner.run(_ended(work)).result()
+            return self._runner.run(_settle_awaitable(work)).result()
         if isinstance(work, AsyncIterable):
-            return self._runner.run(_ended(_listed(work))).result()
+            return self._runner.run(_settle_awaitable(_list_items(work))).result()
         raise ConfigurationError("income_run takes what can be awaited or asynchronously iterated")
 
 
-async def _ended(work: Awaitable[T]) -> asyncio.Future[T]:
+async def _settle_awaitable(work: Awaitable[T]) -> asyncio.Future[T]:
     outcome = asyncio.get_running_loop().create_future()
     try:
         outcome.set_result(await work)
@@ -66,7 +66,7 @@ async def _ended(work: Awaitable[T]) -> asyncio.Future[T]:
     return outcome
 
 
-async def _listed(work: AsyncIterable[T]) -> list[T]:
+async def _list_items(work: AsyncIterable[T]) -> list[T]:
     return [one async for one in work]
 
 

@@ -75,7 +75,7 @@ def income_service(
     from .service import IncomeService  # noqa: PLC0415 - as above
 
     usual = {"clock": income_clock, "time_flows": True}
-    options = {**usual, **income_service_options, **_marked(request, "income_service")}
+    options = {**usual, **income_service_options, **_marker_options(request, "income_service")}
     with IncomeService(**options, thread=_income_thread) as service:
         request.node.stash[_SERVICE] = service
         yield service
@@ -102,7 +102,7 @@ def income_api(
         "clock": income_clock,
         "downloads": income_service.download_policy,
     }
-    options = {**usual, **income_client_options, **_marked(request, "income_client")}
+    options = {**usual, **income_client_options, **_marker_options(request, "income_client")}
     # Its address is the service's.
     check_names("income_client", options, [n for n in names_of(IncomeClient) if n != "base_url"])
     clock = LoopBoundClock(options.pop("clock"), aclose)
@@ -163,7 +163,7 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
     return None
 
 
-def _marked(request: pytest.FixtureRequest, name: str) -> Mapping[str, Any]:
+def _marker_options(request: pytest.FixtureRequest, name: str) -> Mapping[str, Any]:
     options: dict[str, Any] = {}
     # The closest comes first, and what it says counts.
     for marker in reversed(list(request.node.iter_markers(name))):

@@ -127,7 +127,7 @@ class Requests(Sequence[RecordedRequest]):
         """Return one line for each of the latest requests, for people to read."""
         left_out = max(0, len(self) - _SHOWN)
         lines = [f"({left_out} earlier ones)"] if left_out else []
-        lines += [_line(number, self[number]) for number in range(left_out, len(self))]
+        lines += [_request_line(number, self[number]) for number in range(left_out, len(self))]
         return "\n".join(lines or ["nothing was asked"])
 
 
@@ -207,7 +207,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         self._open = ExitStack()
         self.faults: Final = ServiceFaults(self._emulator, self._thread)
         for record in records:
-            self._add(record, None, now=False)
+            self._add_record(record, None, now=False)
         self._emulator.faults.add(*_faults_of(faults))
 
     def __repr__(self) -> str:
@@ -262,12 +262,12 @@ class IncomeService(AbstractContextManager["IncomeService"]):
     @property
     def ids(self) -> tuple[str, ...]:
         """Ids of all applications, the invented ones first."""
-        return self._call(lambda: self._emulator.world.ids)
+        return self._call_in_loop(lambda: self._emulator.world.ids)
 
     @property
     def requests(self) -> Requests:
         """What was asked so far, in order of arrival."""
-        return self._call(lambda: Requests(self._emulator.requests))
+        return self._call_in_loop(lambda: Requests(self._emulator.requests))
 
     @property
     def token_requests(self) -> int:
@@ -286,7 +286,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
 
     @rules.setter
     def rules(self, rules: ServiceRules) -> None:
-        self._call(partial(setattr, self._emulator, "rules", rules))
+        self._call_in_loop(partial(setattr, self._emulator, "rules", rules))
 
     @property
     def callbacks(self) -> CallbackTarget | None:
@@ -295,12 +295,12 @@ class IncomeService(AbstractContextManager["IncomeService"]):
 
     @callbacks.setter
     def callbacks(self, target: CallbackTarget | None) -> None:
-        self._call(partial(setattr, self._emulator, "callbacks", target))
+        self._call_in_loop(partial(setattr, self._emulator, "callbacks", target))
 
     @property
     def now(self) -> datetime:
         """The service's present, without zone."""
-        return moment_of(self._call(lambda: self._emulator.now))
+        return moment_of(self._call_in_loop(lambda: self._emulator.now))
 
     def advance(self, seconds: float) -> None:
         """Move the service's time forward by ``seconds``; tokens and addresses expire by it.
@@ -308,7 +308,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         Raises:
             ConfigurationError: that would be backward.
         """
-        self._call(partial(self._emulator.advance, seconds))
+        self._call_in_loop(partial(self._emulator.advance, seconds))
 
     def add(
         self,
@@ -333,7 +333,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
             ConfigurationError: its id or reference is taken, its ``last_updated_at`` lies in
                 the future, its documents are another's, or JSON cannot carry it.
         """
-        return self._call(lambda: self._add(record, documents, now=now))
+        return self._call_in_loop(lambda: self._add_record(record, documents, now=now))
 
     def update(
         self,
@@ -353,7 +353,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         Raises:
             ConfigurationError: no application of this id was added, or it cannot be served.
         """
-        return self._call(lambda: self._update(record, documents))
+        return self._call_in_loop(lambda: self._update_record(record, documents))
 
     def touch(self, application_id: str) -> None:
         """Update the application ``application_id`` now; of an invented one an amount changes, too.
@@ -364,11 +364,11 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         Raises:
             ConfigurationError: there is no such application.
         """
-        self._call(lambda: self._touch(application_id))
+        self._call_in_loop(lambda: self._touch_application(application_id))
 
     def revoke_tokens(self) -> None:
         """Refuse every access token given out so far with 401."""
-        self._call(self._emulator.revoke_tokens)
+        self._call_in_loop(self._emulator.revoke_tokens)
 
     def content_of(self, document_id: str) -> bytes:
         """Return the bytes of the file of the document ``document_id`` as they are now.
@@ -376,7 +376,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         Raises:
             ConfigurationError: there is no such document.
         """
-        return self._call(partial(self._emulator.content_of, document_id))
+        return self._call_in_loop(partial(self._emulator.content_of, document_id))
 
     def replace_file(self, document_id: str) -> None:
         """Put another file in the place of that of ``document_id``; its addresses stay valid.
@@ -384,7 +384,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         Raises:
             ConfigurationError: there is no such document.
         """
-        self._call(partial(self._emulator.replace_file, document_id))
+        self._call_in_loop(partial(self._emulator.replace_file, document_id))
 
     async def fire_callback(
         self, application_id: str | None = None, **options: Any
@@ -404,31 +404,31 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         """
         return await self._thread.wait_for(self._emulator.fire_callback(application_id, **options))
 
-    def _add(
+    def _add_record(
         self, given: ApplicationRecord | Application, documents: _Documents, *, now: bool
     ) -> ApplicationRecord:
         record = _with_documents(given, documents)
         if now:
             record = _updated_at(record, self._emulator.now)
-        self._emulator.world.add(*_contents(record))
+        self._emulator.world.add(*_reply_contents(record))
         self._added[record.application_id] = record
         return record
 
-    def _update(
+    def _update_record(
         self, given: ApplicationRecord | Application, documents: _Documents
     ) -> ApplicationRecord:
         record = _with_documents(given, documents)
         if record.documents is None and record.application_id in self._added:
             record = evolve(record, documents=self._added[record.application_id].documents)
         is_same_second = self._is_updated_now(record.application_id)
-        self._emulator.world.replace(*_contents(record))
+        self._emulator.world.replace(*_reply_contents(record))
         if is_same_second:
-            self._touch(record.application_id)
+            self._touch_application(record.application_id)
         record = _updated_at(record, self._emulator.now)
         self._added[record.application_id] = record
         return record
 
-    def _touch(self, application_id: str) -> None:
+    def _touch_application(self, application_id: str) -> None:
         if self._is_updated_now(application_id):
             self._emulator.advance(1)
         self._emulator.touch(application_id)
@@ -436,7 +436,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
     def _is_updated_now(self, application_id: str) -> bool:
         return self._emulator.world.updated_at(application_id) >= self._emulator.now
 
-    def _call(self, work: Callable[[], T]) -> T:
+    def _call_in_loop(self, work: Callable[[], T]) -> T:
         return self._thread.call(work)
 
 
@@ -475,7 +475,7 @@ def _with_documents(
     return record
 
 
-def _contents(record: ApplicationRecord) -> tuple[dict[str, Any], dict[str, Any]]:
+def _reply_contents(record: ApplicationRecord) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the contents of the two replies that serve a record."""
     documents = record.documents or documents_of(record.application, ())
     content = _EXACT.decode(to_json(documents))
@@ -486,7 +486,7 @@ def _contents(record: ApplicationRecord) -> tuple[dict[str, Any], dict[str, Any]
     return _EXACT.decode(to_json(record.application)), content
 
 
-def _line(number: int, request: RecordedRequest) -> str:
+def _request_line(number: int, request: RecordedRequest) -> str:
     is_signed = request.name == Call.FILE.value
     query = f"?{request.query}" if request.query and not is_signed else ""
     fault = f"  (fault: {request.fault})" if request.fault else ""

@@ -43,7 +43,7 @@ async def check_checkpoint_store(make_store: MakeStore) -> None:
             raise AssertionError(f"{rule}: save() raised {error!r}") from error
 
 
-def _letter(number: int, *, attempts: int = 1, window: bool = False) -> DeadLetter:
+def _make_letter(number: int, *, attempts: int = 1, window: bool = False) -> DeadLetter:
     """Return a dead letter; a smaller number was tried first."""
     return DeadLetter(
         application_id=None if window else f"app-{number}",
@@ -55,21 +55,21 @@ def _letter(number: int, *, attempts: int = 1, window: bool = False) -> DeadLett
     )
 
 
-def _check(found: object, expected: object) -> None:
+def _check_equal(found: object, expected: object) -> None:
     if found != expected:
         raise AssertionError(f"expected {expected!r}, found {found!r}")
 
 
-async def _holds(store: CheckpointStore, text: str | None, version: int) -> None:
+async def _check_checkpoint(store: CheckpointStore, text: str | None, version: int) -> None:
     stored = await store.load("default")
-    _check((stored.checkpoint, stored.version), (text, version))
+    _check_equal((stored.checkpoint, stored.version), (text, version))
 
 
 async def _has_letters(store: CheckpointStore, *letters: DeadLetter, name: str = "default") -> None:
-    _check(tuple(await store.dead_letters(name)), letters)
+    _check_equal(tuple(await store.dead_letters(name)), letters)
 
 
-async def _conflicts(store: CheckpointStore, **change: Any) -> None:
+async def _check_conflict(store: CheckpointStore, **change: Any) -> None:
     try:
         await store.save("default", "refused", **change)
     except CheckpointConflictError:
@@ -78,81 +78,81 @@ async def _conflicts(store: CheckpointStore, **change: Any) -> None:
 
 
 async def _is_empty_at_first(store: CheckpointStore) -> None:
-    await _holds(store, None, 0)
+    await _check_checkpoint(store, None, 0)
     await _has_letters(store)
 
 
 async def _loads_what_was_saved(store: CheckpointStore) -> None:
-    _check(await store.save("default", "one", version=0), 1)
-    _check(await store.save("default", "tw\u00f6\nlines", version=1), 2)
-    await _holds(store, "tw\u00f6\nlines", 2)
+    _check_equal(await store.save("default", "one", version=0), 1)
+    _check_equal(await store.save("default", "tw\u00f6\nlines", version=1), 2)
+    await _check_checkpoint(store, "tw\u00f6\nlines", 2)
 
 
 async def _refuses_other_versions(store: CheckpointStore) -> None:
-    await _conflicts(store, version=1)
-    await _holds(store, None, 0)
-    await store.save("default", "one", version=0, dead_letters=[_letter(1)])
+    await _check_conflict(store, version=1)
+    await _check_checkpoint(store, None, 0)
+    await store.save("default", "one", version=0, dead_letters=[_make_letter(1)])
     await store.save("default", "two", version=1)
-    change = {"dead_letters": [_letter(2)], "resolved": [_letter(1).key]}
+    change = {"dead_letters": [_make_letter(2)], "resolved": [_make_letter(1).key]}
     for version in (0, 1, 3, 2**40):
-        await _conflicts(store, version=version, **change)
-    await _holds(store, "two", 2)
-    await _has_letters(store, _letter(1))
+        await _check_conflict(store, version=version, **change)
+    await _check_checkpoint(store, "two", 2)
+    await _has_letters(store, _make_letter(1))
 
 
 async def _refuses_other_texts(store: CheckpointStore) -> None:
     if "replaces" not in signature(store.save).parameters:
         return
     await store.save("default", "one", version=0)
-    change = {"dead_letters": [_letter(1)], "replaces": "another one"}
-    await _conflicts(store, version=1, **change)
-    await _holds(store, "one", 1)
+    change = {"dead_letters": [_make_letter(1)], "replaces": "another one"}
+    await _check_conflict(store, version=1, **change)
+    await _check_checkpoint(store, "one", 1)
     await _has_letters(store)
     save: Any = store.save
-    _check(await save("default", "tw\u00f6", version=1, replaces="one"), 2)
-    _check(await save("default", "three", version=2, replaces="tw\u00f6"), 3)
-    await _holds(store, "three", 3)
+    _check_equal(await save("default", "tw\u00f6", version=1, replaces="one"), 2)
+    _check_equal(await save("default", "three", version=2, replaces="tw\u00f6"), 3)
+    await _check_checkpoint(store, "three", 3)
 
 
 async def _lets_the_first_saver_win(store: CheckpointStore) -> None:
     saves = (store.save("default", f"saver {n}", version=0) for n in range(_SAVERS))
     results = await asyncio.gather(*saves, return_exceptions=True)
     refused = [one for one in results if isinstance(one, CheckpointConflictError)]
-    _check(([one for one in results if one not in refused], len(refused)), ([1], _SAVERS - 1))
-    await _conflicts(store, version=0)
-    _check(await store.save("default", "next", version=1), 2)
+    _check_equal(([one for one in results if one not in refused], len(refused)), ([1], _SAVERS - 1))
+    await _check_conflict(store, version=0)
+    _check_equal(await store.save("default", "next", version=1), 2)
 
 
 async def _keeps_names_apart(store: CheckpointStore) -> None:
-    await store.save("default", "first", version=0, dead_letters=[_letter(1)])
+    await store.save("default", "first", version=0, dead_letters=[_make_letter(1)])
     await store.save("default", "second", version=1)
-    await store.save("other", "of other", version=0, dead_letters=[_letter(1, attempts=9)])
-    await store.save("default", "third", version=2, resolved=[_letter(1).key])
-    await _holds(store, "third", 3)
+    await store.save("other", "of other", version=0, dead_letters=[_make_letter(1, attempts=9)])
+    await store.save("default", "third", version=2, resolved=[_make_letter(1).key])
+    await _check_checkpoint(store, "third", 3)
     other = await store.load("other")
-    _check((other.checkpoint, other.version), ("of other", 1))
+    _check_equal((other.checkpoint, other.version), ("of other", 1))
     await _has_letters(store)
-    await _has_letters(store, _letter(1, attempts=9), name="other")
+    await _has_letters(store, _make_letter(1, attempts=9), name="other")
 
 
 async def _orders_dead_letters(store: CheckpointStore) -> None:
-    letters = [_letter(3), _letter(1, window=True), _letter(1), _letter(2)]
+    letters = [_make_letter(3), _make_letter(1, window=True), _make_letter(1), _make_letter(2)]
     await store.save("default", "one", version=0, dead_letters=letters[:2])
     await store.save("default", "two", version=1, dead_letters=letters[2:])
     await _has_letters(store, letters[2], letters[1], letters[3], letters[0])
 
 
 async def _replaces_dead_letters(store: CheckpointStore) -> None:
-    await store.save("default", "one", version=0, dead_letters=[_letter(1), _letter(2)])
-    again: Sequence[DeadLetter] = [_letter(1, attempts=2), _letter(1, attempts=3)]
+    await store.save("default", "one", version=0, dead_letters=[_make_letter(1), _make_letter(2)])
+    again: Sequence[DeadLetter] = [_make_letter(1, attempts=2), _make_letter(1, attempts=3)]
     await store.save("default", "two", version=1, dead_letters=again)
-    await _has_letters(store, again[1], _letter(2))
+    await _has_letters(store, again[1], _make_letter(2))
 
 
 async def _removes_before_it_adds(store: CheckpointStore) -> None:
-    await store.save("default", "one", version=0, dead_letters=[_letter(1), _letter(2)])
-    again = _letter(1, attempts=2)
-    keys = [again.key, _letter(2).key, "application:unknown"]
+    await store.save("default", "one", version=0, dead_letters=[_make_letter(1), _make_letter(2)])
+    again = _make_letter(1, attempts=2)
+    keys = [again.key, _make_letter(2).key, "application:unknown"]
     await store.save("default", "two", version=1, dead_letters=[again], resolved=keys)
     await _has_letters(store, again)
 
@@ -161,17 +161,17 @@ async def _forgets_dead_letters(store: CheckpointStore) -> None:
     forget = getattr(store, "forget", None)
     if forget is None:
         return
-    letters = [_letter(1), _letter(2), _letter(3, window=True)]
-    _check(tuple(await forget("default", [letters[0].key])), ())
-    await _holds(store, None, 0)
+    letters = [_make_letter(1), _make_letter(2), _make_letter(3, window=True)]
+    _check_equal(tuple(await forget("default", [letters[0].key])), ())
+    await _check_checkpoint(store, None, 0)
     await store.save("default", "one", version=0, dead_letters=letters)
     await store.save("other", "of other", version=0, dead_letters=letters)
     keys = [letters[2].key, "application:unknown", letters[0].key, letters[2].key]
-    _check(tuple(await forget("default", keys)), (letters[2].key, letters[0].key))
-    await _holds(store, "one", 1)
+    _check_equal(tuple(await forget("default", keys)), (letters[2].key, letters[0].key))
+    await _check_checkpoint(store, "one", 1)
     await _has_letters(store, letters[1])
     await _has_letters(store, *letters, name="other")
-    _check(await store.save("default", "two", version=1, dead_letters=[letters[0]]), 2)
+    _check_equal(await store.save("default", "two", version=1, dead_letters=[letters[0]]), 2)
     await _has_letters(store, *letters[:2])
 
 
@@ -179,8 +179,8 @@ async def _forgets_beside_saves(store: CheckpointStore) -> None:
     forget = getattr(store, "forget", None)
     if forget is None:
         return
-    old = [_letter(number) for number in range(_SAVERS)]
-    new = [_letter(number) for number in range(_SAVERS, 2 * _SAVERS)]
+    old = [_make_letter(number) for number in range(_SAVERS)]
+    new = [_make_letter(number) for number in range(_SAVERS, 2 * _SAVERS)]
     await store.save("default", "none", version=0, dead_letters=old)
 
     async def save_all() -> None:
@@ -188,7 +188,7 @@ async def _forgets_beside_saves(store: CheckpointStore) -> None:
             await store.save("default", letter.key, version=version, dead_letters=[letter])
 
     await asyncio.gather(save_all(), *(forget("default", [letter.key]) for letter in old))
-    await _holds(store, new[-1].key, 1 + _SAVERS)
+    await _check_checkpoint(store, new[-1].key, 1 + _SAVERS)
     await _has_letters(store, *new)
 
 
@@ -209,8 +209,8 @@ async def _hears_rings(store: CheckpointStore) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-    await _holds(store, "one", 1)
-    _check(await store.save("default", "two", version=1), 2)
+    await _check_checkpoint(store, "one", 1)
+    _check_equal(await store.save("default", "two", version=1), 2)
 
 
 async def _are_heard(
