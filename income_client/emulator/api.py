@@ -99,13 +99,13 @@ class AccessTokens:
             "exp": now + lifetime,
             "jti": f"{self._generation}-{self._issued}",
         }
-        content = f"{_base64(_JWT_HEADER)}.{_base64(json.dumps(claims).encode())}"
-        return f"{content}.{self._signature(content)}"
+        content = f"{_encode_base64(_JWT_HEADER)}.{_encode_base64(json.dumps(claims).encode())}"
+        return f"{content}.{self._sign_content(content)}"
 
     def accepts(self, token: str, *, now: int) -> bool:
         """Say whether a token was made here, and is neither revoked nor expired."""
         content, _, signature = token.rpartition(".")
-        if not token.isascii() or not hmac.compare_digest(signature, self._signature(content)):
+        if not token.isascii() or not hmac.compare_digest(signature, self._sign_content(content)):
             return False
         # Signed here, so it is well-formed.
         claims = content.partition(".")[2]
@@ -117,9 +117,9 @@ class AccessTokens:
         """Refuse every token made so far."""
         self._generation += 1
 
-    def _signature(self, content: str) -> str:
+    def _sign_content(self, content: str) -> str:
         key = f"invented key {self._seed} {self._generation}".encode()
-        return _base64(hmac.digest(key, content.encode(), hashlib.sha256))
+        return _encode_base64(hmac.digest(key, content.encode(), hashlib.sha256))
 
 
 class Service:
@@ -143,14 +143,14 @@ class Service:
             "emulator-client", f"invented-secret-{world.seed}"
         )
         self.tokens: AccessTokens = AccessTokens(world.seed)
-        self.storage: FileStorage = FileStorage(world, self._files)
+        self.storage: FileStorage = FileStorage(world, self._files_of)
         self._replies = 0
-        self._contents = lru_cache(maxsize=2048)(self._compose)
+        self._contents = lru_cache(maxsize=2048)(self._compose_contents)
 
     def respond(self, request: HttpRequest) -> HttpReply:
         """Return the answer to a request to the API or to the token endpoint."""
         try:
-            reply = self._answer(request)
+            reply = self._answer_request(request)
         except RefusedError as refused:
             reply = refused.reply
         return self.stamped(reply)
@@ -192,7 +192,7 @@ class Service:
         }
         return evolve(reply, headers=headers)
 
-    def _answer(self, request: HttpRequest) -> HttpReply:
+    def _answer_request(self, request: HttpRequest) -> HttpReply:
         _check_host(request)
         call = call_of(request.path)
         if call in (Call.FILE, Call.CONTROL, Call.UNKNOWN):
@@ -204,9 +204,9 @@ class Service:
             return HttpReply(status=200, headers={"Content-Type": "text/html"}, body=_INDEX)
         self._check_credentials(request)
         if call is Call.LIST_APPLICATIONS:
-            body = self._list(request.query)
+            body = self._list_body(request.query)
         else:
-            number = self._number(request.path)
+            number = self._application_number(request.path)
             version = self.world.history(number).version
             contents = self._contents(number, version)
             if call is Call.GET_APPLICATION:
@@ -217,7 +217,7 @@ class Service:
                 body = _documents_body(contents, self.storage.address, pages=pages)
         return HttpReply(status=200, headers=_JSON_TYPE, body=body)
 
-    def _number(self, path: str) -> int:
+    def _application_number(self, path: str) -> int:
         application_id = unquote(path.removeprefix(f"{_APPLICATIONS}/").split("/")[0])
         number = self.world.number_of(application_id)
         if number is None:
@@ -226,7 +226,7 @@ class Service:
 
     def _check_credentials(self, request: HttpRequest) -> None:
         """Refuse a request without valid credentials (contract section 5.1)."""
-        scheme, credentials = _credentials(request)
+        scheme, credentials = _read_credentials(request)
         match scheme:
             case "basic":
                 is_valid = _is_same(f"Basic {credentials}", self.basic.authorization())
@@ -245,7 +245,7 @@ class Service:
         problem = _form_problem(request)
         if problem is not None:
             return json_reply(400, {"error": problem}, Cache_Control="no-store")
-        scheme, credentials = _credentials(request)
+        scheme, credentials = _read_credentials(request)
         if scheme != "basic" or not _is_same(f"Basic {credentials}", self.oauth2.authorization()):
             return json_reply(
                 401,
@@ -258,8 +258,8 @@ class Service:
         content = {"access_token": token, "token_type": "Bearer", "expires_in": lifetime}
         return json_reply(200, content, Cache_Control="no-store")
 
-    def _list(self, query: str) -> bytes:
-        asked = _parameters(query, _LIST_PARAMETERS)
+    def _list_body(self, query: str) -> bytes:
+        asked = _read_parameters(query, _LIST_PARAMETERS)
         limit = _read_limit(asked)
         after = _read_bound(asked, "updated_after")
         before = _read_bound(asked, "updated_before")
@@ -274,13 +274,13 @@ class Service:
         if isinstance(found, Refused):
             raise _bad_parameter(found.parameter, found.reason)
         low, high, numbers = found
-        rows = ",".join(map(self._row, numbers))
+        rows = ",".join(map(self._row_json, numbers))
         return (
             f'{{"updated_after":"{stamp(low)}",'
             f'"updated_before":"{stamp(high)}","applications":[{rows}]}}'
         ).encode()
 
-    def _row(self, number: int) -> str:
+    def _row_json(self, number: int) -> str:
         world = self.world
         added = world.added(number)
         if added is not None:
@@ -292,10 +292,10 @@ class Service:
             f'"application_date":"{stamp(world.applied_at(number))}"}}'
         )
 
-    def _files(self, number: int) -> Iterator[DocumentFile]:
+    def _files_of(self, number: int) -> Iterator[DocumentFile]:
         return self._contents(number, self.world.history(number).version).files()
 
-    def _compose(self, number: int, _version: int) -> Contents:
+    def _compose_contents(self, number: int, _version: int) -> Contents:
         return self.world.added(number) or invent_application(self.world, number)
 
 
@@ -355,7 +355,7 @@ def _check_method(request: HttpRequest, method: str) -> None:
         raise RefusedError(json_reply(405, {"error": "method_not_allowed"}, Allow=method))
 
 
-def _parameters(query: str, known: tuple[str, ...]) -> dict[str, str]:
+def _read_parameters(query: str, known: tuple[str, ...]) -> dict[str, str]:
     """Read a raw query strictly: known names only, each once."""
     try:
         pairs = parse_qsl(
@@ -389,13 +389,13 @@ def _read_bound(asked: dict[str, str], name: str) -> int | None:
 
 
 def _read_pages(query: str) -> bool:
-    text = _parameters(query, ("pages",)).get("pages", "false")
+    text = _read_parameters(query, ("pages",)).get("pages", "false")
     if text not in ("true", "false"):
         raise _bad_parameter("pages", "must be true or false")
     return text == "true"
 
 
-def _credentials(request: HttpRequest) -> tuple[str, str]:
+def _read_credentials(request: HttpRequest) -> tuple[str, str]:
     """Return scheme and credentials, which one blank or several stand between (RFC 9110)."""
     scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
     return scheme.lower(), credentials.lstrip(" ")
@@ -417,5 +417,5 @@ def _form_problem(request: HttpRequest) -> str | None:
     return None if grants == ["client_credentials"] else "unsupported_grant_type"
 
 
-def _base64(content: bytes) -> str:
+def _encode_base64(content: bytes) -> str:
     return base64.urlsafe_b64encode(content).rstrip(b"=").decode()

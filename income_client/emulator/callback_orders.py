@@ -90,9 +90,9 @@ class RemoteEmulator:
             OrderFailedError: none was fired.
         """
         try:
-            authorization = await self._authorization()
+            authorization = await self._authorization_header()
         except TokenError as error:
-            raise _failed(error.outcome) from None
+            raise _order_error(error.outcome) from None
         headers = (("Content-Type", "application/json"), ("Authorization", authorization.reveal()))
         url = self._origin + CONTROL_PATH
         body = msgspec.json.encode(order)
@@ -102,10 +102,10 @@ class RemoteEmulator:
                 return msgspec.json.decode(answer.body, type=CallbackDelivery)
             code = msgspec.json.decode(answer.body, type=dict[str, str]).get("error", "")
         except ValueError:
-            raise _failed(answer.outcome) from None
-        raise _failed(answer.outcome, code)
+            raise _order_error(answer.outcome) from None
+        raise _order_error(answer.outcome, code)
 
-    async def _authorization(self) -> Secret:
+    async def _authorization_header(self) -> Secret:
         if isinstance(self._auth, BasicAuth):
             return self._auth.authorization()
         url = f"{self._origin}/token"
@@ -113,7 +113,7 @@ class RemoteEmulator:
         return authorization
 
 
-def _failed(outcome: int | str, code: str = "") -> OrderFailedError:
+def _order_error(outcome: int | str, code: str = "") -> OrderFailedError:
     """Return the error for what an order came to, and for the code in the reply."""
     if code in _REASONS:
         return OrderFailedError(code)

@@ -68,14 +68,14 @@ _FAULTS: Final = (
 """What an error is called; the first that fits."""
 
 
-def _optional(*types: type) -> Any:
+def _optional_type(*types: type) -> Any:
     return validated(lambda name, value: check_type(name, value, *types))
 
 
 _local: Final = validated(check_local_address)
 
 
-def _pauses(value: Any) -> tuple[float, ...]:
+def _read_pauses(value: Any) -> tuple[float, ...]:
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise invalid("pauses", "several numbers of seconds", value)
     return tuple(check_not_negative("each of the pauses", one) for one in value)
@@ -97,17 +97,17 @@ class CallbackTarget:
     url: str = field(validator=_local, repr=False)
     """Where callbacks go: http or https, this machine, without user name or fragment."""
     auth: BasicAuth | OAuth2ClientCredentials | None = field(
-        default=None, kw_only=True, validator=_optional(BasicAuth, OAuth2ClientCredentials)
+        default=None, kw_only=True, validator=_optional_type(BasicAuth, OAuth2ClientCredentials)
     )
     """What the partner has supplied; None for callbacks without an Authorization header."""
     token_url: str | None = field(
         default=None, kw_only=True, validator=optional(_local), repr=False
     )
     """The token endpoint, on this machine as well; needed for OAuth 2.0."""
-    ssl: SSLContext | None = field(default=None, kw_only=True, validator=_optional(SSLContext))
+    ssl: SSLContext | None = field(default=None, kw_only=True, validator=_optional_type(SSLContext))
     """The TLS context; one with a certificate makes it mutual TLS."""
     pauses: tuple[float, ...] = field(
-        default=(1.0, 2.0, 4.0, 8.0, 16.0), kw_only=True, converter=_pauses
+        default=(1.0, 2.0, 4.0, 8.0, 16.0), kw_only=True, converter=_read_pauses
     )
     """Seconds before each time that a callback is sent again, as assumed; empty: sent once."""
     timeout: float = field(default=10.0, kw_only=True, validator=positive)
@@ -218,7 +218,7 @@ class CallbackSender:
         """
         answers: list[CallbackAnswer] = []
         if not self._is_closed:
-            task = asyncio.create_task(self._send(target, body, headers, answers))
+            task = asyncio.create_task(self._send_callback(target, body, headers, answers))
             self._under_way.add(task)
             try:
                 await asyncio.wait({task})
@@ -241,7 +241,7 @@ class CallbackSender:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _send(
+    async def _send_callback(
         self, target: CallbackTarget, body: bytes, headers: Fields, answers: list[CallbackAnswer]
     ) -> None:
         resent = 0
@@ -249,12 +249,12 @@ class CallbackSender:
         while True:
             authorization = None
             try:
-                authorization = await self._authorization(target)
+                authorization = await self._authorization_header(target)
             except TokenError as error:
                 answer = CallbackAnswer(outcome=f"token_{error.outcome}")
             else:
                 own = [] if authorization is None else [("Authorization", authorization.reveal())]
-                fields = _replaced([_JSON_TYPE, *own], headers)
+                fields = _merge_fields([_JSON_TYPE, *own], headers)
                 answer = await post(
                     target.url, body, headers=fields, tls=target.ssl, seconds=target.timeout
                 )
@@ -269,7 +269,7 @@ class CallbackSender:
             resent += 1
             await self._clock.sleep(pause)
 
-    async def _authorization(self, target: CallbackTarget) -> Secret | None:
+    async def _authorization_header(self, target: CallbackTarget) -> Secret | None:
         """Return the value of the Authorization header (contract section 5.2), None for none."""
         if not isinstance(target.auth, OAuth2ClientCredentials):
             return None if target.auth is None else target.auth.authorization()
@@ -351,7 +351,7 @@ async def post(
             session.post(
                 URL(url, encoded=True),
                 data=body,
-                headers=_replaced(_OWN_FIELDS, headers),
+                headers=_merge_fields(_OWN_FIELDS, headers),
                 allow_redirects=False,
                 ssl=True if tls is None else tls,
             ) as reply,
@@ -392,7 +392,7 @@ def _name_of(error: Exception) -> str:
     return next((name for kind, name in _FAULTS if isinstance(error, kind)), "failed")
 
 
-def _replaced(usual: Iterable[tuple[str, str]], given: Fields) -> Fields:
+def _merge_fields(usual: Iterable[tuple[str, str]], given: Fields) -> Fields:
     """Return the given header fields, and the usual ones of other names before them."""
     names = {name.lower() for name, _ in given}
     return (*(one for one in usual if one[0].lower() not in names), *given)

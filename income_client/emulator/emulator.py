@@ -122,7 +122,7 @@ class Emulator:
         self._time = (start - EPOCH).total_seconds()
         now = second_of(start)
         times = update_times(applications, pattern, seed=seed, days=days, now=now)
-        self.faults: Faults = Faults(self._seconds)
+        self.faults: Faults = Faults(self._service_seconds)
         self.requests: list[RecordedRequest] = []
         self.url: str = ""
         self.files_url: str = ""
@@ -157,9 +157,9 @@ class Emulator:
         async with AsyncExitStack() as stack:
             for region in Region:
                 answer = partial(self._service.respond_file, region=region)
-                handle = partial(self._handle, answer=answer)
-                self._service.storage.urls[region] = await self._listen(stack, handle, port=0)
-            self.url = await self._listen(stack, self._handle_api, port=self._port)
+                handle = partial(self._handle_request, answer=answer)
+                self._service.storage.urls[region] = await self._start_server(stack, handle, port=0)
+            self.url = await self._start_server(stack, self._handle_api, port=self._port)
             self._open = stack.pop_all()
         self.files_url = self._service.storage.urls[Region.FIRST]
 
@@ -321,15 +321,15 @@ class Emulator:
             is_json=answers[-1].is_json,
         )
 
-    def _seconds(self) -> float:
+    def _service_seconds(self) -> float:
         passed = self._clock.monotonic() - self._began if self._time_flows else 0.0
         return self._time + passed
 
     def _keep_time(self) -> None:
-        self.world.advance_to(int(self._seconds()))
+        self.world.advance_to(int(self._service_seconds()))
 
-    async def _listen(self, stack: AsyncExitStack, handle: _Handle, *, port: int) -> str:
-        port = await stack.enter_async_context(_serving(handle, self._host, port))
+    async def _start_server(self, stack: AsyncExitStack, handle: _Handle, *, port: int) -> str:
+        port = await stack.enter_async_context(_serve_requests(handle, self._host, port))
         return f"http://{self._named}:{port}"
 
     async def _handle_api(
@@ -337,9 +337,11 @@ class Emulator:
     ) -> HttpReply | None:
         if call_of(request.path) is Call.CONTROL:
             return await self._carry_out(request)
-        return await self._handle(request, connection, answer=partial(respond, self._service))
+        return await self._handle_request(
+            request, connection, answer=partial(respond, self._service)
+        )
 
-    async def _handle(
+    async def _handle_request(
         self,
         request: HttpRequest,
         connection: asyncio.Transport | None,
@@ -356,7 +358,7 @@ class Emulator:
             fault = self.faults.take(request.method, request.path)
             instead = replacement(fault) if fault else None
             reply = self._service.stamped(instead) if instead else answer(request)
-            self._record(request, 0 if fault and fault.withholds else reply.status, fault)
+            self._record_request(request, 0 if fault and fault.withholds else reply.status, fault)
             if self._latency:
                 passed = self._clock.monotonic() - arrived
                 await self._clock.sleep(max(0.0, self._latency - passed))
@@ -379,7 +381,7 @@ class Emulator:
             status = reply.status
             return self._service.stamped(reply)
         finally:
-            self._record(request, status, None)
+            self._record_request(request, status, None)
 
     async def _order_reply(self, body: bytes) -> HttpReply:
         try:
@@ -394,7 +396,7 @@ class Emulator:
         delivery = await self.fire_callback(name, order.event_type, update=order.update)
         return json_reply(HTTPStatus.OK, delivery)
 
-    def _record(self, request: HttpRequest, status: int, fault: Fault | None) -> None:
+    def _record_request(self, request: HttpRequest, status: int, fault: Fault | None) -> None:
         call = call_of(request.path)
         self.token_requests += call is Call.TOKEN
         # Forgotten many at a time, so that remembering costs the same for ever.
@@ -435,11 +437,11 @@ class _Played(web.StreamResponse):
 
 
 @asynccontextmanager
-async def _serving(handle: _Handle, host: str, port: int) -> AsyncIterator[int]:
+async def _serve_requests(handle: _Handle, host: str, port: int) -> AsyncIterator[int]:
     """Serve requests inside, and yield the port; those open at the end go without a reply."""
 
     async def handled(request: web.BaseRequest) -> web.StreamResponse:
-        reply = await handle(await _read(request), request.transport)
+        reply = await handle(await _read_request(request), request.transport)
         if reply is None:
             return _Played()
         return web.Response(status=reply.status, headers=reply.headers, body=reply.body)
@@ -448,14 +450,14 @@ async def _serving(handle: _Handle, host: str, port: int) -> AsyncIterator[int]:
     runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_TIMEOUT)
     await runner.setup()
     try:
-        async with _listening(server, host, port) as bound:
+        async with _accept_connections(server, host, port) as bound:
             yield bound
     finally:
         await runner.cleanup()
 
 
 @asynccontextmanager
-async def _listening(server: web.Server, host: str, port: int) -> AsyncIterator[int]:
+async def _accept_connections(server: web.Server, host: str, port: int) -> AsyncIterator[int]:
     """Accept connections inside, and yield the port; each one accepted is the server's."""
     loop = asyncio.get_running_loop()
     listening = await loop.create_server(server, host, port)
@@ -472,7 +474,7 @@ async def _listening(server: web.Server, host: str, port: int) -> AsyncIterator[
             listening.close()
 
 
-async def _read(request: web.BaseRequest) -> HttpRequest:
+async def _read_request(request: web.BaseRequest) -> HttpRequest:
     path, _, query = request.raw_path.partition("?")
     headers: dict[str, str] = {}
     for name, text in request.headers.items():

@@ -217,12 +217,12 @@ def invent_paystubs(
             amounts["bonus_pay"] += raised
         to_date = {name: to_date[name] + cents for name, cents in amounts.items()}
         begins = new_year + employment.period * turn
-        stub = _paystub(employment, begins, turn + 1, amounts, to_date)
+        stub = _invent_paystub(employment, begins, turn + 1, amounts, to_date)
         stubs.append({"applicants": applicants, "employer_name": payer, **stub})
     return stubs
 
 
-def _paystub(
+def _invent_paystub(
     employment: Employment,
     begins: date,
     periods: int,
@@ -230,25 +230,25 @@ def _paystub(
     to_date: Mapping[str, int],
 ) -> dict[str, Any]:
     """Write the data of a paystub, payer and applicants aside (contract section 2.3)."""
-    taken = _withheld(employment, _gross(amounts), 1)
-    taken_to_date = _withheld(employment, _gross(to_date), periods)
+    taken = _withhold_taxes(employment, _gross_pay(amounts), 1)
+    taken_to_date = _withhold_taxes(employment, _gross_pay(to_date), periods)
     current = _with_totals(amounts, sum(taken.values()))
     ytd = _with_totals(to_date, sum(taken_to_date.values()))
     ends = begins + employment.period - timedelta(days=1)
-    withheld = [{"name": name, **_pair(taken, taken_to_date, name)} for name in taken]
+    withheld = [{"name": name, **_amount_pair(taken, taken_to_date, name)} for name in taken]
     return {
         "pay_begin_date": begins.isoformat(),
         "pay_end_date": ends.isoformat(),
         "pay_date": (ends + _PAID_AFTER).isoformat(),
         "pay_period_frequency": employment.frequency,
         "hours_worked": employment.hours,
-        **{name: _pair(current, ytd, name) for name in current},
+        **{name: _amount_pair(current, ytd, name) for name in current},
         "earnings": [
             {
                 "name": "Regular",
                 "hours": employment.hours,
-                "rate": _money(employment.rate),
-                **_pair(current, ytd, "regular_pay"),
+                "rate": _write_money(employment.rate),
+                **_amount_pair(current, ytd, "regular_pay"),
             }
         ],
         "deductions": withheld[-1:] if employment.insured else [],
@@ -256,11 +256,11 @@ def _paystub(
     }
 
 
-def _gross(amounts: Mapping[str, int]) -> int:
+def _gross_pay(amounts: Mapping[str, int]) -> int:
     return sum(amounts.get(name, 0) for name in _EARNED)
 
 
-def _withheld(employment: Employment, gross: int, periods: int) -> dict[str, int]:
+def _withhold_taxes(employment: Employment, gross: int, periods: int) -> dict[str, int]:
     """Return the taxes on a gross pay, and last the insurance of so many periods."""
     taxes = {name: gross * share // 10_000 for name, share in _CENT_TAXES}
     return {**taxes, _INSURANCE: employment.insured * periods}
@@ -268,19 +268,19 @@ def _withheld(employment: Employment, gross: int, periods: int) -> dict[str, int
 
 def _with_totals(amounts: Mapping[str, int], withheld: int) -> dict[str, int | None]:
     """Return all amounts that a paystub has; one that is not shown is None."""
-    gross = _gross(amounts)
+    gross = _gross_pay(amounts)
     net = gross - withheld - sum(amounts.get(name, 0) for name in _KEPT_BACK)
     shown = {name: amounts.get(name) for name in (*_EARNED, *_KEPT_BACK)}
     return {**shown, "gross_pay": gross, "net_pay": net}
 
 
-def _pair(
+def _amount_pair(
     current: Mapping[str, int | None], ytd: Mapping[str, int | None], name: str
 ) -> dict[str, Any]:
-    return {"current": _money(current[name]), "ytd": _money(ytd[name])}
+    return {"current": _write_money(current[name]), "ytd": _write_money(ytd[name])}
 
 
-def _money(cents: int | None) -> float | int | str:
+def _write_money(cents: int | None) -> float | int | str:
     if cents is None:
         return ""
     return cents // _CENTS if cents % _CENTS == 0 else cents / _CENTS
@@ -322,7 +322,9 @@ class _Composer:
             "application_reference_id": reference,
             "application_date": stamp(world.applied_at(number)),
             "applicants": {slot: person.applicant for slot, person in people.items()},
-            "income_calculations": {slot: self._calculation(slot, suspect) for slot in people},
+            "income_calculations": {
+                slot: self._invent_calculation(slot, suspect) for slot in people
+            },
             "data_sources": {"image_files": self._image_files, "structured_data": []},
         }
         documents = {
@@ -332,7 +334,7 @@ class _Composer:
         }
         return Contents(application, documents)
 
-    def _calculation(self, slot: str, suspect: str | None) -> dict[str, Any]:
+    def _invent_calculation(self, slot: str, suspect: str | None) -> dict[str, Any]:
         by_year = self._incomes[slot]
         used = {
             name
@@ -391,9 +393,9 @@ class _Composer:
                 "employee": {"name": person.name},
                 "employer_name": payer,
                 "tax_year": year,
-                "wages_tips_other_compensation": _money(cents),
-                "federal_income_tax_withheld": _money(cents * 12 // 100),
-                "boxes": {"12": [{"code": "D", "amount": _money(cents * 3 // 100)}]},
+                "wages_tips_other_compensation": _write_money(cents),
+                "federal_income_tax_withheld": _write_money(cents * 12 // 100),
+                "boxes": {"12": [{"code": "D", "amount": _write_money(cents * 3 // 100)}]},
             }
         else:
             kind = "form_1099"
@@ -401,11 +403,11 @@ class _Composer:
                 "recipient": {"name": person.name},
                 "payer_name": payer,
                 "tax_year": year,
-                "gross_amount": _money(cents),
+                "gross_amount": _write_money(cents),
             }
         files = 2 if self._rng.random() < 0.2 else 1  # noqa: PLR2004 - a share
         name = self._add_document(kind, slot, f"{year}-12-31", data, files=files)
-        self._add_source(slot, year, source_type, _money(cents), [name])
+        self._add_source(slot, year, source_type, _write_money(cents), [name])
 
     def _add_source(
         self, slot: str, year: int, source_type: str, amount: Any, names: list[str]

@@ -57,7 +57,7 @@ def _applied_bounds(
             assert_never(never)
 
 
-def _scattered(places: range, count: int, chance: int) -> Sequence[int]:
+def _scatter_places(places: range, count: int, chance: int) -> Sequence[int]:
     size = len(places)
     # Any stride coprime to the size visits each place once: a permutation
     # whose first rows cost nothing for those that follow.
@@ -75,9 +75,9 @@ def _first_places(world: World, rules: ServiceRules, places: range, count: int) 
         case Order.DESCENDING:
             return places[::-1][:count]
         case Order.SHUFFLED:
-            return _scattered(places, count, world.seed * 1_000_003)
+            return _scatter_places(places, count, world.seed * 1_000_003)
         case Order.RANDOM:
-            return _scattered(places, count, (world.seed + world.questions) * 1_000_003)
+            return _scatter_places(places, count, (world.seed + world.questions) * 1_000_003)
         case _ as never:
             assert_never(never)
 

@@ -48,15 +48,15 @@ class FutureBounds(Choice):
     REFUSE = "refuse"
 
 
-def _order(value: Order | str) -> Order:
+def _to_order(value: Order | str) -> Order:
     return Order(value)
 
 
-def _span_clamp(value: SpanClamp | str) -> SpanClamp:
+def _to_span_clamp(value: SpanClamp | str) -> SpanClamp:
     return SpanClamp(value)
 
 
-def _future(value: FutureBounds | str) -> FutureBounds:
+def _to_future_bounds(value: FutureBounds | str) -> FutureBounds:
     return FutureBounds(value)
 
 
@@ -81,15 +81,15 @@ class ServiceRules:
     """Whether a row updated in the very second ``updated_after`` is returned."""
     upper_closed: bool = field(default=False, validator=flag)
     """Whether a row updated in the very second ``updated_before`` is returned."""
-    order: Order = field(default=Order.ASCENDING, converter=_order)
+    order: Order = field(default=Order.ASCENDING, converter=_to_order)
     """Order of the rows; shuffled stays the same for the same question, random never does."""
     max_span: int | None = field(default=None, validator=optional(counting))
     """Widest window that is served; a wider one is narrowed and echoed so."""
-    span_clamp: SpanClamp = field(default=SpanClamp.AFTER, converter=_span_clamp)
+    span_clamp: SpanClamp = field(default=SpanClamp.AFTER, converter=_to_span_clamp)
     """The bound that is moved for ``max_span``."""
     oldest: int | None = field(default=None, validator=optional(integer))
     """First service second that is kept; an earlier ``updated_after`` is raised to it."""
-    future: FutureBounds = field(default=FutureBounds.ACCEPT, converter=_future)
+    future: FutureBounds = field(default=FutureBounds.ACCEPT, converter=_to_future_bounds)
     """Bounds in the future: taken as they are, lowered to the present, or refused with 400."""
     default_span: int | None = field(default=None, validator=optional(whole))
     """Seconds that an unset ``updated_after`` reaches back; None for the beginning of time."""

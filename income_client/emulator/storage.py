@@ -83,7 +83,7 @@ class FileStorage:
         """Return an address of a document's file, as the rules have it."""
         rules = self._world.rules
         signed_at = self._began if rules.url_signed_once else self._world.now
-        return self._address(file, Region.FIRST, signed_at=signed_at - rules.url_age)
+        return self._make_address(file, Region.FIRST, signed_at=signed_at - rules.url_age)
 
     def policy(self) -> DownloadPolicy:
         """Return what lets a client read files from both regions and from nowhere else."""
@@ -92,11 +92,11 @@ class FileStorage:
 
     def file_of(self, document_id: str) -> StoredFile:
         """Return what a document's file is now."""
-        return self._file(self._known(document_id))
+        return self._stored_file_of(self._get_file(document_id))
 
     def replace(self, document_id: str) -> None:
         """Put another file in the place of a document's; its addresses stay valid."""
-        document_id = self._known(document_id).document_id
+        document_id = self._get_file(document_id).document_id
         self._versions[document_id] = self._versions.get(document_id, 0) + 1
 
     def query(
@@ -110,40 +110,40 @@ class FileStorage:
     ) -> str:
         """Return the signed raw query for a path, redirected so many times already."""
         terms = (
-            f"{_terms(signed_at, self._world.rules.url_lifetime, region)}"
+            f"{_signed_terms(signed_at, self._world.rules.url_lifetime, region)}"
             f"&response-content-disposition={_DISPOSITION}{quote(file_name, safe='')}%22"
             f"&x-id=Get%4Fbject%7E1" + (f"&x-hops={hops}" if hops else "")
         )
-        return f"{terms}&X-Amz-Signature={self._signature(path, terms)}"
+        return f"{terms}&X-Amz-Signature={self._sign_path(path, terms)}"
 
     def respond(self, request: HttpRequest, region: Region) -> HttpReply:
         """Answer a request that came to a region; errors and redirects are raised."""
         _check_request(request)
-        signed = self._checked(request, region)
+        signed = self._check_query(request, region)
         file = self._file_at(request.path)
         if file is None:
-            raise _refused(404, "NoSuchKey", "The specified key does not exist.")
+            raise _storage_error(404, "NoSuchKey", "The specified key does not exist.")
         hops = int(signed["hops"] or 0)
         if hops < self._world.rules.file_redirects:
             now = self._world.now
-            location = self._address(file, region.other, signed_at=now, hops=hops + 1)
-            raise _refused(
+            location = self._make_address(file, region.other, signed_at=now, hops=hops + 1)
+            raise _storage_error(
                 307,
                 "TemporaryRedirect",
                 "Please re-send this request to the specified temporary endpoint.",
                 headers={"Location": location},
             )
-        return _file_reply(request, self._file(file))
+        return _file_reply(request, self._stored_file_of(file))
 
-    def _checked(self, request: HttpRequest, region: Region) -> re.Match[str]:
+    def _check_query(self, request: HttpRequest, region: Region) -> re.Match[str]:
         """Return the parts of a signed query, and refuse an address that is not valid here."""
         signed = _SIGNED.match(request.query)
         if signed is None:
-            raise _refused(403, "AccessDenied", "Access Denied")
-        expected = self._signature(request.path, signed["terms"])
+            raise _storage_error(403, "AccessDenied", "Access Denied")
+        expected = self._sign_path(request.path, signed["terms"])
         if not hmac.compare_digest(signed["signature"], expected):
             # Object storage shows the query, so a client must not log such a reply.
-            raise _refused(
+            raise _storage_error(
                 403,
                 "SignatureDoesNotMatch",
                 "The request signature we calculated does not match the signature you provided.",
@@ -151,7 +151,7 @@ class FileStorage:
                 StringToSign=request.query,
             )
         if f"%2F{region.value}%2Fs3%2F" not in signed["terms"]:
-            raise _refused(
+            raise _storage_error(
                 400,
                 "AuthorizationQueryParametersError",
                 "Error parsing the X-Amz-Credential parameter; the region is wrong",
@@ -159,7 +159,7 @@ class FileStorage:
         now = self._world.now
         end = second_of(datetime.fromisoformat(signed["date"])) + int(signed["lifetime"])
         if now >= end:
-            raise _refused(
+            raise _storage_error(
                 403,
                 "AccessDenied",
                 "Request has expired",
@@ -168,31 +168,33 @@ class FileStorage:
             )
         return signed
 
-    def _address(self, file: DocumentFile, region: Region, *, signed_at: int, hops: int = 0) -> str:
+    def _make_address(
+        self, file: DocumentFile, region: Region, *, signed_at: int, hops: int = 0
+    ) -> str:
         path = _path_of(file)
         name = file.file_name
         query = self.query(path, name, signed_at=signed_at, region=region, hops=hops)
         return f"{self.urls[region]}{path}?{query}"
 
-    def _signature(self, path: str, terms: str) -> str:
+    def _sign_path(self, path: str, terms: str) -> str:
         return hmac.digest(self._key, f"GET\n{path}\n{terms}".encode(), hashlib.sha256).hex()
 
-    def _file(self, file: DocumentFile) -> StoredFile:
+    def _stored_file_of(self, file: DocumentFile) -> StoredFile:
         version = self._versions.get(file.document_id, 0)
         return _stored_file(_path_of(file), self._world.rules.file_bytes, version)
 
     def _file_at(self, path: str) -> DocumentFile | None:
         parts = _PATH.match(path)
-        file = self._found(parts["document_id"]) if parts else None
+        file = self._find_file(parts["document_id"]) if parts else None
         return file if file is not None and _path_of(file) == path else None
 
-    def _found(self, document_id: str) -> DocumentFile | None:
+    def _find_file(self, document_id: str) -> DocumentFile | None:
         number = self._world.number_of_document(document_id)
         files = () if number is None else self._files_of(number)
         return next((file for file in files if file.document_id == document_id), None)
 
-    def _known(self, document_id: str) -> DocumentFile:
-        file = self._found(document_id)
+    def _get_file(self, document_id: str) -> DocumentFile:
+        file = self._find_file(document_id)
         if file is None:
             raise ConfigurationError(f"there is no document {document_id}")
         return file
@@ -200,12 +202,12 @@ class FileStorage:
 
 def _check_request(request: HttpRequest) -> None:
     if not is_loopback(request.headers.get("host", "")):
-        raise _refused(421, "MisdirectedRequest", "Only this machine is served.")
+        raise _storage_error(421, "MisdirectedRequest", "Only this machine is served.")
     if request.method != "GET":
-        raise _refused(405, "MethodNotAllowed", "Files are only read here.")
+        raise _storage_error(405, "MethodNotAllowed", "Files are only read here.")
     authorization = request.headers.get("authorization")
     if authorization is not None:
-        raise _refused(
+        raise _storage_error(
             400,
             "InvalidArgument",
             "Only one auth mechanism allowed",
@@ -213,10 +215,10 @@ def _check_request(request: HttpRequest) -> None:
             ArgumentValue=authorization,
         )
     if "cookie" in request.headers:
-        raise _refused(400, "InvalidRequest", "No cookie belongs here")
+        raise _storage_error(400, "InvalidRequest", "No cookie belongs here")
 
 
-def _refused(
+def _storage_error(
     status: int,
     code: str,
     message: str,
@@ -241,7 +243,7 @@ def _path_of(file: DocumentFile) -> str:
 
 
 @lru_cache(maxsize=64)
-def _terms(signed_at: int, lifetime: int, region: Region) -> str:
+def _signed_terms(signed_at: int, lifetime: int, region: Region) -> str:
     moment = moment_of(signed_at)
     return (
         f"X-Amz-Algorithm=AWS4-HMAC-SHA256"
@@ -279,7 +281,9 @@ def _file_reply(request: HttpRequest, file: StoredFile) -> HttpReply:
         first, last = max(0, size - int(asked["last"])), size - 1
     if first > last:
         message = "The requested range is not satisfiable"
-        raise _refused(416, "InvalidRange", message, headers={"Content-Range": f"bytes */{size}"})
+        raise _storage_error(
+            416, "InvalidRange", message, headers={"Content-Range": f"bytes */{size}"}
+        )
     return HttpReply(
         status=206,
         headers={**headers, "Content-Range": f"bytes {first}-{last}/{size}"},

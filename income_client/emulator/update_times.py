@@ -33,21 +33,23 @@ class Spread:
         return self.last - self.first + 1
 
 
-def _uniform(task: Spread) -> list[int]:
+def _uniform_times(task: Spread) -> list[int]:
     draw, first, span = task.rng.random, task.first, task.span
     return [first + int(draw() * span) for _ in range(task.count)]
 
 
-def _growth(task: Spread) -> list[int]:
+def _growing_times(task: Spread) -> list[int]:
     draw, first, span = task.rng.random, task.first, task.span
     return [first + int(draw() ** 0.25 * span) for _ in range(task.count)]
 
 
-def _bursts(task: Spread) -> list[int]:
+def _burst_times(task: Spread) -> list[int]:
     rng, days = task.rng, max(1, task.span // DAY)
     imported = task.count * 2 // 5
     imports = min(max(3, days // 6), max(1, imported))
-    times = _uniform(Spread(rng=rng, count=task.count - imported, first=task.first, last=task.last))
+    times = _uniform_times(
+        Spread(rng=rng, count=task.count - imported, first=task.first, last=task.last)
+    )
     for number in range(imports):
         share = imported * (number + 1) // imports - imported * number // imports
         width = min(rng.randint(5 * 60, 60 * 60), task.span)
@@ -63,7 +65,7 @@ def _by_hour(task: Spread, weights: list[float]) -> list[int]:
     return [task.first + min(hour * _HOUR + int(draw() * _HOUR), span - 1) for hour in hours]
 
 
-def _hours(task: Spread) -> range:
+def _hours_of(task: Spread) -> range:
     return range(-(-task.span // _HOUR))
 
 
@@ -75,15 +77,15 @@ def _office_weight(second: int) -> float:
     return 0.03 if weekend else 0.12
 
 
-def _diurnal(task: Spread) -> list[int]:
-    return _by_hour(task, [_office_weight(task.first + hour * _HOUR) for hour in _hours(task)])
+def _office_times(task: Spread) -> list[int]:
+    return _by_hour(task, [_office_weight(task.first + hour * _HOUR) for hour in _hours_of(task)])
 
 
-def _pareto(task: Spread) -> list[int]:
-    return _by_hour(task, [task.rng.paretovariate(1.1) for _ in _hours(task)])
+def _pareto_times(task: Spread) -> list[int]:
+    return _by_hour(task, [task.rng.paretovariate(1.1) for _ in _hours_of(task)])
 
 
-def _bmodel(task: Spread) -> list[int]:
+def _cascade_times(task: Spread) -> list[int]:
     times: list[int] = []
     draw = task.rng.random
     parts = [(task.first, task.span, task.count)]
@@ -98,7 +100,7 @@ def _bmodel(task: Spread) -> list[int]:
     return times
 
 
-def _seconds(task: Spread) -> list[int]:
+def _full_second_times(task: Spread) -> list[int]:
     rng, left = task.rng, task.count
     times: list[int] = []
     second = task.first + rng.randrange(task.span)
@@ -113,13 +115,13 @@ def _seconds(task: Spread) -> list[int]:
 
 
 _PATTERNS: Final[dict[str, Callable[[Spread], list[int]]]] = {
-    "uniform": _uniform,
-    "bursts": _bursts,
-    "growth": _growth,
-    "diurnal": _diurnal,
-    "pareto": _pareto,
-    "bmodel": _bmodel,
-    "seconds": _seconds,
+    "uniform": _uniform_times,
+    "bursts": _burst_times,
+    "growth": _growing_times,
+    "diurnal": _office_times,
+    "pareto": _pareto_times,
+    "bmodel": _cascade_times,
+    "seconds": _full_second_times,
 }
 
 

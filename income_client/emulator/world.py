@@ -178,7 +178,7 @@ class World:
         Raises:
             ConfigurationError: there is no such application.
         """
-        return self._updated[self._known(application_id)]
+        return self._updated[self._number_or_error(application_id)]
 
     def updated_second(self, number: int) -> int:
         """Return the service second of the last update of an application's number."""
@@ -292,7 +292,7 @@ class World:
         Raises:
             ConfigurationError: there is no such application.
         """
-        number = self._known(application_id)
+        number = self._number_or_error(application_id)
         before = self.history(number)
         self._listed_at.setdefault(number, self._updated[number])
         version = before.version + 1
@@ -348,7 +348,7 @@ class World:
         for file in added.files():
             self._number_by_document[file.document_id] = number
 
-    def _known(self, application_id: str) -> int:
+    def _number_or_error(self, application_id: str) -> int:
         number = self.number_of(application_id)
         if number is None:
             raise ConfigurationError("the emulator has no application of this id")
@@ -360,9 +360,9 @@ class World:
             # An update that was held back longer than a later one never shows.
             if version > self._shown.get(number, 0):
                 self._shown[number] = version
-                self._move(number, second)
+                self._move_row(number, second)
 
-    def _move(self, number: int, second: int) -> None:
+    def _move_row(self, number: int, second: int) -> None:
         listed = self.listed_second(number)
         if listed != second:
             low = bisect_left(self._times, listed)
