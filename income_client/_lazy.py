@@ -24,8 +24,8 @@ NAMES: Final = {
     """,
     "events": """
         CallFinished CheckpointCommitted CheckpointCreated DeadLettered Event FileFinished
-        OnEvent PageCovered PollFailed PollFinished RecordDelivered RequestAnswered
-        RequestRetried RequestSent TokenRenewed WindowSplit
+        PageCovered PollFailed PollFinished RecordDelivered RequestAnswered RequestRetried
+        RequestSent TokenRenewed WindowSplit
     """,
     "exporting.parquet": "ParquetTables",
     "exporting.frames": "RecordTables to_arrow to_pandas to_polars",
@@ -52,7 +52,9 @@ NAMES: Final = {
     "records.files": "DownloadedFile DownloadProgress",
     "records.paystub": "AmountPair Paystub PaystubAddress PaystubApplicant",
     "records.window": "Window",
-    "settings": "BasicAuth DownloadPolicy OAuth2ClientCredentials RetryPolicy Secret Timeouts",
+    "settings": """
+        BasicAuth DownloadPolicy OAuth2ClientCredentials OnEvent RetryPolicy Secret Timeouts
+    """,
     "walk.paginator": "ApplicationPaginator WalkProgress",
     "wire.codec": "from_json to_json",
     "wire.readers": "register_document_type",

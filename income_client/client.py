@@ -18,8 +18,6 @@ from urllib.parse import urlsplit
 
 from .clock import Clock, SystemClock
 from .errors import ConfigurationError, leaving
-from .events import OnEvent
-from .fetching import Applications, Fetcher, FetchFailure, OnError, Part, as_record
 from .http import endpoints
 from .http.endpoints import addresses, proxy_address
 from .http.replies import read_reply
@@ -29,10 +27,10 @@ from .http.transport import BorrowedSession, TraceConfig, Transport
 from .instrumentation import Instrumentation
 from .records.applications import Application, ApplicationPage, ApplicationSummary
 from .records.documents import ApplicationDocuments, ApplicationRecord, Document
-from .records.files import DownloadedFile
 from .settings import (
     Auth,
     DownloadPolicy,
+    OnEvent,
     RetryPolicy,
     Timeouts,
     check_count,
@@ -56,7 +54,9 @@ if TYPE_CHECKING:
         OneDocument,
         OnProgress,
     )
+    from .fetching import Applications, Fetcher, FetchFailure, OnError, Part
     from .polling.poller import Poller
+    from .records.files import DownloadedFile
     from .walk.paginator import ApplicationPaginator, OnSaturated
 
 _A_ZONE: Final = 'a tzinfo such as zoneinfo.ZoneInfo("America/New_York")'
@@ -530,6 +530,8 @@ class IncomeClient:
         Raises:
             ConfigurationError: an argument is invalid.
         """
+        from .fetching import Fetcher, as_record
+
         parts: list[Part] = [self.get_application]
         check_flag("pages", pages)
         if check_flag("documents", documents):
@@ -583,6 +585,8 @@ class IncomeClient:
         Raises:
             ConfigurationError: an argument is invalid.
         """
+        from .fetching import Fetcher
+
         return Fetcher(
             applications,
             parts=(partial(self.get_documents, pages=check_flag("pages", pages)),),

@@ -21,7 +21,6 @@ from attrs import evolve, field, fields_dict, frozen
 from .clock import Clock
 from .disk import is_open_to_others, is_ours
 from .errors import ConfigurationError
-from .events import OnEvent
 from .http.tokens import TokenStore
 from .http.transport import BorrowedSession, TraceConfig
 from .settings import (
@@ -29,6 +28,7 @@ from .settings import (
     BasicAuth,
     DownloadPolicy,
     OAuth2ClientCredentials,
+    OnEvent,
     RetryPolicy,
     Secret,
     Timeouts,

@@ -4,8 +4,6 @@ Events are values of ids, counts, durations and statuses. None holds a secret, a
 address or anything about a borrower.
 """
 
-from typing import Protocol
-
 from attrs import frozen
 
 from .records.dead_letters import DeadLetter
@@ -221,15 +219,3 @@ class DeadLettered(Event):
     """What, and why."""
     is_new: bool = True
     """Whether it has become a dead letter now; else it was one already, and was tried again."""
-
-
-class OnEvent(Protocol):
-    """A hook for events: a plain function that takes one.
-
-    It is called in the event loop while the event happens, so it must not block. What it
-    raises disturbs no call: the class of the error is logged, once.
-    """
-
-    def __call__(self, event: Event, /) -> object:
-        """Take an event; what is returned is not looked at."""
-        ...

@@ -10,18 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from .clock import Clock
-from .errors import ConfigurationError, IncomeClientError
-from .events import (
-    CallFinished,
-    Event,
-    OnEvent,
-    RequestAnswered,
-    RequestRetried,
-    RequestSent,
-)
-from .settings import check_flag, is_plain_function
+from .errors import ConfigurationError
+from .settings import OnEvent, check_flag, is_plain_function
 
 if TYPE_CHECKING:
+    from .call_watch import CallWatch
+    from .events import Event
     from .telemetry import Telemetry
 
 _LOGGER: Final = logging.getLogger("income_client.events")
@@ -53,17 +47,22 @@ class Instrumentation:
         if self._is_sought:
             self._find_telemetry()
             self.is_on = self.emit is not None
+        emit = self.emit
         if self._telemetry is not None:
             try:
                 span = self._telemetry.begin(name, host)
             except Exception as error:  # noqa: BLE001 - foreign code, as the hook is
                 self._log_hook_failure("telemetry", error)
             else:
-                return CallWatch(name, partial(self._emit, span=span), clock)
-        emit = self.emit
-        return None if emit is None else CallWatch(name, emit, clock)
+                emit = partial(self._emit, span=span)
+        if emit is None:
+            return None
+        # Not for those who do not listen: making the classes of events takes a while.
+        from .call_watch import CallWatch  # noqa: PLC0415
 
-    def _emit(self, event: Event, span: OnEvent | None = None) -> None:
+        return CallWatch(name, emit, clock)
+
+    def _emit(self, event: "Event", span: OnEvent | None = None) -> None:
         """Give an event to telemetry, or the span that it belongs to, and to the hook."""
         if span is None and self._telemetry is not None:
             span = self._telemetry.take
@@ -98,70 +97,3 @@ class Instrumentation:
             found = type(error).__name__
             message = "%s raised %s; calls are not disturbed, and it is not complained of again"
             _LOGGER.warning(message, name, found, extra={"error": found})
-
-
-class CallWatch:
-    """Emits the events of one call, and counts what they say."""
-
-    __slots__ = ("_began", "_busy", "_clock", "_emit", "_name", "_sent", "_sent_at", "_status")
-
-    def __init__(self, name: str, emit: OnEvent, clock: Clock) -> None:
-        self._name = name
-        self._emit = emit
-        self._clock = clock
-        self._began = clock.monotonic()
-        self._busy = 0.0
-        self._sent_at: float | None = None
-        self._sent = 0
-        self._status: int | None = None
-
-    def sent(self) -> None:
-        """Emit that a request is sent."""
-        self._sent += 1
-        self._sent_at = self._clock.monotonic()
-        self._emit(RequestSent(call=self._name, attempt=self._sent))
-
-    def answered(self, status: int | None, outcome: object) -> None:
-        """Emit that the request has ended, with what was made of the reply or an error."""
-        seconds = self._clock.monotonic() - (self._sent_at or 0.0)
-        self._sent_at = None
-        self._busy += seconds
-        self._status = status
-        answered = RequestAnswered(
-            call=self._name,
-            attempt=self._sent,
-            status=status,
-            seconds=seconds,
-            error=_class_of(outcome),
-        )
-        self._emit(answered)
-
-    def retried(self, error: IncomeClientError, pause: float) -> None:
-        """Emit that the request is repeated after so many seconds."""
-        retried = RequestRetried(
-            call=self._name,
-            attempt=self._sent,
-            status=error.status,
-            error=type(error).__name__,
-            pause=pause,
-        )
-        self._emit(retried)
-
-    def finished(self, outcome: object) -> None:
-        """Emit that the call has ended, and with it a request that was in flight."""
-        if self._sent_at is not None:
-            self.answered(None, outcome)
-        seconds = self._clock.monotonic() - self._began
-        finished = CallFinished(
-            call=self._name,
-            attempts=self._sent,
-            seconds=seconds,
-            waited=max(0.0, seconds - self._busy),
-            status=self._status,
-            error=_class_of(outcome),
-        )
-        self._emit(finished)
-
-
-def _class_of(outcome: object) -> str | None:
-    return type(outcome).__name__ if isinstance(outcome, BaseException) else None

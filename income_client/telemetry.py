@@ -15,7 +15,6 @@ from .events import (
     DeadLettered,
     Event,
     FileFinished,
-    OnEvent,
     PageCovered,
     PollFailed,
     PollFinished,
@@ -25,6 +24,7 @@ from .events import (
     TokenRenewed,
     WindowSplit,
 )
+from .settings import OnEvent
 
 Attributes = dict[str, str | int | float]
 

@@ -11,7 +11,7 @@ import math
 import random
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from income_client.clock import Clock, SystemClock
 from income_client.errors import (
@@ -23,7 +23,7 @@ from income_client.errors import (
     TransportError,
     leaving,
 )
-from income_client.instrumentation import CallWatch, Instrumentation
+from income_client.instrumentation import Instrumentation
 from income_client.settings import (
     Auth,
     BasicAuth,
@@ -41,6 +41,9 @@ from .replies import call_of, label
 from .retry import Chance, Deadlines, Gate, Pacer, Retries, RetryBudget
 from .tokens import FixedCredentials, Token, TokenCache, TokenStore, read_token
 from .transport import SocketLimits, Transport
+
+if TYPE_CHECKING:
+    from income_client.call_watch import CallWatch
 
 T = TypeVar("T")
 Read = Callable[[Response], T]

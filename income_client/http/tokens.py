@@ -24,7 +24,6 @@ from income_client.errors import (
     IncomeClientError,
     TokenError,
 )
-from income_client.events import TokenRenewed
 from income_client.instrumentation import Instrumentation
 from income_client.settings import Secret, positive
 from income_client.wire.codec import parse
@@ -535,6 +534,9 @@ class TokenCache:
             self._refusal = None
             _LOGGER.debug("a token was received", extra={"lifetime": token.lifetime})
         if (emit := self._instrumentation.emit) is not None:
+            # Not for those who do not listen: making the classes of events takes a while.
+            from income_client.events import TokenRenewed  # noqa: PLC0415
+
             left = max(0.0, token.expired_at - self._clock.monotonic())
             emit(TokenRenewed(lifetime=left, is_shared=token.is_shared))
         return token

@@ -13,12 +13,13 @@ print(*sys.modules)
 _LATER: Final = (
     *("income_client.polling", "income_client.downloads"),
     *("income_client.disk", "income_client.checkpoints", "income_client.walk"),
+    *("income_client.events", "income_client.fetching", "income_client.records.files"),
     *("income_client.exporting", "income_client.emulator", "income_client.telemetry"),
     *("income_client.receivers", "sqlite3", "opentelemetry", "obstore", "pyarrow"),
 )
 
 
-def test_making_a_client_loads_no_poller_no_downloads_and_no_database() -> None:
+def test_making_a_client_loads_no_poller_no_downloads_no_events_and_no_database() -> None:
     """These come with the first call that needs them."""
     command = [sys.executable, "-c", _SCRIPT]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)

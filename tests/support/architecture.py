@@ -20,7 +20,7 @@ PACKAGE: Final = Path(income_client.__file__).parent
 LAYERS: Final = (
     {"_version", "clock", "errors", "events", "hosts", "records", "settings", "texts"},
     {"wire"},
-    {"concurrency", "instrumentation", "telemetry"},
+    {"call_watch", "concurrency", "instrumentation", "telemetry"},
     {"http"},
     {"checkpoints", "disk", "downloads", "exporting", "fetching", "walk"},
     {"polling"},

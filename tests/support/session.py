@@ -7,13 +7,12 @@ from typing import Any, TypeVar
 import pytest
 
 from income_client.errors import IncomeClientError
-from income_client.events import OnEvent
 from income_client.http.endpoints import Request, Response, addresses, get_application
 from income_client.http.replies import failure_of
 from income_client.http.session import SessionManager
 from income_client.http.transport import Transport
 from income_client.instrumentation import Instrumentation
-from income_client.settings import BasicAuth, OAuth2ClientCredentials
+from income_client.settings import BasicAuth, OAuth2ClientCredentials, OnEvent
 from income_client.testing import JumpingClock
 from tests.support.scripted_server import Answer, ScriptedServer, serving
 

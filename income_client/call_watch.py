@@ -1,0 +1,73 @@
+"""What is reported of one call while it happens, to those who listen."""
+
+from .clock import Clock
+from .errors import IncomeClientError
+from .events import CallFinished, RequestAnswered, RequestRetried, RequestSent
+from .settings import OnEvent
+
+
+class CallWatch:
+    """Emits the events of one call, and counts what they say."""
+
+    __slots__ = ("_began", "_busy", "_clock", "_emit", "_name", "_sent", "_sent_at", "_status")
+
+    def __init__(self, name: str, emit: OnEvent, clock: Clock) -> None:
+        self._name = name
+        self._emit = emit
+        self._clock = clock
+        self._began = clock.monotonic()
+        self._busy = 0.0
+        self._sent_at: float | None = None
+        self._sent = 0
+        self._status: int | None = None
+
+    def sent(self) -> None:
+        """Emit that a request is sent."""
+        self._sent += 1
+        self._sent_at = self._clock.monotonic()
+        self._emit(RequestSent(call=self._name, attempt=self._sent))
+
+    def answered(self, status: int | None, outcome: object) -> None:
+        """Emit that the request has ended, with what was made of the reply or an error."""
+        seconds = self._clock.monotonic() - (self._sent_at or 0.0)
+        self._sent_at = None
+        self._busy += seconds
+        self._status = status
+        answered = RequestAnswered(
+            call=self._name,
+            attempt=self._sent,
+            status=status,
+            seconds=seconds,
+            error=_class_of(outcome),
+        )
+        self._emit(answered)
+
+    def retried(self, error: IncomeClientError, pause: float) -> None:
+        """Emit that the request is repeated after so many seconds."""
+        retried = RequestRetried(
+            call=self._name,
+            attempt=self._sent,
+            status=error.status,
+            error=type(error).__name__,
+            pause=pause,
+        )
+        self._emit(retried)
+
+    def finished(self, outcome: object) -> None:
+        """Emit that the call has ended, and with it a request that was in flight."""
+        if self._sent_at is not None:
+            self.answered(None, outcome)
+        seconds = self._clock.monotonic() - self._began
+        finished = CallFinished(
+            call=self._name,
+            attempts=self._sent,
+            seconds=seconds,
+            waited=max(0.0, seconds - self._busy),
+            status=self._status,
+            error=_class_of(outcome),
+        )
+        self._emit(finished)
+
+
+def _class_of(outcome: object) -> str | None:
+    return type(outcome).__name__ if isinstance(outcome, BaseException) else None
