@@ -89,6 +89,7 @@ def test_the_wheel_needs_what_the_package_imports(wheel: Wheel) -> None:
         "cli",
         "dev",
         "full",
+        "lint",
         "nats",
         "parquet",
         "postgres",
