@@ -21,6 +21,7 @@ Page = Literal[
     "workers",
     "scaling",
     "guarantees",
+    "extend",
     "internals",
 ]
 """The pages in reading order."""

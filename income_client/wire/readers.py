@@ -75,7 +75,7 @@ def register_document_type(key: str, cls: type) -> None:
     `DecodeError`, which has the name of the exception, and nothing else of it.
 
     Args:
-        key: the service's key of the type, such as ``w2``.
+        key: the service's key of the type, such as ``invented_form``.
         cls: an attrs class; the same one again changes nothing.
 
     Raises:

@@ -34,7 +34,7 @@ from income_client import (
 
 
 @frozen
-class W2:
+class InventedForm:
     """A document type of one's own."""
 
     employer_name: str
@@ -43,7 +43,7 @@ class W2:
     """Wages of the year."""
 
 
-register_document_type("w2", W2)
+register_document_type("invented_form", InventedForm)
 
 
 def income_by_year(application: Application) -> dict[int, Decimal]:
@@ -100,7 +100,7 @@ def reads_documents(documents: ApplicationDocuments) -> list[Decimal | None]:
                     assert_type(person, PaystubApplicant)
                     assert_type(person.address, PaystubAddress)
                     assert_type(person.middle_name, str | None)
-            case W2() as form:
+            case InventedForm() as form:
                 net.append(form.wages)
             case _:
                 continue

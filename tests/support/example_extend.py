@@ -3,6 +3,7 @@
 import itertools
 import json
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
@@ -10,17 +11,26 @@ import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
-from income_client import IncomeClient
+from income_client import IncomeClient, to_json
 from income_client.emulator import Emulator
-from income_client.testing import check_checkpoint_store
+from income_client.testing import check_checkpoint_store, make_record
 from tests.support.examples import RunExample, loaded, python
 
 
-async def prints_w2(service: Emulator, path: Path) -> None:
-    """Only W-2 forms are printed, with their year."""
-    lines = await python(service, path.parent, path.name, *service.world.ids[:40])
-    assert lines
-    assert all(line.startswith("w2 20") for line in lines)
+async def prints_forms(service: Emulator, path: Path) -> None:
+    """Only forms of the type that was registered are printed, with their year."""
+    data = {"employer_name": "Acme Tool Works", "year": 2025, "wages": Decimal("1000.50")}
+    record = make_record()
+    application, documents = (
+        json.loads(to_json(one), parse_float=Decimal)
+        for one in (record.application, record.documents)
+    )
+    (slip,) = documents["documents"]["paystub"]
+    form = {**slip, "document_id": "doc-form", "extracted_data": data}
+    documents["documents"]["invented_form"] = [form]
+    record_id = service.world.add(application, documents)
+    lines = await python(service, path.parent, path.name, record_id, *service.world.ids[:5])
+    assert lines == ["invented_form 2025"]
 
 
 async def keeps_checkpoints(service: Emulator, path: Path) -> None:
@@ -59,6 +69,6 @@ async def checks_tokens(service: Emulator, path: Path) -> None:
 
 RUN: Final[Mapping[str, RunExample]] = {
     "callbacks_opaque.py": checks_tokens,
+    "invented_form.py": prints_forms,
     "json_store.py": keeps_checkpoints,
-    "w2.py": prints_w2,
 }

@@ -1,4 +1,4 @@
-# w2.py
+# invented_form.py
 import asyncio
 import sys
 from decimal import Decimal
@@ -9,19 +9,19 @@ from income_client import IncomeClient, register_document_type
 
 
 @frozen
-class W2:
+class InventedForm:
     employer_name: str
-    tax_year: int
-    wages_tips_other_compensation: Decimal
+    year: int
+    wages: Decimal
 
 
 async def main() -> None:
-    register_document_type("w2", W2)
+    register_document_type("invented_form", InventedForm)
     async with IncomeClient.from_env() as client:
         async for documents in client.fetch_documents(sys.argv[1:]):
             for document_type, document in documents.all():
-                if isinstance(document.extracted_data, W2):
-                    print(document_type, document.extracted_data.tax_year)
+                if isinstance(document.extracted_data, InventedForm):
+                    print(document_type, document.extracted_data.year)
 
 
 if __name__ == "__main__":
