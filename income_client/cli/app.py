@@ -67,7 +67,7 @@ _SUMMARIES: Final = {
     "download": "Download the files of documents",
     "export": "Export the applications updated in a period to a file",
     "poll": "Print each update, and remember what was printed",
-    "relay": "Publish an event for each update to NATS",
+    "relay": "Publish an event for each update to a broker",
     "dead-letters": "List what a poller could not read",
     "token": "Request an access token and describe it",
     "listen": "Receive callbacks and print them",

@@ -1,10 +1,10 @@
-"""``income-client relay``: publishes an event for each update to a stream of NATS JetStream."""
+"""``income-client relay``: publishes an event for each update to a broker."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from cyclopts import Parameter
@@ -37,17 +37,23 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.js.kv import KeyValue
 
+    from income_client.engines.relay import UpdateEvent
+
+    Publisher: TypeAlias = Callable[[UpdateEvent], Awaitable[object]]
+
 _CONNECT_SECONDS: Final = 5.0
 _CLOSE_SECONDS: Final = 2.0
 _PING_SECONDS: Final = 10
 _MOST_UNANSWERED_PINGS: Final = 2
 _ATTEMPTS_ONCE: Final = 6
 """How often --once publishes a batch: with the pauses between, for half a minute or more."""
+_EXTRAS: Final = {"redis": "redis", "rediss": "redis", "amqp": "rabbit", "amqps": "rabbit"}
+"""What each kind of address needs; any other is one of NATS."""
 
 
 async def relay(
     *,
-    nats: Annotated[str, Parameter(metavar="URL")],
+    to: Annotated[str, Parameter(name=("--to", "--nats"), metavar="URL")],
     subject: Annotated[str, Parameter(metavar="SUBJECT")] = "income.updates",
     store: Annotated[Path | None, Parameter(metavar="FILE")] = None,
     bucket: Annotated[str | None, Parameter(metavar="BUCKET")] = None,
@@ -65,25 +71,29 @@ async def relay(
     documents: Annotated[bool, Parameter(show_default=False)] = True,
     connection: Connection | None = None,
 ) -> int:
-    """Publish an event for each update to a stream of NATS JetStream.
+    """Publish an event for each update to NATS JetStream, Redis or RabbitMQ.
 
     An event is JSON with the id of the application, the time of its update and an
-    id of its own, by which the stream drops what comes twice. Workers read the
+    id of its own, by which a stream of NATS drops what comes twice. Workers read the
     record from the service. With --payload record, the event holds it, with
     personal data.
 
-    The checkpoint moves once the stream has acknowledged all events before it: a
+    The checkpoint moves once the broker has acknowledged all events before it: a
     crash loses nothing. It is kept in a file, or in a key-value bucket of the same
     NATS, which relays on several machines share: start each with --standby, and one
     works while the others wait.
 
-    Exit statuses and messages are those of poll. Needs the extra "nats".
+    Exit statuses and messages are those of poll. Needs the extra "nats", "redis" or
+    "rabbit".
 
-    Example: income-client relay --nats nats://127.0.0.1:4222 --bucket income --standby
+    Example: income-client relay --to nats://127.0.0.1:4222 --bucket income --standby
+             income-client relay --to redis://127.0.0.1:6379 --store relay.db
 
     Args:
-        nats: Address of the server, or several, separated by commas.
-        subject: Subject of the events; a stream must have it.
+        to: Address of the server: nats://, redis:// or amqp://; of NATS several, too,
+            separated by commas.
+        subject: Subject of the events, which a stream of NATS must have; on Redis the
+            key of the stream, on RabbitMQ the queue.
         store: File that keeps the checkpoint; created if it does not exist.
         bucket: Key-value bucket that keeps the checkpoint instead.
         name: Name of the checkpoint there.
@@ -108,25 +118,13 @@ async def relay(
         raise ConfigurationError("only one of --store and --bucket can be given")
     if store is not None:
         check_is_no_output(store, "--store")
-    try:
-        from income_client.engines import nats as engine
-        from income_client.engines import relay as engine_relay
-    except ImportError:
-        needed = "pip install 'income-client[nats]'"
-        raise ConfigurationError(f"relay needs the extra nats: {needed}")
+    from income_client.engines import relay as engine_relay
 
     start = checked_start(start, must_exist=must_exist)
     line = StatusLine()
     filter_log(is_said_by_watch)
-    async with _connected(nats, creds) as server:
-        stream = server.jetstream()
-        await _check_subject(server, subject)
-        checkpoints: CheckpointStore
-        if bucket is not None:
-            checkpoints = engine.NatsCheckpointStore(await _bucket(server, bucket))
-            is_known = bool((await checkpoints.load(name)).version)
-        else:
-            checkpoints, is_known = await opened_store(store or Path(), name)
+    opened = _opened(to, subject, store, bucket, creds, name)
+    async with opened as (publish, checkpoints, is_known):
         place = str(store) if bucket is None else f"bucket {bucket}"
         check_name(name, place, start, is_known=is_known, must_exist=must_exist)
         watch = Watch(place, line, is_single=once)
@@ -146,7 +144,6 @@ async def relay(
             if once:
                 poller.stop(after_poll=True)
             signals = StopSignals(poller.stop)
-            publish = engine.nats_publisher(stream, subject)
             try:
                 async with watch.over(poller):
                     attempts = _ATTEMPTS_ONCE if once else None
@@ -155,6 +152,43 @@ async def relay(
                 say(f"{error.message}; this one ends")
                 return ExitStatus.REPLACED
     return ending_status(poller, signals.received, watch, once=once)
+
+
+@asynccontextmanager
+async def _opened(
+    to: str, subject: str, store: Path | None, bucket: str | None, creds: Path | None, name: str
+) -> AsyncIterator[tuple["Publisher", CheckpointStore, bool]]:
+    """Open what is published with, and what keeps the checkpoint; say whether it knows the name."""
+    extra = _EXTRAS.get(to.partition("://")[0].lower(), "nats")
+    if extra != "nats" and (store is None or creds is not None):
+        raise ConfigurationError("--bucket and --creds need a server of NATS")
+    try:
+        if extra == "redis":
+            from income_client.engines.worker_redis import redis_publisher
+
+            opened = redis_publisher(to, stream=subject)
+        elif extra == "rabbit":
+            from income_client.engines.worker_rabbit import rabbit_publisher
+
+            opened = rabbit_publisher(to, queue=subject)
+        else:
+            from income_client.engines import nats as engine
+    except ImportError:
+        needed = f"pip install 'income-client[{extra}]'"
+        raise ConfigurationError(f"relay needs the extra {extra}: {needed}")
+
+    if extra != "nats":
+        async with opened as publish:
+            yield publish, *await opened_store(store or Path(), name)
+        return
+    async with _connected(to, creds) as server:
+        await _check_subject(server, subject)
+        publish = engine.nats_publisher(server.jetstream(), subject)
+        if bucket is None:
+            yield publish, *await opened_store(store or Path(), name)
+        else:
+            checkpoints = engine.NatsCheckpointStore(await _bucket(server, bucket))
+            yield publish, checkpoints, bool((await checkpoints.load(name)).version)
 
 
 @asynccontextmanager

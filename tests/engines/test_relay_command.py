@@ -140,6 +140,27 @@ def test_what_is_missing_is_named(
     assert relay.service.requests.count("list_applications") == 0
 
 
+@pytest.mark.parametrize("url", ["redis://127.0.0.1:1", "amqps://127.0.0.1:1/"])
+@pytest.mark.parametrize("arguments", [("--bucket", "b"), ("--store", "a.db", "--creds", __file__)])
+def test_what_only_nats_has_is_refused(url: str, arguments: tuple[str, ...], shell: Cli) -> None:
+    """Before anything is read."""
+    ran = shell("relay", "--to", url, *arguments)
+    assert (ran.status, ran.stdout) == (2, "")
+    assert "--bucket and --creds need a server of NATS" in ran.stderr
+    assert shell.service.requests.count("list_applications") == 0
+
+
+@pytest.mark.usefixtures("without_pauses")
+@pytest.mark.parametrize("url", ["redis://:S3CRET@127.0.0.1:1", "amqp://me:S3CRET@127.0.0.1:1/"])
+def test_a_broker_that_is_not_there_fails_a_single_poll(url: str, shell: Cli) -> None:
+    """After some attempts, and without the password of its address."""
+    where = ("--store", "a.db", "--start", "beginning", "--once")
+    ran = shell("relay", "--to", url, *where)
+    assert ran.status == 1
+    assert "ConnectionError" in ran.stderr
+    assert "S3CRET" not in ran.stderr
+
+
 def test_a_subject_without_a_stream_is_named(relay: Relay) -> None:
     """Its events would be lost."""
     relay.subject = "nobody.has"

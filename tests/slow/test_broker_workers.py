@@ -19,8 +19,11 @@ from tests.support.brokers import (
     worker_process,
     working,
 )
+from tests.support.cli import Cli, cli, shell
 from tests.support.rabbit_server import needs_rabbit
 from tests.support.redis_server import needs_redis
+
+__all__ = ["cli", "shell"]
 
 
 @pytest.fixture(
@@ -69,6 +72,29 @@ async def test_a_dead_letter_is_kept_with_its_reason(broker: Broker) -> None:
         await until(lambda: worker.status.dead)
     assert await broker.dead_letters() == [(one.to_json(), "failed", "ValueError", 1)]
     assert handling.times == {one.id: 1}
+
+
+@pytest.mark.income_service(applications=9)
+def test_the_relay_command_publishes_there(broker: Broker, shell: Cli) -> None:
+    """By the address alone; what was published is not published again."""
+    broker.dead = "income.dead"
+    where = ("relay", "--to", broker.server.url, "--subject", broker.name, "--store", "relay.db")
+    for more in (("--start", "beginning"), ()):
+        ran = shell(*where, *more, "--once")
+        assert ran.status == 0, ran.stderr
+
+    async def published() -> list[UpdateEvent]:
+        source = broker.source()
+        found = []
+        while deliveries := await source.receive(20):
+            for delivery in deliveries:
+                found.append(UpdateEvent.from_json(delivery.body))
+                await delivery.acknowledge()
+        await source.aclose()
+        return found
+
+    found = asyncio.run(published())
+    assert sorted(one.application_id for one in found) == sorted(shell.service.ids)
 
 
 async def test_a_worker_that_comes_later_gets_all_events(broker: Broker) -> None:

@@ -30,6 +30,7 @@ class Broker(Protocol):
 
     server: RedisServer | RabbitServer
     name: str
+    dead: str
 
     def source(self) -> EventSource:
         """Return events for a worker."""
