@@ -16,7 +16,7 @@ from attrs import fields, has
 import income_client
 from income_client import ApplicationRecord, Document, Paystub, errors
 from tests.support.architecture import LAYERS, MAY_IMPORT
-from tests.support.processes import environment, run
+from tests.support.processes import ROOT, environment, run
 
 _ASK_FOR_NOTES: Final = """
 import asyncio
@@ -93,6 +93,15 @@ def adds_an_endpoint(text: str) -> None:
         env = environment(PYTHONPATH=folder)
         ran = run("-P", "-c", _ASK_FOR_NOTES, command=(sys.executable,), env=env)
     assert (ran.status, ran.stdout) == (0, "('seen',)\n$.texts[0]\n"), ran.stderr
+
+
+def checks_a_change(text: str) -> None:
+    """CI runs what is to be run once and what checks style and types; the others exist."""
+    ci = (ROOT / ".ci" / "run").read_text("utf-8")
+    lines = [line.removeprefix("$ .venv/bin/") for line in text.splitlines()]
+    for command in (lines[0], *lines[1].replace(".venv/bin/", "").split(" && ")):
+        assert f".venv/bin/{command}\n" in ci, command
+    assert lines[2:] == ["python -m tests.changed", "pytest"]
 
 
 def _replace(path: Path, old: Sequence[str], new: Sequence[str]) -> None:
@@ -172,5 +181,6 @@ TEXTS: Final[Mapping[str, Callable[[str], None]]] = {
     "record\n": is_the_tree_of_a_record,
     "cli/": draws_the_layers,
     "# income_client/": adds_an_endpoint,
+    "$ .venv/bin/pip": checks_a_change,
 }
 """How each begins, and what it must be."""
