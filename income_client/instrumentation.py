@@ -42,7 +42,7 @@ class Instrumentation:
         self.emit: OnEvent | None = None if on_event is None else self._emit
         """What takes an event; None without a listener, so that no event is made for nothing."""
 
-    def begin(self, name: str, host: str | None, clock: Clock) -> "CallWatch | None":
+    def watch_call(self, name: str, host: str | None, clock: Clock) -> "CallWatch | None":
         """Start watching a call in the running task; None without a listener."""
         if self._is_sought:
             self._find_telemetry()
@@ -50,7 +50,7 @@ class Instrumentation:
         emit = self.emit
         if self._telemetry is not None:
             try:
-                span = self._telemetry.begin(name, host)
+                span = self._telemetry.begin_span(name, host)
             except Exception as error:  # noqa: BLE001 - foreign code, as the hook is
                 self._log_hook_failure("telemetry", error)
             else:
@@ -65,7 +65,7 @@ class Instrumentation:
     def _emit(self, event: "Event", span: OnEvent | None = None) -> None:
         """Give an event to telemetry, or the span that it belongs to, and to the hook."""
         if span is None and self._telemetry is not None:
-            span = self._telemetry.take
+            span = self._telemetry.count_event
         for name, take in (("telemetry", span), ("on_event", self._hook)):
             if take is not None:
                 try:

@@ -75,7 +75,7 @@ class Telemetry:
         has_meter = type(metrics.get_meter_provider()).__name__ != _NO_METER_YET
         return cls() if has_tracer or has_meter else None
 
-    def begin(self, name: str, host: str | None) -> OnEvent:
+    def begin_span(self, name: str, host: str | None) -> OnEvent:
         """Begin the span of a call in the running task, and return what takes the call's events."""
         known: Attributes = {"income_client.call": name}
         if host is not None:
@@ -95,7 +95,7 @@ class Telemetry:
 
         return take
 
-    def take(self, event: Event) -> None:
+    def count_event(self, event: Event) -> None:
         """Count what happens outside of calls."""
         match event:
             case TokenRenewed(is_shared=is_shared):

@@ -215,7 +215,9 @@ class _Call:
         session = self._session
         if session.instrumentation.is_on:
             host = session.transport.host_of(self._request)
-            self._watch = session.instrumentation.begin(self._request.name, host, session.clock)
+            self._watch = session.instrumentation.watch_call(
+                self._request.name, host, session.clock
+            )
 
     def __exit__(
         self,

@@ -265,7 +265,7 @@ class Poller:
         phase, next_try = self._phase, self._schedule.retry_at
         is_polling = isinstance(phase, _Polling | _Holding)
         if next_try is None and not is_polling and not self._schedule.is_stopped:
-            next_try = self._schedule.at
+            next_try = self._schedule.next_poll_at
         letters = DeadLetters() if isinstance(phase, _Taking) else phase.state.letters
         return self._monitor.status(
             is_standby=isinstance(phase, _Taking) and self._has_standby,
@@ -439,6 +439,6 @@ class Poller:
             state.letters.forget(
                 await self._schedule.unless_stopped(self._lease.fence.load_letters())
             )
-        self._schedule.begin(self._clock.monotonic())
+        self._schedule.begin_poll(self._clock.monotonic())
         self._monitor.unchanged = 0
         return Poll(state, self._source, self._schedule, self._monitor, self._clock)

@@ -49,7 +49,7 @@ class Schedule:
         self._bell = asyncio.Event()
 
     @property
-    def at(self) -> float:
+    def next_poll_at(self) -> float:
         """The moment at which the next poll begins."""
         if not self.is_woken:
             return self._at
@@ -60,7 +60,7 @@ class Schedule:
         """Whether nothing may be begun any more."""
         return self._stopped.is_set()
 
-    def begin(self, now: float) -> None:
+    def begin_poll(self, now: float) -> None:
         """Note that a poll begins."""
         self._began = now
         self.is_urgent = self.is_woken or self._is_owed
@@ -110,7 +110,7 @@ class Schedule:
     async def until_turn(self) -> None:
         """Wait until the next poll begins, or the poller is stopped."""
         while not self.is_stopped:
-            seconds = self.at - self._clock.monotonic()
+            seconds = self.next_poll_at - self._clock.monotonic()
             if seconds <= 0:
                 return
             self._bell.clear()

@@ -191,7 +191,7 @@ async def test_hook_and_telemetry_are_both_told(exported: Collected) -> None:
 @pytest.mark.parametrize(
     ("of", "broken"),
     [
-        *((Telemetry, name) for name in ("begin", "found", "take", "_count_call")),
+        *((Telemetry, name) for name in ("begin_span", "found", "count_event", "_count_call")),
         (telemetry, "_note_event"),
     ],
 )

@@ -33,16 +33,16 @@ def asking_for(seconds: float) -> IncomeClientError:
 
 def polled(one: Schedule, now: float) -> None:
     """Let a poll begin and end well."""
-    one.begin(now)
+    one.begin_poll(now)
     one.succeed()
 
 
 def test_the_first_poll_begins_at_once() -> None:
     """There is nothing to wait for."""
     one = schedule()
-    assert one.at < -1e300
+    assert one.next_poll_at < -1e300
     one.wake()
-    assert one.at < -1e300
+    assert one.next_poll_at < -1e300
 
 
 @given(intervals, chances, st.floats(0, 1e6))
@@ -50,7 +50,7 @@ def test_no_poll_is_later_than_the_interval(interval: float, chance: float, now:
     """The jitter makes it earlier, by a tenth at most, and counts from where the last began."""
     one = schedule(interval, chance=chance)
     polled(one, now)
-    assert now + 0.9 * interval - 1e-6 <= one.at <= now + interval
+    assert now + 0.9 * interval - 1e-6 <= one.next_poll_at <= now + interval
 
 
 @pytest.mark.parametrize(("chance", "factor"), [(0.0, 0.5), (1.0, 1.0)])
@@ -61,30 +61,30 @@ def test_pauses_double_up_to_the_longer_of_interval_and_minute(
     """They begin with a second, half of it by chance, so that the end of an outage is seen soon."""
     one = schedule(interval, chance=chance)
     for failures in [*range(1, 30), 10**9]:
-        one.begin(1000)
+        one.begin_poll(1000)
         one.fail(2000, FAILED, failures)
-        assert (one.at - 2000) / factor == min(longest, 2.0 ** min(failures - 1, 99))
+        assert (one.next_poll_at - 2000) / factor == min(longest, 2.0 ** min(failures - 1, 99))
 
 
 def test_after_a_success_the_interval_counts_again() -> None:
     """Nothing of an outage is left."""
     one = schedule(chance=1.0)
-    one.begin(0)
+    one.begin_poll(0)
     one.fail(0, asking_for(500), 9)
     polled(one, 500)
-    assert one.at == 527
+    assert one.next_poll_at == 527
 
 
 @given(st.floats(0, 10 * DAY), st.booleans())
 def test_the_service_is_left_alone_for_as_long_as_it_asks(seconds: float, is_woken: bool) -> None:
     """Neither the interval nor who wakes it cuts that short; fifteen minutes are the most."""
     one = schedule()
-    one.begin(100)
+    one.begin_poll(100)
     one.fail(100, asking_for(seconds), 1)
     if is_woken:
         one.wake()
-    assert one.at >= 100 + min(seconds, 900)
-    assert one.at <= 100 + max(1.0, min(seconds, 900))
+    assert one.next_poll_at >= 100 + min(seconds, 900)
+    assert one.next_poll_at <= 100 + max(1.0, min(seconds, 900))
 
 
 def test_waking_never_delays() -> None:
@@ -92,17 +92,17 @@ def test_waking_never_delays() -> None:
     one = schedule(0.25)
     polled(one, 100)
     one.wake()
-    assert one.at == 100.25
+    assert one.next_poll_at == 100.25
 
 
 def test_waking_cuts_the_pause_after_a_failure() -> None:
     """The caller may know that the service is back; one second passes nevertheless."""
     one = schedule(chance=1.0)
-    one.begin(100)
+    one.begin_poll(100)
     one.fail(101, FAILED, 9)
-    assert one.at == 161
+    assert one.next_poll_at == 161
     one.wake()
-    assert one.at == 102
+    assert one.next_poll_at == 102
 
 
 @given(st.lists(st.tuples(st.floats(0, 3), st.booleans(), st.booleans()), min_size=2, max_size=40))
@@ -114,10 +114,10 @@ def test_however_often_it_is_woken_no_poll_follows_at_once(
     now, begun, gaps = 50.0, [], []
     for lasting, is_failing, is_woken_within in polls:
         one.wake()
-        now = max(now, one.at)
+        now = max(now, one.next_poll_at)
         begun.append(now)
         gaps.append(0.5 if is_failing else 1.0)
-        one.begin(now)
+        one.begin_poll(now)
         if is_woken_within:
             one.wake()
         now += lasting
@@ -133,9 +133,9 @@ def test_however_often_it_is_woken_no_poll_follows_at_once(
 def test_refused_credentials_are_tried_each_minute_whatever_the_interval() -> None:
     """They end the poller after five minutes, in which they must have been tried."""
     one = schedule(36_000, chance=1.0)
-    one.begin(0)
+    one.begin_poll(0)
     one.fail(0, AuthenticationError("401", status=401), 20)
-    assert one.at == 60
+    assert one.next_poll_at == 60
 
 
 def test_an_urgent_poll_that_failed_is_urgent_the_next_time() -> None:
@@ -143,24 +143,24 @@ def test_an_urgent_poll_that_failed_is_urgent_the_next_time() -> None:
     one = schedule(chance=1.0)
     one.wake()
     for failures in range(1, 4):
-        one.begin(100)
+        one.begin_poll(100)
         assert one.is_urgent
         one.fail(100, FAILED, failures)
-        assert one.at == 100 + 2 ** (failures - 1)
+        assert one.next_poll_at == 100 + 2 ** (failures - 1)
     polled(one, 200)
     assert one.is_urgent
-    one.begin(230)
+    one.begin_poll(230)
     assert not one.is_urgent
 
 
 def test_waking_during_a_poll_that_fails_hurries_nothing() -> None:
     """It was before the failure: the next poll is urgent and comes when it may."""
     one = schedule(chance=1.0)
-    one.begin(100)
+    one.begin_poll(100)
     one.wake()
     one.fail(110, FAILED, 3)
-    assert one.at == 114
-    one.begin(114)
+    assert one.next_poll_at == 114
+    one.begin_poll(114)
     assert one.is_urgent
 
 
@@ -171,5 +171,5 @@ def test_waking_after_failures_before_any_poll_began_is_no_hot_loop() -> None:
     for failures in range(1, 6):
         one.fail(now, FAILED, failures)
         one.wake()
-        assert one.at >= now + 1
-        now = one.at
+        assert one.next_poll_at >= now + 1
+        now = one.next_poll_at
