@@ -24,6 +24,7 @@ from tests.support.architecture import (
     libraries,
     messages,
     names,
+    namesakes,
     purity,
     unused,
 )
@@ -80,6 +81,7 @@ BAD: Final[tuple[tuple[Rule, Module], ...]] = (
     (emulator_by_hand, Module("emulator.payloads", "from income_client.wire.codec import x")),
     (emulator_by_hand, Module("emulator.payloads", "from ..client import IncomeClient")),
     (names, Module("receivers.utils", "")),
+    (namesakes, Module("engines.newcomer", "def _translate_error(): ...")),
     (docstrings, Module("http.session", "import json")),
     (faces, Module("__init__", "from .errors import IncomeClientError\nprint()")),
     (faces, Module("__init__", "if TYPE_CHECKING:\n    print()")),

@@ -177,6 +177,9 @@ WRITTEN_IN: Final[Mapping[str, str]] = {
 
 GRAB_BAGS: Final = frozenset({"base", "common", "helpers", "manager", "misc", "util", "utils"})
 
+MOST_NAMESAKES: Final = 3
+"""Modules in which private functions may have the same name."""
+
 
 @frozen
 class Module:
@@ -440,6 +443,26 @@ def names(module: Module) -> Iterator[str]:
             yield f"is called {part}"
 
 
+def namesakes(module: Module) -> Iterator[str]:
+    """A private function is named for its object too: few modules have one of the same name."""
+    others = [other for other in MODULES if other.name != module.name]
+    for name in _private_functions(module):
+        if sum(name in _private_functions(other) for other in others) >= MOST_NAMESAKES:
+            yield f"has one more {name}"
+
+
+@cache
+def _private_functions(module: Module) -> frozenset[str]:
+    """Return the names of its private functions, methods aside."""
+    return frozenset(
+        node.name
+        for node in module.tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("_")
+        and not node.name.endswith("_")
+    )
+
+
 def docstrings(module: Module) -> Iterator[str]:
     """A module begins with what it knows and what it refuses to know."""
     if not ast.get_docstring(module.tree):
@@ -474,6 +497,7 @@ RULES: Final[tuple[Rule, ...]] = (
     homes,
     emulator_by_hand,
     names,
+    namesakes,
     docstrings,
     faces,
 )
