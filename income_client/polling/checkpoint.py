@@ -40,7 +40,7 @@ class Seen:
 
     digest: bytes = field(repr=False)
     """Its content."""
-    until: int
+    last_listed: int
     """The last second that the list can show it in."""
 
 
@@ -52,7 +52,7 @@ class Checkpoint:
     """The second that it began with; nothing before it is asked for unless the clock goes back."""
     reached: int
     """Whatever was updated before this second is delivered."""
-    low: int | None = None
+    resumes_at: int | None = None
     """Where the next poll begins while the service's clock is behind ``reached``; else None."""
     batches: int = 0
     """How many batches were delivered."""
@@ -83,12 +83,12 @@ class Checkpoint:
         """It as a text, from which `read_checkpoint` makes it again."""
         by_time: dict[int, list[bytes]] = {}
         for key, version in self.seen.items():
-            by_time.setdefault(version.until - self.reached, []).append(key + version.digest)
+            by_time.setdefault(version.last_listed - self.reached, []).append(key + version.digest)
         state: dict[str, Any] = {
             "poll": _VERSION,
             "since": self.since,
             "reached": self.reached,
-            "low": self.low,
+            "low": self.resumes_at,
             "batches": self.batches,
             "claims": self.takeovers,
             "seen": [[until, b64encode(b"".join(e)).decode()] for until, e in by_time.items()],
@@ -120,7 +120,7 @@ def read_checkpoint(text: object) -> Checkpoint:
     return Checkpoint(
         since=state["since"],
         reached=state["reached"],
-        low=state["low"],
+        resumes_at=state["low"],
         batches=state["batches"],
         takeovers=state["claims"],
         holder=state.get("holder"),

@@ -24,8 +24,8 @@ class Progress:
         self.reached: int = checkpoint.reached
         self.settle = settle
         self.lookback = lookback
-        low = checkpoint.low
-        self._position = self.reached if low is None else min(low, self.reached)
+        resumes_at = checkpoint.resumes_at
+        self._position = self.reached if resumes_at is None else min(resumes_at, self.reached)
         self._since = checkpoint.since
         self._batches = checkpoint.batches
         self._takeovers = checkpoint.takeovers
@@ -75,11 +75,11 @@ class Progress:
         # behind the latest that the present may be is not believed: it is remembered as long.
         is_new = not self.knows(key, digest)
         is_far = latest is not None and listed_in.before > latest + _FAR
-        until = listed_in.after if is_far else listed_in.before
-        if updated is not None and (latest is None or updated <= max(until, latest) + _HOUR):
-            until = max(until, updated)
+        last_listed = listed_in.after if is_far else listed_in.before
+        if updated is not None and (latest is None or updated <= max(last_listed, latest) + _HOUR):
+            last_listed = max(last_listed, updated)
         self._recent.pop(key, None)
-        self._seen[key] = Seen(digest, until + 1)
+        self._seen[key] = Seen(digest, last_listed + 1)
         return is_new
 
     def deliver(self) -> None:
@@ -94,7 +94,9 @@ class Progress:
         self.reached = max(self.reached, second)
         oldest = self.lower - 1  # which a closed lower bound lists as well
         # Those held could not be read, and may come back as they were.
-        past = [key for key, seen in self._seen.items() if seen.until < oldest and key not in held]
+        past = [
+            key for key, seen in self._seen.items() if seen.last_listed < oldest and key not in held
+        ]
         for key in past:
             self._recent[key] = self._seen.pop(key).digest
         while len(self._recent) > _MOST_RECENT:
@@ -105,7 +107,7 @@ class Progress:
         return Checkpoint(
             since=self._since,
             reached=self.reached,
-            low=self._position if self._position < self.reached else None,
+            resumes_at=self._position if self._position < self.reached else None,
             batches=self._batches,
             takeovers=self._takeovers,
             holder=self._holder,

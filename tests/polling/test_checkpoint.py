@@ -206,9 +206,9 @@ def test_a_checkpoint_is_short_and_shows_no_version() -> None:
     seen = {n.to_bytes(KEY_BYTES): Seen(n.to_bytes(DIGEST_BYTES), n % 7) for n in range(5000)}
     checkpoint = Checkpoint(since=0, reached=9, seen=seen)
     assert len(checkpoint.text) < 5000 * 20
-    shown = "since=0, reached=9, low=None, batches=0, takeovers=0, holder=None, lease=None"
+    shown = "since=0, reached=9, resumes_at=None, batches=0, takeovers=0, holder=None, lease=None"
     assert repr(checkpoint) == f"Checkpoint({shown})"
-    assert repr(seen[bytes(KEY_BYTES)]) == "Seen(until=0)"
+    assert repr(seen[bytes(KEY_BYTES)]) == "Seen(last_listed=0)"
 
 
 FIRST_TEXT = (

@@ -268,7 +268,7 @@ def test_a_clock_that_has_fallen_back_is_followed_until_it_is_where_it_was() -> 
     assert (one.lower, one.reached) == (600, 1_000)
     assert Progress(one.checkpoint(), settle=5, lookback=0).lower == 600
     one.advance(1_200)
-    assert (one.lower, one.reached, one.checkpoint().low) == (1_200, 1_200, None)
+    assert (one.lower, one.reached, one.checkpoint().resumes_at) == (1_200, 1_200, None)
 
 
 @pytest.mark.parametrize(
