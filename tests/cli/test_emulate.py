@@ -31,7 +31,7 @@ from income_client.emulator import Emulator, FutureBounds, Order, ServiceRules, 
 from tests.support.beside import beside, until
 from tests.support.cli import Cli, Running, spelt
 from tests.support.listening import BASIC, BASIC_VARIABLES, OAUTH2_VARIABLES
-from tests.support.scripted_server import always, forever, reply, serving, with_tokens
+from tests.support.server import SILENT, ScriptedServer, in_turn, reply, token_rules
 from tests.support.streams import Ran
 
 HERE: Final = DownloadPolicy(
@@ -317,10 +317,10 @@ def test_a_fault_falls_on_the_calls_that_it_names(
 
 def test_updates_send_callbacks(emulate: Emulate) -> None:
     """Each update sends one, with credentials of the environment; at the end they are counted."""
-    with beside(serving(always(reply()))) as server:
+    with beside(ScriptedServer(in_turn(reply()))) as server:
 
         def watch(emulator: Emulating) -> None:
-            until(lambda: len(server.seen) >= 45)
+            until(lambda: len(server.requests) >= 45)
             shown = emulator.running.stdout.text
             assert f"{server.url}/in" in shown
             assert "hidden" not in shown
@@ -328,9 +328,9 @@ def test_updates_send_callbacks(emulate: Emulate) -> None:
         address = ("--callbacks", f"{server.url}/in?key=hidden")
         ran = emulate(watch, "--updates", "200", *address, **BASIC_VARIABLES)
     assert re.search(r"\d+ delivered, 0 not", ran.stderr)
-    assert {(one.path, one.query) for one in server.seen} == {("/in", "key=hidden")}
-    assert {one.authorization for one in server.seen} == {BASIC.authorization().reveal()}
-    assert len({json.loads(one.body)["application_id"] for one in server.seen}) == 40
+    assert {(one.path, one.query) for one in server.requests} == {("/in", "key=hidden")}
+    assert {one.authorization for one in server.requests} == {BASIC.authorization().reveal()}
+    assert len({json.loads(one.body)["application_id"] for one in server.requests}) == 40
 
 
 @pytest.mark.parametrize(
@@ -342,10 +342,10 @@ def test_callbacks_carry_tokens_or_nothing(
     option: str, variables: dict[str, str], carried: str, emulate: Emulate
 ) -> None:
     """With an address for tokens, client id and secret get one; else there is none."""
-    with beside(serving(with_tokens(always(reply())))) as server:
+    with beside(ScriptedServer(token_rules(in_turn(reply())))) as server:
 
         def sent() -> list[str]:
-            return [one.authorization for one in server.seen if one.path != "/token"]
+            return [one.authorization for one in server.requests if one.path != "/token"]
 
         emulate(
             lambda _: until(lambda: len(sent()) >= 3),
@@ -357,11 +357,7 @@ def test_callbacks_carry_tokens_or_nothing(
 
 def test_an_endpoint_that_hangs_holds_nothing_back(emulate: Emulate) -> None:
     """No more than 16 callbacks are under way; updates continue, and those left out are counted."""
-
-    async def silent(*_: object) -> None:
-        await forever()
-
-    with beside(serving(silent)) as server:
+    with beside(ScriptedServer(in_turn(SILENT))) as server:
 
         def is_updated(emulator: Emulating, one: str) -> bool:
             text = json.loads(emulator.fetch(f"/{one}")[2])
@@ -370,10 +366,10 @@ def test_an_endpoint_that_hangs_holds_nothing_back(emulate: Emulate) -> None:
 
         def watch(emulator: Emulating) -> None:
             rows = json.loads(emulator.fetch("?limit=1000")[2])["applications"]
-            until(lambda: len(server.seen) >= 16)
+            until(lambda: len(server.requests) >= 16)
             # By then there were 40 updates at least, and so callbacks that were left out.
             until(lambda: all(is_updated(emulator, row["application_id"]) for row in rows))
 
         ran = emulate(watch, "--basic", "--updates", "500", "--callbacks", server.url)
-        assert len(server.seen) == 16
+        assert len(server.requests) == 16
     assert "16" in ran.stderr

@@ -26,8 +26,8 @@ from tests.support.listening import (
     Listen,
     Listening,
 )
-from tests.support.scripted_server import always, reply, serving
 from tests.support.served import served
+from tests.support.server import HUNG_UP, Reply, ScriptedServer, in_turn, reply
 from tests.support.streams import Terminal, closed_pipe
 
 pytestmark = pytest.mark.income_service(applications=5)
@@ -299,9 +299,9 @@ def test_fractions_are_written_and_handed_on_with_every_digit(listen: Listen) ->
         assert command.lines(1)
         assert '"more":[99999999999999.99,1.10,1E+400]' in command.running.stdout.text
 
-    with beside(serving(always(reply()))) as server:
+    with beside(ScriptedServer(in_turn(reply()))) as server:
         listen(visit, "--payload", "--forward-to", f"{server.url}/hook")
-    assert server.seen[0].body == EXACT
+    assert server.requests[0].body == EXACT
 
 
 # Handed on
@@ -316,32 +316,32 @@ def test_an_application_gets_what_the_service_sent(listen: Listen) -> None:
         assert command.lines(1)[0]["event_type"] == "error"
         assert command.fire(target=command.target(auth=None)).attempts == (401,)
 
-    with beside(serving(always(reply()))) as server:
+    with beside(ScriptedServer(in_turn(reply()))) as server:
         listen(visit, "--forward-to", f"{server.url}/hook?from=listen")
-    (seen,) = server.seen
-    assert (seen.method, seen.path, seen.query) == ("POST", "/hook", "from=listen")
-    assert seen.authorization == BASIC.authorization().reveal()
-    assert seen.headers["content-type"] == "application/json"
-    assert json.loads(seen.body) == payload
+    (request,) = server.requests
+    assert (request.method, request.path, request.query) == ("POST", "/hook", "from=listen")
+    assert request.authorization == BASIC.authorization().reveal()
+    assert request.headers["content-type"] == "application/json"
+    assert json.loads(request.body) == payload
 
 
 @pytest.mark.parametrize(
     "answer",
-    [reply(500), reply(202), reply(307, Location="/"), None],
+    [reply(500), reply(202), reply(307, Location="/"), HUNG_UP],
     ids=["500", "202", "redirect", "dropped"],
 )
-def test_what_is_not_handed_on_is_sent_again(answer: bytes | None, listen: Listen) -> None:
+def test_what_is_not_handed_on_is_sent_again(answer: Reply, listen: Listen) -> None:
     """Any answer but 200 makes it 503 and no line, so that the service sends again."""
 
     def visit(command: Listening) -> None:
         assert command.fire(target=command.target(pauses=(0,))).attempts == (503, 200)
 
-    with beside(serving(always(answer, reply()))) as server:
+    with beside(ScriptedServer(in_turn(answer, reply()))) as server:
         ran = listen(visit, "--forward-to", server.url)
-    assert (len(server.seen), len(ran.lines)) == (2, 1)
+    assert (len(server.requests), len(ran.lines)) == (2, 1)
     said = ran.stderr.splitlines()[1]
     assert "--forward-to" in said
-    assert (answer.split()[1].decode() if answer else "dropped") in said
+    assert ("dropped" if answer is HUNG_UP else str(answer.status)) in said
 
 
 def test_what_is_handed_on_carries_a_token_too(
@@ -419,12 +419,12 @@ def test_a_line_that_cannot_be_written_is_not_taken(kind: str, listen: Listen) -
         assert command.fire().attempts == (503,)
         command.running.wait()
 
-    with beside(serving(always(reply()))) as server, closed_pipe() as pipe:
+    with beside(ScriptedServer(in_turn(reply()))) as server, closed_pipe() as pipe:
         stdout = FULL if kind == "full disk" else pipe
         ran = listen(visit, "--forward-to", server.url, stdout=stdout)
     assert ran.status == (1 if kind == "full disk" else 141)
     assert ("no space left on device" in ran.stderr) is (kind == "full disk")
-    assert len(server.seen) == 1
+    assert len(server.requests) == 1
 
 
 def test_a_taken_port_is_one_line(cli: Cli) -> None:

@@ -19,8 +19,8 @@ from income_client.testing import IncomeService
 from tests.support.beside import beside
 from tests.support.cli import Cli
 from tests.support.fronts import proxying, terminating
-from tests.support.scripted_server import ScriptedServer, Seen, always, reply, serving
 from tests.support.served import served
+from tests.support.server import Request, ScriptedServer, in_turn, reply
 from tests.support.streams import Terminal
 
 LIST: Final = ("applications", "-q")
@@ -120,19 +120,22 @@ def _places(draw: st.DrawFn) -> tuple[dict[str, str], dict[str, str]]:
     return environment, file
 
 
-def _credentials(seen: Seen) -> tuple[str, str]:
+def _credentials(request: Request) -> tuple[str, str]:
     """Return the name and the secret that came with a request."""
-    if seen.authorization.startswith("Basic "):
-        name, _, secret = b64decode(seen.authorization[6:]).decode().partition(":")
+    if request.authorization.startswith("Basic "):
+        name, _, secret = b64decode(request.authorization[6:]).decode().partition(":")
         return name, secret
-    form = parse_qs(seen.body.decode())
+    form = parse_qs(request.body.decode())
     return form["client_id"][0], form["client_secret"][0]
 
 
 @pytest.fixture
 def servers() -> Iterator[dict[str, ScriptedServer]]:
     """Two servers that refuse everybody, and remember who came."""
-    with beside(serving(always(reply(401)))) as one, beside(serving(always(reply(401)))) as other:
+    with (
+        beside(ScriptedServer(in_turn(reply(401)))) as one,
+        beside(ScriptedServer(in_turn(reply(401)))) as other,
+    ):
         yield {"A": one, "B": other}
 
 
@@ -145,7 +148,7 @@ def test_a_secret_goes_only_where_it_was_meant_to_go(
 ) -> None:
     """No secret is sent to another address, or with another name, than was set beside it."""
     for server in servers.values():
-        server.seen.clear()
+        server.requests.clear()
     address = {name: server.url for name, server in servers.items()}
     texts = [{key: address.get(text, text) for key, text in each.items()} for each in places]
     path = written(tmp_path / "config", *(f'{key} = "{text}"' for key, text in texts[1].items()))
@@ -155,7 +158,7 @@ def test_a_secret_goes_only_where_it_was_meant_to_go(
     assert not any(each in ran.stderr for each in ("-secret", "-password"))
     origin = {"environment": places[0], "file": places[1]}
     for name, server in servers.items():
-        for sent_name, secret in map(_credentials, server.seen):
+        for sent_name, secret in map(_credentials, server.requests):
             whose = origin[secret.partition("-")[0]]
             assert whose.get("base_url", name) == name
             key = "client_id" if secret.endswith("-secret") else "username"

@@ -18,8 +18,8 @@ from tests.support.beside import beside
 from tests.support.cli import Cli, spelt
 from tests.support.listening import OAUTH2_VARIABLES
 from tests.support.processes import environment, run, started
-from tests.support.scripted_server import ScriptedServer, always, reply, serving
 from tests.support.served import served
+from tests.support.server import HUNG_UP, Reply, ScriptedServer, in_turn, reply
 from tests.support.streams import Ran, Terminal
 
 pytestmark = pytest.mark.income_service(applications=5)
@@ -29,7 +29,7 @@ NOBODY: Final = "http://127.0.0.1:9"
 @pytest.fixture
 def endpoint(income_service: IncomeService) -> Iterator[ScriptedServer]:
     """Where the service's callbacks go; it answers with 200."""
-    with beside(serving(always(reply()))) as server:
+    with beside(ScriptedServer(in_turn(reply()))) as server:
         income_service.callbacks = CallbackTarget(server.url)
         yield server
 
@@ -65,7 +65,7 @@ def test_a_callback_is_sent_about_an_update(shell: Cli, endpoint: ScriptedServer
             "attempts": [200],
         }
     ]
-    assert json.loads(endpoint.seen[0].body)["application_id"] == one
+    assert json.loads(endpoint.requests[0].body)["application_id"] == one
     assert served(shell.service, one)["last_updated_at"] == "2026-06-30T12:01:00Z"
     # Either kind of credentials that an emulator prints is accepted.
     ran = shell("trigger", env=basic_variables(shell.service))
@@ -102,7 +102,7 @@ def test_as_many_are_sent_as_are_asked_for(shell: Cli) -> None:
 
 def test_a_callback_that_is_not_delivered_is_1(shell: Cli) -> None:
     """Every attempt is shown; one callback that was not taken makes the status 1."""
-    with beside(serving(always(reply(503), reply(), reply(400), reply()))) as server:
+    with beside(ScriptedServer(in_turn(reply(503), reply(), reply(400), reply()))) as server:
         shell.service.callbacks = CallbackTarget(server.url, pauses=[0])
         ran = shell("trigger", "--count", "3", "--event", "error")
     assert (ran.status, ran.stderr) == (1, "")
@@ -134,10 +134,10 @@ def test_refused_credentials_are_not_shown(kind: str, shell: Cli) -> None:
     assert "hidden" not in ran.stderr
 
 
-@pytest.mark.parametrize("answer", [reply(404), reply(200, b"<html>"), None])
-def test_what_is_not_an_emulator_is_reported(answer: bytes | None, shell: Cli) -> None:
+@pytest.mark.parametrize("answer", [reply(404), reply(200, b"<html>"), HUNG_UP])
+def test_what_is_not_an_emulator_is_reported(answer: Reply, shell: Cli) -> None:
     """Something else at the address is an error, with either kind of credentials."""
-    with beside(serving(always(answer))) as server:
+    with beside(ScriptedServer(in_turn(answer))) as server:
         there = {"INCOME_BASE_URL": server.url}
         by_name = shell("trigger", env=basic_variables(shell.service, **there))
         by_token = shell("trigger", env=there)
@@ -159,7 +159,7 @@ def test_an_emulator_that_fails_is_not_taken_for_something_else(status: int, she
 def test_no_answer_is_a_formula(shell: Cli) -> None:
     """Texts within a list are marked in CSV like others, whatever took the emulator's port."""
     outcome = {"application_id": "a", "event_type": None, "attempts": ["=1+1"], "is_json": True}
-    with beside(serving(always(reply(200, json.dumps(outcome).encode())))) as server:
+    with beside(ScriptedServer(in_turn(reply(200, json.dumps(outcome).encode())))) as server:
         there = basic_variables(shell.service, INCOME_BASE_URL=server.url)
         ran = shell("trigger", "-o", "csv", env=there)
     assert ran.lines[1] == '"a","","no","\'=1+1"'

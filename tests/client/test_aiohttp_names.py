@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
+from attrs import evolve
 from opentelemetry.instrumentation.aiohttp_client import AioHttpClientInstrumentor
 
 from income_client import (
@@ -29,7 +30,7 @@ from income_client import (
     UnsafeLinkError,
 )
 from income_client.testing import JumpingClock, make_document
-from tests.support.scripted_server import Seen, always, forever, reply, serving
+from tests.support.server import HUNG_UP, Reply, Request, ScriptedServer, in_turn, reply
 from tests.support.stray_replies import application
 from tests.support.telemetry import collecting
 
@@ -57,15 +58,9 @@ def test_the_names_that_the_watch_on_connections_needs_are_there() -> None:
 async def test_a_silent_service_is_given_up(sent: str) -> None:
     """The class of replies is our own, and so is the limit of their silence."""
     whole = application("app-1")
-    head = len(whole.partition(b"\r\n\r\n")[0])
-    until = {"nothing": 0, "half a head": head // 2, "half a body": len(whole) - 20}[sent]
-
-    async def answer(_: Seen, writer: asyncio.StreamWriter) -> bytes | None:
-        writer.write(whole[:until])
-        await forever()
-
+    until = {"nothing": 0, "half a head": whole.body_at // 2, "half a body": -20}[sent]
     async with (
-        serving(answer) as server,
+        ScriptedServer(in_turn(evolve(whole, cut=until, held=True))) as server,
         IncomeClient(server.url, auth=BASIC, retry=ONCE, timeouts=SHORT) as client,
     ):
         with pytest.raises(DeadlineExceededError, match="nothing came for too long"):
@@ -75,7 +70,7 @@ async def test_a_silent_service_is_given_up(sent: str) -> None:
 async def test_a_call_is_not_sent_again_behind_the_policy() -> None:
     """Aiohttp repeats a GET, unless it is kept from that; what the client repeats, it counts."""
     async with (
-        serving(always(application("app-1"), None)) as server,
+        ScriptedServer(in_turn(application("app-1"), HUNG_UP)) as server,
         IncomeClient(server.url, auth=BASIC, retry=ONCE, clock=JumpingClock()) as client,
     ):
         await client.get_application("app-1")
@@ -83,13 +78,13 @@ async def test_a_call_is_not_sent_again_behind_the_policy() -> None:
             await client.get_application("app-1")
         # One on the used connection, which was dead, and the one that the policy allows.
         assert caught.value.attempts == 2
-        assert len(server.seen) == 3
+        assert len(server.requests) == 3
 
 
 async def test_a_request_for_a_file_is_not_sent_again_behind_the_policy(tmp_path: Path) -> None:
     """So with files."""
     async with (
-        serving(always(reply(body=b"a,b", content_type="text/csv"), None)) as server,
+        ScriptedServer(in_turn(reply(body=b"a,b", content_type="text/csv"), HUNG_UP)) as server,
         IncomeClient(server.url, auth=BASIC, retry=ONCE, downloads=HERE) as client,
     ):
         for name in ("one", "two"):
@@ -99,28 +94,22 @@ async def test_a_request_for_a_file_is_not_sent_again_behind_the_policy(tmp_path
             else:
                 with pytest.raises(DownloadError, match="closed without a reply"):
                     await client.download(document, tmp_path / name)
-        assert len(server.seen) == 2
+        assert len(server.requests) == 2
 
 
 async def test_what_came_before_a_cut_is_kept(tmp_path: Path) -> None:
     """Bytes that lie in a stream that has failed are taken out of it."""
-    ranges: list[str | None] = []
-
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
-        ranges.append(seen.headers.get("range"))
-        if len(ranges) == 1:
-            # The end comes together with the bytes before it.
-            writer.write(reply(body=b"0123456789", content_type="text/csv", ETag='"1"')[:-4])
-            return None
-        return reply(206, b"6789", "text/csv", ETag='"1"', Content_Range="bytes 6-9/10")
-
+    # The end comes together with the bytes before it.
+    begun = reply(body=b"0123456789", content_type="text/csv", ETag='"1"', cut=-4)
+    rest = reply(206, b"6789", "text/csv", ETag='"1"', Content_Range="bytes 6-9/10")
     async with (
-        serving(answer) as server,
+        ScriptedServer(in_turn(begun, rest)) as server,
         IncomeClient(server.url, auth=BASIC, downloads=HERE, clock=JumpingClock()) as client,
     ):
         document = make_document(url=f"{server.url}/slip")
         await client.download(document, tmp_path / "slip")
     assert (tmp_path / "slip").read_bytes() == b"0123456789"
+    ranges = [request.headers.get("range") for request in server.requests]
     assert ranges == [None, "bytes=6-"]
 
 
@@ -160,13 +149,11 @@ async def test_closing_ends_a_call_under_way(sent: str) -> None:
     whole = application("app-1")
     reached = asyncio.Event()
 
-    async def answer(_: Seen, writer: asyncio.StreamWriter) -> bytes | None:
-        writer.write(whole[:-20] if sent == "half a body" else b"")
-        await writer.drain()
+    def answer(_: Request) -> Reply:
         reached.set()
-        await forever()
+        return evolve(whole, cut=-20 if sent == "half a body" else 0, held=True)
 
-    async with serving(answer) as server:
+    async with ScriptedServer(answer) as server:
         client = IncomeClient(server.url, auth=BASIC)
         call = asyncio.create_task(client.get_application("app-1"))
         await reached.wait()
@@ -184,7 +171,7 @@ async def test_a_session_that_was_instrumented_is_not_instrumented_again() -> No
         instrumentor.instrument()
         try:
             async with (
-                serving(always(application("app-1"))) as server,
+                ScriptedServer(in_turn(application("app-1"))) as server,
                 aiohttp.ClientSession() as session,
                 IncomeClient(server.url, auth=BASIC, session=session, telemetry=False) as client,
             ):

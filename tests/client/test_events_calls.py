@@ -24,7 +24,16 @@ from income_client import (
 )
 from income_client.testing import JumpingClock
 from tests.support.loop_time import stay_silent
-from tests.support.scripted_server import Seen, always, forever, reply, token_reply, with_tokens
+from tests.support.server import (
+    HUNG_UP,
+    SILENT,
+    Reply,
+    Request,
+    in_turn,
+    reply,
+    token_reply,
+    token_rules,
+)
 from tests.support.session import BASIC, call, failure, playing
 from tests.support.tokens import Shelf
 
@@ -50,7 +59,7 @@ def shapes(events: list[Event]) -> list[tuple[Any, ...]]:
 async def test_a_call_that_works_is_three_events() -> None:
     """A request goes out, is answered, and the call has finished."""
     events: list[Event] = []
-    async with playing(always(reply()), auth=BASIC, on_event=events.append) as (session, _, _):
+    async with playing(in_turn(reply()), auth=BASIC, on_event=events.append) as (session, _, _):
         await call(session)
     assert shapes(events) == [
         ("sent", "get_application", 1),
@@ -62,7 +71,7 @@ async def test_a_call_that_works_is_three_events() -> None:
 async def test_a_retry_is_told_with_its_pause() -> None:
     """Each failure stands there with the seconds until the next attempt, which count as waited."""
     events: list[Event] = []
-    answers = always(reply(503), reply(503, Retry_After="7"), reply())
+    answers = in_turn(reply(503), reply(503, Retry_After="7"), reply())
     async with playing(answers, auth=BASIC, on_event=events.append) as (session, _, _):
         await call(session)
     assert shapes(events)[1:3] == [
@@ -80,11 +89,11 @@ async def test_a_retry_is_told_with_its_pause() -> None:
 
 async def test_a_call_that_fails_finishes_with_its_error() -> None:
     """The class of what it raised is its last word, also where no reply came."""
-    cases = ((reply(404), 404, "NotFoundError"), (None, None, "ConnectionFailedError"))
+    cases = ((reply(404), 404, "NotFoundError"), (HUNG_UP, None, "ConnectionFailedError"))
     for out, status, error in cases:
         events: list[Event] = []
         options: dict[str, Any] = {"auth": BASIC, "retry": RetryPolicy(max_attempts=1)}
-        async with playing(always(out), on_event=events.append, **options) as (session, _, _):
+        async with playing(in_turn(out), on_event=events.append, **options) as (session, _, _):
             assert type(await failure(session)).__name__ == error
         assert shapes(events)[1:] == [
             ("answered", "get_application", 1, status, error),
@@ -95,7 +104,7 @@ async def test_a_call_that_fails_finishes_with_its_error() -> None:
 async def test_tokens_are_told_of() -> None:
     """The purchase is a call of its own; the first refused token is a retry without a pause."""
     events: list[Event] = []
-    answers = with_tokens(always(reply(401), reply()))
+    answers = token_rules(in_turn(reply(401), reply()))
     async with playing(answers, on_event=events.append) as (session, _, _):
         await call(session)
     bought = [
@@ -119,14 +128,10 @@ async def test_tokens_are_told_of() -> None:
 async def test_a_repetition_that_never_goes_out_is_not_told() -> None:
     """A refused token that cannot be replaced is no retry: whoever counts them counts requests."""
     events: list[Event] = []
-    tokens = always(token_reply(), reply(400))
-
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
-        return await tokens(seen, writer) if seen.path == "/token" else reply(401)
-
+    answer = token_rules(in_turn(reply(401)), in_turn(token_reply(), reply(400)))
     async with playing(answer, on_event=events.append) as (session, server, _):
         await failure(session)
-        assert (server.token_requests, server.api_requests) == (2, 1)
+        assert (server.token_requests, len(server.calls)) == (2, 1)
     assert not [event for event in events if isinstance(event, RequestRetried)]
     (finished,) = (
         event
@@ -141,7 +146,7 @@ async def test_a_token_of_the_store_is_shared() -> None:
     events: list[Event] = []
     ends = datetime.now(UTC) + timedelta(hours=1)
     shelf = Shelf(StoredToken(access_token=Secret("invented"), expires_at=ends))
-    answers = with_tokens(always(reply()))
+    answers = token_rules(in_turn(reply()))
     options: dict[str, Any] = {"on_event": events.append, "token_store": shelf}
     async with playing(answers, **options) as (session, server, _):
         await call(session)
@@ -159,11 +164,12 @@ async def test_a_request_that_is_cut_off_has_its_end_too(ending: str, error: str
     """Whoever counts what was sent and answered comes to the same sum."""
     events: list[Event] = []
 
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+    async def answer(request: Request) -> Reply:
         if ending == "cancelled":
             task.cancel()
-            await forever()
-        await stay_silent(60)
+        else:
+            await stay_silent(60)
+        return SILENT
 
     patient = Timeouts(read=1000, deadline=60)
     options: dict[str, Any] = {"timeouts": patient, "auth": BASIC}
@@ -190,7 +196,7 @@ async def test_a_hook_that_raises_breaks_nothing(
         raise error
 
     with caplog.at_level(logging.DEBUG, "income_client.events"):
-        async with playing(always(reply()), auth=BASIC, on_event=hook) as (session, _, _):
+        async with playing(in_turn(reply()), auth=BASIC, on_event=hook) as (session, _, _):
             await call(session)
             await call(session)
     assert len(events) == 6
@@ -203,7 +209,7 @@ async def test_a_hook_that_raises_breaks_nothing(
 async def test_a_view_tells_the_same_hook() -> None:
     """What shares connections and token shares who is told."""
     events: list[Event] = []
-    async with playing(always(reply()), auth=BASIC, on_event=events.append) as (session, _, _):
+    async with playing(in_turn(reply()), auth=BASIC, on_event=events.append) as (session, _, _):
         await call(session.with_options(retry=RetryPolicy(max_attempts=1)))
     assert len(events) == 3
 
@@ -240,5 +246,5 @@ async def test_without_a_hook_nothing_is_made(monkeypatch: pytest.MonkeyPatch) -
     for cls in (RequestSent, RequestAnswered, CallFinished, TokenRenewed):
         monkeypatch.setattr(cls, "__init__", refuse)
     clock = JumpingClock()
-    async with playing(with_tokens(always(reply())), clock) as (session, _, _):
+    async with playing(token_rules(in_turn(reply())), clock) as (session, _, _):
         await call(session)

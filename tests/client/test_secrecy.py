@@ -78,7 +78,7 @@ from income_client.testing import JumpingClock, make_document
 from tests.support.callback_certificates import Papers
 from tests.support.disk_faults import failing_disk
 from tests.support.leaks import held_by
-from tests.support.loop_time import pass_time, stay_silent
+from tests.support.loop_time import pass_time, silence
 from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE
 from tests.support.poison import (
     BROKEN_APPLICATIONS,
@@ -89,15 +89,17 @@ from tests.support.poison import (
     broken,
     poisoned,
 )
-from tests.support.scripted_server import (
+from tests.support.server import (
+    HUNG_UP,
+    SILENT,
     Answer,
-    Seen,
-    always,
-    forever,
+    Reply,
+    Request,
+    ScriptedServer,
+    in_turn,
     reply,
-    reset,
-    serving,
     token_reply,
+    token_rules,
 )
 from tests.support.service import served as emulated
 
@@ -232,7 +234,7 @@ YIELDING: Final = frozenset({"yielded", "downloads yielded"})
 async def place(answer: Answer, folder: Path, **options: Any) -> AsyncIterator[Place]:
     """Run a server and a client of it."""
     events: list[object] = []
-    async with serving(answer, options.pop("tls", None)) as server:
+    async with ScriptedServer(answer, options.pop("tls", None)) as server:
         usual: dict[str, Any] = {
             "auth": OAUTH,
             "clock": JumpingClock(),
@@ -278,15 +280,17 @@ ECHO: Final[dict[str, Any]] = {
 def served(page: bytes, application: bytes, documents: bytes) -> Answer:
     """Answer as a good service would, with these bodies; a page echoes the bounds asked for."""
 
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
-        if seen.path == "/token":
+    def answer(request: Request) -> Reply:
+        if request.path == "/token":
             return token_reply(TOKEN)
-        if seen.path == "/v1/income/applications":
+        if request.path == "/v1/income/applications":
             body = json.loads(page) | {
-                name: value for name, value in parse_qsl(seen.query) if name.startswith("updated")
+                name: value
+                for name, value in parse_qsl(request.query)
+                if name.startswith("updated")
             }
             return reply(body=json.dumps(body).encode(), Date="Thu, 01 Feb 2024 00:00:00 GMT")
-        return reply(body=documents if seen.path.endswith("/documents") else application)
+        return reply(body=documents if request.path.endswith("/documents") else application)
 
     return answer
 
@@ -295,61 +299,49 @@ GOOD: Final = served(*BODIES)
 BODY: Final = BODIES[1]
 
 
-def dying(ending: str) -> Answer:
-    """Answer with half a body and this ending."""
+CUT: Final = reply(body=BODY * 9, cut=-20, **ECHO)
 
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
-        writer.write(reply(body=BODY * 9, **ECHO)[:-20])
-        await writer.drain()
-        if ending == "hang":
-            await stay_silent(31)
-        if ending == "reset":
-            reset(writer)
-        return None
 
-    return answer
+def raw_head(line: bytes) -> Answer:
+    """Answer with a head that has this line."""
+    return in_turn(Reply(raw=b"HTTP/1.1 200 X\r\n" + line + b"\r\n\r\n"))
 
 
 FAULTS: Final[dict[str, Answer]] = {
     **{
-        f"status {status}": always(reply(status, BODY, **ECHO))
+        f"status {status}": in_turn(reply(status, BODY, **ECHO))
         for status in (201, 302, 400, 401, 403, 404, 408, 429, 500, 503, 999)
     },
-    "login page": always(reply(body=BODY + b"<html>", content_type="text/html")),
-    "not whole": always(reply(body=BODY[:-3])),
-    "wrong shape": always(reply(body=b"[" + BODY + b"]")),
-    "not unicode": always(reply(body=b'{"ssn": "\xff' + BODY)),
-    "bad gzip": always(reply(body=BODY, Content_Encoding="gzip")),
-    "code": always(reply(400, f"<Error><Code>{CANARY} x</Code></Error>".encode())),
-    "encoded": always(reply(body=BODY[:-3], Content_Encoding=CANARY)),
-    "sent nowhere": always(reply(302, Location=f"gopher://{CANARY}/")),
-    "part": always(reply(206, BODY, Content_Range=CANARY, ETag=CANARY)),
-    "not HTTP": always(b"HTTP/9 " + CANARY.encode() + b"\r\n\r\n"),
-    "bad header": always(b"HTTP/1.1 200 X\r\nX-\x00: " + CANARY.encode() + b"\r\n\r\n"),
-    "long header": always(b"HTTP/1.1 200 X\r\nX: " + CANARY.encode() * 2000 + b"\r\n\r\n"),
-    "too large": always(reply(body=BODY * 1000, **ECHO)),
-    "closed": always(None),
-    "cut": dying("close"),
-    "reset": dying("reset"),
-    "hang": dying("hang"),
+    "login page": in_turn(reply(body=BODY + b"<html>", content_type="text/html")),
+    "not whole": in_turn(reply(body=BODY[:-3])),
+    "wrong shape": in_turn(reply(body=b"[" + BODY + b"]")),
+    "not unicode": in_turn(reply(body=b'{"ssn": "\xff' + BODY)),
+    "bad gzip": in_turn(reply(body=BODY, Content_Encoding="gzip")),
+    "code": in_turn(reply(400, f"<Error><Code>{CANARY} x</Code></Error>".encode())),
+    "encoded": in_turn(reply(body=BODY[:-3], Content_Encoding=CANARY)),
+    "sent nowhere": in_turn(reply(302, Location=f"gopher://{CANARY}/")),
+    "part": in_turn(reply(206, BODY, Content_Range=CANARY, ETag=CANARY)),
+    "not HTTP": in_turn(Reply(raw=b"HTTP/9 " + CANARY.encode() + b"\r\n\r\n")),
+    "bad header": raw_head(b"X-\x00: " + CANARY.encode()),
+    "long header": raw_head(b"X: " + CANARY.encode() * 2000),
+    "too large": in_turn(reply(body=BODY * 1000, **ECHO)),
+    "closed": in_turn(HUNG_UP),
+    "cut": in_turn(CUT),
+    "reset": in_turn(evolve(CUT, reset=True)),
+    "hang": in_turn(evolve(CUT, slow=partial(silence, 31))),
 }
 WHOLE: Final = frozenset({"login page", "not whole", "wrong shape", "not unicode"})
 """Of a file, these are as good as any."""
 OF_TOKENS: Final[dict[str, Answer]] = FAULTS | {
-    "no bearer": always(token_reply(TOKEN, token_type=CANARY)),
-    "no lifetime": always(token_reply(TOKEN, expires_in=CANARY)),
-    "bad token": always(token_reply(f"{CANARY}\r\n")),
+    "no bearer": in_turn(token_reply(TOKEN, token_type=CANARY)),
+    "no lifetime": in_turn(token_reply(TOKEN, expires_in=CANARY)),
+    "bad token": in_turn(token_reply(f"{CANARY}\r\n")),
 }
 
 
 def failing(of_others: Answer, of_tokens: Answer | None = None) -> Answer:
     """Answer requests for tokens in one way, and others in another."""
-
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
-        chosen = (of_tokens or GOOD) if seen.path == "/token" else of_others
-        return await chosen(seen, writer)
-
-    return answer
+    return token_rules(of_others, of_tokens or GOOD)
 
 
 async def test_a_good_service(tmp_path: Path, told: Callable[[], str]) -> None:
@@ -423,9 +415,9 @@ async def test_an_interrupted_call(end: str, tmp_path: Path, told: Callable[[], 
     """The frames that waited with the header in their hands do not come out."""
     reached = asyncio.Event()
 
-    async def hang(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+    def hang(_: Request) -> Reply:
         reached.set()
-        await forever()
+        return SILENT
 
     seconds = 60 if end == "deadline" else 10_000
     timeouts = Timeouts(read=seconds, deadline=seconds)
@@ -475,7 +467,7 @@ async def test_a_bug(
 @pytest.mark.parametrize("status", [302, 407, 502])
 async def test_a_proxy_that_refuses(status: int, tmp_path: Path, told: Callable[[], str]) -> None:
     """Its password is in its address."""
-    async with serving(always(reply(status, BODY, **ECHO))) as server:
+    async with ScriptedServer(in_turn(reply(status, BODY, **ECHO))) as server:
         options: dict[str, Any] = {
             "url": "https://service.example",
             "proxy": f"http://proxy:{CANARY}@127.0.0.1:{server.port}",

@@ -17,8 +17,8 @@ from income_client import (
     ServerError,
     UnexpectedResponseError,
 )
-from tests.support import scripted_server
 from tests.support.listing import ListService, Page, Query, Reply, Rules, rows_at, serving
+from tests.support.server import ScriptedServer, in_turn, reply
 from tests.support.service import served
 
 NOW: Final = 1_782_820_800
@@ -172,15 +172,15 @@ async def test_the_present_is_aware_and_right_while_clocks_are_changed(
     echo = (now - timedelta(seconds=behind)).astimezone(NEW_YORK).replace(tzinfo=None)
     page = {"updated_after": "2026-01-01T00:00:00", "updated_before": echo.isoformat()}
     body = json.dumps({**page, "applications": []}).encode()
-    reply = scripted_server.reply(body=body, Date=format_datetime(now, usegmt=True))
-    async with scripted_server.serving(scripted_server.always(reply)) as server:
+    dated = reply(body=body, Date=format_datetime(now, usegmt=True))
+    async with ScriptedServer(in_turn(dated)) as server:
         auth = BasicAuth("partner", "invented")
         async with IncomeClient(server.url, auth=auth, service_timezone=NEW_YORK) as client:
             present = await client.service_time()
             await client.get_application_page(present - WEEK, limit=1)
     assert present.tzinfo is NEW_YORK
     assert present.astimezone(UTC) == now - timedelta(seconds=max(behind, 0))
-    sent = datetime.fromisoformat(dict(parse_qsl(server.seen[-1].query))["updated_after"])
+    sent = datetime.fromisoformat(dict(parse_qsl(server.requests[-1].query))["updated_after"])
     assert present.replace(tzinfo=None) - WEEK - timedelta(hours=1) <= sent
     assert sent <= present.replace(tzinfo=None) - WEEK
 

@@ -16,7 +16,7 @@ from income_client.emulator import Emulator, Fault
 from income_client.telemetry import Telemetry
 from income_client.testing import JumpingClock
 from tests.support.polling import rest
-from tests.support.scripted_server import Seen, always, forever, reply, serving, with_tokens
+from tests.support.server import SILENT, Reply, Request, ScriptedServer, in_turn, reply, token_rules
 from tests.support.session import BASIC, OAUTH, call, failure, playing, session_to
 from tests.support.telemetry import Collected, collecting
 
@@ -33,7 +33,7 @@ def exported() -> Iterator[Collected]:
 async def test_a_call_is_a_span_with_its_attempts(exported: Collected) -> None:
     """Within the program's own span; attempts and pauses are events, facts are attributes."""
     tracer = trace.get_tracer("program")
-    answers = always(reply(503), reply())
+    answers = in_turn(reply(503), reply())
     async with playing(answers, auth=BASIC) as (session, _, _):
         with tracer.start_as_current_span("program's") as outer:
             await call(session)
@@ -60,7 +60,7 @@ async def test_a_call_is_a_span_with_its_attempts(exported: Collected) -> None:
 
 async def test_a_call_that_fails_has_its_error_in_the_span(exported: Collected) -> None:
     """By its class: its message would name the application."""
-    async with playing(always(reply(404)), auth=BASIC) as (session, _, _):
+    async with playing(in_turn(reply(404)), auth=BASIC) as (session, _, _):
         await failure(session)
     (span,) = exported.spans
     assert span.status.status_code is StatusCode.ERROR
@@ -74,9 +74,9 @@ async def test_a_call_that_fails_has_its_error_in_the_span(exported: Collected) 
 async def test_a_cancelled_call_ends_its_span(exported: Collected) -> None:
     """It is no failure, as whoever leaves a walk early cancels; the task has its span back."""
 
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+    def answer(_: Request) -> Reply:
         task.cancel()
-        await forever()
+        return SILENT
 
     async def cancelled() -> None:
         before = trace.get_current_span()
@@ -94,7 +94,7 @@ async def test_a_cancelled_call_ends_its_span(exported: Collected) -> None:
 
 async def test_the_token_is_requested_within_the_call_that_needed_it(exported: Collected) -> None:
     """Its purchase is a span of its own, below the call's."""
-    async with playing(with_tokens(always(reply()))) as (session, _, _):
+    async with playing(token_rules(in_turn(reply()))) as (session, _, _):
         await call(session)
     token, application = exported.spans
     assert (token.name, application.name) == ("income_client token", APPLICATION)
@@ -158,7 +158,7 @@ async def test_nothing_private_is_exported(exported: Collected) -> None:
 
 async def test_it_can_be_switched_off(exported: Collected) -> None:
     """Then nothing is told."""
-    async with playing(always(reply()), auth=BASIC, telemetry=False) as (session, _, _):
+    async with playing(in_turn(reply()), auth=BASIC, telemetry=False) as (session, _, _):
         await call(session)
         assert session.instrumentation.emit is None
     assert exported.spans == ()
@@ -166,7 +166,7 @@ async def test_it_can_be_switched_off(exported: Collected) -> None:
 
 async def test_a_provider_set_before_the_first_call_is_found() -> None:
     """A client that is made at import counts as well; without a provider nobody is told."""
-    async with serving(always(reply())) as server:
+    async with ScriptedServer(in_turn(reply())) as server:
         early = session_to(server.url, auth=BASIC)
         silent = session_to(server.url, auth=BASIC)
         await call(silent)
@@ -182,7 +182,7 @@ async def test_a_provider_set_before_the_first_call_is_found() -> None:
 async def test_hook_and_telemetry_are_both_told(exported: Collected) -> None:
     """One does not stand in for the other."""
     events: list[object] = []
-    async with playing(always(reply()), auth=BASIC, on_event=events.append) as (session, _, _):
+    async with playing(in_turn(reply()), auth=BASIC, on_event=events.append) as (session, _, _):
         await call(session)
     assert len(events) == 3
     assert len(exported.spans) == 1
@@ -210,7 +210,7 @@ async def test_telemetry_that_raises_breaks_nothing(
     monkeypatch.setattr(of, broken, fail)
     options: dict[str, Any] = {"auth": OAUTH, "retry": RetryPolicy(max_attempts=1)}
     with caplog.at_level(logging.WARNING, "income_client.events"):
-        async with playing(with_tokens(always(reply())), **options) as (session, _, _):
+        async with playing(token_rules(in_turn(reply())), **options) as (session, _, _):
             await call(session)
             await call(session)
     said = [line.getMessage() for line in caplog.records]

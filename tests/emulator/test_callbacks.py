@@ -17,16 +17,17 @@ from income_client.emulator import CallbackTarget, Emulator
 from income_client.errors import ConfigurationError
 from income_client.testing import JumpingClock
 from tests.support.callbacks import PATH, Recording, served_by_aiohttp
-from tests.support.scripted_server import (
+from tests.support.server import (
+    HUNG_UP,
+    SILENT,
     Answer,
+    Reply,
+    Request,
     ScriptedServer,
-    Seen,
-    always,
-    forever,
+    in_turn,
     reply,
-    serving,
     token_reply,
-    with_tokens,
+    token_rules,
 )
 from tests.support.service import until
 
@@ -47,24 +48,20 @@ def token_target_at(server: ScriptedServer, **options: Any) -> CallbackTarget:
 
 def carried(server: ScriptedServer) -> list[str]:
     """Return the Authorization headers of the callbacks that came."""
-    return [seen.authorization for seen in server.seen if seen.path == "/callbacks"]
-
-
-async def _silent(seen: Seen, writer: asyncio.StreamWriter) -> None:
-    await forever()
+    return [request.authorization for request in server.requests if request.path == "/callbacks"]
 
 
 async def test_it_sends_what_is_known_of_callbacks(service: Emulator) -> None:
     """A POST of JSON with the event and the application, and with the credentials."""
-    async with serving(always(reply())) as server:
+    async with ScriptedServer(in_turn(reply())) as server:
         service.callbacks = target_at(server)
         name = service.world.ids[3]
         delivery = await service.fire_callback(name)
-    (seen,) = server.seen
-    assert (seen.method, seen.path) == ("POST", "/callbacks")
-    assert seen.authorization == BASIC.authorization().reveal()
-    assert seen.headers["content-type"] == "application/json"
-    assert json.loads(seen.body) == {
+    (request,) = server.requests
+    assert (request.method, request.path) == ("POST", "/callbacks")
+    assert request.authorization == BASIC.authorization().reveal()
+    assert request.headers["content-type"] == "application/json"
+    assert json.loads(request.body) == {
         "event_type": "income_calculations",
         "application_id": name,
         "application_reference_id": "LOAN-00000003",
@@ -75,7 +72,7 @@ async def test_it_sends_what_is_known_of_callbacks(service: Emulator) -> None:
 
 async def test_applications_take_turns(service: Emulator) -> None:
     """Where no application is named, each callback is about another one, also all at once."""
-    async with serving(always(reply())) as server:
+    async with ScriptedServer(in_turn(reply())) as server:
         target = target_at(server)
         fired = [service.fire_callback(target=target) for _ in range(len(service.world))]
         deliveries = await asyncio.gather(*fired)
@@ -94,9 +91,9 @@ async def test_applications_take_turns(service: Emulator) -> None:
 )
 async def test_a_payload_can_be_anything(options: dict[str, Any], sent: bytes) -> None:
     """Any JSON or bytes take the place of the usual payload, which leaves out what is None."""
-    async with Emulator(0) as service, serving(always(reply())) as server:
+    async with Emulator(0) as service, ScriptedServer(in_turn(reply())) as server:
         delivery = await service.fire_callback(target=target_at(server), **options)
-    assert server.seen[0].body == sent
+    assert server.requests[0].body == sent
     assert delivery.application_id is None
 
 
@@ -106,11 +103,11 @@ async def test_an_update_comes_before_the_callback(service: Emulator) -> None:
     service.advance(60)
     updated: list[int] = []
 
-    async def look(seen: Seen, writer: asyncio.StreamWriter) -> bytes:
+    def look(_: Request) -> Reply:
         updated.append(service.world.updated_at(name))
         return reply()
 
-    async with serving(look) as server:
+    async with ScriptedServer(look) as server:
         service.callbacks = target_at(server)
         await service.fire_callback(name)
         await service.fire_callback(name, update=True)
@@ -134,13 +131,15 @@ async def test_temporary_failures_are_sent_again(
 ) -> None:
     """The same bytes up to five times more, after growing pauses; all else is final at once."""
     clock = JumpingClock()
-    answers = always(*(reply(status, Location="/elsewhere") for status in statuses))
-    async with Emulator(5, clock=clock) as service, serving(answers) as server:
+    answers = in_turn(*(reply(status, Location="/elsewhere") for status in statuses))
+    async with Emulator(5, clock=clock) as service, ScriptedServer(answers) as server:
         delivery = await service.fire_callback(target=target_at(server))
     assert (delivery.attempts, clock.slept) == (attempts, slept)
     assert delivery.delivered is (attempts[-1] == 200)
-    assert {(seen.path, seen.body) for seen in server.seen} == {("/callbacks", server.seen[0].body)}
-    assert len(server.seen) == len(attempts)
+    assert {(request.path, request.body) for request in server.requests} == {
+        ("/callbacks", server.requests[0].body)
+    }
+    assert len(server.requests) == len(attempts)
 
 
 HONOURING: Final = {"honours_retry_after": True}
@@ -161,8 +160,8 @@ async def test_pauses_are_a_setting(
 ) -> None:
     """Pauses are as given; Retry-After in seconds lengthens them where it is honoured."""
     clock = JumpingClock()
-    answers = always(reply(503, Retry_After=retry_after), reply())
-    async with Emulator(5, clock=clock) as service, serving(answers) as server:
+    answers = in_turn(reply(503, Retry_After=retry_after), reply())
+    async with Emulator(5, clock=clock) as service, ScriptedServer(answers) as server:
         await service.fire_callback(target=target_at(server, **options))
     assert clock.slept == slept
 
@@ -170,10 +169,10 @@ async def test_pauses_are_a_setting(
 @pytest.mark.parametrize(
     ("answer", "attempts", "options"),
     [
-        (always(None), ("dropped",), {}),
-        (always(b"no HTTP at all\r\n\r\n"), ("unreadable",), {}),
-        (_silent, ("timeout",), {"timeout": 0.05}),
-        (always(b"HTTP/1.1 200 OK\r\nContent-Length: nine\r\n\r\n"), ("unreadable",), {}),
+        (in_turn(HUNG_UP), ("dropped",), {}),
+        (in_turn(Reply(raw=b"no HTTP at all\r\n\r\n")), ("unreadable",), {}),
+        (in_turn(SILENT), ("timeout",), {"timeout": 0.05}),
+        (in_turn(reply(Content_Length="nine")), ("unreadable",), {}),
     ],
     ids=["dropped", "garbage", "silent", "length"],
 )
@@ -182,7 +181,7 @@ async def test_missing_answers_have_names(
 ) -> None:
     """A missing answer is named, and the callback sent again where that is asked for."""
     async with Emulator(5, clock=JumpingClock()) as service:
-        async with serving(answer) as server:
+        async with ScriptedServer(answer) as server:
             target = target_at(server, **options)
             assert (await service.fire_callback(target=target)).attempts == attempts
             again = target_at(server, resends_unanswered=True, pauses=[1, 2], **options)
@@ -200,30 +199,21 @@ async def test_missing_answers_have_names(
     ],
     ids=["object", "null", "text", "empty", "large", "compressed"],
 )
-async def test_the_answer_must_be_json(service: Emulator, answer: bytes, is_json: bool) -> None:
+async def test_the_answer_must_be_json(service: Emulator, answer: Reply, is_json: bool) -> None:
     """A delivery says whether the answer was JSON, of which only a beginning is read."""
-    async with serving(always(answer)) as server:
+    async with ScriptedServer(in_turn(answer)) as server:
         delivery = await service.fire_callback(target=target_at(server))
     assert (delivery.delivered, delivery.is_json) == (True, is_json)
 
 
 async def test_header_fields_can_be_changed_and_doubled(service: Emulator) -> None:
     """A field that is given takes the place of the usual one; as pairs a name may come twice."""
-    raw: list[bytes] = []
-
-    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        raw.append((await reader.readuntil(b"\r\n\r\n")).lower())
-        writer.write(reply(Connection="close"))
-        writer.close()
-
-    server = await asyncio.start_server(listen, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    service.callbacks = CallbackTarget(f"http://127.0.0.1:{port}/", auth=BASIC)
     doubled = [("Authorization", "Basic YQ=="), ("Authorization", "Basic Yg==")]
-    async with server:
+    async with ScriptedServer(in_turn(reply())) as server:
+        service.callbacks = target_at(server)
         await service.fire_callback(headers={"content-type": "text/plain", "X-More": "1"})
         await service.fire_callback(headers=doubled)
-    first, second = raw
+    first, second = (request.head.lower() for request in server.requests)
     assert first.count(b"content-type:") == 1
     assert b"content-type: text/plain\r\n" in first
     assert b"x-more: 1\r\n" in first
@@ -258,16 +248,16 @@ async def test_invalid_arguments_are_refused(
 async def test_closing_ends_callbacks() -> None:
     """One under way becomes ``closed``, as does a later one, until the emulator starts again."""
     tasks = asyncio.all_tasks()
-    async with serving(_silent) as server:
+    async with ScriptedServer(in_turn(SILENT)) as server:
         service = Emulator(5, callbacks=target_at(server))
         async with service:
             waiting = [asyncio.create_task(service.fire_callback()) for _ in range(3)]
-            await until(lambda: len(server.seen) == 3)
+            await until(lambda: len(server.requests) == 3)
         assert [(await one).attempts for one in waiting] == [("closed",)] * 3
         delivery = await service.fire_callback()
         assert (delivery.attempts, delivery.delivered) == (("closed",), False)
-        assert len(server.seen) == 3
-    async with service, serving(always(reply())) as server:
+        assert len(server.requests) == 3
+    async with service, ScriptedServer(in_turn(reply())) as server:
         assert (await service.fire_callback(target=target_at(server))).delivered
     assert asyncio.all_tasks() <= tasks
 
@@ -275,9 +265,9 @@ async def test_closing_ends_callbacks() -> None:
 async def test_cancelling_leaves_nothing(service: Emulator) -> None:
     """A callback whose sender is cancelled is given up at once."""
     tasks = asyncio.all_tasks()
-    async with serving(_silent) as server:
+    async with ScriptedServer(in_turn(SILENT)) as server:
         waiting = asyncio.create_task(service.fire_callback(target=target_at(server)))
-        await until(lambda: len(server.seen) == 1)
+        await until(lambda: len(server.requests) == 1)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
@@ -293,11 +283,13 @@ async def test_the_environment_does_not_count(
     monkeypatch.setenv("NETRC", str(netrc))
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    async with serving(always(reply(Set_Cookie="a=b"))) as server:
+    async with ScriptedServer(in_turn(reply(Set_Cookie="a=b"))) as server:
         for _ in range(2):
             delivery = await service.fire_callback(target=target_at(server, auth=None))
             assert delivery.delivered
-    assert not any({"authorization", "cookie"} & set(seen.headers) for seen in server.seen)
+    assert not any(
+        {"authorization", "cookie"} & set(request.headers) for request in server.requests
+    )
 
 
 async def test_a_token_is_cached_for_its_life_and_its_target() -> None:
@@ -305,8 +297,8 @@ async def test_a_token_is_cached_for_its_life_and_its_target() -> None:
     clock = JumpingClock()
     async with (
         Emulator(5, clock=clock) as service,
-        serving(with_tokens(always(reply()), lifetime=100)) as server,
-        serving(with_tokens(always(reply()))) as other,
+        ScriptedServer(token_rules(in_turn(reply()), lifetime=100)) as server,
+        ScriptedServer(token_rules(in_turn(reply()))) as other,
     ):
         service.callbacks = token_target_at(server)
         await asyncio.gather(*map(service.fire_callback, service.world.ids))
@@ -316,7 +308,7 @@ async def test_a_token_is_cached_for_its_life_and_its_target() -> None:
             await service.fire_callback()
     assert carried(server) == ["Bearer token-1"] * 7 + ["Bearer token-2"]
     assert (server.token_requests, other.token_requests) == (2, 1)
-    request = server.seen[0]
+    request = server.requests[0]
     assert request.authorization == OAUTH2.authorization().reveal()
     assert request.headers["content-type"] == "application/x-www-form-urlencoded"
     assert parse_qs(request.body.decode()) == {"grant_type": ["client_credentials"]}
@@ -336,8 +328,8 @@ async def test_a_refused_token_is_renewed_once(
 ) -> None:
     """A 401 leads to one new token and one more attempt without a pause, if the target says so."""
     clock = JumpingClock()
-    replies = with_tokens(always(*map(reply, answers)))
-    async with Emulator(5, clock=clock) as service, serving(replies) as server:
+    replies = token_rules(in_turn(*map(reply, answers)))
+    async with Emulator(5, clock=clock) as service, ScriptedServer(replies) as server:
         target = token_target_at(server, renews_on_401=renews)
         delivery = await service.fire_callback(target=target)
     assert (delivery.attempts, clock.slept) == (attempts, slept)
@@ -360,15 +352,15 @@ UNREADABLE: Final = {
     [
         pytest.param(reply(401), "token_401", id="401"),
         pytest.param(reply(302, Location="/callbacks"), "token_302", id="302"),
-        pytest.param(None, "token_dropped", id="dropped"),
+        pytest.param(HUNG_UP, "token_dropped", id="dropped"),
         *(pytest.param(one, "token_unreadable", id=name) for name, one in UNREADABLE.items()),
     ],
 )
 async def test_without_a_token_nothing_is_sent(
-    service: Emulator, answer: bytes | None, fault: str
+    service: Emulator, answer: Reply, fault: str
 ) -> None:
     """Where no token can be had, the attempt is named for that and the endpoint sees nothing."""
-    async with serving(always(answer)) as server:
+    async with ScriptedServer(in_turn(answer)) as server:
         delivery = await service.fire_callback(target=token_target_at(server))
     assert delivery.attempts == (fault,)
     assert carried(server) == []
@@ -376,8 +368,8 @@ async def test_without_a_token_nothing_is_sent(
 
 async def test_a_failed_token_request_is_made_again() -> None:
     """Where missing answers are followed by another attempt, missing tokens are too."""
-    answers = always(reply(503), token_reply("token-2"))
-    async with Emulator(5, clock=JumpingClock()) as service, serving(answers) as server:
+    answers = in_turn(reply(503), token_reply("token-2"))
+    async with Emulator(5, clock=JumpingClock()) as service, ScriptedServer(answers) as server:
         target = token_target_at(server, resends_unanswered=True)
         assert (await service.fire_callback(target=target)).attempts == ("token_503", 200)
 

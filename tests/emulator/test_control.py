@@ -10,7 +10,7 @@ import pytest
 from income_client.emulator import CallbackTarget, Emulator, Fault
 from income_client.testing import JumpingClock
 from tests.support.emulated import a_service, ask, basic_header
-from tests.support.scripted_server import always, forever, reply, serving
+from tests.support.server import SILENT, ScriptedServer, in_turn, reply
 from tests.support.service import until
 
 CONTROL: Final = "/emulator/callbacks"
@@ -44,10 +44,10 @@ async def test_a_bad_order_fires_nothing(
     session: aiohttp.ClientSession, service: Emulator, content: Any, status: int
 ) -> None:
     """An invalid order is 400, an unknown application 404."""
-    async with serving(always(reply())) as server:
+    async with ScriptedServer(in_turn(reply())) as server:
         service.callbacks = CallbackTarget(server.url)
         assert (await order(session, service, content))[0] == status
-    assert server.seen == []
+    assert server.requests == []
 
 
 async def test_without_a_target_it_is_a_conflict(
@@ -90,14 +90,10 @@ async def test_who_goes_away_gives_up_the_callback(
     session: aiohttp.ClientSession, service: Emulator
 ) -> None:
     """An order whose sender hangs up is remembered without a status, and no task is left."""
-
-    async def silent(*_: object) -> None:
-        await forever()
-
-    async with serving(silent) as server:
+    async with ScriptedServer(in_turn(SILENT)) as server:
         service.callbacks = CallbackTarget(server.url)
         waiting = asyncio.create_task(order(session, service, {}))
-        await until(lambda: len(server.seen) == 1)
+        await until(lambda: len(server.requests) == 1)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting

@@ -6,7 +6,7 @@ import pytest
 
 from income_client import DownloadError
 from tests.support.downloads import files_below, mode_of, scene
-from tests.support.scripted_storage import storing
+from tests.support.storage import storing
 from tests.support.temporary_files import left
 
 
@@ -17,11 +17,11 @@ def names_in(folder: Path) -> list[str]:
 
 async def test_a_whole_file_that_finds_another_in_its_place_is_discarded(tmp_path: Path) -> None:
     """The one that is there stays, and nothing is left beside it."""
-    async with storing({"/a": b"a" * 3_000_000}) as (play, storage):
-        document = storage.at(await play.document(), "/a")
+    async with storing() as (storage, client):
+        document = storage.store("/a", b"a" * 3_000_000)
         (tmp_path / "slip").write_bytes(b"b" * 3_000_000)
         with pytest.raises(DownloadError, match="another file"):
-            await play.client.download(document, tmp_path / "slip")
+            await client.download(document, tmp_path / "slip")
         assert files_below(tmp_path) == {"slip": b"b" * 3_000_000}
 
 
@@ -39,19 +39,19 @@ async def test_the_second_name_of_a_finished_file_is_removed(tmp_path: Path) -> 
 
 async def test_the_same_file_under_another_extension_is_the_file(tmp_path: Path) -> None:
     """And one that is another is replaced by overwriting, whatever it was called."""
-    async with storing({"/a": b"1,2,3"}) as (play, storage):
-        document = storage.at(await play.document(), "/a")
+    async with storing() as (storage, client):
+        document = storage.store("/a", b"1,2,3", content_type="text/csv")
         names = "{document_id}.{ext}"
-        first = await play.client.download(document, tmp_path, names=names)
+        first = await client.download(document, tmp_path, names=names)
         assert isinstance(first.path, Path)
         assert first.path.suffix == ".csv"
-        storage.content_type = "application/json"
-        again = await play.client.download(document, tmp_path, names=names)
+        storage.store("/a", b"1,2,3", content_type="application/json")
+        again = await client.download(document, tmp_path, names=names)
         assert (again.was_there, again.path) == (True, first.path)
-        storage.objects["/a"] = b"[1,2]"
+        storage.store("/a", b"[1,2]", content_type="application/json")
         with pytest.raises(DownloadError, match="another file"):
-            await play.client.download(document, tmp_path, names=names)
-        new = await play.client.download(document, tmp_path, names=names, overwrite=True)
+            await client.download(document, tmp_path, names=names)
+        new = await client.download(document, tmp_path, names=names, overwrite=True)
         assert isinstance(new.path, Path)
         assert files_below(tmp_path) == {new.path.name: b"[1,2]"}
         assert new.path.suffix == ".json"

@@ -19,7 +19,7 @@ from income_client.errors import (
 from income_client.http.endpoints import proxy_address
 from income_client.settings import DownloadPolicy, Timeouts
 from tests.support.file_pool import CANARY, HERE, TARGET, link_to, pooled
-from tests.support.scripted_server import always, reply
+from tests.support.server import accepting, in_turn, reply
 
 WAITS = Timeouts(read=5)
 STAYS_OUT = DownloadPolicy(
@@ -46,15 +46,10 @@ async def recording() -> AsyncIterator[tuple[int, list[bytes]]]:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heads.append(b"")
         heads[-1] = await reader.readuntil(b"\r\n\r\n")
-        writer.write(reply(body=b"whole", Connection="close"))
-        writer.close()
+        writer.write(bytes(reply(body=b"whole", Connection="close")))
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[1], heads
-    finally:
-        server.close()
-        await server.wait_closed()
+    async with accepting(answer) as port:
+        yield port, heads
 
 
 async def asked(pool: FilePool, url: str, target: str = TARGET) -> object:
@@ -93,13 +88,13 @@ async def test_the_environment_adds_nothing(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    async with pooled(always(reply(Set_Cookie="a=b"))) as (pool, server):
+    async with pooled(in_turn(reply(Set_Cookie="a=b"))) as (pool, server):
         for _ in range(2):
             # Cookies of bare IP addresses would not be kept anyway.
             assert await asked(pool, f"http://localhost:{server.port}") == 200
-    for seen in server.seen:
-        assert set(seen.headers) == {"host", "user-agent", "accept", "accept-encoding"}
-        assert seen.headers["user-agent"].startswith("income-client/")
+    for request in server.requests:
+        assert set(request.headers) == {"host", "user-agent", "accept", "accept-encoding"}
+        assert request.headers["user-agent"].startswith("income-client/")
 
 
 async def test_a_proxy_may_be_anywhere() -> None:
@@ -132,17 +127,14 @@ async def test_tls_is_spoken_as_the_policy_says() -> None:
     heads: list[bytes] = []
 
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(reply())
+        writer.write(bytes(reply()))
         heads.append(await reader.read(5))
-        writer.close()
 
-    server = await asyncio.start_server(greet, "127.0.0.1", 0)
     context = NotedContext(ssl.PROTOCOL_TLS_CLIENT)
     pool = FilePool(evolve(HERE, ssl=context))
-    error = await asked(pool, f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-    await pool.aclose()
-    server.close()
-    await server.wait_closed()
+    async with accepting(greet) as port:
+        error = await asked(pool, f"https://127.0.0.1:{port}")
+        await pool.aclose()
     assert isinstance(error, DownloadError)
     assert error.message == "TLS handshake failed"
     assert context.uses == 1

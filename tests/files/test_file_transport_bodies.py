@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import tracemalloc
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -18,24 +19,11 @@ from tests.support.file_pool import (
     pooled,
 )
 from tests.support.loop_time import pass_time
-from tests.support.scripted_server import Answer, Seen, always, forever, reply, reset
+from tests.support.server import Reply, in_turn, reply
+from tests.support.service import until
 
 WAITS = Timeouts(read=5)
 OPEN_ENDED = b"HTTP/1.1 200 X\r\nConnection: close\r\n\r\nbody"
-
-
-def ending(out: bytes, how: str) -> Answer:
-    """Answer with these bytes and this ending."""
-
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
-        writer.write(out)
-        await writer.drain()
-        if how == "hang":
-            await forever()
-        if how == "rst":
-            reset(writer)
-
-    return answer
 
 
 @pytest.mark.parametrize(
@@ -43,14 +31,14 @@ def ending(out: bytes, how: str) -> Answer:
     [
         (reply(body=b"body"), b"body"),
         (reply(body=b""), b""),
-        (CHUNKED + b"2\r\nbo\r\n2\r\ndy\r\n0\r\n\r\n", b"body"),
-        (OPEN_ENDED, b"body"),
+        (Reply(raw=CHUNKED + b"2\r\nbo\r\n2\r\ndy\r\n0\r\n\r\n"), b"body"),
+        (Reply(raw=OPEN_ENDED, closed=True), b"body"),
         (reply(206, b"dy", Content_Range="bytes 2-3/4"), b"dy"),
     ],
 )
-async def test_a_body_is_read_to_its_end(out: bytes, body: bytes) -> None:
+async def test_a_body_is_read_to_its_end(out: Reply, body: bytes) -> None:
     """With a length, in chunks, or until the connection is closed."""
-    async with pooled(ending(out, "fin")) as (pool, server):
+    async with pooled(in_turn(out)) as (pool, server):
         with await pool.get(link_to(server.url), {}, WAITS) as found:
             assert await body_of(found) == body
             assert await found.read() == b""
@@ -60,7 +48,7 @@ async def test_a_body_is_read_to_its_end(out: bytes, body: bytes) -> None:
 async def test_bytes_stay_as_they_came() -> None:
     """What the storage calls compressed is handed on with its name and not unpacked."""
     packed = gzip.compress(b"x" * 1000)
-    answer = always(reply(body=packed, Content_Encoding="gzip", ETag='"1"'))
+    answer = in_turn(reply(body=packed, Content_Encoding="gzip", ETag='"1"'))
     async with pooled(answer) as (pool, server):
         with await pool.get(link_to(server.url), {}, WAITS) as found:
             assert found.headers["content-encoding"] == "gzip"
@@ -79,8 +67,8 @@ async def test_a_reply_that_contradicts_itself_is_an_error(
     twice = "".join(f"{name}: {value}\r\n" for value in values).encode()
     length = b"" if name == "Content-Length" else b"Content-Length: 4\r\n"
     out = b"HTTP/1.1 200 X\r\n" + length + twice + b"\r\nbody"
-    async with pooled(always(out)) as (pool, server):
-        error = await fetched(pool, server)
+    async with pooled(in_turn(Reply(raw=out))) as (pool, server):
+        error = await fetched(pool, server.url)
     assert isinstance(error, DownloadError)
     assert error.message in (
         f"the header field {name.lower()} came twice",
@@ -91,29 +79,29 @@ async def test_a_reply_that_contradicts_itself_is_an_error(
 async def test_other_fields_may_come_twice() -> None:
     """The last one counts."""
     out = b"HTTP/1.1 200 X\r\nX-A: 1\r\nx-a: 2\r\nContent-Length: 2\r\n\r\n{}"
-    async with pooled(always(out)) as (pool, server):
+    async with pooled(in_turn(Reply(raw=out))) as (pool, server):
         with await pool.get(link_to(server.url), {}, WAITS) as found:
             assert found.headers["x-a"] == "2"
 
 
 @pytest.mark.parametrize(
-    ("out", "how", "text"),
+    ("out", "text"),
     [
-        (reply(403, b"<Code>AccessDenied</Code>"), "fin", "<Code>AccessDenied</Code>"),
-        (reply(403, b"x" * 2000), "fin", "x" * 1000),
-        (reply(403, b"x" * 1000), "fin", "x" * 1000),
-        (reply(403, b"\xff!"), "fin", "\ufffd!"),
-        (reply(403, b""), "fin", ""),
-        (reply(403, b"x" * 100)[:-1], "fin", "x" * 99),
-        (reply(403, b"x" * 100)[:-1], "hang", "x" * 99),
+        (reply(403, b"<Code>AccessDenied</Code>"), "<Code>AccessDenied</Code>"),
+        (reply(403, b"x" * 2000), "x" * 1000),
+        (reply(403, b"x" * 1000), "x" * 1000),
+        (reply(403, b"\xff!"), "\ufffd!"),
+        (reply(403, b""), ""),
+        (reply(403, b"x" * 100, cut=-1), "x" * 99),
+        (reply(403, b"x" * 100, cut=-1, held=True), "x" * 99),
     ],
 )
-async def test_the_text_of_an_error_is_bounded(out: bytes, how: str, text: str) -> None:
+async def test_the_text_of_an_error_is_bounded(out: Reply, text: str) -> None:
     """Its beginning is read within its time, as far as it comes."""
-    async with pooled(ending(out, how)) as (pool, server):
+    async with pooled(in_turn(out)) as (pool, server):
         with await pool.get(link_to(server.url), {}, WAITS) as found:
             reading = asyncio.create_task(found.error_text(limit=1000, seconds=60))
-            while how == "hang" and not reading.done():
+            while out.held and not reading.done():
                 await asyncio.sleep(0)
                 pass_time(6)
             assert await reading == text
@@ -123,14 +111,12 @@ async def test_memory_does_not_grow_with_the_file() -> None:
     """Of 64 MiB only the pieces under way are held."""
     piece = b"x" * 2**20
 
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
-        writer.write(f"HTTP/1.1 200 X\r\nContent-Length: {64 * 2**20}\r\n\r\n".encode())
+    async def pieces() -> AsyncIterator[bytes]:
         for _ in range(64):
-            writer.write(piece)
-            await writer.drain()
-        await forever()
+            yield piece
 
-    async with pooled(answer) as (pool, server):
+    head = Reply(headers={"Content-Length": f"{64 * 2**20}"}, slow=pieces, held=True)
+    async with pooled(in_turn(head)) as (pool, server):
         size = 0
         with await pool.get(link_to(server.url), {}, WAITS) as found:
             tracemalloc.start()
@@ -145,23 +131,17 @@ async def test_memory_does_not_grow_with_the_file() -> None:
 @pytest.mark.parametrize("read_some", [False, True])
 async def test_leaving_early_closes_the_connection(*, read_some: bool) -> None:
     """The rest of a body is not waited for, and never taken for the next reply."""
-    closed = asyncio.Event()
 
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
-        if "more" in seen.path:
-            return reply(body=b"next")
-        writer.write(b"HTTP/1.1 200 X\r\nContent-Length: 1000000000000\r\n\r\n")
-        try:
-            while True:
-                writer.write(b"x" * 50_000)
-                await writer.drain()
-        except ConnectionError:
-            closed.set()
-        return None
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield b"x" * 50_000
+
+    head = Reply(headers={"Content-Length": "1000000000000"}, slow=endless)
+    answer = in_turn(head, reply(body=b"next"))
 
     async with pooled(answer) as (pool, server):
         with await pool.get(link_to(server.url), {}, WAITS) as found:
             assert not read_some or await found.read()
         assert open_connections(pool) == 0
-        await closed.wait()
-        assert await fetched(pool, server, "/more") == b"next"
+        await until(lambda: 0 not in server.connections)
+        assert await fetched(pool, server.url, "/more") == b"next"

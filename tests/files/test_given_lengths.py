@@ -1,6 +1,5 @@
 """The length of a version, once given, holds when a later reply gives none, or another one."""
 
-import asyncio
 from itertools import cycle
 from pathlib import Path
 from typing import Final
@@ -10,8 +9,8 @@ from attrs import evolve
 
 from income_client import DownloadError, RetryPolicy
 from tests.support.downloads import files_below, scene
-from tests.support.scripted_server import Seen, serving
-from tests.support.scripted_storage import POLICY
+from tests.support.files import ON_LOOPBACK
+from tests.support.server import Reply, Request, ScriptedServer
 
 CONTENT: Final = b"0123456789abcdefghij"
 PATIENT: Final = RetryPolicy(max_attempts=6)
@@ -43,12 +42,13 @@ async def downloaded(folder: Path, *replies: bytes) -> bytes:
     """Download a file from a storage that gives these replies over and over, each cut off."""
     left = cycle(replies)
 
-    async def answer(_: Seen, writer: asyncio.StreamWriter) -> None:
-        writer.write(next(left))
-        await writer.drain()
-        writer.close()
+    def answer(_: Request) -> Reply:
+        return Reply(raw=next(left), closed=True)
 
-    async with scene(downloads=POLICY, retry=PATIENT) as play, serving(answer) as server:
+    async with (
+        scene(downloads=ON_LOOPBACK, retry=PATIENT) as play,
+        ScriptedServer(answer) as server,
+    ):
         document = evolve(await play.document(), url=f"{server.url}/a", source=None)
         await play.client.download(document, folder / "file")
     return files_below(folder)["file"]

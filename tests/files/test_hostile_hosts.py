@@ -1,7 +1,7 @@
 """Hostile storages: no cut is whole, nothing lasts for ever, nobody else's file comes."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,19 @@ from income_client.downloads.downloader import FreshAddresses
 from income_client.errors import IncomeClientError, ServerError
 from income_client.testing import JumpingClock
 from tests.support.downloads import files_below, scene
+from tests.support.files import ON_LOOPBACK
 from tests.support.loop_time import pass_time
-from tests.support.scripted_server import Seen, forever, serving
-from tests.support.scripted_storage import POLICY
+from tests.support.server import Reply, ScriptedServer, in_turn, reply
 
 ONCE = RetryPolicy(max_attempts=1)
+
+
+async def dripping(drop: bytes) -> AsyncIterator[bytes]:
+    """Give the same bytes, a second after each other, for ever."""
+    while True:
+        yield drop
+        pass_time(1)
+        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize(
@@ -43,12 +51,9 @@ ONCE = RetryPolicy(max_attempts=1)
 )
 async def test_a_body_without_a_certain_end_is_refused(tmp_path: Path, fields: str) -> None:
     """Whatever a reader of headers could take for an end."""
-
-    async def answer(_: Seen, writer: asyncio.StreamWriter) -> bytes | None:
-        writer.write(f"HTTP/1.1 200 OK\r\n{fields}\r\n\r\n".encode("latin-1") + b"4\r\nhalf\r\n")
-        return None
-
-    async with scene(downloads=POLICY, retry=ONCE) as play, serving(answer) as server:
+    head = f"HTTP/1.1 200 OK\r\n{fields}\r\n\r\n".encode("latin-1")
+    answer = in_turn(Reply(raw=head + b"4\r\nhalf\r\n", closed=True))
+    async with scene(downloads=ON_LOOPBACK, retry=ONCE) as play, ScriptedServer(answer) as server:
         document = evolve(await play.document(), url=f"{server.url}/a", source=None)
         with pytest.raises(DownloadError):
             await play.client.download(document, tmp_path / "slip")
@@ -62,17 +67,9 @@ async def test_a_body_without_a_certain_end_is_refused(tmp_path: Path, fields: s
 )
 async def test_a_reply_that_never_begins_is_given_up(tmp_path: Path, drip: bytes) -> None:
     """The beginning of a reply has its time, whatever drips meanwhile."""
-
-    async def answer(_: Seen, writer: asyncio.StreamWriter) -> bytes | None:
-        if drip.startswith(b"X"):
-            writer.write(b"HTTP/1.1 200 OK\r\n")
-        while True:
-            writer.write(drip)
-            await writer.drain()
-            pass_time(1)
-            await asyncio.sleep(0)
-
-    async with scene(downloads=POLICY, retry=ONCE) as play, serving(answer) as server:
+    begun = b"HTTP/1.1 200 OK\r\n" if drip.startswith(b"X") else b""
+    answer = in_turn(Reply(raw=begun, slow=partial(dripping, drip)))
+    async with scene(downloads=ON_LOOPBACK, retry=ONCE) as play, ScriptedServer(answer) as server:
         document = evolve(await play.document(), url=f"{server.url}/a", source=None)
         hasty = play.client.with_options(timeouts=Timeouts(connect=10, read=20))
         with pytest.raises(DownloadError, match="too long"):
@@ -81,16 +78,9 @@ async def test_a_reply_that_never_begins_is_given_up(tmp_path: Path, drip: bytes
 
 async def test_a_chunk_that_never_begins_is_given_up(tmp_path: Path) -> None:
     """What is no content counts as nothing."""
-
-    async def answer(_: Seen, writer: asyncio.StreamWriter) -> bytes | None:
-        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;")
-        while True:
-            writer.write(b"x")
-            await writer.drain()
-            pass_time(1)
-            await asyncio.sleep(0)
-
-    async with scene(downloads=POLICY, retry=ONCE) as play, serving(answer) as server:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;"
+    answer = in_turn(Reply(raw=head, slow=partial(dripping, b"x")))
+    async with scene(downloads=ON_LOOPBACK, retry=ONCE) as play, ScriptedServer(answer) as server:
         document = evolve(await play.document(), url=f"{server.url}/a", source=None)
         hasty = play.client.with_options(timeouts=Timeouts(connect=10, read=20))
         with pytest.raises(DownloadError):
@@ -99,13 +89,8 @@ async def test_a_chunk_that_never_begins_is_given_up(tmp_path: Path) -> None:
 
 async def test_an_error_that_does_not_end_is_read_as_far_as_it_comes(tmp_path: Path) -> None:
     """Its beginning says that the address has expired."""
-
-    async def answer(_: Seen, writer: asyncio.StreamWriter) -> bytes | None:
-        writer.write(b"HTTP/1.1 400 X\r\nContent-Length: 999\r\n\r\n<Code>ExpiredToken</Code>")
-        await writer.drain()
-        return await forever()
-
-    async with scene(downloads=POLICY, retry=ONCE) as play, serving(answer) as server:
+    answer = in_turn(reply(400, b"<Code>ExpiredToken</Code>", Content_Length="999", held=True))
+    async with scene(downloads=ON_LOOPBACK, retry=ONCE) as play, ScriptedServer(answer) as server:
         fresh = await play.document()
         document = evolve(fresh, url=f"{server.url}/a")
         await play.client.download(document, tmp_path / "slip")
@@ -115,15 +100,9 @@ async def test_an_error_that_does_not_end_is_read_as_far_as_it_comes(tmp_path: P
 
 async def test_a_storage_that_sends_on_and_hangs_up_is_followed(tmp_path: Path) -> None:
     """The connection over which a redirect came may be of no use any more."""
-
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
-        if seen.path == "/b":
-            return b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfile"
-        writer.write(b"HTTP/1.1 307 X\r\nLocation: /b\r\nContent-Length: 0\r\n\r\n")
-        await writer.drain()
-        return None
-
-    async with scene(downloads=POLICY, retry=ONCE) as play, serving(answer) as server:
+    elsewhere = Reply(status=307, headers={"Location": "/b"}, closed=True)
+    answer = in_turn(elsewhere, Reply(body=b"file"))
+    async with scene(downloads=ON_LOOPBACK, retry=ONCE) as play, ScriptedServer(answer) as server:
         document = evolve(await play.document(), url=f"{server.url}/a", source=None)
         await play.client.download(document, tmp_path / "slip")
         assert files_below(tmp_path) == {"slip": b"file"}

@@ -733,7 +733,7 @@ async def test_a_token_is_requested_over_a_new_connection_as_well() -> None:
         before = len(service.over)
         await get(client, "next")
         assert service.over[before + 1 :] == [ALL_AT_ONCE] * 2
-        paths = [seen.path.rpartition("/")[2] for seen in service.server.seen[before:]]
+        paths = [request.path.rpartition("/")[2] for request in service.server.requests[before:]]
         assert paths == ["token", "token", "next"]
 
 
@@ -777,7 +777,9 @@ async def test_a_repeated_request_waits_for_its_turn() -> None:
         await clock.let_pass(1)
         assert service.over == [0, 0]
         await clock.let_pass(1)
-        assert [seen.path.rpartition("/")[2] for seen in service.server.seen][2:] == ["next"]
+        assert [request.path.rpartition("/")[2] for request in service.server.requests][2:] == [
+            "next"
+        ]
         await clock.let_pass(1)
         await asyncio.gather(*calls)
         assert service.over == [0, 0, 1, 1]

@@ -1,8 +1,6 @@
 """Promise 14: credentials go only to the configured origin, and replies match their requests."""
 
-import asyncio
 import contextlib
-import json
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any, Final
 import aiohttp
 import pytest
 import trustme
+from attrs import evolve
 
 from income_client import (
     AuthenticationError,
@@ -27,14 +26,16 @@ from income_client import (
 from income_client.testing import JumpingClock, make_document
 from tests.support.fronts import tunnelling
 from tests.support.payloads import APPLICATION, DOCUMENTS
-from tests.support.scripted_server import (
+from tests.support.server import (
+    Reply,
+    Request,
     ScriptedServer,
-    Seen,
-    always,
+    in_turn,
+    json_reply,
     reply,
-    serving,
     token_reply,
-    with_tokens,
+    token_rules,
+    turns,
 )
 from tests.support.stray_replies import (
     When,
@@ -43,7 +44,6 @@ from tests.support.stray_replies import (
     page,
     straying,
     tls_pair,
-    turns,
 )
 
 BASIC: Final = BasicAuth("user", "invented")
@@ -62,11 +62,6 @@ def client_of(url: str, **options: Any) -> IncomeClient:
     return IncomeClient(url, **settings)
 
 
-async def rightly(seen: Seen, _: asyncio.StreamWriter) -> bytes:
-    """Answer every request as the service does."""
-    return answer_to(seen)
-
-
 # Redirects
 
 
@@ -77,39 +72,39 @@ async def test_a_call_is_not_redirected(status: int, before: list[int], target: 
     """Any redirect is an error, also after a token renewal and after a retry."""
     left = list(before)
 
-    async def answer(_: Seen, __: asyncio.StreamWriter) -> bytes:
+    def answer(_: Request) -> Reply:
         places = {"another origin": other.url, "the same origin": server.url, "a path": ""}
         location = f"{places[target]}/elsewhere"
         return reply(left.pop(0)) if left else reply(status, Location=location)
 
     async with (
-        serving(always(reply())) as other,
-        serving(with_tokens(answer)) as server,
+        ScriptedServer(in_turn(reply())) as other,
+        ScriptedServer(token_rules(answer)) as server,
         client_of(server.url, auth=OAUTH) as client,
     ):
         with pytest.raises(UnexpectedResponseError) as caught:
             await client.get_application("app-1")
         assert (caught.value.status, caught.value.retryable) == (status, False)
-        calls = [seen.path for seen in server.seen if seen.path != "/token"]
+        calls = [request.path for request in server.requests if request.path != "/token"]
         assert calls == ["/v1/income/applications/app-1"] * (1 + len(before))
-        assert other.seen == []
+        assert other.requests == []
 
 
 @pytest.mark.parametrize("status", REDIRECTS)
 @pytest.mark.parametrize("before", [[], [503]])
 async def test_a_token_request_is_not_redirected(status: int, before: list[int]) -> None:
     """Neither the client's secret nor the request body is sent anywhere else."""
-    async with serving(always(token_reply())) as other:
+    async with ScriptedServer(in_turn(token_reply())) as other:
         replies = [*map(reply, before), reply(status, Location=f"{other.url}/token")]
         async with (
-            serving(always(*replies)) as server,
+            ScriptedServer(in_turn(*replies)) as server,
             client_of(server.url, auth=OAUTH) as client,
         ):
             with pytest.raises(TokenError) as caught:
                 await client.get_application("app-1")
         assert (caught.value.status, caught.value.retryable) == (status, False)
-        assert [seen.path for seen in server.seen] == ["/token"] * (1 + len(before))
-        assert other.seen == []
+        assert [request.path for request in server.requests] == ["/token"] * (1 + len(before))
+        assert other.requests == []
 
 
 # One origin for calls, one for tokens, none for files
@@ -118,29 +113,32 @@ async def test_a_token_request_is_not_redirected(status: int, before: list[int])
 async def test_each_origin_gets_only_its_own_credentials(tmp_path: Path) -> None:
     """Client credentials go to the token endpoint, tokens to the API, and none to files."""
     async with (
-        serving(rightly) as api,
-        serving(rightly) as login,
-        serving(always(reply(body=b"a,b", content_type="text/csv"))) as files,
+        ScriptedServer(answer_to) as api,
+        ScriptedServer(answer_to) as login,
+        ScriptedServer(in_turn(reply(body=b"a,b", content_type="text/csv"))) as files,
         client_of(api.url, auth=OAUTH, auth_url=login.url, downloads=HERE) as client,
     ):
         await client.get_application("app-1")
         await client.find_application("loan-1")
         document = make_document(url=f"{files.url}/slip?signature=1")
         await client.download(document, tmp_path / "slip")
-    assert {seen.authorization for seen in login.seen} == {CLIENT_HEADER}
-    assert {seen.path for seen in login.seen} == {"/token"}
-    assert {seen.authorization for seen in api.seen} == {"Bearer token-1"}
-    assert "/token" not in {seen.path for seen in api.seen}
-    (file,) = files.seen
+    assert {request.authorization for request in login.requests} == {CLIENT_HEADER}
+    assert {request.path for request in login.requests} == {"/token"}
+    assert {request.authorization for request in api.requests} == {"Bearer token-1"}
+    assert "/token" not in {request.path for request in api.requests}
+    (file,) = files.requests
     assert "authorization" not in file.headers
     assert "Bearer" not in str(file.headers)
 
 
 async def test_the_token_endpoint_defaults_to_the_origin_of_the_api() -> None:
     """The token endpoint has the API's origin by default, without the path of its URL."""
-    async with serving(rightly) as server, client_of(f"{server.url}/x/y", auth=OAUTH) as client:
+    async with (
+        ScriptedServer(answer_to) as server,
+        client_of(f"{server.url}/x/y", auth=OAUTH) as client,
+    ):
         await client.get_application("app-1")
-    paths = [seen.path for seen in server.seen]
+    paths = [request.path for request in server.requests]
     assert paths == ["/token", "/x/y/v1/income/applications/app-1"]
 
 
@@ -157,14 +155,14 @@ async def test_the_token_endpoint_defaults_to_the_origin_of_the_api() -> None:
 )
 async def test_an_id_does_not_change_where_a_call_goes(application_id: str) -> None:
     """An id is always a single path segment, whatever it contains."""
-    async with serving(always(reply(404))) as server, client_of(server.url) as client:
+    async with ScriptedServer(in_turn(reply(404))) as server, client_of(server.url) as client:
         with pytest.raises(NotFoundError):
             await client.get_application(application_id)
-    (seen,) = server.seen
-    prefix, _, rest = seen.path.partition("/v1/income/applications/")
+    (request,) = server.requests
+    prefix, _, rest = request.path.partition("/v1/income/applications/")
     assert prefix == ""
     assert "/" not in rest
-    assert seen.query == ""
+    assert request.query == ""
 
 
 # TLS
@@ -233,12 +231,12 @@ async def test_an_impostor_gets_nothing(fault: str, auth: Any) -> None:
     if fault == "another host":
         authority.configure_trust(client_side)
     async with (
-        serving(rightly, server_side) as server,
+        ScriptedServer(answer_to, server_side) as server,
         client_of(server.url, auth=auth, ssl=client_side) as client,
     ):
         with pytest.raises(ConnectionFailedError, match="certificate not accepted") as caught:
             await client.get_application("app-1")
-        assert server.seen == []
+        assert server.requests == []
     assert not caught.value.retryable
 
 
@@ -253,17 +251,17 @@ async def test_a_proxy_sees_a_host_and_a_port(auth: Any, user: str, shown: str |
     """Everything else is inside TLS: path, headers, token and body."""
     tls, trust = tls_pair()
     async with (
-        serving(rightly, tls) as server,
+        ScriptedServer(answer_to, tls) as server,
         tunnelling(server.port) as (proxy, sees),
         client_of(server.url, auth=auth, proxy=f"http://{user}{proxy}", **trust) as client,
     ):
         for name in ("app-1", "app-2"):
             assert (await client.get_application(name)).application_id == name
             # The next call makes a connection of its own.
-            for writer in tuple(server.connections):
+            for writer in tuple(server.connections.values()):
                 writer.transport.abort()
             await turns()
-    assert {seen.authorization for seen in server.seen} <= {
+    assert {request.authorization for request in server.requests} <= {
         BASIC_HEADER,
         CLIENT_HEADER,
         "Bearer token-1",
@@ -280,7 +278,7 @@ async def test_a_proxy_sees_a_host_and_a_port(auth: Any, user: str, shown: str |
     for secret in (b"applications", b"Bearer", b"token", BASIC_HEADER.encode(), b"grant_type"):
         assert secret not in whole
     # Credentials for the proxy stay with the proxy.
-    assert not any("proxy-authorization" in seen.headers for seen in server.seen)
+    assert not any("proxy-authorization" in request.headers for request in server.requests)
 
 
 @pytest.mark.parametrize("proxy", ["http://proxy.example:3128", "https://10.0.0.1"])
@@ -303,34 +301,33 @@ async def test_the_environment_adds_nothing(
     (tmp_path / ".netrc").write_text("default login theirs password theirs\n")
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
     monkeypatch.setenv("HOME", str(tmp_path))
-    async with serving(rightly) as proxy, serving(rightly) as server:
+    async with ScriptedServer(answer_to) as proxy, ScriptedServer(answer_to) as server:
         for name in ("http_proxy", "https_proxy", "all_proxy"):
             monkeypatch.setenv(name, proxy.url)
             monkeypatch.setenv(name.upper(), proxy.url)
         async with client_of(server.url, auth=OAUTH, downloads=HERE) as client:
             await client.get_application("app-1")
             await client.download(make_document(url=f"{server.url}/slip"), tmp_path / "slip")
-        assert proxy.seen == []
-    shown = [seen.headers.get("authorization") for seen in server.seen]
+        assert proxy.requests == []
+    shown = [request.headers.get("authorization") for request in server.requests]
     assert shown == [CLIENT_HEADER, "Bearer token-1", None]
-    assert not any("proxy-authorization" in seen.headers for seen in server.seen)
+    assert not any("proxy-authorization" in request.headers for request in server.requests)
 
 
 async def test_cookies_are_not_kept() -> None:
     """Cookies that the service sets are not sent back."""
 
-    async def answer(seen: Seen, _: asyncio.StreamWriter) -> bytes:
-        fields = b"\r\nSet-Cookie: session=theirs; Path=/\r\n\r\n"
-        return answer_to(seen).replace(b"\r\n\r\n", fields, 1)
+    def answer(request: Request) -> Reply:
+        return evolve(answer_to(request), headers={"Set-Cookie": "session=theirs; Path=/"})
 
-    async with serving(answer) as server:
+    async with ScriptedServer(answer) as server:
         # Cookies of bare IP addresses would not be kept anyway.
         url = server.url.replace("127.0.0.1", "localhost")
         async with client_of(url, auth=OAUTH) as client:
             for name in ("app-1", "app-2"):
                 await client.get_application(name)
-    assert len(server.seen) == 3
-    assert not any("cookie" in seen.headers for seen in server.seen)
+    assert len(server.requests) == 3
+    assert not any("cookie" in request.headers for request in server.requests)
 
 
 @contextlib.asynccontextmanager
@@ -365,31 +362,30 @@ async def lent(
 async def test_a_borrowed_session_lends_its_connections_only(auth: Any, requests: int) -> None:
     """Its headers, cookies, credentials, proxy, base URL and middlewares are not used."""
     async with (
-        serving(rightly) as server,
-        serving(always(reply())) as proxy,
-        serving(always(reply())) as other,
+        ScriptedServer(answer_to) as server,
+        ScriptedServer(in_turn(reply())) as proxy,
+        ScriptedServer(in_turn(reply())) as other,
         lent(proxy, other) as (session, ran),
     ):
         async with client_of(server.url, auth=auth, session=session) as client:
             assert (await client.get_application("app-1")).application_id == "app-1"
         assert not session.closed
-        assert len(server.seen) == requests
-        assert "theirs" not in str([seen.headers for seen in server.seen])
-        assert (proxy.seen, other.seen, ran) == ([], [], [])
-        authorizations = {seen.authorization for seen in server.seen}
+        assert len(server.requests) == requests
+        assert "theirs" not in str([request.headers for request in server.requests])
+        assert (proxy.requests, other.requests, ran) == ([], [], [])
+        authorizations = {request.authorization for request in server.requests}
         assert authorizations <= {BASIC_HEADER, CLIENT_HEADER, "Bearer token-1"}
-        assert not any("cookie" in seen.headers for seen in server.seen)
+        assert not any("cookie" in request.headers for request in server.requests)
 
 
 async def test_a_borrowed_session_learns_nothing() -> None:
     """Later requests of its owner carry neither our credentials nor our cookies."""
 
-    async def answer(seen: Seen, _: asyncio.StreamWriter) -> bytes:
-        fields = b"\r\nSet-Cookie: session=ours; Path=/\r\n\r\n"
-        return answer_to(seen).replace(b"\r\n\r\n", fields, 1)
+    def answer(request: Request) -> Reply:
+        return evolve(answer_to(request), headers={"Set-Cookie": "session=ours; Path=/"})
 
     async with (
-        serving(answer) as server,
+        ScriptedServer(answer) as server,
         aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session,
     ):
         async with client_of(server.url, auth=OAUTH, session=session) as client:
@@ -397,22 +393,22 @@ async def test_a_borrowed_session_learns_nothing() -> None:
         assert not list(session.cookie_jar)
         async with session.get(f"{server.url}/v1/income/applications/app-2") as answered:
             assert answered.status == 200
-    *_, theirs = server.seen
+    *_, theirs = server.requests
     assert not {"authorization", "cookie"} & set(theirs.headers)
 
 
 async def test_a_redirect_is_not_followed_by_a_borrowed_session() -> None:
     """Its ``raise_for_status`` does not replace our errors either."""
-    async with serving(always(reply())) as other:
+    async with ScriptedServer(in_turn(reply())) as other:
         async with (
-            serving(always(reply(307, Location=f"{other.url}/x"))) as server,
+            ScriptedServer(in_turn(reply(307, Location=f"{other.url}/x"))) as server,
             aiohttp.ClientSession(raise_for_status=True) as session,
             client_of(server.url, session=session) as client,
         ):
             with pytest.raises(UnexpectedResponseError) as caught:
                 await client.get_application("app-1")
         assert caught.value.status == 307
-        assert other.seen == []
+        assert other.requests == []
 
 
 # A reply counts only for the request that it answers
@@ -422,7 +418,7 @@ async def test_a_redirect_is_not_followed_by_a_borrowed_session() -> None:
 @pytest.mark.parametrize("when", When)
 async def test_an_unrequested_reply_answers_no_call(when: When, kind: str) -> None:
     """Its connection is closed and not reused; each call is one request with its own reply."""
-    stray, token = application("somebody-else"), kind == "oauth2"
+    stray, token = bytes(application("somebody-else")), kind == "oauth2"
     tls, options = tls_pair() if kind == "tls" else (None, {})
     async with contextlib.AsyncExitStack() as stack:
         if kind == "borrowed":
@@ -436,7 +432,7 @@ async def test_an_unrequested_reply_answers_no_call(when: When, kind: str) -> No
             wanted = f"app-{number}"
             assert (await client.get_application(wanted)).application_id == wanted
             await service.pass_time()
-        assert len(service.server.seen) == 5 + token
+        assert len(service.server.requests) == 5 + token
         assert service.over == [0] * (1 + token) + [1] * 4
         assert len(service.server.connections) == 1
 
@@ -455,7 +451,10 @@ async def test_unrequested_bytes_close_a_connection(when: When, part: bytes) -> 
 @pytest.mark.parametrize("when", When)
 async def test_a_stray_list_hides_no_application(when: When) -> None:
     """An unrequested empty list does not make an application seem to be missing."""
-    async with straying(when, page() * 3) as service, client_of(service.server.url) as client:
+    async with (
+        straying(when, bytes(page()) * 3) as service,
+        client_of(service.server.url) as client,
+    ):
         for reference in ("loan-1", "loan-2"):
             assert await client.find_application(reference) is not None
             await service.pass_time()
@@ -465,10 +464,10 @@ async def test_a_stray_list_hides_no_application(when: When) -> None:
 async def test_an_unrequested_file_is_not_taken(when: When, tmp_path: Path) -> None:
     """Download connections are closed after unrequested replies as well."""
 
-    def answer(seen: Seen) -> bytes:
-        return reply(body=seen.path.encode(), content_type="text/csv")
+    def answer(request: Request) -> Reply:
+        return reply(body=request.path.encode(), content_type="text/csv")
 
-    stray = reply(body=b"/slip-9", content_type="text/csv")
+    stray = bytes(reply(body=b"/slip-9", content_type="text/csv"))
     async with (
         straying(when, stray, answer=answer) as service,
         client_of("https://service.example", downloads=HERE) as client,
@@ -488,7 +487,7 @@ async def test_a_reply_about_another_application_is_not_taken(
 ) -> None:
     """Its connection is closed and the call retried; if that does not help, it fails."""
     whole = {**APPLICATION, **DOCUMENTS, "application_id": "somebody-else"}
-    out = reply(body=json.dumps(whole).encode(), X_Request_Id="r-1")
+    out = json_reply(whole, X_Request_Id="r-1")
     async with (
         straying(When.SAME, answer=lambda _: out) as service,
         client_of(service.server.url) as client,
@@ -504,8 +503,8 @@ async def test_a_reply_to_another_request_is_retried() -> None:
     """If only the connection was at fault, the call succeeds over another one."""
     wrong = [application("somebody-else"), page("loan-9")]
 
-    def answer(seen: Seen) -> bytes:
-        return wrong.pop(0) if len(service.over) in (0, 2) else answer_to(seen)
+    def answer(request: Request) -> Reply:
+        return wrong.pop(0) if len(service.over) in (1, 3) else answer_to(request)
 
     async with (
         straying(When.SAME, answer=answer) as service,
@@ -541,25 +540,25 @@ async def test_an_empty_list_means_not_found() -> None:
 async def test_an_unrequested_401_is_ignored() -> None:
     """A 401 without a request neither fails a call nor drops a token."""
     async with (
-        straying(When.IDLE, b"", reply(401)) as service,
+        straying(When.IDLE, b"", bytes(reply(401))) as service,
         client_of(service.server.url, auth=OAUTH) as client,
     ):
         await client.get_application("app-1")
         await service.pass_time()
         await client.get_application("app-2")
-    assert [seen.path for seen in service.server.seen].count("/token") == 1
+    assert [request.path for request in service.server.requests].count("/token") == 1
 
 
 async def test_a_challenge_does_not_redirect_credentials() -> None:
     """A challenge that names another realm or URL changes nothing."""
-    async with serving(always(reply())) as other:
+    async with ScriptedServer(in_turn(reply())) as other:
         challenge = f'Digest realm="{other.url}", domain="{other.url}", nonce="n"'
         async with (
-            serving(with_tokens(always(reply(401, WWW_Authenticate=challenge)))) as server,
+            ScriptedServer(token_rules(in_turn(reply(401, WWW_Authenticate=challenge)))) as server,
             client_of(server.url, auth=OAUTH) as client,
         ):
             with pytest.raises(AuthenticationError):
                 await client.get_application("app-1")
-        shown = [seen.authorization for seen in server.seen]
+        shown = [request.authorization for request in server.requests]
         assert shown == [CLIENT_HEADER, "Bearer token-1", CLIENT_HEADER, "Bearer token-2"]
-        assert other.seen == []
+        assert other.requests == []

@@ -14,7 +14,7 @@ import pytest
 import trustme
 
 from income_client import BasicAuth, ClientClosedError, IncomeClient, OAuth2ClientCredentials
-from tests.support.scripted_server import ScriptedServer, Seen, serving
+from tests.support.server import ScriptedServer
 from tests.support.stray_replies import answer_to, tls_pair
 
 BASIC = BasicAuth("user", "invented")
@@ -51,11 +51,8 @@ class Service:
         asyncio.run_coroutine_threadsafe(closed(), self._loop).result(30)
 
     async def _serve(self) -> None:
-        async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes:
-            return answer_to(seen)
-
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
-        async with serving(answer, self._tls) as self.server:
+        async with ScriptedServer(answer_to, self._tls) as self.server:
             self._started.set()
             await self._end.wait()
 
@@ -124,19 +121,13 @@ async def test_a_forked_child_leaves_the_connection_to_its_parent(
     is_tls: bool, loop: str, tmp_path: Path
 ) -> None:
     """It can neither send over it nor close it."""
-    over: list[tuple[str, asyncio.StreamWriter]] = []
-
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes:
-        over.append((seen.path.rpartition("/")[2], writer))
-        return answer_to(seen)
-
     tls, authority = None, tmp_path / "authority.pem"
     if is_tls:
         issuer = trustme.CA()
         issuer.cert_pem.write_to_path(authority)
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         issuer.issue_cert("127.0.0.1").configure_cert(tls)
-    async with serving(answer, tls) as server:
+    async with ScriptedServer(answer_to, tls) as server:
         script = await asyncio.create_subprocess_exec(
             *(sys.executable, "-W", "error", "-m", "tests.support.forking"),
             *(server.url, str(authority) if is_tls else "", loop),
@@ -149,5 +140,5 @@ async def test_a_forked_child_leaves_the_connection_to_its_parent(
     assert said.decode() == (
         "the client was used before this process was forked; make one after the fork"
     )
-    assert [name for name, _ in over] == ["before", "after"]
-    assert over[0][1] is over[1][1]
+    over = [(request.name, request.connection) for request in server.requests]
+    assert over == [("before", 0), ("after", 0)]

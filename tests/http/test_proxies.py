@@ -16,7 +16,7 @@ from income_client import (
     OAuth2ClientCredentials,
 )
 from income_client.testing import JumpingClock, make_document
-from tests.support.scripted_server import ScriptedServer, always, reply, serving
+from tests.support.server import ScriptedServer, in_turn, reply
 
 BASIC: Final = BasicAuth("user", "invented")
 OAUTH: Final = OAuth2ClientCredentials("partner", "invented")
@@ -30,8 +30,9 @@ async def refusing(
 ) -> AsyncIterator[tuple[IncomeClient, ScriptedServer, JumpingClock]]:
     """Run a proxy that refuses every connection, and a client that goes through it."""
     clock = JumpingClock()
-    fields = {"Retry_After": retry_after} if retry_after else {}
-    async with serving(always(reply(status, b"", **fields))) as server:
+    async with ScriptedServer(
+        in_turn(reply(status, b"", Retry_After=retry_after or None))
+    ) as server:
         proxy = f"http://proxy:{CANARY}@127.0.0.1:{server.port}"
         settings: dict[str, Any] = {"auth": BASIC, "proxy": proxy, "clock": clock} | options
         async with IncomeClient(SERVICE, **settings) as client:
@@ -54,9 +55,9 @@ async def test_a_proxy_that_wants_something_else_is_asked_once(status: int) -> N
         f"get_application(app-1): proxy refused the connection with status {status}"
     )
     assert (error.status, error.retryable, error.attempts) == (status, False, 1)
-    (seen,) = proxy.seen
-    assert (seen.method, seen.path) == ("CONNECT", "service.example:443")
-    assert "authorization" not in seen.headers
+    (request,) = proxy.requests
+    assert (request.method, request.path) == ("CONNECT", "service.example:443")
+    assert "authorization" not in request.headers
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
@@ -65,7 +66,7 @@ async def test_a_proxy_that_may_connect_later_is_asked_again(status: int) -> Non
     async with refusing(status) as (client, proxy, _):
         error = await refusal(client)
     assert (error.status, error.retryable, error.attempts) == (status, True, 3)
-    assert len(proxy.seen) == 3
+    assert len(proxy.requests) == 3
 
 
 async def test_a_proxy_is_left_alone_for_as_long_as_it_asks() -> None:
@@ -80,7 +81,7 @@ async def test_a_proxy_that_asks_for_too_long_a_pause_ends_the_call() -> None:
     """The pause is in the error."""
     async with refusing(503, "86400") as (client, proxy, clock):
         error = await refusal(client)
-    assert (error.retry_after, error.attempts, len(proxy.seen)) == (86400, 1, 1)
+    assert (error.retry_after, error.attempts, len(proxy.requests)) == (86400, 1, 1)
     assert clock.slept == []
 
 
@@ -90,7 +91,7 @@ async def test_the_error_of_a_token_request_says_so_as_well() -> None:
         error = await refusal(client)
     assert error.message == "token: proxy refused the connection with status 407"
     assert (error.status, error.retryable, error.attempts) == (407, False, 1)
-    assert ["authorization" in seen.headers for seen in proxy.seen] == [False]
+    assert ["authorization" in request.headers for request in proxy.requests] == [False]
 
 
 @pytest.mark.parametrize(("status", "attempts"), [(407, 1), (502, 3)])
@@ -104,7 +105,7 @@ async def test_the_error_of_a_download_says_so_as_well(
             await client.download(document, tmp_path / "slip")
     error = caught.value
     assert (error.status, error.retryable, error.retry_after) == (status, attempts > 1, 7)
-    assert len(proxy.seen) == attempts
+    assert len(proxy.requests) == attempts
     assert clock.slept == [7] * (attempts - 1)
 
 

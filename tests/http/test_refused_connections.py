@@ -1,6 +1,5 @@
 """Why a connection or a reply is of no use is said in plain words."""
 
-import asyncio
 import contextlib
 import gzip
 import socket
@@ -26,7 +25,7 @@ from income_client import (
     UnexpectedResponseError,
 )
 from income_client.testing import JumpingClock, make_document
-from tests.support.scripted_server import Answer, Seen, always, reply, serving
+from tests.support.server import Answer, Reply, Request, ScriptedServer, in_turn, reply
 
 BASIC: Final = BasicAuth("user", "invented")
 OAUTH: Final = OAuth2ClientCredentials("partner", "invented")
@@ -49,7 +48,7 @@ def converse(listener: socket.socket, context: ssl.SSLContext) -> None:
         try:
             secure.do_handshake()
             secure.recv(65536)
-            secure.sendall(reply(503, Connection="close"))
+            secure.sendall(bytes(reply(503, Connection="close")))
             secure.close()
         except ssl.SSLError:
             # asyncio's own server would close before its last words are read.
@@ -137,7 +136,7 @@ async def test_a_service_that_wants_a_client_certificate_is_understood(
 
 async def one_call(answer: Answer, **options: Any) -> IncomeClientError:
     """Make a call that fails."""
-    async with serving(answer) as server:
+    async with ScriptedServer(answer) as server:
         settings: dict[str, Any] = {"auth": BASIC, "clock": JumpingClock()} | options
         async with IncomeClient(server.url, **settings) as client:
             with pytest.raises(IncomeClientError) as caught:
@@ -145,9 +144,9 @@ async def one_call(answer: Answer, **options: Any) -> IncomeClientError:
     return caught.value
 
 
-async def encoded(seen: Seen, _: asyncio.StreamWriter) -> bytes:
+def encoded(request: Request) -> Reply:
     """Answer in an encoding that could not be decoded if it came, and so is not asked for."""
-    asked = seen.headers["accept-encoding"]
+    asked = request.headers["accept-encoding"]
     coding = next(one for one in ("br", "zstd", "compress") if one not in asked)
     return reply(body=b"\x00\x01", Content_Encoding=coding)
 
@@ -163,7 +162,7 @@ async def test_an_encoding_that_was_not_asked_for_is_named_as_such() -> None:
 async def test_an_unknown_encoding_is_named_as_such(kind: str) -> None:
     """The reply's facts are in the error."""
     out = reply(body=b"\x00\x01", content_type=kind, Content_Encoding="sealed", X_Request_Id="r")
-    error = await one_call(always(out))
+    error = await one_call(in_turn(out))
     assert isinstance(error, UnexpectedResponseError)
     assert error.message == (
         f"get_application(app-1): {kind} with a Content-Encoding that was not asked for, "
@@ -174,7 +173,7 @@ async def test_an_unknown_encoding_is_named_as_such(kind: str) -> None:
 
 async def test_a_token_in_an_unknown_encoding_is_none() -> None:
     """The token request says the same."""
-    error = await one_call(always(reply(body=b"\x00", Content_Encoding="sealed")), auth=OAUTH)
+    error = await one_call(in_turn(reply(body=b"\x00", Content_Encoding="sealed")), auth=OAUTH)
     assert isinstance(error, TokenError)
     assert "with a Content-Encoding that was not asked for, 1 bytes instead" in error.message
 
@@ -182,7 +181,7 @@ async def test_a_token_in_an_unknown_encoding_is_none() -> None:
 @pytest.mark.parametrize("body", [b"{}", gzip.compress(b"{}")[:-12] + bytes(12)])
 async def test_a_body_that_cannot_be_decompressed_is_told(body: bytes) -> None:
     """It is not in the encoding that it names, or damaged."""
-    error = await one_call(always(reply(body=body, Content_Encoding="gzip")))
+    error = await one_call(in_turn(reply(body=body, Content_Encoding="gzip")))
     assert isinstance(error, ConnectionFailedError)
     assert error.message == "get_application(app-1): the body could not be decompressed"
     assert error.retryable

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import NoReturn
 
 import pytest
 
@@ -11,7 +12,7 @@ from income_client.http.tokens import StoredToken, Token, TokenCache
 from income_client.settings import Secret, Timeouts
 from income_client.testing import JumpingClock
 from tests.support.loop_time import pass_time
-from tests.support.scripted_server import always, forever, reply, with_tokens
+from tests.support.server import in_turn, reply, token_rules
 from tests.support.session import call, playing
 from tests.support.tokens import NOON, Shelf, Shop, settle, shared, text
 
@@ -144,7 +145,7 @@ async def test_a_hanging_store_is_not_waited_for(
 
     class Abyss(Shelf):
         async def load(self) -> StoredToken | None:
-            await forever()
+            await never()
 
     monkeypatch.setattr("income_client.http.tokens._STORE_SECONDS", 0.01)
     assert text(await shared(shop, clock, Abyss()).get()) == "t1"
@@ -156,16 +157,22 @@ async def test_loading_leaves_a_short_deadline_its_time(monkeypatch: pytest.Monk
     class Abyss(Shelf):
         async def load(self) -> StoredToken | None:
             pass_time(30)
-            await forever()
+            await never()
 
     monkeypatch.setattr("income_client.http.tokens._STORE_SECONDS", 1000)
-    answer = with_tokens(always(reply(body=b"fine")))
+    answer = token_rules(in_turn(reply(body=b"fine")))
     async with playing(answer, token_store=Abyss(), timeouts=Timeouts(deadline=100)) as (
         session,
         _,
         _,
     ):
         assert await call(session) == b"fine"
+
+
+async def never() -> NoReturn:
+    """Wait for what never comes."""
+    await asyncio.Event().wait()
+    raise AssertionError
 
 
 class Snail(Shelf):
@@ -217,9 +224,9 @@ async def test_a_token_refused_while_it_is_saved_is_not_given_out(
 
 async def test_the_token_request_is_a_form_and_a_call_is_not() -> None:
     """Each goes out with the header that its content asks for."""
-    async with playing(with_tokens(always(reply(body=b"fine")))) as (session, server, _):
+    async with playing(token_rules(in_turn(reply(body=b"fine")))) as (session, server, _):
         await call(session)
-    requested, called = (seen.headers.get("content-type") for seen in server.seen)
+    requested, called = (request.headers.get("content-type") for request in server.requests)
     assert (requested, called) == ("application/x-www-form-urlencoded", None)
 
 

@@ -1,7 +1,5 @@
 """Bytes on a wire become replies or errors of ours, and nothing else comes out."""
 
-import asyncio
-
 import pytest
 from yarl import URL
 
@@ -16,19 +14,19 @@ from income_client.http.endpoints import (
     token_request,
 )
 from income_client.http.transport import Transport
-from tests.support.scripted_server import Seen, always, reply, serving
+from tests.support.server import Reply, ScriptedServer, in_turn, reply
 from tests.support.transport import CHUNKED, connected, one, send
 
 
 async def test_a_request_carries_what_it_needs_and_no_more() -> None:
     """Path and query arrive byte by byte; the header is set by us alone."""
     request = list_applications(application_reference_id="%2F ~+'&é")
-    async with connected(always(reply(body=b'{"a":1}', X_Request_Id="r"))) as (transport, server):
+    async with connected(in_turn(reply(body=b'{"a":1}', X_Request_Id="r"))) as (transport, server):
         answer = await send(transport, request)
         await send(transport, token_request())
     assert isinstance(answer, Response)
     assert (answer.status, answer.body, answer.headers["x-request-id"]) == (200, b'{"a":1}', "r")
-    get, post = server.seen
+    get, post = server.requests
     assert f"{get.path}?{get.query}" == f"{request.path}?{request.query}"
     assert get.authorization == "Bearer S3CRET"
     assert get.headers["accept"] == "application/json"
@@ -43,27 +41,21 @@ async def test_a_request_carries_what_it_needs_and_no_more() -> None:
 
 async def test_a_reply_over_the_limit_is_not_read() -> None:
     """A body as long as the limit is read, a longer one refused and not tried again."""
-    whole = await one(always(reply(body=b"x" * 1000)), max_response_bytes=1000)
+    whole = await one(in_turn(reply(body=b"x" * 1000)), max_response_bytes=1000)
     assert isinstance(whole, Response)
-    for out in (reply(body=b"x" * 1001), CHUNKED + b"3e9\r\n" + b"x" * 1001 + b"\r\n0\r\n\r\n"):
-        error = await one(always(out), max_response_bytes=1000)
+    chunked = Reply(raw=CHUNKED + b"3e9\r\n" + b"x" * 1001 + b"\r\n0\r\n\r\n")
+    for out in (reply(body=b"x" * 1001), chunked):
+        error = await one(in_turn(out), max_response_bytes=1000)
         assert isinstance(error, UnexpectedResponseError)
         assert error.message == "get_application(a/1): the reply is larger than 1000 bytes"
         assert (error.status, error.retryable) == (200, False)
 
 
-@pytest.mark.parametrize("tail", [b"", b"x" * 70_000, None])
-async def test_an_error_status_needs_no_body(tail: bytes | None) -> None:
+@pytest.mark.parametrize("tail", [b"", b"x" * 70_000])
+async def test_an_error_status_needs_no_body(tail: bytes) -> None:
     """However the body of an error continues, its status is what counts."""
-
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
-        writer.write(b"HTTP/1.1 503 X\r\nContent-Length: 90000\r\nRetry-After: 3\r\n\r\n")
-        if tail is not None:
-            writer.write(tail)
-            await writer.drain()
-        return None
-
-    found = await one(answer)
+    fields = {"Content-Length": "90000", "Retry-After": "3"}
+    found = await one(in_turn(Reply(status=503, headers=fields, body=tail, closed=True)))
     assert isinstance(found, Response)
     assert (found.status, found.body, found.headers["retry-after"]) == (503, b"", "3")
 
@@ -71,20 +63,20 @@ async def test_an_error_status_needs_no_body(tail: bytes | None) -> None:
 async def test_an_upgrade_nobody_asked_for_ends_the_connection() -> None:
     """A 101 is a reply with an unexpected status."""
     out = b"HTTP/1.1 101 X\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\nS3CRET"
-    found = await one(always(out))
+    found = await one(in_turn(Reply(raw=out)))
     assert isinstance(found, Response)
     assert (found.status, found.body) == (101, b"")
 
 
 async def test_a_proxy_is_used() -> None:
     """A request goes to the proxy with the whole address in its first line."""
-    async with serving(always(reply(body=b'"proxied"'))) as proxy:
+    async with ScriptedServer(in_turn(reply(body=b'"proxied"'))) as proxy:
         transport = Transport(addresses("http://127.0.0.1:9"), proxy=proxy_address(proxy.url))
         answer = await send(transport)
         await transport.pool.aclose()
     assert isinstance(answer, Response)
     assert answer.body == b'"proxied"'
-    assert proxy.seen[0].path == "http://127.0.0.1:9/v1/income/applications/a%2F1"
+    assert proxy.requests[0].path == "http://127.0.0.1:9/v1/income/applications/a%2F1"
 
 
 @pytest.mark.parametrize(
@@ -113,11 +105,11 @@ def test_an_address_is_that_of_the_whole_text(root: str, name: str) -> None:
 @pytest.mark.parametrize("prefix", ["/income%2Fapi", "/%7Elender", "/a%20b"])
 async def test_the_path_of_the_address_is_sent_as_it_was_given(prefix: str) -> None:
     """What is quoted in it stays quoted: it may mean something else to a gateway."""
-    async with serving(always(reply(body=b"{}"))) as server:
+    async with ScriptedServer(in_turn(reply(body=b"{}"))) as server:
         transport = Transport(addresses(f"{server.url}{prefix}"))
         try:
             await send(transport, get_application("app-1"))
         finally:
             await transport.pool.aclose()
-    (seen,) = server.seen
-    assert seen.path == f"{prefix}/v1/income/applications/app-1"
+    (request,) = server.requests
+    assert request.path == f"{prefix}/v1/income/applications/app-1"

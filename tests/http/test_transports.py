@@ -20,15 +20,16 @@ from income_client.http.endpoints import Response, addresses
 from income_client.http.transport import Transport
 from tests.support.file_pool import HERE, fetched, open_connections
 from tests.support.leaks import held_by
-from tests.support.scripted_server import (
+from tests.support.server import (
+    HUNG_UP,
     Answer,
+    Reply,
+    Request,
     ScriptedServer,
-    Seen,
-    always,
-    forever,
+    accepting,
+    in_turn,
     reply,
     reset,
-    serving,
 )
 from tests.support.transport import CHUNKED, send
 
@@ -48,16 +49,16 @@ class Door:
     """Counts the connections that are neither closed nor back in the pool."""
 
 
-def door_to(kind: str, server: ScriptedServer) -> Door:
-    """Return a transport of one kind to a server."""
+def door_to(kind: str, url: str) -> Door:
+    """Return a transport of one kind to an address."""
     if kind == "files":
         pool = FilePool(HERE)
 
         async def fetch(read: float = 5.0) -> Result:
-            return await fetched(pool, server, read=read)
+            return await fetched(pool, url, read=read)
 
         return Door(fetch, pool.aclose, lambda: open_connections(pool))
-    transport = Transport(addresses(server.url))
+    transport = Transport(addresses(url))
 
     async def call(read: float = 5.0) -> Result:
         found = await send(transport, read=read)
@@ -74,8 +75,8 @@ def door_to(kind: str, server: ScriptedServer) -> Door:
 @contextlib.asynccontextmanager
 async def open_door(kind: str, answer: Answer) -> AsyncIterator[tuple[Door, ScriptedServer]]:
     """Run a server and a transport to it."""
-    async with serving(answer) as server:
-        door = door_to(kind, server)
+    async with ScriptedServer(answer) as server:
+        door = door_to(kind, server.url)
         try:
             yield door, server
         finally:
@@ -99,17 +100,11 @@ every = pytest.mark.parametrize("kind", ["calls", "files"])
 async def test_connections_are_used_again(kind: str) -> None:
     """A reply that was read to its end gives its connection back, whatever its status."""
     replies = [reply(), reply(404, b"x" * 5000), reply(204, b""), reply(503), reply()]
-    connections = set()
-
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes:
-        connections.add(writer)
-        return replies.pop(0)
-
-    async with open_door(kind, answer) as (door, _):
+    async with open_door(kind, in_turn(*replies)) as (door, server):
         for _ in range(5):
             assert isinstance(await door.ask(), bytes)
             assert door.in_use() == 0
-    assert len(connections) == 1
+    assert {request.connection for request in server.requests} == {0}
 
 
 @every
@@ -130,12 +125,12 @@ async def test_connections_are_used_again(kind: str) -> None:
             "what came is not HTTP",
         ),
         (CHUNKED + b"zz\r\n" + CANARY, "what came is not HTTP"),
-        (None, "connection closed without a reply"),
+        (b"", "connection closed without a reply"),
     ],
 )
-async def test_what_cannot_be_read_is_a_failure(kind: str, out: bytes | None, text: str) -> None:
+async def test_what_cannot_be_read_is_a_failure(kind: str, out: bytes, text: str) -> None:
     """Broken HTTP is reported by kind; nothing of it is shown, and it can be tried again."""
-    async with open_door(kind, always(out)) as (door, _):
+    async with open_door(kind, in_turn(Reply(raw=out, closed=True))) as (door, _):
         assert failure_in(await door.ask()).message.endswith(text)
 
 
@@ -144,57 +139,48 @@ async def test_what_cannot_be_read_is_a_failure(kind: str, out: bytes | None, te
 @pytest.mark.parametrize("sent", [0, 5, 500])
 async def test_a_body_that_ends_early_is_noticed(kind: str, sent: int, ending: str) -> None:
     """Cut before the head, within it or within the body: never a reply, never a hang."""
-    partial = reply(body=b"x" * 1000)[:sent]
-
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
-        writer.write(partial)
-        await writer.drain()
-        if ending == "hang":
-            await forever()
-        if ending == "rst":
-            reset(writer)
-        return None
-
-    async with open_door(kind, answer) as (door, _):
+    body, is_held, is_reset = b"x" * 1000, ending == "hang", ending == "rst"
+    partial = reply(body=body, cut=sent, held=is_held, reset=is_reset)
+    async with open_door(kind, in_turn(partial)) as (door, _):
         failure_in(await door.ask(0.05 if ending == "hang" else 5.0))
 
 
 @every
 async def test_a_broken_connection_is_not_retried_behind_our_back(kind: str) -> None:
     """One request is one at the server, on a fresh connection and on a used one."""
-    async with open_door(kind, always(reply(), None)) as (door, server):
+    async with open_door(kind, in_turn(reply(), HUNG_UP)) as (door, server):
         assert await door.ask() == b"{}"
         for _ in range(2):
             failure_in(await door.ask())
-        assert len(server.seen) == 3
+        assert len(server.requests) == 3
 
 
 @every
 async def test_one_dead_connection_is_enough(kind: str) -> None:
     """After the first failure on a used connection, the idle ones are closed."""
     together = asyncio.Barrier(8)
-    dead: set[asyncio.StreamWriter] = set()
+    dead = set[int]()
 
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
-        if len(server.seen) <= 8:
+    async def answer(request: Request) -> Reply:
+        if len(server.requests) <= 8:
             await together.wait()
-        return None if writer in dead else reply()
+        return HUNG_UP if request.connection in dead else reply()
 
     async with open_door(kind, answer) as (door, server):
         await asyncio.gather(*[door.ask() for _ in range(8)])
-        dead |= server.connections
+        dead.update(server.connections)
         failure_in(await door.ask())
         for _ in range(3):
             assert await door.ask() == b"{}"
-        assert len(server.seen) == 12
+        assert len(server.requests) == 12
 
 
 @every
 async def test_nobody_at_the_address_is_told(kind: str) -> None:
     """The connection was refused: nothing was sent."""
-    async with serving(always(reply())) as server:
+    async with ScriptedServer(in_turn(reply())) as server:
         pass
-    door = door_to(kind, server)
+    door = door_to(kind, server.url)
     error = failure_in(await door.ask())
     await door.close()
     assert error.message.endswith("connection refused")
@@ -205,16 +191,13 @@ async def test_who_does_not_speak_tls_is_not_spoken_to(kind: str) -> None:
     """It is reported that the handshake failed."""
 
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(reply(body=CANARY))
+        writer.write(bytes(reply(body=CANARY)))
         await reader.read(1)
-        writer.close()
 
-    server = await asyncio.start_server(greet, "127.0.0.1", 0)
-    door = door_to(kind, ScriptedServer(server.sockets[0].getsockname()[1], "https"))
-    error = failure_in(await door.ask())
-    await door.close()
-    server.close()
-    await server.wait_closed()
+    async with accepting(greet) as port:
+        door = door_to(kind, f"https://127.0.0.1:{port}")
+        error = failure_in(await door.ask())
+        await door.close()
     assert error.message.endswith("TLS handshake failed")
 
 
@@ -229,26 +212,20 @@ async def test_a_handshake_that_is_broken_off_is_told_from_a_refusal(
         await reader.read(1)
         if ending == "rst":
             reset(writer)
-        writer.close()
 
-    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
-    door = door_to(kind, ScriptedServer(server.sockets[0].getsockname()[1], "https"))
-    error = failure_in(await door.ask())
-    await door.close()
-    server.close()
-    await server.wait_closed()
+    async with accepting(hang_up) as port:
+        door = door_to(kind, f"https://127.0.0.1:{port}")
+        error = failure_in(await door.ask())
+        await door.close()
     assert "connected, but the other side broke off the TLS handshake" in error.message
 
 
 def silent_from(moment: str, reached: asyncio.Event) -> Answer:
     """Answer nothing, or half a body."""
 
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
-        if moment == "body":
-            writer.write(reply(body=b"x" * 100)[:-50])
-            await writer.drain()
+    def answer(_: Request) -> Reply:
         reached.set()
-        return await forever()
+        return reply(body=b"x" * 100, cut=-50 if moment == "body" else 0, held=True)
 
     return answer
 
@@ -286,13 +263,13 @@ async def test_closing_ends_what_is_under_way(kind: str, moment: str) -> None:
 @every
 async def test_what_was_closed_stays_closed(kind: str) -> None:
     """Closing twice does nothing, and nothing is sent afterwards."""
-    async with open_door(kind, always(reply())) as (door, server):
+    async with open_door(kind, in_turn(reply())) as (door, server):
         await door.close()
         await door.close()
         error = await door.ask()
         assert isinstance(error, ClientClosedError)
         assert error.message == "the client was closed"
-        assert server.seen == []
+        assert server.requests == []
 
 
 @every
@@ -301,8 +278,8 @@ def test_another_event_loop_is_told_apart(kind: str) -> None:
 
     async def begin() -> tuple[Door, Any]:
         stack = contextlib.AsyncExitStack()
-        server = await stack.enter_async_context(serving(always(reply())))
-        door = door_to(kind, server)
+        server = await stack.enter_async_context(ScriptedServer(in_turn(reply())))
+        door = door_to(kind, server.url)
         assert await door.ask() == b"{}"
         return door, stack
 

@@ -14,7 +14,7 @@ from income_client import (
     UnexpectedResponseError,
 )
 from income_client.testing import JumpingClock
-from tests.support.scripted_server import Seen, reply, reset, serving
+from tests.support.server import Reply, Request, ScriptedServer, accepting, reply, reset, turns
 from tests.support.stray_replies import (
     StrayService,
     When,
@@ -23,12 +23,11 @@ from tests.support.stray_replies import (
     page,
     straying,
     tls_pair,
-    turns,
 )
 
 BASIC: Final = BasicAuth("user", "invented")
 OAUTH: Final = OAuth2ClientCredentials("partner", "invented")
-STRAY: Final = application("somebody-else")
+STRAY: Final = bytes(application("somebody-else"))
 PARTS: Final = {"half a head": STRAY[:30], "an empty line": b"\r\n"}
 JOINED: Final = [When.SAME, When.TAIL]
 
@@ -44,7 +43,7 @@ async def two_calls(service: StrayService, client: IncomeClient) -> None:
     assert (await client.get_application("app-1")).application_id == "app-1"
     await service.pass_time()
     assert (await client.get_application("app-2")).application_id == "app-2"
-    paths = [seen.path.rpartition("/")[2] for seen in service.server.seen]
+    paths = [request.path.rpartition("/")[2] for request in service.server.requests]
     assert paths == ["app-1", "app-2"]
 
 
@@ -89,7 +88,7 @@ async def test_every_idle_connection_may_have_a_stray_reply(when: When) -> None:
         await service.pass_time()
         found = await asyncio.gather(*[client.get_application(f"next-{n}") for n in range(8)])
         assert [one.application_id for one in found] == [f"next-{n}" for n in range(8)]
-        assert len(service.server.seen) == 16
+        assert len(service.server.requests) == 16
         assert set(service.over[8:]).isdisjoint(service.over[:8])
 
 
@@ -105,7 +104,7 @@ async def test_a_stray_reply_is_no_token(when: When) -> None:
         await service.pass_time()
         clock.advance(4000)
         assert (await client.get_application("app-2")).application_id == "app-2"
-        paths = [seen.path.rpartition("/")[2] for seen in service.server.seen]
+        paths = [request.path.rpartition("/")[2] for request in service.server.requests]
         assert paths == ["token", "app-1", "token", "app-2"]
         assert service.over == [0, 0, 1, 1]
 
@@ -149,17 +148,15 @@ async def test_a_greeting_is_no_reply() -> None:
         greeted += 1
         writer.write(STRAY)
         await reader.read()
-        writer.close()
 
     async def hold(*_: Any) -> None:
         await turns()
 
     trace.on_connection_create_end.append(hold)
-    server = await asyncio.start_server(greet, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    options: dict[str, Any] = {"clock": JumpingClock(), "trace_configs": [trace]}
     async with (
-        server,
-        IncomeClient(url, auth=BASIC, clock=JumpingClock(), trace_configs=[trace]) as client,
+        accepting(greet) as port,
+        IncomeClient(f"http://127.0.0.1:{port}", auth=BASIC, **options) as client,
     ):
         with pytest.raises(ConnectionFailedError, match="before anything was asked") as caught:
             await client.get_application("somebody-else")
@@ -170,29 +167,25 @@ async def test_a_greeting_is_no_reply() -> None:
 @pytest.mark.parametrize("ending", ["fin", "rst"])
 async def test_a_connection_that_the_service_closed_costs_no_attempt(ending: str) -> None:
     """Though the event loop has not heard of it yet, the request goes over another one."""
-
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> bytes:
-        return answer_to(seen)
-
-    async with serving(answer) as server:
+    async with ScriptedServer(answer_to) as server:
         async with IncomeClient(server.url, auth=BASIC, clock=JumpingClock()) as client:
             await client.get_application("app-1")
-            (writer,) = server.connections
+            (writer,) = server.connections.values()
             if ending == "rst":
                 reset(writer)
             else:
                 writer.transport.write_eof()
             # Not a turn of the loop in between.
             assert (await client.get_application("app-2")).application_id == "app-2"
-        assert len(server.seen) == 2
+        assert len(server.requests) == 2
 
 
 async def test_a_reply_that_is_no_token_ends_its_connection() -> None:
     """The token request is made again over another one, and so are the calls behind it."""
     replies = [reply(body=b"<html>", content_type="text/html")]
 
-    def answer(seen: Seen) -> bytes:
-        return replies.pop() if replies else answer_to(seen)
+    def answer(request: Request) -> Reply:
+        return replies.pop() if replies else answer_to(request)
 
     async with (
         straying(When.SAME, answer=answer) as service,
@@ -204,12 +197,11 @@ async def test_a_reply_that_is_no_token_ends_its_connection() -> None:
 
 async def test_two_applications_with_one_reference_are_an_error() -> None:
     """A reference is unique, so neither can be taken for the one that is meant."""
-    one, other = page("loan-1"), b"id-of-another"
-    row = one.partition(b'"applications": [')[2].partition(b"]")[0]
+    body, other = page("loan-1").body, b"id-of-another"
+    row = body.partition(b'"applications": [')[2].partition(b"]")[0]
     twice = row + b", " + row.replace(b"id-of-loan-1", other)
-    body = one.partition(b"\r\n\r\n")[2].replace(row, twice)
     async with (
-        straying(When.SAME, answer=lambda _: reply(body=body)) as service,
+        straying(When.SAME, answer=lambda _: reply(body=body.replace(row, twice))) as service,
         client_of(service) as client,
     ):
         with pytest.raises(UnexpectedResponseError, match="2 applications have this"):

@@ -7,7 +7,7 @@ import logging
 import socket
 import ssl
 import zlib
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from itertools import pairwise
 from typing import Any, Final
 
@@ -29,7 +29,7 @@ from income_client.receivers.jwks import (
 from income_client.receivers.jwt import TokenKeys
 from income_client.receivers.receiver import TokenCheck
 from tests.support.callbacks import HandClock, refusal_in
-from tests.support.scripted_server import Answer, Seen, always, forever, reply, reset, serving
+from tests.support.server import Answer, Reply, ScriptedServer, in_turn, reply
 from tests.support.signed_tokens import NOW, accepting, key_set, token
 
 URL: Final = "https://id.example.test/keys?S3CRET=1"
@@ -97,15 +97,15 @@ async def reason_of(fetching: Awaitable[Any]) -> str:
 
 async def fetched(answer: Answer, **limits: Any) -> Any:
     """Return what comes from a server of this script."""
-    async with serving(answer) as server:
+    async with ScriptedServer(answer) as server:
         return await fetch_key_set(f"{server.url}/keys?S3CRET=1", **limits)
 
 
 async def test_a_key_set_comes_back_as_it_is() -> None:
     """Members that nobody knows are left in it."""
     body = json.dumps({**key_set("P-256"), "extra": 1}).encode()
-    assert await fetched(always(reply(body=body))) == {**key_set("P-256"), "extra": 1}
-    assert await fetched(always(reply(body=KEYS, content_type="text/plain"))) == key_set("P-256")
+    assert await fetched(in_turn(reply(body=body))) == {**key_set("P-256"), "extra": 1}
+    assert await fetched(in_turn(reply(body=KEYS, content_type="text/plain"))) == key_set("P-256")
 
 
 async def test_the_request_carries_nothing_from_the_environment(
@@ -118,22 +118,22 @@ async def test_the_request_carries_nothing_from_the_environment(
     monkeypatch.setenv("NETRC", str(netrc))
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
-    async with serving(always(reply(body=KEYS, Set_Cookie="a=b"))) as server:
+    async with ScriptedServer(in_turn(reply(body=KEYS, Set_Cookie="a=b"))) as server:
         for _ in range(2):
             assert await fetch_key_set(f"{server.url}/k%2Fs?a=%41+b") == key_set("P-256")
-    for seen in server.seen:
-        assert (seen.method, seen.path, seen.query) == ("GET", "/k%2Fs", "a=%41+b")
-        assert seen.headers["accept-encoding"] == "identity"
-        assert seen.headers.keys() & {"authorization", "cookie", "proxy-authorization"} == set()
+    for request in server.requests:
+        assert (request.method, request.path, request.query) == ("GET", "/k%2Fs", "a=%41+b")
+        assert request.headers["accept-encoding"] == "identity"
+        assert request.headers.keys() & {"authorization", "cookie", "proxy-authorization"} == set()
 
 
 @pytest.mark.parametrize("status", [201, 206, 301, 302, 307, 308, 400, 404, 429, 500, 503])
 async def test_every_other_status_is_a_failure(status: int) -> None:
     """A redirect is not followed, and nothing is asked twice."""
-    async with serving(always(reply(status, KEYS, Location="/elsewhere"))) as server:
+    async with ScriptedServer(in_turn(reply(status, KEYS, Location="/elsewhere"))) as server:
         fault = await reason_of(fetch_key_set(f"{server.url}/keys"))
     assert fault == f"the answer has the status {status}"
-    assert [seen.path for seen in server.seen] == ["/keys"]
+    assert [request.path for request in server.requests] == ["/keys"]
 
 
 @pytest.mark.parametrize(
@@ -145,57 +145,42 @@ async def test_every_other_status_is_a_failure(status: int) -> None:
 )
 async def test_what_is_not_a_key_set_is_a_failure(body: bytes) -> None:
     """What came is not shown."""
-    assert (await reason_of(fetched(always(reply(body=body))))).startswith("the answer is not ")
+    assert (await reason_of(fetched(in_turn(reply(body=body))))).startswith("the answer is not ")
 
 
 async def test_a_body_is_counted_while_it_comes() -> None:
     """One that says nothing of its length and never ends is given up at the limit."""
 
-    async def flood(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
-        writer.write(b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n")
-        while not writer.is_closing():
-            writer.write(b"1000\r\n" + b" " * 4096 + b"\r\n")
-            await writer.drain()
-        return None
+    async def flood() -> AsyncIterator[bytes]:
+        while True:
+            yield b"1000\r\n" + b" " * 4096 + b"\r\n"
 
-    assert await reason_of(fetched(flood)) == "the answer is larger than 262144 bytes"
-    small = await reason_of(fetched(always(reply(body=KEYS)), max_bytes=len(KEYS) - 1))
+    head = b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n"
+    endless = in_turn(Reply(raw=head, slow=flood))
+    assert await reason_of(fetched(endless)) == "the answer is larger than 262144 bytes"
+    small = await reason_of(fetched(in_turn(reply(body=KEYS)), max_bytes=len(KEYS) - 1))
     assert small == f"the answer is larger than {len(KEYS) - 1} bytes"
-    assert await fetched(always(reply(body=KEYS)), max_bytes=len(KEYS)) == key_set("P-256")
+    assert await fetched(in_turn(reply(body=KEYS)), max_bytes=len(KEYS)) == key_set("P-256")
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "GZIP"])
 async def test_what_is_compressed_is_not_unpacked(encoding: str) -> None:
     """It was not asked for, and may be a bomb."""
     bomb = zlib.compress(b" " * 10_000_000)
-    fault = await reason_of(fetched(always(reply(body=bomb, Content_Encoding=encoding))))
+    fault = await reason_of(fetched(in_turn(reply(body=bomb, Content_Encoding=encoding))))
     assert fault == "the answer is compressed, which was not asked for"
 
 
 async def test_a_body_that_is_cut_is_a_failure() -> None:
     """Half a set is none, however the connection ends."""
-    whole = reply(body=KEYS)
-
-    async def cut(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
-        writer.write(whole[:-20])
-        await writer.drain()
-        if seen.path == "/reset":
-            reset(writer)
-        return None
-
-    async with serving(cut) as server:
-        for path in ("/closed", "/reset"):
-            assert await reason_of(fetch_key_set(server.url + path))
+    for is_reset in (False, True):
+        assert await reason_of(fetched(in_turn(reply(body=KEYS, cut=-20, reset=is_reset))))
 
 
 @pytest.mark.parametrize("start", [b"", b"HTTP/1.1 200 X\r\nContent-Length: 50\r\n\r\n{"])
 async def test_silence_ends_with_the_time_limit(start: bytes) -> None:
     """Before the head and within the body."""
-
-    async def silence(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
-        writer.write(start)
-        await forever()
-
+    silence = in_turn(Reply(raw=start, held=True))
     assert await reason_of(fetched(silence, seconds=0.05)) == "it took too long"
 
 
@@ -216,7 +201,7 @@ async def test_certificates_are_verified_with_the_context_that_is_given() -> Non
     trusting = ssl.create_default_context()
     authority.configure_trust(trusting)
 
-    async with serving(always(reply(body=KEYS)), served) as server:
+    async with ScriptedServer(in_turn(reply(body=KEYS)), served) as server:
         assert await reason_of(fetch_key_set(server.url)) == "ClientConnectorCertificateError"
         assert await fetch_key_set(server.url, tls=trusting) == key_set("P-256")
 
@@ -452,11 +437,11 @@ async def test_an_address_that_fails_is_not_the_tokens_fault() -> None:
 
 async def test_without_a_fetch_the_address_is_asked() -> None:
     """One real request for the first token, none for the second."""
-    async with serving(always(reply(body=KEYS))) as server:
+    async with ScriptedServer(in_turn(reply(body=KEYS))) as server:
         check = checking(accepting(keys=None, jwks_url=f"{server.url}/keys"))
         for _ in range(2):
             assert await check(GOOD) is None
-        assert [seen.path for seen in server.seen] == ["/keys"]
+        assert [request.path for request in server.requests] == ["/keys"]
 
 
 @pytest.mark.parametrize("text", ["", " ", "a b", "a\n", "ü", "=", "a=b", "x" * 16_385, "a,b"])
@@ -519,7 +504,7 @@ async def test_cancellation_passes_through_a_callable() -> None:
 
     async def wait(text: str) -> bool:
         begun.set()
-        await forever()
+        return await hang(text)
 
     task = asyncio.create_task(asking(wait)("token"))
     await begun.wait()

@@ -22,8 +22,8 @@ from tests.support.cli import complaints
 from tests.support.fronts import terminating
 from tests.support.listening import BASIC_VARIABLES, OAUTH2_VARIABLES, Listening
 from tests.support.processes import COMMAND, environment, file_for, run, started
-from tests.support.scripted_server import forever, serving
 from tests.support.served import documents_of, ids_in
+from tests.support.server import SILENT, ScriptedServer, in_turn
 
 HERE = ("--allow-host", "127.0.0.1")
 MOST_IN_A_BATCH = 100
@@ -176,18 +176,14 @@ def test_the_usual_variable_for_authorities_is_respected(
 
 def test_a_second_signal_ends_a_listener_at_once(income_service: IncomeService) -> None:
     """The first waits for callbacks under way, the second for nothing."""
-
-    async def silent(*_: object) -> None:
-        await forever()
-
-    with beside(serving(silent)) as server:
+    with beside(ScriptedServer(in_turn(SILENT))) as server:
         command = ("listen", "--port", "0", "--forward-to", server.url)
         with started(*command, env=environment(None, **BASIC_VARIABLES)) as process:
             listening = Listening(process, income_service)
             port = urlsplit(listening.url).port or 0
             with ThreadPoolExecutor() as threads:
                 waiting = threads.submit(listening.fire)
-                until(lambda: len(server.seen) == 1)
+                until(lambda: len(server.requests) == 1)
                 process.send(signal.SIGTERM)
                 until(lambda: not is_open(port))
                 assert not process.has_ended(0)

@@ -21,7 +21,7 @@ from yarl import URL
 from income_client import IncomeClient
 from income_client.emulator import Emulator
 from income_client.testing import JumpingClock
-from tests.support.scripted_server import always, reply
+from tests.support.server import in_turn, reply
 from tests.support.session import BASIC, call, playing
 from tests.support.telemetry import Collected, collecting
 
@@ -122,7 +122,7 @@ async def test_a_borrowed_session_is_seen_once(instrumented: Collected) -> None:
     """What was instrumented when it was made is not instrumented again."""
     async with aiohttp.ClientSession() as session:
         options: dict[str, Any] = {"auth": BASIC, "session": session}
-        async with playing(always(reply()), **options) as (manager, _, _):
+        async with playing(in_turn(reply()), **options) as (manager, _, _):
             await call(manager)
     assert len(instrumented.named("GET")) == 1
 
@@ -131,7 +131,7 @@ async def test_hooks_of_a_borrowed_session_are_used(exported: Collected) -> None
     """A session that its owner traces is traced here as well."""
     async with aiohttp.ClientSession(trace_configs=[create_trace_config()]) as session:
         options: dict[str, Any] = {"auth": BASIC, "session": session}
-        async with playing(always(reply()), **options) as (manager, _, _):
+        async with playing(in_turn(reply()), **options) as (manager, _, _):
             await call(manager)
     (request,) = exported.named("GET")
     (application,) = exported.named("income_client get_application")
@@ -143,7 +143,7 @@ async def test_hooks_of_a_borrowed_session_are_used(exported: Collected) -> None
 async def test_aiohttp_s_own_spans_stand_below(exported: Collected) -> None:
     """Its instrumentation sees the call's span as the one it happens in."""
     options: dict[str, Any] = {"trace_configs": [create_trace_config()], "auth": BASIC}
-    async with playing(always(reply(503), reply()), **options) as (session, _, _):
+    async with playing(in_turn(reply(503), reply()), **options) as (session, _, _):
         await call(session)
     *requests, application = exported.spans
     assert application.name == "income_client get_application"

@@ -35,7 +35,7 @@ from tests.support.files import (
 )
 from tests.support.object_storage import moto_server, object_storage, s3_client
 from tests.support.places import FACTS, FLAT, PDF, Landed, put
-from tests.support.scripted_server import serving
+from tests.support.server import ScriptedServer
 
 BUCKET: Final = "archive"
 LONG: Final = b"%PDF-1.7\n" + bytes(range(256)) * 60_000
@@ -120,7 +120,7 @@ async def test_files_of_object_storage_come_whole(endpoint: str, tmp_path: Path,
             asked[application_id, storage.time_ahead] += 1
 
         async with (
-            serving(paper_service(papers, address, note)) as service,
+            ScriptedServer(paper_service(papers, address, note)) as service,
             IncomeClient(
                 service.url, auth=AUTH, downloads=ON_LOOPBACK, clock=JumpingClock()
             ) as client,

@@ -8,7 +8,7 @@ from income_client.downloads.http import FilePool, FileReply
 from income_client.downloads.links import Link, read_link
 from income_client.errors import IncomeClientError
 from income_client.settings import DownloadPolicy, Timeouts
-from tests.support.scripted_server import Answer, ScriptedServer, serving
+from tests.support.server import Answer, ScriptedServer
 
 CANARY = "c4n4ry"
 TARGET = f"/{CANARY}-key?X-Amz-Signature={CANARY}-signature"
@@ -30,7 +30,7 @@ async def pooled(
     answer: Answer, policy: DownloadPolicy = HERE, **options: Any
 ) -> AsyncIterator[tuple[FilePool, ScriptedServer]]:
     """Run a server and a pool of connections to it."""
-    async with serving(answer) as server:
+    async with ScriptedServer(answer) as server:
         pool = FilePool(policy, **options)
         try:
             yield pool, server
@@ -47,11 +47,11 @@ async def body_of(reply: FileReply) -> bytes:
 
 
 async def fetched(
-    pool: FilePool, server: ScriptedServer, target: str = TARGET, read: float = 5.0
+    pool: FilePool, url: str, target: str = TARGET, read: float = 5.0
 ) -> bytes | IncomeClientError:
     """Ask for a file and read it to its end; an error is returned as it leaves the package."""
     try:
-        with await pool.get(link_to(server.url, target), {}, Timeouts(read=read)) as reply:
+        with await pool.get(link_to(url, target), {}, Timeouts(read=read)) as reply:
             return await body_of(reply)
     except IncomeClientError as error:
         return error.again()

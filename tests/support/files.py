@@ -1,6 +1,5 @@
 """Invented files of mixed sizes, and a service that says where they are; stores none of them."""
 
-import json
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -12,7 +11,7 @@ from attrs import field, frozen
 from income_client import Document, DownloadPolicy, IncomeClient, OAuth2ClientCredentials
 from tests.support.downloads import files_below, mode_of
 from tests.support.payloads import DOCUMENTS
-from tests.support.scripted_server import Answer, Seen, reply, with_tokens
+from tests.support.server import Answer, Reply, Request, json_reply, reply, token_rules
 
 AUTH: Final = OAuth2ClientCredentials("invented-client", "invented-secret")
 ON_LOOPBACK: Final = DownloadPolicy(
@@ -88,9 +87,9 @@ def paper_service(
     for paper in papers:
         by_application.setdefault(paper.application_id, []).append(paper)
 
-    async def answer(seen: Seen, _writer: object) -> bytes:
-        application_id = seen.path.removeprefix(_FIRST).removesuffix(_LAST)
-        if not seen.authorization.startswith("Bearer ") or application_id not in by_application:
+    def answer(request: Request) -> Reply:
+        application_id = request.path.removeprefix(_FIRST).removesuffix(_LAST)
+        if not request.authorization.startswith("Bearer ") or application_id not in by_application:
             return reply(404)
         on_asked(application_id)
         (sample, *_) = DOCUMENTS["documents"]["paystub"]
@@ -99,9 +98,9 @@ def paper_service(
             for paper in by_application[application_id]
         ]
         body = {**DOCUMENTS, "application_id": application_id, "documents": {"paystub": listed}}
-        return reply(body=json.dumps(body).encode())
+        return json_reply(body)
 
-    return with_tokens(answer)
+    return token_rules(answer)
 
 
 async def documents_of(client: IncomeClient, application_ids: Iterable[str]) -> list[Document]:

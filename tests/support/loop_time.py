@@ -1,7 +1,7 @@
 """The time of an event loop, moved by the test, so that a limit of a minute ends at once."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NoReturn
 
@@ -24,6 +24,12 @@ async def stay_silent(seconds: float) -> NoReturn:
     pass_time(seconds)
     await asyncio.Event().wait()
     raise AssertionError
+
+
+async def silence(seconds: float) -> AsyncIterator[bytes]:
+    """Give nothing, as `stay_silent`; for a reply whose rest never comes."""
+    yield b""
+    await stay_silent(seconds)
 
 
 class LoopClock:

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 from typing import Any, assert_never
 
 import aiohttp
-from attrs import define, field
+from attrs import define, evolve, field
 
 from income_client import BasicAuth, IncomeClient
 from income_client.events import Event
 from income_client.testing import JumpingClock
 from tests.support.fronts import tunnelling
-from tests.support.scripted_server import ScriptedServer, Seen, forever, reset, serving
+from tests.support.server import HUNG_UP, RESET, SILENT, Reply, Request, ScriptedServer
 from tests.support.stray_replies import answer_to, tls_pair
 
 
@@ -44,20 +44,22 @@ class MortalService:
 
     death: Death
     server: ScriptedServer = field(init=False)
-    over: list[int] = field(factory=list)
-    """For each request, which connection it came over: 0, 1, ..."""
     held: dict[str, asyncio.Event] = field(factory=dict)
     """Keeps back the replies about these applications."""
     is_always_deadly: bool = False
     """Whether connections die also that are new."""
-    _writers: list[asyncio.StreamWriter] = field(factory=list)
     _dead: set[int] = field(factory=set)
     _together: asyncio.Barrier | None = None
 
     @property
+    def over(self) -> list[int]:
+        """For each request, which connection it came over: 0, 1, ..."""
+        return [request.connection for request in self.server.requests]
+
+    @property
     def open_connections(self) -> set[int]:
         """The connections that neither side has closed."""
-        return {self._writers.index(writer) for writer in self.server.connections}
+        return set(self.server.connections)
 
     async def fill(self, client: IncomeClient, number: int) -> None:
         """Make so many calls at once, each over a new connection, which stays in the pool."""
@@ -67,34 +69,28 @@ class MortalService:
 
     def die(self, *, but: int | None = None) -> None:
         """Let all connections die that there are, but perhaps one."""
-        self._dead = set(range(len(self._writers))) - {but}
+        self._dead = set(self.over) - {but}
 
-    async def answer(self, seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+    async def answer(self, request: Request) -> Reply:
         """Reply, or do what is done on a dead connection."""
-        if writer not in self._writers:
-            self._writers.append(writer)
-        number = self._writers.index(writer)
-        self.over.append(number)
-        if number in self._dead or self.is_always_deadly:
-            await self._die(seen, writer)
-            return None
+        if request.connection in self._dead or self.is_always_deadly:
+            return self._last_words(request)
         if self._together is not None:
             await self._together.wait()
-        name = seen.path.rpartition("/")[2]
-        if name in self.held:
-            await self.held[name].wait()
-        return answer_to(seen)
+        if request.name in self.held:
+            await self.held[request.name].wait()
+        return answer_to(request)
 
-    async def _die(self, seen: Seen, writer: asyncio.StreamWriter) -> None:
+    def _last_words(self, request: Request) -> Reply:
         match self.death:
             case Death.RESET:
-                reset(writer)
+                return RESET
             case Death.CLOSED:
-                pass
+                return HUNG_UP
             case Death.SILENT:
-                await forever()
+                return SILENT
             case Death.CUT:
-                writer.write(answer_to(seen)[:-20])
+                return evolve(answer_to(request), cut=-20)
             case _ as never:
                 assert_never(never)
 
@@ -108,7 +104,7 @@ async def mortal(
     is_tls = way in {Way.HTTPS, Way.HTTPS_PROXY}
     tls, trust = tls_pair() if is_tls else (None, {})
     async with contextlib.AsyncExitStack() as stack:
-        service.server = await stack.enter_async_context(serving(service.answer, tls))
+        service.server = await stack.enter_async_context(ScriptedServer(service.answer, tls))
         usual: dict[str, Any] = {
             "auth": BasicAuth("user", "invented"),
             "clock": JumpingClock(),

@@ -14,7 +14,7 @@ from income_client.http.transport import Transport
 from income_client.instrumentation import Instrumentation
 from income_client.settings import BasicAuth, OAuth2ClientCredentials, OnEvent
 from income_client.testing import JumpingClock
-from tests.support.scripted_server import Answer, ScriptedServer, serving
+from tests.support.server import Answer, ScriptedServer
 
 T = TypeVar("T")
 OAUTH = OAuth2ClientCredentials("partner", "invented")
@@ -31,7 +31,7 @@ async def playing(
 ) -> AsyncIterator[tuple[SessionManager, ScriptedServer, JumpingClock]]:
     """Run a server, and a session to it whose clock jumps."""
     clock = clock or JumpingClock()
-    async with serving(answer) as server:
+    async with ScriptedServer(answer) as server:
         usual: dict[str, Any] = {"auth": OAUTH, "clock": clock, "chance": lambda: 0.5}
         session = session_to(server.url, **usual | options)
         try:

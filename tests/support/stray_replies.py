@@ -1,21 +1,16 @@
 """A service that sends bytes which nobody asked for, as faulty proxies and load balancers do."""
 
-import asyncio
 import contextlib
 import enum
-import json
 import ssl
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final, assert_never
-from urllib.parse import parse_qs
+from typing import Any, assert_never
 
 import trustme
 from attrs import define, field
 
 from tests.support.payloads import APPLICATION, PAGE, row_of_list
-from tests.support.scripted_server import ScriptedServer, Seen, reply, serving, token_reply
-
-_TURNS: Final = 30
+from tests.support.server import Reply, Request, ScriptedServer, json_reply, token_reply, turns
 
 
 class When(enum.Enum):
@@ -31,33 +26,27 @@ class When(enum.Enum):
     """In the last segment of the reply before."""
 
 
-async def turns() -> None:
-    """Let both sides read what was sent to them."""
-    for _ in range(_TURNS):
-        await asyncio.sleep(0)
-
-
-def application(application_id: str) -> bytes:
+def application(application_id: str) -> Reply:
     """Return the reply about an application."""
-    return reply(body=json.dumps(APPLICATION | {"application_id": application_id}).encode())
+    return json_reply(APPLICATION | {"application_id": application_id})
 
 
-def page(*references: str) -> bytes:
+def page(*references: str) -> Reply:
     """Return the reply that lists applications with these references."""
     rows = [
         row_of_list(f"id-of-{reference}", application_reference_id=reference)
         for reference in references
     ]
-    return reply(body=json.dumps(PAGE | {"applications": rows}).encode())
+    return json_reply(PAGE | {"applications": rows})
 
 
-def answer_to(seen: Seen) -> bytes:
+def answer_to(request: Request) -> Reply:
     """Return the right reply to a request."""
-    if seen.path == "/token":
+    if request.path == "/token":
         return token_reply()
-    if seen.path.endswith("/applications"):
-        return page(*parse_qs(seen.query)["application_reference_id"])
-    return application(seen.path.rpartition("/")[2])
+    if request.path.endswith("/applications"):
+        return page(request.reference)
+    return application(request.name)
 
 
 @define
@@ -70,35 +59,42 @@ class StrayService:
     """What comes after the first reply, after the second, and so on."""
     server: ScriptedServer = field(init=False)
     """Where the requests come in."""
-    over: list[int] = field(factory=list)
-    """For each request, which connection it came over: 0, 1, ..."""
-    _writers: list[asyncio.StreamWriter] = field(factory=list)
-    _late: list[tuple[asyncio.StreamWriter, bytes]] = field(factory=list)
+    answer: Callable[[Request], Reply] = answer_to
+    """Gives the right replies."""
+    _late: list[tuple[int, bytes]] = field(factory=list)
+
+    @property
+    def over(self) -> list[int]:
+        """For each request, which connection it came over: 0, 1, ..."""
+        return [request.connection for request in self.server.requests]
 
     async def pass_time(self) -> None:
         """Let pass what lies between two calls of a client."""
         await turns()
         while self._late:
-            writer, stray = self._late.pop()
-            writer.write(stray)
+            connection, stray = self._late.pop()
+            if connection in self.server.connections:
+                self.server.connections[connection].write(stray)
         if self.when is not When.UNREAD:
             await turns()
 
-    async def reply(self, seen: Seen, writer: asyncio.StreamWriter, right: bytes) -> bytes:
-        """Send the right reply, and perhaps more; return the rest of what is to be sent."""
-        if writer not in self._writers:
-            self._writers.append(writer)
-        self.over.append(self._writers.index(writer))
+    def reply_to(self, request: Request) -> Reply:
+        """Return the right reply, and perhaps more behind it."""
+        right = self.answer(request)
         stray = self.strays.pop(0) if self.strays else b""
-        match self.when if stray else When.SAME:
+        whole = bytes(right)
+
+        async def last() -> AsyncIterator[bytes]:
+            await turns()
+            yield whole[-1:] + stray
+
+        match self.when if stray else When.IDLE:
             case When.SAME:
-                return right + stray
+                return Reply(raw=whole + stray)
             case When.TAIL:
-                writer.write(right[:-1])
-                await turns()
-                return right[-1:] + stray
+                return Reply(raw=whole[:-1], slow=last)
             case When.IDLE | When.UNREAD:
-                self._late.append((writer, stray))
+                self._late.append((request.connection, stray))
                 return right
             case _ as never:
                 assert_never(never)
@@ -108,16 +104,12 @@ class StrayService:
 async def straying(
     when: When,
     *strays: bytes,
-    answer: Callable[[Seen], bytes] = answer_to,
+    answer: Callable[[Request], Reply] = answer_to,
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[StrayService]:
     """Run a service that answers rightly, and sends strays after its first replies."""
-    service = StrayService(when, list(strays))
-
-    async def respond(seen: Seen, writer: asyncio.StreamWriter) -> bytes:
-        return await service.reply(seen, writer, answer(seen))
-
-    async with serving(respond, tls) as service.server:
+    service = StrayService(when, list(strays), answer)
+    async with ScriptedServer(service.reply_to, tls) as service.server:
         yield service
 
 

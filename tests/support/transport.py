@@ -11,7 +11,7 @@ from income_client.http.endpoints import Request, Response, addresses, get_appli
 from income_client.http.faults import StaleConnectionError
 from income_client.http.transport import SocketLimits, Transport
 from income_client.settings import Timeouts
-from tests.support.scripted_server import Answer, ScriptedServer, serving
+from tests.support.server import Answer, ScriptedServer
 
 ASKED = get_application("a/1")
 HEADERS = {"Authorization": "Bearer S3CRET"}
@@ -24,7 +24,7 @@ async def connected(
     **options: Any,
 ) -> AsyncIterator[tuple[Transport, ScriptedServer]]:
     """Run a server and a transport to it."""
-    async with serving(answer) as server:
+    async with ScriptedServer(answer) as server:
         transport = Transport(addresses(server.url), **options)
         try:
             yield transport, server

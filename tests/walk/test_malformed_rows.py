@@ -15,8 +15,7 @@ from income_client import (
 from tests.support.leaks import held_by
 from tests.support.listing import ListService, Rules, rows_at, serving
 from tests.support.payloads import BOUNDS, row_of_list
-from tests.support.scripted_server import always, reply
-from tests.support.scripted_server import serving as serving_bytes
+from tests.support.server import ScriptedServer, in_turn, json_reply, reply
 from tests.support.walk_data import (
     BASE,
     DATE,
@@ -223,8 +222,8 @@ async def test_half_a_character_is_wrong_content_and_not_a_cut_body(call: str) -
         "application": subject,
         "documents": subject,
     }
-    body = reply(body=json.dumps(bodies[call]).encode())
-    async with serving_bytes(always(body)) as server:
+    body = json_reply(bodies[call])
+    async with ScriptedServer(in_turn(body)) as server:
         auth = BasicAuth("partner", "invented")
         async with IncomeClient(server.url, auth=auth) as client:
             calls: dict[str, Any] = {
@@ -235,7 +234,7 @@ async def test_half_a_character_is_wrong_content_and_not_a_cut_body(call: str) -
             }
             with pytest.raises(DecodeError) as caught:
                 await calls[call]()
-        assert server.api_requests == 1
+        assert len(server.calls) == 1
     place = "$.applications[1]" if call in ("page", "find") else "$"
     assert [fault.path for fault in caught.value.faults] == [f"{place}.application_reference_id"]
     assert not caught.value.retryable
@@ -247,9 +246,9 @@ async def test_a_body_that_is_cut_short_is_retried_although_half_a_character_is_
     """What is left of it may be read the next time."""
     text = json.dumps(BOUNDS | {"applications": [GOOD, HALF]}).encode()
     whole = json.dumps(BOUNDS | {"applications": [GOOD]}).encode()
-    async with serving_bytes(always(reply(body=text[:-2]), reply(body=whole))) as server:
+    async with ScriptedServer(in_turn(reply(body=text[:-2]), reply(body=whole))) as server:
         client = IncomeClient(server.url, auth=BasicAuth("partner", "invented"))
         page = await client.get_application_page()
         await client.aclose()
     assert len(page.applications) == 1
-    assert server.api_requests == 2
+    assert len(server.calls) == 2
