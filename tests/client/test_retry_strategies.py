@@ -35,7 +35,8 @@ from income_client import (
 from income_client.emulator import Emulator, Fault
 from income_client.http.endpoints import Response
 from income_client.testing import JumpingClock
-from tests.support.token_service import CREDENTIALS, Answer, ask, in_turn, page, reply, running
+from tests.support.clients import CREDENTIALS, ask, running
+from tests.support.server import EMPTY_PAGE, Answer, Reply, in_turn, reply
 
 BASIC: Final = BasicAuth("user", "invented")
 SECRET: Final = "invented"
@@ -94,7 +95,7 @@ async def test_a_strategy_alone_leaves_the_other_rule_as_it_is() -> None:
     ids=["longest pause", "asked", "asked too long", "throttled too long", "permanent", "budget"],
 )
 async def test_the_other_limits_hold_on_top_of_strategies(
-    answer: bytes, limits: dict[str, Any], expected: list[float]
+    answer: Reply, limits: dict[str, Any], expected: list[float]
 ) -> None:
     """A strategy neither overrules the service, nor the policy, nor the budget of all calls."""
     policy = RetryPolicy(wait=wait_fixed(10), stop=stop_after_attempt(3), **limits)
@@ -157,7 +158,7 @@ async def test_token_requests_use_the_same_strategies() -> None:
     policy = RetryPolicy(wait=wait_fixed(7), stop=stop_after_attempt(2))
     options: dict[str, Any] = {"auth": CREDENTIALS, "clock": clock, "retry": policy}
     failing = in_turn(reply(503))
-    async with running(in_turn(page()), failing, **options) as (service, client):
+    async with running(in_turn(EMPTY_PAGE), failing, **options) as (service, client):
         with pytest.raises(IncomeClientError):
             await ask(client)
         assert service.token_requests == 2

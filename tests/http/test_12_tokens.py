@@ -24,45 +24,44 @@ from income_client import (
 )
 from income_client.emulator import Emulator, Fault
 from income_client.testing import JumpingClock
+from tests.support.clients import ask, outcomes, running
 from tests.support.loop_time import stay_silent
 from tests.support.ordered_clock import OrderedClock
-from tests.support.token_service import (
-    CUT,
-    Answer,
-    Asked,
-    ask,
+from tests.support.server import (
+    EMPTY_PAGE,
+    RESET,
+    UNAUTHORIZED,
+    Reply,
+    Request,
     in_turn,
-    outcomes,
-    page,
     reply,
-    running,
-    token,
+    token_reply,
     turns,
-    unauthorized,
 )
 
 HOUR = 3600
 STALE_FROM = HOUR - 300
+ONCE = RetryPolicy(max_attempts=1)
 
 
 class Held:
-    """Answers that are held back until they are released.
+    """A reply that is held back until it is released.
 
     Attributes:
         arrived: is set by the first request.
-        released: lets all answers go.
+        released: lets the reply go, to all who wait.
     """
 
-    def __init__(self, answer: Answer) -> None:
-        self._answer = answer
+    def __init__(self, reply: Reply) -> None:
+        self._reply = reply
         self.arrived = asyncio.Event()
         self.released = asyncio.Event()
 
-    async def __call__(self, asked: Asked) -> bytes:
+    async def __call__(self, request: Request) -> Reply:
         """Answer once released."""
         self.arrived.set()
         await self.released.wait()
-        return await self._answer(asked)
+        return self._reply
 
 
 async def test_a_thousand_first_calls_make_one_token_request() -> None:
@@ -76,8 +75,8 @@ async def test_a_thousand_first_calls_make_one_token_request() -> None:
 @pytest.mark.parametrize("cancelled", [1, 5], ids=["the first", "all"])
 async def test_a_cancelled_waiter_does_not_affect_the_others(cancelled: int) -> None:
     """The token request survives the cancellation, and serves all other waiters."""
-    held = Held(in_turn(token("token-1")))
-    async with running(in_turn(page()), held) as (service, client):
+    held = Held(token_reply("token-1"))
+    async with running(in_turn(EMPTY_PAGE), held) as (service, client):
         waiters = [asyncio.create_task(ask(client)) for _ in range(5)]
         await held.arrived.wait()
         for waiter in waiters[:cancelled]:
@@ -91,8 +90,8 @@ async def test_a_cancelled_waiter_does_not_affect_the_others(cancelled: int) -> 
 
 async def test_closing_the_client_ends_the_token_request() -> None:
     """Calls that wait for the token get an error, not a cancellation."""
-    held = Held(in_turn(token("token-1")))
-    async with running(in_turn(page()), held) as (service, client):
+    held = Held(token_reply("token-1"))
+    async with running(in_turn(EMPTY_PAGE), held) as (service, client):
         waiting = asyncio.gather(*[ask(client) for _ in range(5)], return_exceptions=True)
         await held.arrived.wait()
         await client.aclose()
@@ -114,12 +113,12 @@ async def test_each_waiter_gets_an_error_of_its_own() -> None:
 async def test_a_stale_token_serves_while_it_is_renewed_in_the_background() -> None:
     """No call waits for the renewal; the new token is used once it has arrived."""
     clock = JumpingClock()
-    held = Held(in_turn(token("token-2")))
+    held = Held(token_reply("token-2"))
 
-    async def issue(asked: Asked) -> bytes:
-        return await held(asked) if service.token_requests > 1 else token("token-1")
+    async def issue(request: Request) -> Reply:
+        return await held(request) if service.token_requests > 1 else token_reply("token-1")
 
-    async with running(in_turn(page()), issue, clock=clock) as (service, client):
+    async with running(in_turn(EMPTY_PAGE), issue, clock=clock) as (service, client):
         await ask(client)
         clock.advance(STALE_FROM - 1)
         await ask(client)
@@ -139,17 +138,17 @@ async def test_a_stale_token_serves_while_it_is_renewed_in_the_background() -> N
 
 @pytest.mark.parametrize(
     "failure",
-    [reply(503), reply(429, Retry_After="40"), unauthorized(), reply(400), reply(200), CUT],
+    [reply(503), reply(429, Retry_After="40"), UNAUTHORIZED, reply(400), reply(200), RESET],
     ids=["503", "429", "401", "400", "no token", "cut"],
 )
-async def test_a_failed_early_renewal_keeps_the_usable_token(failure: bytes) -> None:
+async def test_a_failed_early_renewal_keeps_the_usable_token(failure: Reply) -> None:
     """Calls succeed with the old token, and the token endpoint is retried now and then."""
     clock = JumpingClock()
 
-    async def issue(asked: Asked) -> bytes:
-        return failure if service.token_requests > 1 else token("token-1")
+    async def issue(request: Request) -> Reply:
+        return failure if service.token_requests > 1 else token_reply("token-1")
 
-    async with running(in_turn(page()), issue, clock=clock, retry=RetryPolicy(max_attempts=1)) as (
+    async with running(in_turn(EMPTY_PAGE), issue, clock=clock, retry=ONCE) as (
         service,
         client,
     ):
@@ -171,12 +170,12 @@ async def test_closing_while_a_token_is_renewed_is_no_failure(
 ) -> None:
     """The renewal ends with the client, and nothing is logged."""
     clock = JumpingClock()
-    held = Held(in_turn(token("token-2")))
+    held = Held(token_reply("token-2"))
 
-    async def issue(asked: Asked) -> bytes:
-        return await held(asked) if service.token_requests > 1 else token("token-1")
+    async def issue(request: Request) -> Reply:
+        return await held(request) if service.token_requests > 1 else token_reply("token-1")
 
-    async with running(in_turn(page()), issue, clock=clock) as (service, client):
+    async with running(in_turn(EMPTY_PAGE), issue, clock=clock) as (service, client):
         await ask(client)
         clock.advance(STALE_FROM + 1)
         await ask(client)
@@ -192,12 +191,12 @@ def test_the_margins_scale_with_the_life_of_the_token(lifetime: int, steps: int)
     clock = JumpingClock()
 
     async def play() -> None:
-        async with running(in_turn(page()), issue, clock=clock) as (service, client):
+        async with running(in_turn(EMPTY_PAGE), issue, clock=clock) as (service, client):
             for _ in range(3 * steps):
                 await ask(client)
                 await turns(20)
                 clock.advance(lifetime / steps)
-            issued = [asked.at for asked in service.asked if asked.is_token]
+            issued = [request.at for request in service.requests if request.path == "/token"]
             for call in service.calls:
                 assert call.at - issued[int(call.token) - 1] < lifetime
             # No sooner than three quarters of a lifetime after the previous one.
@@ -205,10 +204,10 @@ def test_the_margins_scale_with_the_life_of_the_token(lifetime: int, steps: int)
 
     made = 0
 
-    async def issue(asked: Asked) -> bytes:
+    async def issue(request: Request) -> Reply:
         nonlocal made
         made += 1
-        return token(str(made), lifetime)
+        return token_reply(str(made), lifetime)
 
     asyncio.run(play())
 
@@ -218,15 +217,15 @@ async def test_a_refused_token_is_replaced_once_for_all_refused_calls() -> None:
     refused = 0
     all_here = asyncio.Event()
 
-    async def answer(asked: Asked) -> bytes:
+    async def answer(request: Request) -> Reply:
         nonlocal refused
-        if asked.token == "token-2":
-            return page()
+        if request.token == "token-2":
+            return EMPTY_PAGE
         refused += 1
         if refused == 200:
             all_here.set()
         await all_here.wait()
-        return unauthorized()
+        return UNAUTHORIZED
 
     async with running(answer, concurrency=200) as (service, client):
         assert set(await outcomes(client, ["a"] * 200)) == {"done"}
@@ -235,12 +234,12 @@ async def test_a_refused_token_is_replaced_once_for_all_refused_calls() -> None:
 
 async def test_a_late_refusal_of_an_old_token_costs_no_token_request() -> None:
     """A call refused with a token that was since replaced repeats with the new one."""
-    late = Held(in_turn(unauthorized()))
+    late = Held(UNAUTHORIZED)
 
-    async def answer(asked: Asked) -> bytes:
-        if asked.token == "token-2":
-            return page()
-        return await late(asked) if asked.name == "late" else unauthorized()
+    async def answer(request: Request) -> Reply:
+        if request.token == "token-2":
+            return EMPTY_PAGE
+        return await late(request) if request.reference == "late" else UNAUTHORIZED
 
     async with running(answer) as (service, client):
         slow = asyncio.create_task(ask(client, "late"))
@@ -248,7 +247,7 @@ async def test_a_late_refusal_of_an_old_token_costs_no_token_request() -> None:
         await ask(client, "other")
         late.released.set()
         await slow
-        assert service.names == ["late", "other", "other", "late"]
+        assert service.references == ["late", "other", "other", "late"]
         assert service.token_requests == 2
         await ask(client)
         assert service.token_requests == 2
@@ -257,7 +256,7 @@ async def test_a_late_refusal_of_an_old_token_costs_no_token_request() -> None:
 async def test_a_second_refusal_is_raised() -> None:
     """A call is repeated once: the second refusal is raised without a pause."""
     clock = JumpingClock()
-    async with running(in_turn(unauthorized()), clock=clock) as (service, client):
+    async with running(in_turn(UNAUTHORIZED), clock=clock) as (service, client):
         with pytest.raises(AuthenticationError) as caught:
             await ask(client)
         assert (caught.value.status, caught.value.attempts) == (401, 2)
@@ -266,7 +265,7 @@ async def test_a_second_refusal_is_raised() -> None:
 
 async def test_a_call_is_repeated_once_whatever_comes_between() -> None:
     """A second refusal is raised, even if the first was in an earlier attempt."""
-    replies = in_turn(unauthorized(), reply(503), unauthorized(), page())
+    replies = in_turn(UNAUTHORIZED, reply(503), UNAUTHORIZED, EMPTY_PAGE)
     async with running(replies) as (service, client):
         with pytest.raises(AuthenticationError):
             await ask(client)
@@ -275,7 +274,7 @@ async def test_a_call_is_repeated_once_whatever_comes_between() -> None:
 
 async def test_a_forbidden_call_keeps_the_token() -> None:
     """403 is raised at once, and the next call uses the same token."""
-    async with running(in_turn(reply(403), page())) as (service, client):
+    async with running(in_turn(reply(403), EMPTY_PAGE)) as (service, client):
         with pytest.raises(PermissionDeniedError):
             await ask(client)
         await ask(client)
@@ -285,7 +284,7 @@ async def test_a_forbidden_call_keeps_the_token() -> None:
 async def test_refused_user_and_password_are_raised_at_once() -> None:
     """Basic credentials cannot be renewed, so the call is not repeated."""
     auth = BasicAuth("user", "invented")
-    async with running(in_turn(unauthorized()), auth=auth) as (service, client):
+    async with running(in_turn(UNAUTHORIZED), auth=auth) as (service, client):
         with pytest.raises(AuthenticationError):
             await ask(client)
         assert (service.token_requests, len(service.calls)) == (0, 1)
@@ -302,45 +301,43 @@ async def test_no_call_fails_where_each_token_serves_forty_calls(options: dict[s
         found = await outcomes(client, [str(number) for number in range(400)])
         assert set(found) == {"done"}
         assert service.token_requests == 10
-        assert all(service.names.count(str(number)) <= 2 for number in range(400))
+        assert all(service.references.count(str(number)) <= 2 for number in range(400))
 
 
 async def test_a_repetition_goes_ahead_of_calls_that_were_not_sent_yet() -> None:
     """With one slot, queued calls are sent after the repetition."""
-    async with running(concurrency=1) as (service, client):
-        service.uses = 1
+    async with running(uses=1, concurrency=1) as (service, client):
         assert set(await outcomes(client, "abcd")) == {"done"}
-        assert service.names == list("abbccdd")
+        assert service.references == list("abbccdd")
 
 
 async def test_a_repetition_is_first_in_the_queue_of_max_rate() -> None:
     """It takes the next turn, before waiting calls; no turn is skipped."""
     clock = OrderedClock()
-    async with running(clock=clock, max_rate=1, concurrency=4) as (service, client):
-        service.uses = 2
+    async with running(clock=clock, uses=2, max_rate=1, concurrency=4) as (service, client):
         calls = asyncio.create_task(outcomes(client, "abcde"))
         await clock.let_pass(20)
         assert set(await calls) == {"done"}
-        assert service.names == list("abccdee")
+        assert service.references == list("abccdee")
         assert [call.at for call in service.calls] == [0, 1, 2, 3, 4, 5, 6]
 
 
 async def test_a_repetition_waits_for_the_pause_of_a_429() -> None:
     """A 429 of another call delays it too; it keeps its slot, and is first afterwards."""
     clock = OrderedClock()
-    held = Held(in_turn(token("token-2")))
+    held = Held(token_reply("token-2"))
 
-    async def answer(asked: Asked) -> bytes:
-        if asked.name == "throttled":
+    async def answer(request: Request) -> Reply:
+        if request.reference == "throttled":
             await held.arrived.wait()
             return reply(429, Retry_After="30")
-        return page() if asked.token == "token-2" else unauthorized()
+        return EMPTY_PAGE if request.token == "token-2" else UNAUTHORIZED
 
-    async def issue(asked: Asked) -> bytes:
-        return await held(asked) if service.token_requests > 1 else token("token-1")
+    async def issue(request: Request) -> Reply:
+        return await held(request) if service.token_requests > 1 else token_reply("token-1")
 
     options: dict[str, Any] = {"clock": clock, "concurrency": 2, "max_rate": 1000}
-    async with running(answer, issue, retry=RetryPolicy(max_attempts=1), **options) as (
+    async with running(answer, issue, retry=ONCE, **options) as (
         service,
         client,
     ):
@@ -348,20 +345,23 @@ async def test_a_repetition_waits_for_the_pause_of_a_429() -> None:
         await clock.let_pass(1)
         held.released.set()
         await clock.let_pass(28)
-        assert service.names == ["throttled", "refused"]
+        assert service.references == ["throttled", "refused"]
         await clock.let_pass(2)
         assert await calls == ["RateLimitedError", "done", "done", "done"]
-        assert service.names == ["throttled", "refused", "refused", "later", "last"]
+        assert service.references == ["throttled", "refused", "refused", "later", "last"]
 
 
 async def test_a_cancelled_repetition_frees_its_slot() -> None:
     """Cancelled while it waits for the new token, it leaves its slot to the next call."""
-    held = Held(in_turn(token("token-2")))
+    held = Held(token_reply("token-2"))
 
-    async def issue(asked: Asked) -> bytes:
-        return await held(asked) if service.token_requests > 1 else token("token-1")
+    async def issue(request: Request) -> Reply:
+        return await held(request) if service.token_requests > 1 else token_reply("token-1")
 
-    async with running(in_turn(unauthorized(), page()), issue, concurrency=1) as (service, client):
+    async with running(in_turn(UNAUTHORIZED, EMPTY_PAGE), issue, concurrency=1) as (
+        service,
+        client,
+    ):
         refused = asyncio.create_task(ask(client, "refused"))
         await held.arrived.wait()
         waiting = asyncio.create_task(ask(client, "next"))
@@ -371,14 +371,14 @@ async def test_a_cancelled_repetition_frees_its_slot() -> None:
         held.released.set()
         await waiting
         assert refused.cancelled()
-        assert service.names == ["refused", "next"]
+        assert service.references == ["refused", "next"]
         assert service.token_requests == 2
 
 
 async def test_a_repetition_does_not_count_as_an_attempt() -> None:
     """A call has all its attempts besides the repetition, which is sent without a pause."""
     clock = JumpingClock()
-    replies = [unauthorized(), reply(503), reply(503), page()]
+    replies = [UNAUTHORIZED, reply(503), reply(503), EMPTY_PAGE]
     async with running(in_turn(*replies), clock=clock) as (service, client):
         await ask(client)
         assert (len(service.calls), len(clock.slept)) == (4, 2)
@@ -390,8 +390,8 @@ async def test_refused_credentials_are_raised_at_once_and_retried_after_a_pause(
 ) -> None:
     """For ten seconds, calls fail with the time of the refusal and of the next try."""
     clock = JumpingClock()
-    issue = in_turn(reply(status, b'{"error": "invalid_client"}'), token("token-1"))
-    async with running(in_turn(page()), issue, clock=clock) as (service, client):
+    issue = in_turn(reply(status, b'{"error": "invalid_client"}'), token_reply("token-1"))
+    async with running(in_turn(EMPTY_PAGE), issue, clock=clock) as (service, client):
         with pytest.raises(AuthenticationError) as caught:
             await ask(client)
         assert (caught.value.status, caught.value.retry_after) == (status, 10)
@@ -415,8 +415,8 @@ async def test_refused_credentials_are_raised_at_once_and_retried_after_a_pause(
 async def test_each_refusal_of_the_credentials_has_its_own_pause() -> None:
     """After a second refusal they are left alone for another ten seconds."""
     clock = JumpingClock()
-    issue = in_turn(reply(401), reply(401), token("token-1"))
-    async with running(in_turn(page()), issue, clock=clock) as (service, client):
+    issue = in_turn(reply(401), reply(401), token_reply("token-1"))
+    async with running(in_turn(EMPTY_PAGE), issue, clock=clock) as (service, client):
         for asked, seconds in ((1, 11), (2, 5), (2, 5)):
             assert await outcomes(client, "a") == ["AuthenticationError"]
             assert service.token_requests == asked
@@ -425,18 +425,19 @@ async def test_each_refusal_of_the_credentials_has_its_own_pause() -> None:
         assert service.token_requests == 3
 
 
-@pytest.mark.parametrize("then", [token("token-2", 60), reply(503)], ids=["renewed", "failed"])
-async def test_a_refusal_that_was_not_the_last_word_fails_no_call(then: bytes) -> None:
+@pytest.mark.parametrize(
+    "then", [token_reply("token-2", 60), reply(503)], ids=["renewed", "failed"]
+)
+async def test_a_refusal_that_was_not_the_last_word_fails_no_call(then: Reply) -> None:
     """Once the endpoint has answered otherwise, a call that needs a token requests one at once."""
     clock = JumpingClock()
     refused: set[str] = set()
 
-    async def admit(asked: Asked) -> bytes:
-        return unauthorized() if asked.token in refused else page()
+    async def admit(request: Request) -> Reply:
+        return UNAUTHORIZED if request.token in refused else EMPTY_PAGE
 
-    issue = in_turn(token("token-1", 60), reply(401), then, token("token-3", 60))
-    once = RetryPolicy(max_attempts=1)
-    async with running(admit, issue, clock=clock, retry=once) as (service, client):
+    issue = in_turn(token_reply("token-1", 60), reply(401), then, token_reply("token-3", 60))
+    async with running(admit, issue, clock=clock, retry=ONCE) as (service, client):
         await ask(client)
         for seconds in (46, 4):  # it is stale: each call renews it in the background
             clock.advance(seconds)
@@ -451,9 +452,8 @@ async def test_a_refusal_that_was_not_the_last_word_fails_no_call(then: bytes) -
 async def test_a_429_of_the_token_endpoint_is_honoured() -> None:
     """After its 429 a call waits without a request, or fails if it cannot wait that long."""
     clock = JumpingClock()
-    issue = in_turn(reply(429, Retry_After="30"), token("token-1"))
-    once = RetryPolicy(max_attempts=1)
-    async with running(in_turn(page()), issue, clock=clock, retry=once) as (service, client):
+    issue = in_turn(reply(429, Retry_After="30"), token_reply("token-1"))
+    async with running(in_turn(EMPTY_PAGE), issue, clock=clock, retry=ONCE) as (service, client):
         with pytest.raises(TokenError):
             await ask(client)
         with pytest.raises(TokenError) as caught:
@@ -461,7 +461,7 @@ async def test_a_429_of_the_token_endpoint_is_honoured() -> None:
         assert (caught.value.retryable, caught.value.retry_after) == (True, 30)
         assert (service.token_requests, clock.slept) == (1, [])
         assert set(await outcomes(client, "abc")) == {"done"}
-        assert [asked.at for asked in service.asked if asked.is_token] == [0, 30]
+        assert [request.at for request in service.requests if request.path == "/token"] == [0, 30]
 
 
 @pytest.mark.parametrize(
@@ -469,16 +469,16 @@ async def test_a_429_of_the_token_endpoint_is_honoured() -> None:
     [
         (reply(500), TokenError, 3),
         (reply(200, b'{"access_to'), TokenError, 3),
-        (CUT, ConnectionFailedError, 3),
+        (RESET, ConnectionFailedError, 3),
         (reply(307, Location="/elsewhere"), TokenError, 1),
         (reply(200, b"[]"), TokenError, 1),
-        (token("a b"), TokenError, 1),
+        (token_reply("a b"), TokenError, 1),
         (reply(200, b" " * 70_000), TokenError, 1),
     ],
     ids=["500", "half a reply", "cut", "redirect", "a list", "no token", "70 kB"],
 )
 async def test_a_token_request_has_attempts_of_its_own(
-    out: bytes, cls: type[Exception], requests: int
+    out: Reply, cls: type[Exception], requests: int
 ) -> None:
     """They are not multiplied by the attempts of the call, which is never sent."""
     async with running(token_request=in_turn(out)) as (service, client):
@@ -498,8 +498,8 @@ def test_whatever_is_refused_no_call_is_sent_three_times(
     """For any refusals: at most two requests per call, and one token request per refusal."""
     left = list(refusals)
 
-    async def answer(asked: Asked) -> bytes:
-        return unauthorized() if left and left.pop(0) else page()
+    async def answer(request: Request) -> Reply:
+        return UNAUTHORIZED if left and left.pop(0) else EMPTY_PAGE
 
     async def play() -> None:
         names = [str(number) for number in range(calls)]
@@ -508,8 +508,8 @@ def test_whatever_is_refused_no_call_is_sent_three_times(
             refused = sum(refusals[: len(service.calls)])
             assert service.token_requests <= 1 + refused
             for name, outcome in zip(names, found, strict=True):
-                assert service.names.count(name) <= 2
-                assert outcome == "done" or service.names.count(name) == 2
+                assert service.references.count(name) <= 2
+                assert outcome == "done" or service.references.count(name) == 2
 
     asyncio.run(play())
 
@@ -517,14 +517,14 @@ def test_whatever_is_refused_no_call_is_sent_three_times(
 async def test_the_deadline_ends_a_repetition_that_waits_for_its_token() -> None:
     """A token endpoint that hangs after a refusal delays no call beyond its deadline."""
 
-    async def issue(asked: Asked) -> bytes:
+    async def issue(request: Request) -> Reply:
         if service.token_requests > 1:
             await stay_silent(61)
-        return token("token-1")
+        return token_reply("token-1")
 
     patient = Timeouts(read=1000, deadline=60)
     options: dict[str, Any] = {"timeouts": patient, "concurrency": 1}
-    async with running(in_turn(unauthorized()), issue, **options) as (service, client):
+    async with running(in_turn(UNAUTHORIZED), issue, **options) as (service, client):
         assert await outcomes(client, "ab") == ["DeadlineExceededError"] * 2
 
 
@@ -534,9 +534,8 @@ async def test_calls_that_wait_for_a_throttled_token_endpoint_hold_no_slot() -> 
     async with Emulator(3, clock=clock) as service:
         throttled = {"Retry-After": "30"}
         service.faults.add(Fault("status", path="/token", status=429, headers=throttled, times=1))
-        once = RetryPolicy(max_attempts=1)
         async with IncomeClient(
-            service.url, auth=service.oauth2, retry=once, concurrency=1, clock=clock
+            service.url, auth=service.oauth2, retry=ONCE, concurrency=1, clock=clock
         ) as client:
             one = service.world.ids[0]
             with pytest.raises(TokenError):

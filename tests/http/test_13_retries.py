@@ -33,37 +33,36 @@ from income_client import (
 )
 from income_client.events import CallFinished, RequestRetried
 from income_client.testing import JumpingClock
+from tests.support.clients import CREDENTIALS, ask, outcomes, running
 from tests.support.loop_time import pass_time, stay_silent
 from tests.support.lost_connections import Death, Way, mortal
 from tests.support.ordered_clock import OrderedClock
-from tests.support.token_service import (
-    CREDENTIALS,
-    CUT,
+from tests.support.server import (
+    EMPTY_PAGE,
+    RESET,
+    SILENT,
     Answer,
-    Asked,
-    TokenService,
-    ask,
+    Reply,
+    Request,
+    ScriptedServer,
     in_turn,
-    outcomes,
-    page,
     reply,
-    running,
-    token,
+    token_reply,
     turns,
-    until,
 )
+from tests.support.service import until
 
 BASIC = BasicAuth("user", "invented")
 ONCE = RetryPolicy(max_attempts=1)
 HALF_A_BODY = reply(200, b'{"updated_after": "2026-01-')
 ANOTHER_SHAPE = reply(200, b'{"updated_after": "2026-01-01T00:00:00"}')
-LOGIN_PAGE = reply(200, b"<html>").replace(b"application/json", b"text/html")
+LOGIN_PAGE = reply(200, b"<html>", "text/html")
 
 
 @contextlib.asynccontextmanager
 async def calling(
     answer: Answer, **options: Any
-) -> AsyncIterator[tuple[TokenService, IncomeClient, JumpingClock]]:
+) -> AsyncIterator[tuple[ScriptedServer, IncomeClient, JumpingClock]]:
     """Run a service without authentication, and a client of it on a clock that jumps."""
     clock = JumpingClock()
     usual: dict[str, Any] = {"auth": BASIC, "clock": clock}
@@ -78,24 +77,18 @@ async def failure(client: IncomeClient, name: str = "a") -> IncomeClientError:
     return caught.value
 
 
-async def never(asked: Asked) -> bytes:
-    """Never answer."""
-    await asyncio.Event().wait()
-    raise AssertionError
-
-
 # One deadline
 
 
 @pytest.mark.parametrize("stage", ["token", "queue", "reply"])
 async def test_the_deadline_bounds_every_wait(stage: str) -> None:
     """A call ends in time, whether it waits for a token, for its turn or for a reply."""
-
-    async def issue(asked: Asked) -> bytes:
-        return await never(asked) if stage == "token" else token("token-1")
-
+    issue = in_turn(SILENT if stage == "token" else token_reply())
     patient = Timeouts(read=1000, deadline=1000)
-    async with running(never, issue, concurrency=1, timeouts=patient) as (service, client):
+    async with running(in_turn(SILENT), issue, concurrency=1, timeouts=patient) as (
+        service,
+        client,
+    ):
         blocker = asyncio.create_task(ask(client)) if stage == "queue" else None
         await turns()
         call = asyncio.create_task(failure(client.with_options(deadline=60)))
@@ -114,23 +107,18 @@ async def test_the_deadline_bounds_every_wait(stage: str) -> None:
 async def test_the_deadline_bounds_the_body() -> None:
     """A reply whose body trickles in is abandoned, although each piece comes in time."""
 
-    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError):
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(reply(200, b" " * 100_000)[:-100_000])
-            while True:
-                writer.write(b" ")
-                await writer.drain()
-                await asyncio.sleep(0.005)
-        writer.close()
+    async def drip() -> AsyncIterator[bytes]:
+        while True:
+            yield b" "
+            await asyncio.sleep(0.005)
 
-    before = asyncio.all_tasks()
-    server = await asyncio.start_server(drip, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with IncomeClient(url, auth=BASIC, timeouts=Timeouts(deadline=0.1, read=5)) as client:
+    trickling = reply(200, b" " * 100_000, cut=-100_000, slow=drip)
+    async with calling(in_turn(trickling), timeouts=Timeouts(deadline=0.1, read=5)) as (
+        _,
+        client,
+        _,
+    ):
         assert isinstance(await failure(client), DeadlineExceededError)
-    server.close()
-    await until(lambda: asyncio.all_tasks() == before)
 
 
 @pytest.mark.parametrize("limit", ["deadline", "read"])
@@ -138,15 +126,15 @@ async def test_calls_that_begin_at_different_times_all_end(limit: str) -> None:
     """Each of three calls ends in time, although the second one is answered."""
     is_allowed = asyncio.Event()
 
-    async def answer(asked: Asked) -> bytes:
-        return page() if asked.name == "b" and await is_allowed.wait() else await never(asked)
+    async def answer(request: Request) -> Reply:
+        return EMPTY_PAGE if request.reference == "b" and await is_allowed.wait() else SILENT
 
     timeouts = Timeouts(**{"read": 1000, "deadline": 1000} | {limit: 60})
     async with calling(answer, retry=ONCE, timeouts=timeouts) as (service, client, _):
         calls = []
         for name in "abc":
             calls.append(asyncio.create_task(outcomes(client, [name])))
-            await until(lambda: service.names[-1:] == [name])  # noqa: B023 - awaited at once
+            await until(lambda: service.references[-1:] == [name])  # noqa: B023 - awaited at once
             pass_time(20)
         is_allowed.set()
         assert await calls[1] == ["done"]
@@ -159,7 +147,7 @@ async def test_calls_that_begin_at_different_times_all_end(limit: str) -> None:
 async def test_the_deadline_bounds_all_attempts_together() -> None:
     """With fifty seconds per attempt, two attempts and their pause fit into 120 seconds."""
 
-    async def answer(asked: Asked) -> bytes:
+    async def answer(request: Request) -> Reply:
         clock.advance(50)
         return reply(503)
 
@@ -175,7 +163,7 @@ async def test_the_deadline_bounds_all_attempts_together() -> None:
 @pytest.mark.parametrize("status", [429, 503])
 async def test_a_pause_that_outlasts_the_deadline_raises_at_once(status: int) -> None:
     """A call does not wait for a retry that could not be sent in time."""
-    answer = in_turn(reply(status, Retry_After="50"), page())
+    answer = in_turn(reply(status, Retry_After="50"), EMPTY_PAGE)
     async with calling(answer, timeouts=Timeouts(deadline=50)) as (service, client, clock):
         error = await failure(client)
         assert (error.status, error.retry_after, error.attempts) == (status, 50, 1)
@@ -184,7 +172,7 @@ async def test_a_pause_that_outlasts_the_deadline_raises_at_once(status: int) ->
 
 async def test_a_turn_that_comes_after_the_deadline_raises_at_once() -> None:
     """Under ``max_rate``, a call whose turn would come too late is not sent."""
-    async with calling(in_turn(page()), max_rate=0.1) as (service, client, clock):
+    async with calling(in_turn(EMPTY_PAGE), max_rate=0.1) as (service, client, clock):
         await ask(client)
         error = await failure(client.with_options(deadline=9))
         assert isinstance(error, DeadlineExceededError)
@@ -203,7 +191,7 @@ async def test_a_turn_that_comes_after_the_deadline_raises_at_once() -> None:
         (reply(502), ServerError),
         (reply(503), ServerError),
         (reply(504), ServerError),
-        (CUT, ConnectionFailedError),
+        (RESET, ConnectionFailedError),
         (HALF_A_BODY, DecodeError),
         (reply(200, b""), DecodeError),
         (LOGIN_PAGE, UnexpectedResponseError),
@@ -213,9 +201,9 @@ async def test_a_turn_that_comes_after_the_deadline_raises_at_once() -> None:
         *("half a body", "no body", "login page"),
     ],
 )
-async def test_a_transient_failure_is_tried_three_times(out: bytes, cls: type[Exception]) -> None:
+async def test_a_transient_failure_is_tried_three_times(out: Reply, cls: type[Exception]) -> None:
     """The third failure in a row is raised, with the number of attempts."""
-    async with calling(in_turn(out, out, page())) as (service, client, clock):
+    async with calling(in_turn(out, out, EMPTY_PAGE)) as (service, client, clock):
         await ask(client)
         assert (len(service.calls), len(clock.slept)) == (3, 2)
     async with calling(in_turn(out)) as (service, client, clock):
@@ -240,9 +228,9 @@ async def test_a_transient_failure_is_tried_three_times(out: bytes, cls: type[Ex
         *("another shape", "a list", "null"),
     ],
 )
-async def test_a_permanent_failure_is_tried_once(out: bytes) -> None:
+async def test_a_permanent_failure_is_tried_once(out: Reply) -> None:
     """Other replies are raised at once, as the next one would be the same."""
-    async with calling(in_turn(out, page())) as (service, client, clock):
+    async with calling(in_turn(out, EMPTY_PAGE)) as (service, client, clock):
         error = await failure(client)
         assert isinstance(error, ResponseError | DecodeError)
         assert (error.attempts, error.retryable) == (1, False)
@@ -309,7 +297,7 @@ async def test_a_429_without_retry_after_uses_throttled_delay() -> None:
 )
 async def test_a_retry_after_is_honoured(status: int, headers: dict[str, Any]) -> None:
     """A `Retry-After` is waited for, as long as it is within the cap of 60 seconds."""
-    answer = in_turn(reply(status, **headers), page())
+    answer = in_turn(reply(status, **headers), EMPTY_PAGE)
     async with calling(answer) as (service, client, clock):
         await ask(client)
         assert clock.slept == [60]
@@ -319,7 +307,7 @@ async def test_a_retry_after_is_honoured(status: int, headers: dict[str, Any]) -
 @pytest.mark.parametrize("status", [429, 503])
 async def test_a_retry_after_beyond_the_cap_is_raised(status: int) -> None:
     """The error is raised at once with the requested pause."""
-    answer = in_turn(reply(status, Retry_After="61"), page())
+    answer = in_turn(reply(status, Retry_After="61"), EMPTY_PAGE)
     async with calling(answer, timeouts=Timeouts(deadline=1000)) as (service, client, clock):
         error = await failure(client)
         assert (error.retry_after, error.retryable) == (61, True)
@@ -329,7 +317,7 @@ async def test_a_retry_after_beyond_the_cap_is_raised(status: int) -> None:
 @pytest.mark.parametrize("text", ["-5", "soon", "", "1e9"])
 async def test_an_invalid_retry_after_is_ignored(text: str) -> None:
     """A `Retry-After` that cannot be parsed counts as absent."""
-    async with calling(in_turn(reply(503, Retry_After=text), page())) as (_, client, clock):
+    async with calling(in_turn(reply(503, Retry_After=text), EMPTY_PAGE)) as (_, client, clock):
         await ask(client)
         assert len(clock.slept) == 1
         assert clock.slept[0] <= 0.05
@@ -351,13 +339,15 @@ async def test_the_budget_limits_retries_and_not_first_attempts() -> None:
 
 async def test_success_refills_the_budget() -> None:
     """A retry that succeeds is free; five successful first attempts pay for one retry."""
-    answer = in_turn(reply(500), page(), reply(500), page(), reply(500), reply(500), page())
+    answer = in_turn(
+        reply(500), EMPTY_PAGE, reply(500), EMPTY_PAGE, reply(500), reply(500), EMPTY_PAGE
+    )
     async with calling(answer, retry=RetryPolicy(budget=5, max_attempts=2)) as (service, client, _):
         await ask(client)
         await ask(client)
         assert (await failure(client)).attempts == 2
         assert len(service.calls) == 6
-    answer = in_turn(reply(500), reply(500), reply(500), *[page()] * 5, reply(500), page())
+    answer = in_turn(reply(500), reply(500), reply(500), *[EMPTY_PAGE] * 5, reply(500), EMPTY_PAGE)
     async with calling(answer, retry=RetryPolicy(budget=5, max_attempts=2)) as (service, client, _):
         assert (await failure(client)).attempts == 2
         assert (await failure(client)).attempts == 1
@@ -368,7 +358,7 @@ async def test_success_refills_the_budget() -> None:
 
 async def test_a_budget_is_never_more_than_full() -> None:
     """However many calls succeed, no more can be spent on retries than at the start."""
-    answer = in_turn(*[page()] * 30, reply(500))
+    answer = in_turn(*[EMPTY_PAGE] * 30, reply(500))
     async with calling(answer, retry=RetryPolicy(budget=10, max_attempts=9)) as (_, client, _):
         for _ in range(30):
             await ask(client)
@@ -378,7 +368,7 @@ async def test_a_budget_is_never_more_than_full() -> None:
 
 async def test_token_requests_spend_the_same_budget() -> None:
     """Retries of the token endpoint use up the budget of the calls."""
-    issue = in_turn(reply(500), reply(500), token("token-1"))
+    issue = in_turn(reply(500), reply(500), token_reply("token-1"))
     policy = RetryPolicy(budget=5)
     async with running(in_turn(reply(500)), issue, retry=policy) as (service, client):
         assert isinstance(await failure(client), TokenError)
@@ -393,7 +383,7 @@ async def test_a_retry_after_a_time_out_costs_twice_as_much() -> None:
         assert (await failure(client)).attempts == 5
         assert len(service.calls) == 5
 
-    async def silence(asked: Asked) -> bytes:
+    async def silence(request: Request) -> Reply:
         return await stay_silent(31)
 
     patient = Timeouts(read=30, deadline=10_000)
@@ -408,11 +398,11 @@ async def test_a_retry_after_a_time_out_costs_twice_as_much() -> None:
 async def test_a_429_delays_all_calls() -> None:
     """No call of any task is sent before the requested pause is over."""
     clock = OrderedClock()
-    answer = in_turn(reply(429, Retry_After="30"), page())
+    answer = in_turn(reply(429, Retry_After="30"), EMPTY_PAGE)
     async with running(answer, auth=BASIC, clock=clock, concurrency=2) as (service, client):
         calls = asyncio.create_task(outcomes(client, list("abcdefgh")))
         await clock.let_pass(10)
-        assert service.names[:1] == ["a"]
+        assert service.references[:1] == ["a"]
         # Already in flight, with two slots.
         assert len(service.calls) <= 2
         late = asyncio.create_task(outcomes(client, ["late"]))
@@ -426,7 +416,7 @@ async def test_a_429_delays_all_calls() -> None:
 
 async def test_a_call_whose_deadline_is_within_the_pause_fails_at_once() -> None:
     """It is not sent, and its error has the remaining pause."""
-    answer = in_turn(reply(429, Retry_After="30"), page())
+    answer = in_turn(reply(429, Retry_After="30"), EMPTY_PAGE)
     async with calling(answer, retry=ONCE) as (service, client, clock):
         assert isinstance(await failure(client), RateLimitedError)
         error = await failure(client.with_options(deadline=30))
@@ -440,7 +430,7 @@ async def test_a_call_whose_deadline_is_within_the_pause_fails_at_once() -> None
 async def test_a_queued_call_whose_deadline_is_within_the_pause_fails_at_once() -> None:
     """Calls that can wait for the end of the pause take no slot from those behind them."""
     clock = OrderedClock()
-    answer = in_turn(reply(429, Retry_After="30"), page())
+    answer = in_turn(reply(429, Retry_After="30"), EMPTY_PAGE)
     async with running(answer, auth=BASIC, clock=clock, concurrency=1) as (service, client):
         patient = asyncio.create_task(outcomes(client, list("abc")))
         hurried = asyncio.create_task(outcomes(client.with_options(deadline=20), ["hurried"]))
@@ -449,12 +439,12 @@ async def test_a_queued_call_whose_deadline_is_within_the_pause_fails_at_once() 
         assert await hurried == ["RateLimitedError"]
         await clock.let_pass(30)
         assert set(await patient) == {"done"}
-        assert "hurried" not in service.names
+        assert "hurried" not in service.references
 
 
 async def test_a_429_delays_other_calls_no_longer_than_the_cap() -> None:
     """A service that asks for a day's pause delays other calls for 60 seconds."""
-    answer = in_turn(reply(429, Retry_After="86400"), page())
+    answer = in_turn(reply(429, Retry_After="86400"), EMPTY_PAGE)
     async with calling(answer) as (service, client, _):
         assert (await failure(client)).retry_after == 86400
         await ask(client)
@@ -464,7 +454,7 @@ async def test_a_429_delays_other_calls_no_longer_than_the_cap() -> None:
 async def test_each_429_delays_all_calls_anew() -> None:
     """The pause of a second one, long after the first, is kept as well."""
     again = reply(429, Retry_After="40")
-    answer = in_turn(reply(429, Retry_After="30"), page(), again, page())
+    answer = in_turn(reply(429, Retry_After="30"), EMPTY_PAGE, again, EMPTY_PAGE)
     async with calling(answer, retry=ONCE) as (service, client, clock):
         assert isinstance(await failure(client), RateLimitedError)
         await ask(client)
@@ -478,11 +468,11 @@ async def test_a_longer_pause_is_kept_by_calls_that_wait_already() -> None:
     """A call in flight is asked for another pause while others wait for the first one's end."""
     clock = OrderedClock()
 
-    async def answer(asked: Asked) -> bytes:
-        if asked.name == "late":
-            return page()
-        await clock.sleep(0 if asked.name == "a" else 10)
-        return reply(429, Retry_After="30" if asked.name == "a" else "60")
+    async def answer(request: Request) -> Reply:
+        if request.reference == "late":
+            return EMPTY_PAGE
+        await clock.sleep(0 if request.reference == "a" else 10)
+        return reply(429, Retry_After="30" if request.reference == "a" else "60")
 
     options: dict[str, Any] = {"auth": BASIC, "clock": clock, "concurrency": 2}
     async with running(answer, retry=ONCE, **options) as (service, client):
@@ -498,7 +488,7 @@ async def test_a_longer_pause_is_kept_by_calls_that_wait_already() -> None:
 async def test_a_shorter_pause_does_not_end_a_longer_one() -> None:
     """After pauses of 30 and then 5 seconds, nothing is sent before 30 seconds have passed."""
     clock = OrderedClock()
-    answer = in_turn(reply(429, Retry_After="30"), reply(429, Retry_After="5"), page())
+    answer = in_turn(reply(429, Retry_After="30"), reply(429, Retry_After="5"), EMPTY_PAGE)
     async with running(answer, auth=BASIC, clock=clock, concurrency=2) as (service, client):
         calls = asyncio.create_task(outcomes(client, ["a", "b"]))
         await clock.let_pass(10)
@@ -511,14 +501,14 @@ async def test_a_shorter_pause_does_not_end_a_longer_one() -> None:
 async def test_a_503_delays_only_its_own_call() -> None:
     """Only a 429 delays other calls; a 503 with `Retry-After` does not."""
     clock = OrderedClock()
-    answer = in_turn(reply(503, Retry_After="30"), page())
+    answer = in_turn(reply(503, Retry_After="30"), EMPTY_PAGE)
     async with running(answer, auth=BASIC, clock=clock) as (service, client):
         failing = asyncio.create_task(ask(client, "failing"))
         await clock.let_pass(1)
         await ask(client, "other")
         await clock.let_pass(30)
         await failing
-        assert [(call.name, call.at) for call in service.calls] == [
+        assert [(call.reference, call.at) for call in service.calls] == [
             ("failing", 0),
             ("other", 1),
             ("failing", 30),
@@ -528,13 +518,13 @@ async def test_a_503_delays_only_its_own_call() -> None:
 async def test_a_429_keeps_the_queue_of_max_rate() -> None:
     """Calls that were waiting for their turn are the first ones after the pause."""
     clock = OrderedClock()
-    answer = in_turn(reply(429, Retry_After="1.5"), page())
+    answer = in_turn(reply(429, Retry_After="1.5"), EMPTY_PAGE)
     options: dict[str, Any] = {"auth": BASIC, "retry": ONCE, "max_rate": 1, "concurrency": 2}
     async with running(answer, clock=clock, **options) as (service, client):
         calls = asyncio.create_task(outcomes(client, list("abcdef")))
         await clock.let_pass(20)
         assert await calls == ["RateLimitedError"] + ["done"] * 5
-        assert [(call.name, call.at) for call in service.calls] == [
+        assert [(call.reference, call.at) for call in service.calls] == [
             ("a", 0),
             ("b", 1.5),
             ("c", 2.5),
@@ -560,7 +550,7 @@ def test_requests_are_never_closer_than_max_rate_allows(
     async def play() -> None:
         clock = OrderedClock()
         options: dict[str, Any] = {"max_rate": rate, "concurrency": concurrency, "auth": BASIC}
-        async with running(in_turn(page()), clock=clock, **options) as (service, client):
+        async with running(in_turn(EMPTY_PAGE), clock=clock, **options) as (service, client):
             made = []
             for number, (gap, is_cancelled) in enumerate(calls):
                 task = asyncio.create_task(outcomes(client, [str(number)]))
@@ -573,7 +563,7 @@ def test_requests_are_never_closer_than_max_rate_allows(
             assert all(task.done() for task in made)
         moments = [call.at for call in service.calls]
         assert all(later - earlier >= 1 / rate - 1e-6 for earlier, later in pairwise(moments))
-        assert service.names == sorted(service.names, key=int)
+        assert service.references == sorted(service.references, key=int)
 
     asyncio.run(play())
 
@@ -585,8 +575,8 @@ async def test_first_attempts_do_not_wait_for_the_retries_of_others() -> None:
     """While some calls pause before a retry, others are sent at once, even with one slot."""
     clock = OrderedClock()
 
-    async def answer(asked: Asked) -> bytes:
-        return reply(503, Retry_After="30") if asked.name == "failing" else page()
+    async def answer(request: Request) -> Reply:
+        return reply(503, Retry_After="30") if request.reference == "failing" else EMPTY_PAGE
 
     options: dict[str, Any] = {"auth": BASIC, "clock": clock, "concurrency": 1}
     async with running(answer, retry=RetryPolicy(budget=50), **options) as (service, client):
@@ -602,7 +592,7 @@ async def test_first_attempts_do_not_wait_for_the_retries_of_others() -> None:
 
 async def test_a_call_that_succeeds_at_once_never_sleeps() -> None:
     """Calls that succeed at the first attempt never sleep."""
-    async with calling(in_turn(page())) as (service, client, clock):
+    async with calling(in_turn(EMPTY_PAGE)) as (service, client, clock):
         assert set(await outcomes(client, ["a"] * 100)) == {"done"}
         assert (len(service.calls), clock.slept) == (100, [])
 
@@ -788,13 +778,13 @@ async def test_a_repeated_request_waits_for_its_turn() -> None:
 # All of it together
 
 REPLIES = {
-    "page": page(),
+    "page": EMPTY_PAGE,
     "500": reply(500),
     "429": reply(429),
     "429, 7 s": reply(429, Retry_After="7"),
     "503, 90 s": reply(503, Retry_After="90"),
     "404": reply(404),
-    "cut": CUT,
+    "cut": RESET,
     "half a body": HALF_A_BODY,
     "another shape": ANOTHER_SHAPE,
 }
@@ -825,10 +815,10 @@ def test_whatever_the_service_replies_the_limits_hold(
     seen: dict[str, list[str]] = {name: [] for name in left}
     lost: dict[str, list[bool]] = {name: [] for name in left}
 
-    async def answer(asked: Asked) -> bytes:
-        kind = left[asked.name].pop(0) if left[asked.name] else "page"
-        seen[asked.name].append(kind)
-        lost[asked.name].append(kind == "cut" and not asked.is_first)
+    async def answer(request: Request) -> Reply:
+        kind = left[request.reference].pop(0) if left[request.reference] else "page"
+        seen[request.reference].append(kind)
+        lost[request.reference].append(kind == "cut" and not request.is_first)
         return REPLIES[kind]
 
     async def play() -> None:

@@ -191,15 +191,16 @@ def token_reply(token: str = "token-1", lifetime: int = 3600, **fields: Any) -> 
     )
 
 
-def empty_page() -> Reply:
-    """Return the reply to a list call that finds nothing."""
-    bounds = dict.fromkeys(("updated_after", "updated_before"), "2026-01-01T00:00:00")
-    return json_reply({**bounds, "applications": []})
-
-
-def unauthorized() -> Reply:
-    """Return the reply to a call whose token is not accepted."""
-    return reply(401, WWW_Authenticate='Bearer error="invalid_token"')
+EMPTY_PAGE: Final = json_reply(
+    {
+        "updated_after": "2026-01-01T00:00:00",
+        "updated_before": "2026-01-01T00:00:00",
+        "applications": [],
+    }
+)
+"""The reply to a list call that finds nothing."""
+UNAUTHORIZED: Final = reply(401, WWW_Authenticate='Bearer error="invalid_token"')
+"""The reply to a call whose token is not accepted."""
 
 
 def in_turn(*replies: Reply) -> Answer:
@@ -235,9 +236,9 @@ def token_rules(
         if call is not None:
             return call(request)
         if request.token != f"token-{given}" or left == 0:
-            return unauthorized()
+            return UNAUTHORIZED
         left -= 1
-        return empty_page()
+        return EMPTY_PAGE
 
     return answer
 
@@ -292,6 +293,11 @@ class ScriptedServer:
     def calls(self) -> list[Request]:
         """The requests that were not for a token."""
         return [request for request in self.requests if request.path != "/token"]
+
+    @property
+    def references(self) -> list[str]:
+        """The references that these asked for."""
+        return [request.reference for request in self.calls]
 
     @property
     def token_requests(self) -> int:
