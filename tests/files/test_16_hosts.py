@@ -1,6 +1,5 @@
 """Promise 16: downloads carry no credentials, and go only where `DownloadPolicy` allows."""
 
-import asyncio
 import io
 import re
 import ssl
@@ -25,16 +24,8 @@ from income_client import (
 )
 from tests.support.folders import files_in
 from tests.support.lookups import Lookups, looking_up
-from tests.support.storage import (
-    PASSWORD,
-    USER,
-    Asked,
-    Reply,
-    Trick,
-    document_at,
-    serving,
-    storing,
-)
+from tests.support.server import Reply, Request, ScriptedServer, in_turn, reply
+from tests.support.storage import PASSWORD, USER, Trick, document_at, serving, storing
 
 ONCE = RetryPolicy(max_attempts=1)
 BUCKET = "bucket.s3.amazonaws.com"
@@ -54,15 +45,15 @@ def lookups() -> Iterator[Lookups]:
         yield table
 
 
-def leading_to(location: str, status: str = "307 Temporary Redirect") -> Trick:
+def leading_to(location: str, status: int = 307) -> Trick:
     """Redirect the client to this URL."""
-    fields = {"Location": location, "Content-Length": "0", "Set-Cookie": "of-the-storage=1"}
-    return lambda asked, honest: Reply(status=status, fields=fields)
+    fields = {"Location": location, "Set-Cookie": "of-the-storage=1"}
+    return lambda request, honest: Reply(status=status, headers=fields)
 
 
-def refused(asked: Asked, honest: Reply) -> Reply:
+def refused(request: Request, honest: Reply) -> Reply:
     """Fail once, in a way that is retried."""
-    return Reply(status="503 Slow Down", fields={"Content-Length": "0", "Set-Cookie": "busy=1"})
+    return Reply(status=503, headers={"Set-Cookie": "busy=1"})
 
 
 # Credentials
@@ -101,7 +92,7 @@ async def test_a_storage_sees_no_credential_and_no_cookie(
         storage.documents.clear()
         storage.tell("a", storage.address("/a", "s2"))
 
-        def cut(asked: Asked, reply: Reply) -> Reply:
+        def cut(request: Request, reply: Reply) -> Reply:
             return evolve(reply, cut=50_000)
 
         passing = [refused, leading_to("/a?X-Signature=s1"), leading_to("/a?X-Signature=s2"), cut]
@@ -127,30 +118,22 @@ async def test_a_host_with_a_wrong_certificate_gets_no_request(
         allowed_hosts=("*.amazonaws.com:*", "localhost"), allow_private_networks=True, ssl=trusting
     )
     for name in (BUCKET, "other.example"):
-        seen: list[bytes] = []
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         authority.issue_cert(name).configure_cert(context)
 
-        async def answer(
-            reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seen: list[bytes] = seen
-        ) -> None:
-            seen.append(await reader.readuntil(b"\r\n\r\n"))
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nfile")
-            await writer.drain()
-            writer.close()
-
-        server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
-        port = server.sockets[0].getsockname()[1]
-        document = document_at(f"https://{BUCKET}:{port}/a?X-Signature=s1")
-        async with server, storing(downloads=policy, retry=ONCE) as (_, client):
+        async with (
+            ScriptedServer(in_turn(reply(body=b"file")), context) as server,
+            storing(downloads=policy, retry=ONCE) as (_, client),
+        ):
+            document = document_at(f"https://{BUCKET}:{server.port}/a?X-Signature=s1")
             if name == BUCKET:
                 await client.download(document, tmp_path / "slip")
-                assert len(seen) == 1
+                assert len(server.requests) == 1
                 continue
             with pytest.raises(DownloadError, match="certificate") as caught:
                 await client.download(document, tmp_path / "other")
             assert not caught.value.retryable
-            assert seen == []
+            assert server.requests == []
     assert files_in(tmp_path) == {"slip": b"file"}
 
 
@@ -336,7 +319,7 @@ async def test_a_redirect_to_another_service_of_this_machine_is_refused(
     async with storing() as (storage, client), serving() as other:
         other.store("/a", b"inner")
         document = storage.store("/a", b"outer")
-        storage.tricks.append(leading_to(other.address("/a"), f"{status} Elsewhere"))
+        storage.tricks.append(leading_to(other.address("/a"), status))
         with pytest.raises(UnsafeLinkError):
             await client.download(document, tmp_path / "slip")
         assert (len(storage.asked), other.asked) == (1, [])

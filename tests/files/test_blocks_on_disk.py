@@ -8,7 +8,8 @@ import pytest
 from attrs import evolve
 
 from tests.support.folders import files_in
-from tests.support.storage import Asked, Reply, storing
+from tests.support.server import Reply, Request
+from tests.support.storage import storing
 
 HELD = 300_000
 """More bytes than are in memory at a time: two blocks and one piece."""
@@ -20,9 +21,8 @@ async def test_what_came_is_on_the_disk_while_the_rest_is_waited_for(
 ) -> None:
     """All but the last block of it, in a file that is shorter than 1 MiB as well."""
 
-    def held(_: Asked, reply: Reply) -> Reply:
-        head = len(bytes(reply)) - len(reply.body)
-        return evolve(reply, cut=head + count, is_held=True)
+    def held(_: Request, reply: Reply) -> Reply:
+        return evolve(reply, cut=reply.body_at + count, held=True)
 
     async with storing() as (storage, client):
         content = bytes(range(250)) * 20_000

@@ -1,19 +1,16 @@
-"""A service and its file storage on one raw socket; a test decides each byte of a reply.
+"""A service and its file storage on one scripted server.
 
 It tells an address with a signature for each document, and answers honestly, but for
 the replies that a test puts in its place.
 """
 
-import asyncio
 import json
-import socket
-import struct
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from attrs import evolve, field, frozen
+from attrs import define, evolve, field, frozen
 
 from income_client import (
     BasicAuth,
@@ -24,15 +21,18 @@ from income_client import (
     from_json,
 )
 from income_client.testing import JumpingClock
-from tests.support.stopping import stop
+from tests.support.server import Reply, Request, ScriptedServer, json_reply
 
 USER: Final = "invented-user"
 PASSWORD: Final = "invented-password"
 ENTITY: Final = '"v1"'
 """The entity tag of a file unless it has another one."""
-
+EXPIRED: Final = Reply(
+    status=403,
+    body=b"<Error><Code>AccessDenied</Code><Message>Request has expired</Message></Error>",
+)
+"""What a storage answers that finds an address expired."""
 _API: Final = "/v1/income/applications/"
-_EXPIRED: Final = b"<Error><Code>AccessDenied</Code><Message>Request has expired</Message></Error>"
 
 
 @frozen
@@ -47,86 +47,63 @@ class File:
     """Its media type."""
 
 
-@frozen
-class Asked:
-    """One request, as it came."""
-
-    head: bytes = field(repr=False)
-    """Its first line and its header fields."""
-
-    @property
-    def target(self) -> str:
-        """Path and query."""
-        return self.head.split(b" ", 2)[1].decode("ascii")
-
-    @property
-    def path(self) -> str:
-        """The path."""
-        return self.target.partition("?")[0]
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """The header fields, names in lower case."""
-        lines = self.head.decode("latin-1").split("\r\n")[1:]
-        pairs = (line.partition(":") for line in lines if line)
-        return {name.lower(): value.strip() for name, _, value in pairs}
+def storage_rules(file: File, request: Request) -> Reply:
+    """Answer a request for a file, or for a part of it, as the standards say."""
+    headers = {"Content-Type": file.content_type, "ETag": file.etag}
+    wanted = request.headers.get("range")
+    if wanted is None or request.headers.get("if-range", file.etag) != file.etag:
+        return Reply(headers=headers, body=file.content)
+    first, _, last = wanted.removeprefix("bytes=").partition("-")
+    total, start = len(file.content), int(first)
+    if start >= total:
+        return Reply(status=416, headers={**headers, "Content-Range": f"bytes */{total}"})
+    part = file.content[start : int(last) + 1 if last else None]
+    place = f"bytes {start}-{start + len(part) - 1}/{total}"
+    return Reply(status=206, headers={**headers, "Content-Range": place}, body=part)
 
 
-@frozen(kw_only=True)
-class Reply:
-    """One reply, and how much of it comes."""
-
-    status: str = "200 OK"
-    """Status and reason."""
-    fields: Mapping[str, str | None] = field(factory=dict)
-    """Header fields; None leaves one out."""
-    body: bytes = field(default=b"", repr=False)
-    """The body, framed already if it is chunked."""
-    cut: int | None = None
-    """Bytes of the whole reply, head included, behind which the connection ends."""
-    is_reset: bool = False
-    """Whether it ends by RST."""
-    is_held: bool = False
-    """Whether it waits there instead, until the other side leaves, or all continue."""
-
-    def __bytes__(self) -> bytes:
-        lines = [f"HTTP/1.1 {self.status}"]
-        lines += [f"{name}: {value}" for name, value in self.fields.items() if value is not None]
-        return "\r\n".join([*lines, "", ""]).encode("latin-1") + self.body
-
-
-Trick = Callable[[Asked, Reply], Reply]
+Trick = Callable[[Request, Reply], Reply]
 """Makes another reply to a request for a file than the honest one."""
 
 
+@define(eq=False)
 class Storage:
-    """What there is, what was asked for, and the tricks to be played.
+    """What there is, what was asked for, and the tricks to be played."""
 
-    Attributes:
-        files: what is stored, by path.
-        tricks: for the next requests for files, in order; then all replies are honest.
-        asked: requests for files.
-        api_asked: requests for documents.
-        documents: what the service says of an application's documents, by type.
-        expired: signatures that are of no use any more.
-        url: where it is.
-        goes_on: set to let replies that stand still come to their end.
-    """
+    server: ScriptedServer = field(init=False)
+    """Where it is."""
+    files: dict[str, File] = field(factory=dict)
+    """What is stored, by path."""
+    tricks: deque[Trick] = field(factory=deque)
+    """For the next requests for files, in order; then all replies are honest."""
+    documents: dict[str, list[dict[str, Any]]] = field(factory=dict)
+    """What the service says of an application's documents, by type."""
+    expired: set[str] = field(factory=set)
+    """Signatures that are of no use any more."""
 
-    def __init__(self) -> None:
-        self.goes_on = asyncio.Event()
-        self.files: dict[str, File] = {}
-        self.tricks: deque[Trick] = deque()
-        self.asked: list[Asked] = []
-        self.api_asked: list[Asked] = []
-        self.documents: dict[str, list[dict[str, Any]]] = {}
-        self.expired: set[str] = set()
-        self.url = ""
+    @server.default
+    def _of_its_own(self) -> ScriptedServer:
+        return ScriptedServer(self.answer)
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return self.server.url
+
+    @property
+    def asked(self) -> list[Request]:
+        """The requests for files."""
+        return [one for one in self.server.requests if not one.path.startswith(_API)]
+
+    @property
+    def api_asked(self) -> list[Request]:
+        """The requests for documents."""
+        return [one for one in self.server.requests if one.path.startswith(_API)]
 
     @property
     def policy(self) -> DownloadPolicy:
         """A policy that allows this storage and nothing else."""
-        host = self.url.removeprefix("http://")
+        host = f"127.0.0.1:{self.server.port}"
         return DownloadPolicy(
             allowed_hosts=(host,), require_https=False, allow_private_networks=True
         )
@@ -144,70 +121,29 @@ class Storage:
         """Have the service tell of a document of application ``app-1`` from now on."""
         self.documents.setdefault(document_type, []).append(_payload(document_id, address))
 
-    def honest(self, asked: Asked) -> Reply:
-        """Return what a storage answers that does as the standards say."""
-        signature = asked.target.partition("X-Signature=")[2]
-        file = self.files.get(asked.path)
+    def answer(self, request: Request) -> Reply:
+        """Answer a request."""
+        if request.path.startswith(_API):
+            return self._documents_of(request.path.split("/")[4])
+        honest = self.honest(request)
+        return self.tricks.popleft()(request, honest) if self.tricks else honest
+
+    def honest(self, request: Request) -> Reply:
+        """Return what a storage answers that plays no tricks."""
+        file = self.files.get(request.path)
         if file is None:
-            return Reply(status="404 Not Found", fields={"Content-Length": "0"})
-        if signature in self.expired:
-            return self.refused()
-        fields: dict[str, str | None] = {"Content-Type": file.content_type, "ETag": file.etag}
-        wanted = asked.headers.get("range")
-        if wanted is None or asked.headers.get("if-range", file.etag) != file.etag:
-            fields["Content-Length"] = str(len(file.content))
-            return Reply(fields=fields, body=file.content)
-        first, _, last = wanted.removeprefix("bytes=").partition("-")
-        total, start = len(file.content), int(first)
-        if start >= total:
-            fields |= {"Content-Range": f"bytes */{total}", "Content-Length": "0"}
-            return Reply(status="416 Range Not Satisfiable", fields=fields)
-        part = file.content[start : int(last) + 1 if last else None]
-        until = start + len(part) - 1
-        fields |= {"Content-Range": f"bytes {start}-{until}/{total}"}
-        fields["Content-Length"] = str(len(part))
-        return Reply(status="206 Partial Content", fields=fields, body=part)
+            return Reply(status=404)
+        if request.query.partition("X-Signature=")[2] in self.expired:
+            return EXPIRED
+        return storage_rules(file, request)
 
-    def refused(self) -> Reply:
-        """Return what a storage answers that finds the address expired."""
-        fields = {"Content-Length": str(len(_EXPIRED))}
-        return Reply(status="403 Forbidden", fields=fields, body=_EXPIRED)
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer the requests of one connection."""
-        try:
-            while True:
-                asked = Asked(await reader.readuntil(b"\r\n\r\n"))
-                if not await self._answer(asked, reader, writer):
-                    break
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
-
-    async def _answer(
-        self, asked: Asked, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> bool:
-        if asked.path.startswith(_API):
-            self.api_asked.append(asked)
-            reply = _documents_reply(asked.path.split("/")[4], self.documents)
-        else:
-            self.asked.append(asked)
-            reply = self.honest(asked)
-            if self.tricks:
-                reply = self.tricks.popleft()(asked, reply)
-        writer.write(bytes(reply)[: reply.cut])
-        await writer.drain()
-        if reply.is_held:
-            ends = [asyncio.ensure_future(each) for each in (reader.read(), self.goes_on.wait())]
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            for end in ends:
-                end.cancel()
-        if reply.is_reset:
-            option = struct.pack("ii", 1, 0)
-            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, option)
-            writer.transport.abort()
-        return reply.cut is None and reply.fields.get("Connection") != "close"
+    def _documents_of(self, application_id: str) -> Reply:
+        payload = {
+            "application_id": application_id,
+            "application_reference_id": "loan-1",
+            "documents": self.documents,
+        }
+        return json_reply(payload, Set_Cookie="session=of-the-service; Path=/")
 
 
 def _payload(document_id: str, address: str) -> dict[str, Any]:
@@ -222,21 +158,6 @@ def _payload(document_id: str, address: str) -> dict[str, Any]:
     }
 
 
-def _documents_reply(application_id: str, documents: Mapping[str, Iterable[Any]]) -> Reply:
-    payload = {
-        "application_id": application_id,
-        "application_reference_id": "loan-1",
-        "documents": documents,
-    }
-    body = json.dumps(payload).encode()
-    fields = {
-        "Content-Type": "application/json",
-        "Content-Length": str(len(body)),
-        "Set-Cookie": "session=of-the-service; Path=/",
-    }
-    return Reply(fields=fields, body=body)
-
-
 def document_at(address: str, document_id: str = "doc-1") -> Document:
     """Return a document of application ``app-1`` and type ``unknown_form`` with this address."""
     document = from_json(Document, json.dumps(_payload(document_id, address)).encode())
@@ -247,22 +168,8 @@ def document_at(address: str, document_id: str = "doc-1") -> Document:
 async def serving() -> AsyncIterator[Storage]:
     """Run a service with its storage."""
     storage = Storage()
-    connections: set[asyncio.Task[None]] = set()
-
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.ensure_future(storage.serve(reader, writer))
-        connections.add(task)
-        task.add_done_callback(connections.discard)
-
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
-    storage.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    try:
+    async with storage.server:
         yield storage
-    finally:
-        await stop(server)
-        for task in connections:
-            task.cancel()
-        await asyncio.gather(*connections, return_exceptions=True)
 
 
 @asynccontextmanager
