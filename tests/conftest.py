@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from income_client.testing import JumpingClock
+from tests.support.canaries import WATCH
 
 if TYPE_CHECKING:
     from tests.support.callback_certificates import Papers
@@ -67,7 +68,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the profile, and undo the ignored Ctrl-C of ``pytest &`` in a script."""
+    """Choose the profile, undo the ignored Ctrl-C of ``pytest &``, and watch what comes out."""
+    config.pluginmanager.register(WATCH, "secrecy")
     settings.load_profile("full" if config.getoption("full") else "quick")
     # A loop that waits for what never comes must fail: not every signal of pytest-timeout ends it.
     JumpingClock.most_sleeps = MOST_SLEEPS

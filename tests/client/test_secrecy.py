@@ -76,6 +76,7 @@ from income_client.receivers.tls import callback_ssl_context
 from income_client.settings import Auth
 from income_client.testing import JumpingClock, make_document
 from tests.support.callback_certificates import Papers
+from tests.support.canaries import CANARY
 from tests.support.disk_faults import failing_disk
 from tests.support.leaks import held_by
 from tests.support.loop_time import pass_time, silence
@@ -83,7 +84,6 @@ from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE
 from tests.support.poison import (
     BROKEN_APPLICATIONS,
     BROKEN_DOCUMENTS,
-    CANARY,
     TRACES,
     Broken,
     broken,
@@ -344,6 +344,7 @@ def failing(of_others: Answer, of_tokens: Answer | None = None) -> Answer:
     return token_rules(of_others, of_tokens or GOOD)
 
 
+@pytest.mark.shows_private("file", reason="a downloaded file is what was served")
 async def test_a_good_service(tmp_path: Path, told: Callable[[], str]) -> None:
     """What is read is neither printed nor logged, and a poller's file has nothing of it."""
     async with place(GOOD, tmp_path) as at:
@@ -351,6 +352,7 @@ async def test_a_good_service(tmp_path: Path, told: Callable[[], str]) -> None:
             assert await error_of(call, at, told) is None, call
 
 
+@pytest.mark.shows_private("file", reason="a downloaded file is what was served")
 @pytest.mark.parametrize("auth", [OAUTH, BASIC])
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_fault_of_the_service(
@@ -504,6 +506,7 @@ async def test_a_store_that_fails(store: str, tmp_path: Path, told: Callable[[],
         assert isinstance(await error_of(store, at, told), CheckpointError)
 
 
+@pytest.mark.shows_private("file", reason="a downloaded file is what was served")
 async def test_a_disk_that_fails(tmp_path: Path, told: Callable[[], str]) -> None:
     """At any call, of those that a download makes."""
     (tmp_path / "files").mkdir()

@@ -25,7 +25,7 @@ from tests.support.leaks import held_by
 from tests.support.store_files import letter
 
 NOTHING = StoredCheckpoint(checkpoint=None, version=0)
-CANARY = "c4n4ry"
+UNSHOWN = "a text that errors leave out"
 
 
 MakeStore = Callable[[], CheckpointStore]
@@ -74,7 +74,7 @@ WRONG: Sequence[dict[str, Any]] = [
     {"name": 5},
     {"name": "a\0b"},
     {"checkpoint": None},
-    {"checkpoint": f"{CANARY}\ud800"},
+    {"checkpoint": f"{UNSHOWN}\ud800"},
     {"version": -1},
     {"version": True},
     {"version": "0"},
@@ -127,7 +127,7 @@ async def test_a_name_is_asked_for_when_reading(store: CheckpointStore, name: An
 
 @pytest.mark.parametrize(
     ("text", "version"),
-    [(f"{CANARY} text", 7), (f"{CANARY}\ud800", 0), (f"{CANARY}\0", 0)],
+    [(f"{UNSHOWN} text", 7), (f"{UNSHOWN}\ud800", 0), (f"{UNSHOWN}\0", 0)],
 )
 async def test_errors_do_not_show_the_checkpoint(
     store: CheckpointStore,
@@ -141,12 +141,12 @@ async def test_errors_do_not_show_the_checkpoint(
         await saving
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
-    assert CANARY not in held_by(caught.value.again())
+    assert UNSHOWN not in held_by(caught.value.again())
 
 
 def test_a_stored_checkpoint_does_not_show_its_text() -> None:
     """The text is no part of the repr."""
-    assert CANARY not in repr(StoredCheckpoint(checkpoint=CANARY, version=1))
+    assert UNSHOWN not in repr(StoredCheckpoint(checkpoint=UNSHOWN, version=1))
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=9)

@@ -15,8 +15,8 @@ from tests.support.store_files import contents, filled, letter, names, run_in
 Call = Callable[[SQLiteCheckpointStore], Awaitable[Any]]
 CALLS: dict[str, Call] = {
     "load": lambda store: store.load("default"),
-    "save": lambda store: store.save("default", "c4n4ry", version=1),
-    "first save": lambda store: store.save("default", "c4n4ry", version=0),
+    "save": lambda store: store.save("default", "another", version=1),
+    "first save": lambda store: store.save("default", "another", version=0),
     "dead letters": lambda store: store.dead_letters("default"),
 }
 

@@ -23,6 +23,7 @@ from income_client.clock import SystemClock
 from income_client.testing import IncomeService, JumpingClock
 
 from .beside import until
+from .canaries import WATCH
 from .streams import Ran, Streams, Terminal, closed_pipe
 
 __all__ = [
@@ -174,7 +175,9 @@ class Cli:
             if during is None and terminal is None:
                 streams.end_input()
             status = _status_on(streams.descriptors, running, variables)
-        return streams.ended(status)
+        ran = streams.ended(status)
+        WATCH.look_at_command(arguments, ran.stdout, ran.stderr, ran.screen)
+        return ran
 
     def _variables(self, more: Mapping[str, str]) -> dict[str, str]:
         home = self.folder / "home"

@@ -5,8 +5,8 @@ from typing import Any
 
 from income_client import IncomeClient, to_json
 from income_client.emulator import Emulator
+from tests.support.canaries import CANARY
 
-CANARY = "c4n4ry"
 PAY = 90817263.43
 BORN = "1913-02-03"
 PRIVATE = {

@@ -1,0 +1,254 @@
+"""What is private in the tests, and a watch over every test that nothing of it comes out.
+
+All secrets, tokens and signed addresses that are made for tests hold a mark, and so does all that
+is invented about borrowers. After each test the watch fails it if one of them was in a log record,
+in an error that left the package or in its frames, in an event, in captured output or in a file.
+"""
+
+import base64
+import binascii
+import logging
+import pickle
+import re
+import subprocess
+import traceback
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import CodeType
+from typing import Any, Final
+
+import pytest
+
+import income_client
+from income_client import receivers
+from income_client.errors import IncomeClientError, leaving
+from income_client.instrumentation import Instrumentation
+
+CANARY: Final = "c4n4ry"
+"""In whatever is private: a secret, a token, an address with a signature, a borrower's data."""
+SECRET: Final = f"{CANARY}-secret"
+"""A password or a client secret."""
+TOKEN: Final = f"{CANARY}-token"
+"""An access token."""
+
+_SECRETS: Final = re.compile(
+    CANARY + r"|S3CRET"
+    r"|invented-(?:password|secret|token)"  # of the emulator, and of many tests
+    r"|eyJ[\w-]{9,}\.[\w-]+\."  # a token of the emulator, or any other JWT
+    r"|Signature=\w"  # of an address
+)
+_BASIC: Final = re.compile(r"Basic ([\w+/]{8,}={0,2})")
+_QUIET: Final = re.compile(
+    r"\binvented\b(?!-)|\btoken-\d"  # short passwords and tokens of tests
+    r"|(?<![\d.])666\d{6}\b|\.\d+@example\.com|\d{3}55501\d{2}\b"  # of the emulator
+    r"|000112222|ada@example|ada-sample|Invented Way|51234\.56"  # of tests/support/payloads.py
+)
+_PARTS: Final = (
+    *(CANARY, "S3CRET", "invented", "token-", "eyJ", "Signature=", "Basic "),
+    *("666", "@example", "55501", "000112222", "ada-sample", "Invented Way", "51234.56"),
+)
+"""In every text that one of the expressions matches; quicker to look for than they are."""
+_FULL: Final = frozenset({"log", "error", "event"})
+"""Where what is quiet is looked for as well; output and files are made to hold borrowers' data."""
+_DEBUG: Final = ("income_client", "asyncio", "aiohttp.client")
+"""The loggers whose records are looked at whatever their level is."""
+_SETTINGS: Final = re.compile(r"netrc$|\.(?:conf|toml)$")
+"""Files that hold credentials by design."""
+_OF_RECORDS: Final = vars(logging.makeLogRecord({})).keys()
+_PACKAGE: Final = re.compile(
+    rf"{re.escape(str(Path(income_client.__file__).parent))}|<attrs generated \w+ income_client"
+)
+_GENERATED: Final = re.compile(r"<attrs generated \w+ income_client.*\.(\w+)")
+_PUBLIC: Final = frozenset(name for module in (income_client, receivers) for name in module.__all__)
+_MOST_BYTES: Final = 64 * 1024
+"""Larger files are not looked at: what leaks is in texts that people read."""
+
+
+def private_in(text: str, *, borrowers: bool = True) -> str | None:
+    """Return the first private thing in a text, with what is around it."""
+    if not any(part in text for part in _PARTS):
+        return None
+    found = _SECRETS.search(text) or (_QUIET.search(text) if borrowers else None)
+    if found is None:
+        found = next((one for one in _BASIC.finditer(text) if _is_pair(one[1])), None)
+    if found is None:
+        return None
+    return text[max(found.start() - 60, 0) : found.end() + 30]
+
+
+def _is_pair(encoded: str) -> bool:
+    try:
+        return b":" in base64.b64decode(encoded, validate=True)
+    except binascii.Error:
+        return False
+
+
+def texts_of(error: BaseException) -> str:
+    """Return what an error shows of itself: message, attributes, notes and pickle."""
+    facts = {**vars(error), "body": None}  # which is kept on request, and never part of a text
+    shown = [str(error), repr(error), repr(facts)]
+    with suppress(TypeError, AttributeError, pickle.PicklingError):  # for one without a pickle
+        shown.append(pickle.dumps(facts).decode("latin-1"))
+    return "\n".join(shown)
+
+
+def frames_of(error: BaseException) -> str:
+    """Return the variables of the package's frames below a public call."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    ours = [one for one in frames if _PACKAGE.search(one.f_code.co_filename)]
+    if not ours or not _is_public(ours[0].f_code):
+        return ""  # a private function just raises: its callers have the door
+    return "\n".join(
+        f"{frame.f_code.co_qualname}: {name}={_repr(value)}"
+        for frame in ours
+        for name, value in frame.f_locals.items()
+    )
+
+
+def _is_public(code: CodeType) -> bool:
+    made = _GENERATED.match(code.co_filename)
+    name = made[1] if made else code.co_qualname.partition(".")[0]
+    return name in _PUBLIC
+
+
+def _repr(value: object) -> str:
+    try:
+        return repr(value)
+    except AttributeError:  # an object that was not made to its end
+        return ""
+
+
+class Watch:
+    """A plug-in that fails each test in which something private came out."""
+
+    def __init__(self) -> None:
+        self._leaks: dict[str, list[str]] = {}
+
+    def look(self, where: str, text: str) -> None:
+        """Remember what is private in a text."""
+        found = private_in(text, borrowers=where in _FULL)
+        if found is not None:
+            self._leaks.setdefault(where, []).append(found)
+
+    def taken(self) -> dict[str, list[str]]:
+        """Return what has leaked until now, by where it was found, and forget it."""
+        leaks, self._leaks = self._leaks, {}
+        return leaks
+
+    # What is looked at
+
+    def _logged(self, record: logging.LogRecord) -> None:
+        facts = {name: vars(record)[name] for name in vars(record).keys() - _OF_RECORDS}
+        shown = [record.getMessage(), repr(facts)]
+        if record.exc_info and record.exc_info[1]:
+            shown += [
+                *traceback.format_exception(record.exc_info[1]),
+                frames_of(record.exc_info[1]),
+            ]
+        self.look("log", "\n".join(shown))
+
+    def _left(self, error: BaseException) -> None:
+        if isinstance(error, IncomeClientError):
+            self.look("error", texts_of(error))
+        for one in (error.__cause__, error.__context__):
+            if one is not None:
+                self.look("error", repr(one))
+
+    def _raised(self, error: BaseException) -> None:
+        if isinstance(error, IncomeClientError):
+            self._left(error)
+        self.look("error", frames_of(error))
+
+    def look_at_command(self, arguments: Sequence[str], *texts: str) -> None:
+        """Look at what a command wrote, unless it was asked for a token or for credentials."""
+        if not {"--reveal", "emulate"}.intersection(arguments):
+            self._output(*texts)
+
+    def look_at_files(self, folder: Path) -> None:
+        """Look at the small files of a folder."""
+        for path in folder.rglob("*"):
+            if _SETTINGS.search(path.name) or path.is_symlink() or not path.is_file():
+                continue
+            if path.stat().st_size <= _MOST_BYTES:
+                with suppress(OSError):  # for one that nobody may read
+                    self.look("file", f"{path.name}\n{path.read_bytes().decode('latin-1')}")
+
+    # How it comes to it
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Begin."""
+        config.addinivalue_line(
+            "markers",
+            "shows_private(*where, reason): logs, errors, events, output or files of this test"
+            " hold what is private, by design",
+        )
+        self._patch = pytest.MonkeyPatch()
+        self._after(leaving, "__exit__", lambda _, left: self._left(left[2]) if left[2] else None)
+        self._after(
+            pytest.RaisesExc, "__exit__", lambda _, left: self._raised(left[2]) if left[2] else None
+        )
+        self._after(Instrumentation, "_emit", lambda _, told: self.look("event", repr(told[1])))
+        self._after(pytest.CaptureFixture, "readouterr", lambda read, _: self._output(*read))
+        self._after(subprocess.Popen, "communicate", lambda read, _: self._output(*read))
+        self._patch.setattr(logging.Logger, "isEnabledFor", _always_enabled)
+        self._patch.setattr(logging.Logger, "handle", self._handling(logging.Logger.handle))
+
+    def pytest_unconfigure(self) -> None:
+        """End."""
+        self._patch.undo()
+
+    def _after(self, owner: type, name: str, look: Callable[[Any, Any], object]) -> None:
+        method = getattr(owner, name)
+
+        def watched(*given: Any, **named: Any) -> Any:
+            result = method(*given, **named)
+            look(result, given)
+            return result
+
+        self._patch.setattr(owner, name, watched)
+
+    def _output(self, *texts: str | bytes | None) -> None:
+        for text in texts:
+            self.look(
+                "output", text.decode("latin-1") if isinstance(text, bytes) else str(text or "")
+            )
+
+    def _handling(
+        self, handle: Callable[[logging.Logger, logging.LogRecord], None]
+    ) -> Callable[[logging.Logger, logging.LogRecord], None]:
+        def watched(logger: logging.Logger, record: logging.LogRecord) -> None:
+            self._logged(record)
+            if _is_enabled(logger, record.levelno):
+                handle(logger, record)
+
+        return watched
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, None, None]:
+        """Fail a test in which something came out, when all that it used has ended."""
+        try:
+            yield
+        finally:
+            for _, kind, text in item._report_sections:
+                if kind != "log":  # whose records have been looked at
+                    self.look("output", text)
+            if (folder := getattr(item, "funcargs", {}).get("tmp_path")) is not None:
+                self.look_at_files(folder)
+            leaks = self.taken()
+        allowed = {where for mark in item.iter_markers("shows_private") for where in mark.args}
+        shown = {where: found for where, found in leaks.items() if where not in allowed}
+        if shown:
+            lines = [f"{where}: {one!r}" for where, found in shown.items() for one in found[:3]]
+            pytest.fail("\n".join(["what is private came out", *lines]), pytrace=False)
+
+
+_is_enabled: Final = logging.Logger.isEnabledFor
+
+
+def _always_enabled(logger: logging.Logger, level: int) -> bool:
+    return logger.name.startswith(_DEBUG) or _is_enabled(logger, level)
+
+
+WATCH: Final = Watch()
+"""The watch over this run."""
