@@ -39,7 +39,7 @@ from .running import (
 from .signals import StopSignals
 
 if TYPE_CHECKING:
-    from income_client.emulator import CallbackTarget, Emulator, Fault
+    from income_client.emulator import CallbackTarget, Emulator
 
 _STRIDE: Final = 7919
 """From one updated application to the next: a prime, so that each has its turn."""
@@ -151,13 +151,12 @@ async def emulate(
     INCOME_CALLBACK_CLIENT_SECRET. One that is not taken is sent up to five more
     times, as is assumed of the service.
 
-    --faults makes a share of the requests fail. A fault is a status from 400 to
-    599, reset, drop, cut, stall, trickle or garbage. Its share is a number up to 1
-    or a percentage, of all requests or of those named after an @: list,
-    application, documents, file, token. The same --seed has the same faults. The
-    exit status is 0 after SIGTERM.
+    --faults says what goes wrong. "503 rate=5%" is a share of all requests, and with
+    seed=3 other ones. "file: 503 x2, ok, cut" is about one file after the other, and
+    "any: 503 after=60 seconds=30" about a span of time of the API. The guide's page
+    "testing" has more. The exit status is 0 after SIGTERM.
 
-    Example: income-client emulate --port 8080 --faults 503:0.05,cut:10%@file
+    Example: income-client emulate --faults "503 rate=5%; file: cut rate=10%"
 
     Args:
         port: Port to listen on; 0 takes a free one.
@@ -167,7 +166,7 @@ async def emulate(
         latency: Seconds that each reply takes.
         updates: Applications that change each second. Each change sends a callback.
         basic: Print Basic credentials, not OAuth; both are accepted. Default: --oauth.
-        faults: Faults and their shares of the requests, as 503:0.05,cut:10%@file.
+        faults: What goes wrong, as "503 rate=5%; file: cut rate=10%".
         rules: How the service behaves where its contract is silent.
         callbacks: Address on this machine that callbacks go to.
         callback_token_url: Address on this machine that issues tokens for them.
@@ -176,7 +175,6 @@ async def emulate(
         callback_ca: File with the authorities that the server is checked by.
     """
     target = _target(callbacks, callback_token_url, callback_certificate, callback_key, callback_ca)
-    played = () if faults is None else _faults(faults, seed)
     present = datetime.now(UTC).replace(tzinfo=None)
     if start != NOW:
         present = start.seen_from(present)
@@ -192,7 +190,8 @@ async def emulate(
         rules=(rules or RuleOptions()).rules(present),
         callbacks=target,
     )
-    service.faults.add(*played)
+    if faults is not None:
+        _add_faults(service, faults)
     try:
         await service.start()
     except OSError as error:
@@ -204,19 +203,18 @@ async def emulate(
             await _run(service, target, updates, stop)
     finally:
         await service.close()
-    if played:
+    if faults is not None:
         _say_faults(service)
     return ExitStatus.INTERRUPTED if signals.received is signal.SIGINT else ExitStatus.DONE
 
 
-def _faults(text: str, seed: int) -> "tuple[Fault, ...]":
-    # It loads the whole emulator, which the help does not need.
-    from income_client.emulator.fault_scripts import fault_shares
-
+def _add_faults(service: "Emulator", text: str) -> None:
     try:
-        return fault_shares(text, seed=seed)
+        service.faults.add(text)
     except ConfigurationError as error:
         raise ConfigurationError(f"--faults: {error.message}")
+    if not len(service.faults):
+        raise ConfigurationError("--faults: it names no fault")
 
 
 def _say_faults(service: "Emulator") -> None:

@@ -7,7 +7,8 @@ if TYPE_CHECKING:
     from .callbacks import CallbackDelivery, CallbackTarget
     from .emulator import Emulator
     from .exchange import HttpReply, HttpRequest, RecordedRequest
-    from .faults import Fault, FaultKind, Faults
+    from .fault_player import Faults
+    from .faults import Fault, FaultKind
     from .listing import ListReply, Refused, list_reply
     from .service_rules import FutureBounds, Order, ServiceRules, SpanClamp
     from .world import World
@@ -41,7 +42,8 @@ NAMES: Final = {
     "callbacks": "CallbackDelivery CallbackTarget",
     "emulator": "Emulator",
     "exchange": "HttpReply HttpRequest RecordedRequest",
-    "faults": "Fault FaultKind Faults",
+    "fault_player": "Faults",
+    "faults": "Fault FaultKind",
     "listing": "ListReply Refused list_reply",
     "service_rules": "FutureBounds Order ServiceRules SpanClamp",
     "world": "World",

@@ -38,7 +38,8 @@ from .callbacks import (
     payload_bytes,
 )
 from .exchange import HttpReply, HttpRequest, RecordedRequest, is_loopback, json_reply
-from .faults import Fault, Faults, play, replacement
+from .fault_player import Faults, play, replacement
+from .faults import Fault
 from .service_rules import ServiceRules, changed_rules, check_integer, names_of
 from .storage import Region, StoredFile
 from .times import EPOCH, START, second_of

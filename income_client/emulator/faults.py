@@ -1,25 +1,27 @@
-"""Faults: which request each falls on, and how it is written on a connection."""
+"""Faults: what goes wrong with which requests, and how that is written as text."""
 
-import asyncio
-import socket
-import struct
-from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import re
+from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from http import HTTPStatus
-from random import Random
 from typing import Any, Final
 from urllib.parse import unquote
 
-from attrs import field, frozen
+from attrs import Factory, field, frozen
 from attrs.validators import optional
 
 from income_client.errors import ConfigurationError
-from income_client.settings import counting, invalid, is_number, not_negative, validated, whole
+from income_client.settings import (
+    check_count,
+    counting,
+    invalid,
+    is_number,
+    not_negative,
+    validated,
+    whole,
+    wrong,
+)
 
 from .api import API_CALLS, Call, call_of
-from .exchange import HttpReply
 from .service_rules import Choice, check_integer, integer, meant
 
 ANY: Final = "any"
@@ -27,8 +29,6 @@ ANY: Final = "any"
 CALLS: Final = (*(call.value for call in API_CALLS), Call.TOKEN.value, Call.FILE.value)
 """The calls that a fault can be about."""
 _LEAST_STATUS: Final = 100
-_MICROSECONDS: Final = 6
-_GARBAGE: Final = b"\x16\x03\x01 this is not HTTP\r\n\r\n\x00\xff"
 
 
 class FaultKind(Choice):
@@ -47,7 +47,7 @@ class FaultKind(Choice):
 
 _WITHHOLDING: Final = (FaultKind.RESET, FaultKind.DROP, FaultKind.STALL, FaultKind.GARBAGE)
 """Faults that leave the client without any part of a reply."""
-_REPLACING: Final = {FaultKind.STATUS: 503, FaultKind.REDIRECT: 307, FaultKind.BODY: 200}
+USUAL_STATUS: Final = {FaultKind.STATUS: 503, FaultKind.REDIRECT: 307, FaultKind.BODY: 200}
 """Faults whose own reply stands in for the true one, and its usual status."""
 
 
@@ -76,6 +76,13 @@ def _check_call(name: str, value: object) -> None:
         raise ConfigurationError(f"there is no call {value}{meant(value, (*CALLS, ANY))}")
 
 
+def _check_retry_after(fault: "Fault", attribute: Any, value: Any) -> None:
+    whole(fault, attribute, value)
+    if fault.kind not in USUAL_STATUS:
+        kinds = ", ".join(kind.value for kind in USUAL_STATUS)
+        raise wrong("retry_after", f"goes with {kinds}, not with {fault.kind.value}")
+
+
 def _check_share(name: str, value: object) -> None:
     if not is_number(value) or not 0 <= value <= 1:
         raise invalid(name, "a share from 0 to 1", value)
@@ -83,7 +90,13 @@ def _check_share(name: str, value: object) -> None:
 
 _is_str: Final = _of_type(str)
 _is_status: Final = validated(_check_status)
-_is_count_or_none: Final[Any] = optional(counting)
+
+
+def _usual_times(fault: "Fault") -> int | None:
+    return 1 if fault.rate is None and fault.seconds is None else None
+
+
+_USUAL_TIMES: Final[int | None] = Factory(_usual_times, takes_self=True)
 
 
 @frozen
@@ -107,14 +120,16 @@ class Fault:
     """Pattern of the raw path, as in a shell."""
     method: str = field(default="*", kw_only=True, validator=_is_str)
     """Pattern of the HTTP method."""
-    times: int | None = field(default=1, kw_only=True, validator=_is_count_or_none)
-    """Requests that it falls on, None for all of them."""
     skip: int = field(default=0, kw_only=True, validator=whole)
     """Matching requests that it lets pass first."""
     status: int | None = field(default=None, kw_only=True, validator=optional(_is_status))
     """Status; 503, 307 for a redirect and 200 for a body unless given."""
     headers: Mapping[str, str] = field(factory=dict, kw_only=True, validator=_of_type(Mapping))
-    """Header fields, such as Retry-After."""
+    """Header fields."""
+    retry_after: int | None = field(
+        default=None, kw_only=True, validator=optional(_check_retry_after)
+    )
+    """Seconds of the header Retry-After."""
     body: bytes = field(default=b"", kw_only=True, repr=False, validator=_of_type(bytes))
     """The content of ``status`` and ``body``, and what ``garbage`` sends."""
     content_type: str = field(default="application/json", kw_only=True, validator=_is_str)
@@ -133,10 +148,16 @@ class Fault:
     """Seconds of service time from when it is added until it begins."""
     seconds: float | None = field(default=None, kw_only=True, validator=optional(not_negative))
     """Seconds of service time that it lasts, None for ever."""
-    rate: float = field(default=1.0, kw_only=True, validator=validated(_check_share))
-    """Share of the matching requests that it falls on, from 0 to 1."""
+    rate: float | None = field(
+        default=None, kw_only=True, validator=optional(validated(_check_share))
+    )
+    """Share of the matching requests that it falls on, from 0 to 1; None for each of them."""
     seed: int = field(default=7, kw_only=True, validator=integer)
-    """Decides which requests these are: the same seed chooses the same ones."""
+    """Decides which requests these are: the same seed chooses the same ones. Faults of one
+    seed have shares that do not overlap."""
+    times: int | None = field(default=_USUAL_TIMES, kw_only=True, validator=optional(counting))
+    """Requests that it falls on, None for all of them; unless given, one of them, and all with
+    ``rate`` or ``seconds``."""
 
     @property
     def withholds(self) -> bool:
@@ -161,156 +182,122 @@ class Fault:
         return call in API_CALLS if self.call == ANY else call.value == self.call
 
 
-def replacement(fault: Fault) -> HttpReply | None:
-    """Return the reply that stands in for the true one, None if the fault needs the wire itself."""
-    usual = _REPLACING.get(fault.kind)
-    if usual is None:
-        return None
-    extra = {"Location": fault.location} if fault.kind is FaultKind.REDIRECT else {}
-    return HttpReply(
-        status=fault.status or usual,
-        headers={"Content-Type": fault.content_type, **extra, **fault.headers},
-        body=fault.body,
-    )
+def _count(text: str) -> int | None:
+    return None if text == "all" else int(text)
 
 
-class _Armed:
-    """A fault from the moment at which it was added, and how much of it is left."""
-
-    def __init__(self, fault: Fault, added_at: float) -> None:
-        self.fault = fault
-        self.begins = added_at + fault.after
-        self.skip = fault.skip
-        self.left = fault.times
-        self.asked: Counter[str] = Counter()
-
-    def falls(self, path: str, now: float) -> bool:
-        """Say whether it falls on a request that it matches; asked once for each."""
-        # Rounded, as sums of fractions of a second come to a little less than the whole.
-        passed = round(now - self.begins, _MICROSECONDS)
-        if passed < 0 or (self.fault.seconds is not None and passed >= self.fault.seconds):
-            return False
-        if self.fault.rate >= 1:
-            return True
-        self.asked[path] += 1
-        # By path and turn, so that it is the same in whatever order requests arrive.
-        chance = Random(f"{self.fault.seed} {path} {self.asked[path]}")
-        return chance.random() < self.fault.rate
+def _share(text: str) -> float:
+    return float(text[:-1]) / 100 if text.endswith("%") else float(text)
 
 
-class Faults:
-    """Faults in the order in which they were added; the first that matches is played.
+_SETTINGS: Final[Mapping[str, tuple[Callable[[str], float | None], str]]] = {
+    "times": (_count, "a number of requests, or all"),
+    "rate": (_share, "a share of the requests, such as 0.2 or 20%"),
+    "seed": (int, "a whole number"),
+    "after": (float, "a number of seconds"),
+    "seconds": (float, "a number of seconds"),
+    "retry_after": (int, "a whole number of seconds"),
+    "interval": (float, "a number of seconds"),
+    "keep": (int, "a number of bytes"),
+    "status": (int, "a status"),
+}
+"""Fields of a fault that a script can set, how each is read, and what it is."""
+_HEAD: Final = re.compile(r"\s*(?P<call>\w+)\s*(?:\(\s*(?P<named>[^()]*?)\s*\)\s*)?:")
+_STATUS: Final = re.compile(r"[1-5][0-9]{2}")
+_TIMES: Final = re.compile(r"x([0-9]+)")
+_INVALID_TOKEN: Final = {"WWW-Authenticate": 'Bearer error="invalid_token"'}
+_WORDS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "ok": {},
+    "expired_token": {"kind": FaultKind.STATUS, "status": 401, "headers": _INVALID_TOKEN},
+    **{kind.value: {"kind": kind} for kind in FaultKind},
+}
+"""Steps of a script that are not a status, and the fields of the fault that each stands for."""
+
+
+def script(text: str) -> tuple[Fault, ...]:
+    """Return the faults that a text describes, such as ``get_application: 500, ok x3, cut``.
+
+    A line is about one call: list_applications, get_application, get_documents, token or
+    file. ``any:`` is about the first three, ``get_application(app-1):`` about one
+    application, and a line without a call about all requests. Its steps, with commas
+    between, fall on one request after the other; those after the last step are served
+    as usual.
+
+    A step is a status, ``ok``, ``expired_token`` or a `FaultKind`. Fields of `Fault` follow
+    it: ``503 rate=20% seed=3``, ``429 retry-after=5``, ``503 after=10 seconds=30``, ``cut
+    keep=3``, ``trickle interval=0.01``, ``redirect status=302``. A step falls on one
+    request, on three with ``x3``, and on all with ``times=all``, a ``rate`` or ``seconds``.
 
     Args:
-        now: returns service time in seconds, by which faults begin and end; unless given,
-            no time passes.
+        text: lines, or the same with semicolons between.
 
-    Attributes:
-        requests: how many requests were looked at.
-        played: how many of them faults fell on, by status or kind.
+    Raises:
+        ConfigurationError: a line or a step cannot be read.
     """
-
-    def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
-        self.requests: int = 0
-        self.played: Counter[str] = Counter()
-        self._now = now
-        self._armed: list[_Armed] = []
-
-    def __len__(self) -> int:
-        return len(self._armed)
-
-    def add(self, *faults: Fault) -> None:
-        """Add faults behind those that are there; their time begins now.
-
-        Raises:
-            ConfigurationError: one of them is not a `Fault`.
-        """
-        for fault in faults:
-            if not isinstance(fault, Fault):
-                raise invalid("a fault", "a Fault", fault)
-        now = self._now()
-        self._armed += [_Armed(fault, now) for fault in faults]
-
-    def clear(self) -> None:
-        """Forget all faults."""
-        self._armed.clear()
-
-    def take(self, method: str, path: str) -> Fault | None:
-        """Return the fault that falls on a request, and count it as played.
-
-        A fault that still lets requests pass leaves them to those behind it.
-
-        Args:
-            method: HTTP method.
-            path: raw path.
-        """
-        self.requests += 1
-        now = self._now() if self._armed else 0.0
-        for armed in self._armed:
-            if not armed.fault.matches(method, path) or not armed.falls(path, now):
-                continue
-            if armed.skip:
-                armed.skip -= 1
-                continue
-            if armed.left is not None:
-                armed.left -= 1
-                if armed.left <= 0:
-                    self._armed.remove(armed)
-            fault = armed.fault
-            self.played[str(fault.status or fault.kind.value)] += 1
-            return fault
-        return None
+    lines = re.split(r"[\n;]", text)
+    return tuple(fault for line in lines if line.strip() for fault in _line_faults(line))
 
 
-def _wire_bytes(reply: HttpReply) -> bytes:
-    known = {status.value: status.phrase for status in HTTPStatus}
-    lines = [f"HTTP/1.1 {reply.status} {known.get(reply.status, 'Unknown')}"]
-    lines += [f"{name}: {value}" for name, value in reply.headers.items()]
-    lines += [f"Content-Length: {len(reply.body)}", "Connection: close"]
-    return "\r\n".join([*lines, "", ""]).encode("latin-1") + reply.body
+def _line_faults(line: str) -> Iterator[Fault]:
+    head = _HEAD.match(line)
+    where = {} if head is None else _requests(head)
+    passed = 0
+    for step in line[head.end() if head else 0 :].split(","):
+        fields = _fields(step)
+        if "kind" in fields:
+            # Requests that an earlier step falls on never come as far as this one.
+            yield Fault(**fields, **where, skip=passed)
+        else:
+            passed += _passed(fields)
 
 
-def _first_bytes(reply: HttpReply, keep: int) -> bytes:
-    whole = _wire_bytes(reply)
-    return whole[: len(whole) - len(reply.body) + keep]
+def _requests(head: re.Match[str]) -> dict[str, Any]:
+    """Return the fields of a fault that say which requests a line is about."""
+    call = head["call"]
+    if call in _WORDS or _STATUS.fullmatch(call):
+        share = f"{call} rate=5%"
+        raise ConfigurationError(
+            f"{call} is a fault, not a call: write '{share}' or 'file: {share}'"
+        )
+    return {"call": call, "named": head["named"] or None}
 
 
-def _reset(transport: asyncio.Transport) -> None:
-    connection = transport.get_extra_info("socket")
-    # Without lingering the kernel answers with RST instead of FIN.
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    transport.abort()
+def _fields(step: str) -> dict[str, Any]:
+    """Return the fields of the fault that a step describes; an ``ok`` has no kind."""
+    word, *settings = step.split() or [""]
+    if _STATUS.fullmatch(word):
+        fields: dict[str, Any] = {"kind": FaultKind.STATUS, "status": int(word)}
+    elif word in _WORDS:
+        fields = dict(_WORDS[word])
+    elif word == ANY or word in CALLS:
+        raise ConfigurationError(f"a colon follows the call: '{word}: 503', not '{word} 503'")
+    else:
+        known = ("statuses from 100 to 599", *_WORDS)
+        raise ConfigurationError(f"there is no fault {word!r}{meant(word, known)}")
+    for setting in settings:
+        name, value = _setting(setting)
+        if name in fields:
+            raise ConfigurationError(f"{name} is given twice: {step.strip()}")
+        fields[name] = value
+    return fields
 
 
-async def _trickle(
-    transport: asyncio.Transport, content: bytes, interval: float, closing: asyncio.Event
-) -> None:
-    for place in range(len(content)):
-        if transport.is_closing() or closing.is_set():
-            return
-        transport.write(content[place : place + 1])
-        with suppress(TimeoutError):
-            async with asyncio.timeout(interval):
-                await closing.wait()
+def _setting(text: str) -> tuple[str, float | None]:
+    name, equals, value = _TIMES.sub(r"times=\1", text).partition("=")
+    if not equals:
+        raise ConfigurationError(f"a step is followed by name=value or x3, not by {text!r}")
+    name = name.replace("-", "_")
+    if name not in _SETTINGS:
+        raise ConfigurationError(f"a fault has no setting {name!r}{meant(name, _SETTINGS)}")
+    read, allowed = _SETTINGS[name]
+    try:
+        return name, read(value)
+    except ValueError:
+        raise invalid(name, allowed, value, may_show=True)
 
 
-async def play(
-    fault: Fault, reply: HttpReply, transport: asyncio.Transport, closing: asyncio.Event
-) -> None:
-    """Spoil a reply on its way, and close the connection; ``closing`` ends stalls and trickles."""
-    match fault.kind:
-        case FaultKind.RESET:
-            _reset(transport)
-            return
-        case FaultKind.CUT:
-            keep = len(reply.body) // 2 if fault.keep is None else fault.keep
-            transport.write(_first_bytes(reply, keep))
-        case FaultKind.GARBAGE:
-            transport.write(fault.body or _GARBAGE)
-        case FaultKind.STALL:
-            if fault.keep is not None:
-                transport.write(_first_bytes(reply, fault.keep))
-            await closing.wait()
-        case FaultKind.TRICKLE:
-            await _trickle(transport, _wire_bytes(reply), fault.interval, closing)
-    transport.close()
+def _passed(fields: Mapping[str, Any]) -> int:
+    """Return how many requests an ``ok`` serves as usual."""
+    for name in fields.keys() - {"times"}:
+        raise ConfigurationError(f"ok has no {name}: only a number follows it, as in 'ok x3'")
+    return check_count("times", fields.get("times", 1))

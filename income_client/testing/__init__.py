@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from income_client.emulator import Fault
-    from income_client.emulator.fault_scripts import (
-        cut_body,
-        expired_token,
-        flaky,
-        outage,
-        script,
-        slow,
-        throttled,
-    )
+    from income_client.emulator.faults import script
 
     from .cassettes import cassette_filters
     from .clocks import JumpingClock
@@ -42,23 +34,17 @@ __all__ = [
     "ServiceFaults",
     "cassette_filters",
     "check_checkpoint_store",
-    "cut_body",
-    "expired_token",
-    "flaky",
     "make_applicant",
     "make_application",
     "make_document",
     "make_paystub",
     "make_record",
-    "outage",
     "script",
-    "slow",
-    "throttled",
 ]
 
 NAMES: Final = {
     ".emulator": "Fault",
-    ".emulator.fault_scripts": "cut_body expired_token flaky outage script slow throttled",
+    ".emulator.faults": "script",
     "cassettes": "cassette_filters",
     "clocks": "JumpingClock",
     "factories": "make_applicant make_application make_document make_paystub make_record",

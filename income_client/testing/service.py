@@ -26,12 +26,11 @@ from income_client.emulator import (
     CallbackDelivery,
     CallbackTarget,
     Emulator,
-    Fault,
     RecordedRequest,
     ServiceRules,
 )
 from income_client.emulator.api import Call
-from income_client.emulator.fault_scripts import script
+from income_client.emulator.fault_player import FaultPlan
 from income_client.emulator.service_rules import check_names, meant, names_of
 from income_client.emulator.times import moment_of
 
@@ -40,8 +39,6 @@ from .factories import INVENTED_ADDRESS, documents_of
 from .loops import LoopThread
 
 T = TypeVar("T")
-FaultPlan: TypeAlias = str | Fault | Iterable[Fault]
-"""A script as text, a fault, or several such as ``outage(30)`` returns."""
 _Documents: TypeAlias = ApplicationDocuments | Iterable[Document] | None
 
 _CALLS: Final = tuple(call.value for call in Call)
@@ -150,14 +147,12 @@ class ServiceFaults:
         """Add faults behind those that are there; spans of time begin now.
 
         Args:
-            *plans: text as in `script`, a `Fault`, or what a function such as `outage`
-                returns.
+            *plans: text as in `script`, a `Fault`, or several of them.
 
         Raises:
             ConfigurationError: a text cannot be read, or something else was given.
         """
-        faults = [fault for plan in plans for fault in _faults_of(plan)]
-        self._thread.call(partial(self._emulator.faults.add, *faults))
+        self._thread.call(partial(self._emulator.faults.add, *plans))
 
     def clear(self) -> None:
         """Forget all faults."""
@@ -208,7 +203,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         self.faults: Final = ServiceFaults(self._emulator, self._thread)
         for record in records:
             self._add_record(record, None, now=False)
-        self._emulator.faults.add(*_faults_of(faults))
+        self._emulator.faults.add(faults)
 
     def __repr__(self) -> str:
         return f"<IncomeService at {self.url or 'no address yet'}>"
@@ -438,16 +433,6 @@ class IncomeService(AbstractContextManager["IncomeService"]):
 
     def _call_in_loop(self, work: Callable[[], T]) -> T:
         return self._thread.call(work)
-
-
-def _faults_of(plan: FaultPlan) -> Iterable[Fault]:
-    if isinstance(plan, str):
-        return script(plan)
-    if isinstance(plan, Fault):
-        return (plan,)
-    if isinstance(plan, Iterable):
-        return plan
-    raise ConfigurationError(f"a fault is a script or a Fault, not {type(plan).__name__}")
 
 
 def _updated_at(record: ApplicationRecord, second: int) -> ApplicationRecord:

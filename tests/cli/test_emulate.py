@@ -282,7 +282,9 @@ def test_faults_fall_on_their_share(emulate: Emulate) -> None:
             records = [one async for one in client.fetch_records(rows, documents=False)]
         assert len(records) == 40
 
-    ran = emulate(read, "--faults", "503:20%@application,drop:0.1@list")
+    ran = emulate(
+        read, "--faults", "get_application: 503 rate=20%; list_applications: drop rate=0.1"
+    )
     line = re.search(r"(\d+) of (\d+) requests \((.+)\)", ran.stderr)
     assert line, ran.stderr
     assert 0 < int(line[1]) < int(line[2])
@@ -292,8 +294,11 @@ def test_faults_fall_on_their_share(emulate: Emulate) -> None:
 @pytest.mark.parametrize(
     ("faults", "met"),
     [
-        ("429:100%@list, 404:1@documents, 500:0", {"list", "documents"}),
-        ("500:100%", {"list", "application", "documents"}),
+        (
+            "list_applications: 429 retry-after=1 rate=100%; get_documents: 404; any: 500 rate=0",
+            {"list", "documents"},
+        ),
+        ("500 times=all", {"list", "application", "documents"}),
     ],
 )
 def test_a_fault_falls_on_the_calls_that_it_names(

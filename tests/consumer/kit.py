@@ -26,18 +26,12 @@ from income_client.testing import (
     ServiceFaults,
     cassette_filters,
     check_checkpoint_store,
-    cut_body,
-    expired_token,
-    flaky,
     make_applicant,
     make_application,
     make_document,
     make_paystub,
     make_record,
-    outage,
     script,
-    slow,
-    throttled,
 )
 
 
@@ -48,8 +42,8 @@ def plays(income_service: IncomeService, income_clock: JumpingClock) -> None:
     assert_type(income_service.ids, tuple[str, ...])
     assert_type(income_service.now, datetime)
     assert_type(income_service.faults, ServiceFaults)
-    income_service.faults.add("get_application: 500, ok", *outage(30), Fault("reset"))
-    income_service.faults.add(throttled(5), expired_token(), cut_body(keep=3), flaky(0.1), slow())
+    income_service.faults.add("get_application: 500, ok", Fault("reset"), script("any: cut"))
+    income_service.faults.add(Fault("status", retry_after=5, rate=0.1, times=3))
     assert_type(script("token: 500 x2"), tuple[Fault, ...])
     income_service.advance(60)
     income_service.touch(income_service.ids[0])

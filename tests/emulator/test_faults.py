@@ -4,18 +4,18 @@ import asyncio
 import math
 import re
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import aiohttp
 import pytest
+from attrs import fields
 from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.emulator import Emulator, Fault, FaultKind, Faults, ServiceRules
-from income_client.emulator.fault_scripts import fault_shares
+from income_client.emulator.faults import ANY, CALLS, USUAL_STATUS
 from income_client.errors import ConfigurationError
-from income_client.testing import JumpingClock, flaky, outage, script, slow, throttled
+from income_client.testing import JumpingClock, script
 from tests.support.emulated import LIST, basic_header, get_status, raw_reply
 from tests.support.service import until
 
@@ -56,43 +56,50 @@ def test_faults_match_path_and_method() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "settings", "said"),
+    ("settings", "said"),
     [
-        (Fault, {"kind": "slow"}, "FaultKind must be one of status, reset"),
-        (Fault, {"times": 0}, "times must be a whole number, 1 or more"),
-        (Fault, {"times": 1.5}, "times must be a whole number"),
-        (Fault, {"skip": None}, "skip must be a whole number, 0 or more"),
-        (Fault, {"path": None}, "path must be of type str"),
-        (Fault, {"status": "503"}, "status must be a whole number"),
-        (Fault, {"status": 99}, "status must be a status, 100 or more"),
-        (Fault, {"headers": "Retry-After: 1"}, "headers must be of type Mapping"),
-        (Fault, {"body": "{}"}, "body must be of type bytes"),
-        (Fault, {"keep": -1}, "keep must be a whole number, 0 or more"),
-        (Fault, {"interval": -1}, "interval must be a finite number, 0 or more"),
-        (Fault, {"call": "get_document"}, "no call get_document; did you mean get_documents?"),
-        (Fault, {"rate": 1.5}, "rate must be a share from 0 to 1"),
-        (Fault, {"after": math.inf}, "after must be a finite number"),
-        (outage, {"seconds": 1, "call": 503}, "call must be the name of a call"),
-        (flaky, {"rate": 0.5, "seed": None}, "seed must be a whole number"),
-        (throttled, {"retry_after": -5}, "retry_after must be a whole number, 0 or more"),
-        (slow, {"seconds_a_byte": -1}, "interval must be a finite number, 0 or more"),
+        ({"kind": "slow"}, "FaultKind must be one of status, reset"),
+        ({"times": 0}, "times must be a whole number, 1 or more"),
+        ({"times": 1.5}, "times must be a whole number"),
+        ({"skip": None}, "skip must be a whole number, 0 or more"),
+        ({"path": None}, "path must be of type str"),
+        ({"status": "503"}, "status must be a whole number"),
+        ({"status": 99}, "status must be a status, 100 or more"),
+        ({"headers": "Retry-After: 1"}, "headers must be of type Mapping"),
+        ({"body": "{}"}, "body must be of type bytes"),
+        ({"keep": -1}, "keep must be a whole number, 0 or more"),
+        ({"interval": -1}, "interval must be a finite number, 0 or more"),
+        ({"call": "get_document"}, "no call get_document; did you mean get_documents?"),
+        ({"call": 503}, "call must be the name of a call"),
+        ({"rate": 1.5}, "rate must be a share from 0 to 1"),
+        ({"rate": "20%"}, "rate must be a share from 0 to 1"),
+        ({"rate": 0.5, "seed": None}, "seed must be a whole number"),
+        ({"after": math.inf}, "after must be a finite number"),
+        ({"kind": "status", "retry_after": -5}, "retry_after must be a whole number, 0 or more"),
+        ({"retry_after": 5}, "retry_after goes with status, redirect, body, not with drop"),
     ],
 )
-def test_an_invalid_fault_is_refused(
-    make: Callable[..., Any], settings: dict[str, Any], said: str
-) -> None:
+def test_an_invalid_fault_is_refused(settings: dict[str, Any], said: str) -> None:
     """Where it is made, and with what is allowed."""
-    given = {"kind": "drop"} | settings if make is Fault else settings
     with pytest.raises(ConfigurationError, match=re.escape(said)):
-        make(**given)
+        Fault(**{"kind": "drop"} | settings)
 
 
 def test_only_faults_can_be_added() -> None:
-    """The name of a fault is refused where it is added."""
+    """Anything else is refused where it is added, and nothing beside it is there then."""
     wrong: Any
-    for wrong in ("reset", FaultKind.RESET, None):
-        with pytest.raises(ConfigurationError, match="a fault must be a Fault"):
-            Faults().add(Fault("reset"), wrong)
+    for wrong in (FaultKind.RESET, None, ["reset"]):
+        faults = Faults()
+        with pytest.raises(ConfigurationError, match="a fault must be a script or a Fault"):
+            faults.add(Fault("reset"), wrong)
+        assert len(faults) == 0
+
+
+def test_texts_and_faults_are_added_alike() -> None:
+    """Each by itself, or several together; they keep their order."""
+    faults = Faults()
+    faults.add("500, cut", Fault("reset"), [Fault("drop"), Fault("stall")], script("any: 404"))
+    assert _played(faults, APPLICATION, 7) == [500, "cut", "reset", "drop", "stall", 404, "ok"]
 
 
 @pytest.mark.parametrize(
@@ -127,22 +134,105 @@ def test_a_line_of_a_script_is_about_one_call() -> None:
     assert _played(faults, f"{APPLICATION}/documents", 2) == [503, "ok"]
     assert _played(faults, APPLICATION, 5) == ["ok", "ok", 500, 500, "ok"]
     assert _played(faults, "/token", 2) == [401, "ok"]
-    (fault,) = script("any: 500 retry-after=3")
-    assert fault.headers == {"Retry-After": "3"}
+    faults.add("reset x9")
+    assert [*_played(faults, "/token", 2), *_played(faults, "/", 2)] == ["reset"] * 4
+
+
+_SHARES = st.floats(0, 1) | st.integers(0, 100).map(lambda percent: percent / 100)
+_SECONDS = st.floats(0, 1e9)
+_SETTINGS = {
+    "times": st.integers(1, 10**12) | st.none(),
+    "rate": _SHARES,
+    "seed": st.integers(-(10**30), 10**30),
+    "after": _SECONDS,
+    "seconds": _SECONDS,
+    "interval": _SECONDS,
+    "keep": st.integers(0, 10**12),
+    "status": st.integers(100, 999),
+    "retry_after": st.integers(0, 10**6),
+}
+
+
+def _word(name: str, value: float | None) -> str:
+    return f"{name}={'all' if value is None else value}"
+
+
+@given(
+    st.sampled_from(FaultKind),
+    st.fixed_dictionaries({}, optional=_SETTINGS),
+    st.sampled_from([None, *CALLS, ANY]),
+    st.integers(0, 5),
+    st.sampled_from(["_", "-"]),
+)
+def test_a_fault_that_is_written_as_text_is_the_same(
+    kind: FaultKind, settings: dict[str, Any], call: str | None, skip: int, joined: str
+) -> None:
+    """With every number that it can have, those that are left out included."""
+    if kind not in USUAL_STATUS:
+        settings.pop("retry_after", None)
+    words = [kind.value, *(_word(n.replace("_", joined), value) for n, value in settings.items())]
+    steps = [*([f"ok x{skip}"] if skip else []), " ".join(words)]
+    text = ("" if call is None else f"{call}: ") + ", ".join(steps)
+    assert script(text) == (Fault(kind, call=call, skip=skip, **settings),)
+
+
+def test_each_number_of_a_fault_can_be_written() -> None:
+    """None is left out of the texts above."""
+    numbers = {each.name for each in fields(Fault) if re.search("int|float", str(each.type))}
+    assert numbers == {*_SETTINGS, "skip"}
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("503 rate=20%", Fault("status", status=503, rate=0.2, times=None)),
+        ("503 rate=100%", Fault("status", status=503, rate=1, times=None)),
+        ("503 seconds=2", Fault("status", status=503, seconds=2, times=None)),
+        ("503 rate=.5 x2", Fault("status", status=503, rate=0.5, times=2)),
+        ("503 after=2", Fault("status", status=503, after=2, times=1)),
+        ("file: cut keep=0 x3", Fault("cut", call="file", keep=0, times=3)),
+        (
+            "get_documents ( a:1, b ) : redirect status=302",
+            Fault("redirect", status=302, call="get_documents", named="a:1, b"),
+        ),
+    ],
+)
+def test_a_fault_of_a_share_or_a_span_falls_on_all_requests(text: str, fault: Fault) -> None:
+    """Unless it says how many; any other falls on one."""
+    assert script(text) == (fault,)
+
+
+def test_an_expired_token_is_refused_as_one() -> None:
+    """With the header by which a client knows it."""
+    (fault,) = script("any: expired_token x2")
+    assert (fault.status, fault.times) == (401, 2)
+    assert "invalid_token" in fault.headers["WWW-Authenticate"]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("get_aplication: 500", "no call get_aplication; did you mean get_application?"),
-        ("get_application 500", "'call: step, step'"),
-        ("get_application:", "'reset', not ''"),
-        ("get_application: 500 twice", "not '500 twice'"),
-        ("get_application: resett", "no fault resett; did you mean reset?"),
-        ("get_application: 500 x2 retry-after=3", "such as '503 retry-after=2 x3' or 'reset'"),
-        ("get_application: 999", "no fault 999; there are statuses from 100 to 599, ok, expired"),
-        ("get_application: reset retry-after=2", "only a status has a retry-after"),
-        (f"any: 503 x{'9' * 5000}", "a step of a script"),
+        ("get_application 500", "a colon follows the call: 'get_application: 503'"),
+        ("get_application:", "no fault ''; there are"),
+        ("get_application: 500 twice", "name=value or x3, not by 'twice'"),
+        ("get_application: resett", "no fault 'resett'; did you mean reset?"),
+        ("get_application: 999", "no fault '999'; there are statuses from 100 to 599, ok, expired"),
+        ("get_application: reset retry-after=2", "retry_after goes with status, redirect, body"),
+        ("500:0.05,cut:10%@file", "500 is a fault, not a call: write '500 rate=5%'"),
+        ("cut:1%", "cut is a fault, not a call: write 'cut rate=5%' or 'file: cut rate=5%'"),
+        ("any: 503 rte=20%", "no setting 'rte'; did you mean rate?"),
+        ("any: 503 rate=often", "rate must be a share of the requests, such as 0.2 or 20%, not 'o"),
+        ("any: 503 times=many", "times must be a number of requests, or all, not 'many'"),
+        ("any: cut keep=1.5", "keep must be a number of bytes, not '1.5'"),
+        ("any: 503 after=nan", "after must be a finite number, 0 or more, not nan"),
+        ("any: 503 seconds=", "seconds must be a number of seconds, not ''"),
+        ("any: 503 x0", "times must be a whole number, 1 or more, not 0"),
+        ("any: 503 x2 times=3", "times is given twice: 503 x2 times=3"),
+        ("any: 503 status=404", "status is given twice: 503 status=404"),
+        ("any: ok rate=20%", "ok has no rate: only a number follows it, as in 'ok x3'"),
+        ("any: ok times=all, 500", "times must be a whole number, 1 or more"),
+        (f"any: 503 x{'9' * 5000}", "times must be a number of requests, or all, not '999"),
     ],
 )
 def test_a_script_that_cannot_be_read_is_refused(text: str, message: str) -> None:
@@ -155,7 +245,7 @@ def test_an_outage_begins_and_ends() -> None:
     """It counts from when it is added."""
     clock = JumpingClock()
     faults = Faults(clock.monotonic)
-    faults.add(*outage(30, after=10))
+    faults.add("any: 503 after=10 seconds=30")
     seen = []
     for _ in range(5):
         seen += _played(faults, APPLICATION, 1)
@@ -168,7 +258,7 @@ def test_a_flaky_service_fails_by_its_seed() -> None:
     paths = [f"/v1/income/applications/app-{number % 50}" for number in range(400)]
 
     def failed(order: list[str], seed: int) -> list[str]:
-        faults = _added(*flaky(0.3, seed=seed))
+        faults = _added(*script(f"any: 503 rate=30% seed={seed}"))
         return sorted(path for path in order if faults.take("GET", path))
 
     assert failed(paths, 1) == failed(paths[::-1], 1) != failed(paths, 2)
@@ -176,8 +266,9 @@ def test_a_flaky_service_fails_by_its_seed() -> None:
 
 
 def test_shares_are_those_of_all_requests() -> None:
-    """Though each fault sees only what those before it have let pass."""
-    faults = _added(*fault_shares("503:50%, cut:0.3@application,404:20%@application, 500:0"))
+    """None falls where one before it does, though all have the same seed."""
+    shares = "503 rate=50%; get_application: cut rate=0.3, 404 rate=20%; any: 500 rate=0"
+    faults = _added(*script(shares))
     asked = 5_000
     met = Counter(
         str(each) for n in range(asked) for each in _played(faults, f"{APPLICATION}{n}", 1)
@@ -186,12 +277,29 @@ def test_shares_are_those_of_all_requests() -> None:
         assert met[name] == pytest.approx(share * asked, rel=0.1)
     assert met.total() == met["503"] + met["cut"] + met["404"]
     assert set(_played(faults, "/token", 50)) == {"ok", 503}
-    assert set(_played(faults, "/", 50)) == {"ok"}
+
+
+def test_a_share_begins_behind_the_requests_that_it_lets_pass() -> None:
+    """Whichever they are."""
+    faults = _added(*script("any: ok x50, 503 rate=90%"))
+    assert set(_played(faults, APPLICATION, 50)) == {"ok"}
+    assert _played(faults, APPLICATION, 50).count(503) > 30
+
+
+def test_the_same_share_is_met_after_a_clear() -> None:
+    """What was asked before is forgotten with the faults."""
+    faults = Faults()
+    met = []
+    for _ in range(2):
+        faults.add("any: 503 rate=30%")
+        met.append(_played(faults, APPLICATION, 50))
+        faults.clear()
+    assert met[0] == met[1]
 
 
 async def test_status_fault(session: aiohttp.ClientSession, service: Emulator) -> None:
     """Any final status replaces the reply, with headers and body, as often as the fault says."""
-    service.faults.add(Fault("status", status=429, headers={"Retry-After": "7"}, body=b"{}"))
+    service.faults.add(Fault("status", status=429, retry_after=7, body=b"{}"))
     async with session.get(service.url + LIST, headers=basic_header(service)) as reply:
         assert (reply.status, reply.headers["Retry-After"]) == (429, "7")
         assert reply.headers["Date"] == "Tue, 30 Jun 2026 12:00:00 GMT"

@@ -3,7 +3,7 @@
 import pytest
 
 from income_client import IncomeClient, MemoryCheckpointStore
-from income_client.testing import IncomeService, make_record, throttled
+from income_client.testing import IncomeService, make_record
 
 
 async def updated(client: IncomeClient, store: MemoryCheckpointStore) -> set[str]:
@@ -17,7 +17,7 @@ async def test_every_update_is_delivered_once(
 ) -> None:
     store = MemoryCheckpointStore()
     assert await updated(income_api, store) == set()  # it starts now
-    income_service.faults.add(throttled(retry_after=30))
+    income_service.faults.add("any: 429 retry-after=30")
     new = income_service.add(make_record(), now=True)
     income_service.touch(income_service.ids[3])
     assert await updated(income_api, store) == {new.application_id, income_service.ids[3]}

@@ -52,7 +52,7 @@ MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
 """Units that stand beside the layers, or see less than what is below them."""
 
 EMULATOR_PURE: Final = (
-    "api", "exchange", "fault_scripts", "invented", "listing", "update_times",
+    "api", "exchange", "faults", "invented", "listing", "update_times",
     "service_rules", "storage", "times", "world",
 )  # fmt: skip
 PURE: Final = (

@@ -33,13 +33,9 @@ from income_client.testing import (
     JumpingClock,
     LoopRunner,
     Requests,
-    cut_body,
     make_application,
     make_document,
     make_record,
-    outage,
-    slow,
-    throttled,
 )
 from income_client.testing.loops import LoopThread
 
@@ -300,16 +296,16 @@ async def test_troubles_are_played_over_sockets(
 ) -> None:
     """A client comes through those that pass, and raises for the one that lasts."""
     (first, *_) = income_service.ids
-    income_service.faults.add(throttled(9), cut_body(), slow(0.0))
+    income_service.faults.add("any: 429 retry-after=9, cut, trickle interval=0")
     await income_client.get_application(first)
     assert income_service.requests.count("get_application") == 3
     assert max(income_clock.slept) >= 9
-    income_service.faults.add(outage(60))
+    income_service.faults.add("any: 503 seconds=60")
     with pytest.raises(ServerError):
         await income_client.get_application(first)
     income_service.faults.clear()
     assert len(income_service.faults) == 0
-    with pytest.raises(ConfigurationError, match="a fault must be a Fault"):
+    with pytest.raises(ConfigurationError, match="a fault must be a script or a Fault"):
         income_service.faults.add([Fault("reset"), 500])  # type: ignore[list-item]
 
 
@@ -320,7 +316,7 @@ async def test_an_outage_lasts_as_long_as_it_says(
     """To the fraction of a second, though the service's own present is a whole one."""
     (first, *_) = income_service.ids
     income_clock.advance(0.9)
-    income_service.faults.add(outage(0.5))
+    income_service.faults.add("any: 503 seconds=0.5")
     income_clock.advance(0.2)
     income_service.advance(0.2)
     with pytest.raises(ServerError):

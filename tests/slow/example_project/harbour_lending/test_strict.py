@@ -8,9 +8,7 @@ from income_client import IncomeClient, RateLimitedError
 from income_client.testing import (
     IncomeService,
     JumpingClock,
-    expired_token,
     make_record,
-    throttled,
 )
 
 from .decisions import Decision, decide
@@ -39,13 +37,13 @@ async def test_an_expired_token_is_bought_anew(
 ) -> None:
     """Nobody notices."""
     record = income_service.add(make_record())
-    income_service.faults.add(expired_token())
+    income_service.faults.add("any: expired_token")
     assert await decide(income_client, record.application_id, Decimal(1)) is Decision.GRANTED
     assert income_service.token_requests == 2
 
 
 @pytest.mark.asyncio(loop_scope="session")
-@pytest.mark.income_service(faults=throttled(3600))
+@pytest.mark.income_service(faults="any: 429 retry-after=3600")
 async def test_a_long_refusal_is_told(
     income_service: IncomeService, income_client: IncomeClient
 ) -> None:
