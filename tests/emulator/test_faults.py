@@ -281,9 +281,9 @@ def test_shares_are_those_of_all_requests() -> None:
 
 def test_a_share_begins_behind_the_requests_that_it_lets_pass() -> None:
     """Whichever they are."""
-    faults = _added(*script("any: ok x50, 503 rate=90%"))
+    faults = _added(*script("any: ok x50, 503 rate=50%"))
     assert set(_played(faults, APPLICATION, 50)) == {"ok"}
-    assert _played(faults, APPLICATION, 50).count(503) > 30
+    assert _played(faults, APPLICATION, 50).count(503) > 10
 
 
 def test_the_same_share_is_met_after_a_clear() -> None:
