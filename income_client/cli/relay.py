@@ -1,8 +1,7 @@
 """``income-client relay``: publishes an event for each update to a broker."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -37,14 +36,12 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.js.kv import KeyValue
 
+    from income_client.engines.nats_connection import NoConnection
     from income_client.engines.relay import UpdateEvent
 
     Publisher: TypeAlias = Callable[[UpdateEvent], Awaitable[object]]
 
 _CONNECT_SECONDS: Final = 5.0
-_CLOSE_SECONDS: Final = 2.0
-_PING_SECONDS: Final = 10
-_MOST_UNANSWERED_PINGS: Final = 2
 _ATTEMPTS_ONCE: Final = 6
 """How often --once publishes a batch: with the pauses between, for half a minute or more."""
 _EXTRAS: Final = {"redis": "redis", "rediss": "redis", "amqp": "rabbit", "amqps": "rabbit"}
@@ -194,46 +191,27 @@ async def _opened(
 @asynccontextmanager
 async def _connected(url: str, creds: Path | None) -> AsyncIterator["Client"]:
     """Connect to NATS; once that has succeeded, lost connections are made again for ever."""
-    from nats.aio.client import Client
-    from nats.errors import Error
+    from income_client.engines.nats_connection import NatsConnectionError, close, connect
 
-    refusals: list[str] = []
-
-    async def note(error: Exception) -> None:
-        await asyncio.sleep(0)
-        refusals.append(str(error).lower())
-
-    client = Client()
     try:
-        async with asyncio.timeout(_CONNECT_SECONDS):
-            await client.connect(
-                url.split(","),
-                error_cb=note,
-                name="income-client relay",
-                max_reconnect_attempts=-1,
-                reconnect_time_wait=1,
-                # Thirty seconds after its last word, a server counts as lost, and another is tried.
-                ping_interval=_PING_SECONDS,
-                max_outstanding_pings=_MOST_UNANSWERED_PINGS,
-                user_credentials=None if creds is None else str(creds),
-            )
-    except (Error, OSError, ValueError, TimeoutError) as error:
-        words = " ".join([*refusals, str(error).lower()])
-        raise IncomeClientError(_unreachable(url, words))
+        client = await connect(
+            url, name="income-client relay", seconds=_CONNECT_SECONDS, credentials=creds
+        )
+    except NatsConnectionError as error:
+        raise IncomeClientError(_unreachable(url, error.reason))
     try:
         yield client
     finally:
-        # A server that is away cannot take what is left to be sent.
-        with suppress(Exception):  # one whose server is away fails in many ways
-            async with asyncio.timeout(_CLOSE_SECONDS):
-                await client.close()
+        await close(client)
 
 
-def _unreachable(url: str, words: str) -> str:
+def _unreachable(url: str, reason: "NoConnection") -> str:
+    from income_client.engines.nats_connection import NoConnection
+
     # A part without a user name may be half of a password that has a comma.
     parts = [one if "@" in one or "@" not in url else "" for one in url.split(",")]
     places = ", ".join(map(_place_of, parts))
-    if "authorization" in words or "authentication" in words:
+    if reason is NoConnection.CREDENTIALS:
         return f"--nats: the server at {places} refused the credentials"
     return f"--nats: no NATS server answers at {places}"
 

@@ -22,6 +22,7 @@ from income_client import IncomeClientError
 from income_client.errors import leaving
 from income_client.settings import check_positive, check_type
 
+from .nats_connection import NatsConnectionError, NoConnection, close, connect
 from .worker import DeadReason, Delivery, EventSource
 
 _LOGGER: Final = logging.getLogger("income_client.worker")
@@ -203,7 +204,7 @@ class _Source:
     async def aclose(self) -> None:
         await self._end_pull()
         if self._own is not None:
-            await self._own.close()
+            await close(self._own)
 
     async def _end_pull(self) -> None:
         """Have no more delivered, and give back what is there and was not returned."""
@@ -333,44 +334,12 @@ def _check_status(message: Msg) -> None:
 
 
 async def _open_client(url: str, *, is_first: bool) -> Client:
-    """Make a connection that is kept, and that notices within half a minute that it is dead."""
-    said: list[str] = []
-
-    async def note(error: Exception) -> None:
-        said.append(str(error).lower())
-        _LOGGER.debug("NATS: %s", type(error).__name__)
-
-    client = Client()
+    """Make a connection of its own; what cannot be better at the start may be so later."""
     try:
-        async with asyncio.timeout(_ANSWER_SECONDS):
-            await client.connect(
-                url.split(","),
-                error_cb=note,
-                name="income-client worker",
-                max_reconnect_attempts=-1,
-                reconnect_time_wait=1,
-                ping_interval=10,
-                max_outstanding_pings=2,
-            )
-            return client
-    except NatsError:  # faults of servers do not end it
-        text = "NATS: no connection can be made with this address"
-        failure = IncomeClientError(text, retryable=not is_first)
-    except (TimeoutError, OSError):
-        failure = IncomeClientError("NATS: no server answers", retryable=True)
-        if any("authorization" in text or "authentication" in text for text in said):
-            text = "NATS: the server refused the credentials"
-            failure = IncomeClientError(text, retryable=not is_first)
-    except asyncio.CancelledError:
-        await _close_client(client)
-        raise
-    await _close_client(client)
-    raise failure
-
-
-async def _close_client(client: Client) -> None:
-    with suppress(Exception):  # one that was never open fails at it
-        await client.close()
+        return await connect(url, name="income-client worker", seconds=_ANSWER_SECONDS)
+    except NatsConnectionError as error:
+        may_end = not is_first or error.reason is NoConnection.SILENCE
+        raise IncomeClientError(f"NATS: {error.reason.value}", retryable=may_end)
 
 
 def _translate_error(error: Exception) -> IncomeClientError:

@@ -112,7 +112,9 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "fcntl": frozenset({"disk"}),
     "jinja2": frozenset({"cli.application.html"}),
     "joserfc": frozenset({"receivers.jwt"}),
-    "nats": frozenset({"cli.relay", "engines.nats", "engines.worker_nats"}),
+    "nats": frozenset(
+        {"cli.relay", "engines.nats", "engines.nats_connection", "engines.worker_nats"}
+    ),
     "opentelemetry": frozenset({"telemetry"}),
     "pandas": frozenset({"exporting.frames"}),
     "polars": frozenset({"exporting.frames"}),
@@ -149,10 +151,9 @@ TESTED: Final = (
 _WORD: Final = re.compile(r"\w+")
 MESSAGES_READ_IN: Final[Mapping[str, str]] = {
     "cli.app": "cyclopts",
-    "cli.relay": "nats",
     "configuration": "tomllib",
+    "engines.nats_connection": "nats",
     "engines.postgres": "asyncpg",
-    "engines.worker_nats": "nats",
     "engines.worker_redis": "redis",
     "http.faults": "aiohttp",
 }

@@ -1,0 +1,93 @@
+"""A connection to NATS that is kept; says why there is none, and never with the address in it."""
+
+import asyncio
+import logging
+from contextlib import suppress
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+
+_LOGGER: Final = logging.getLogger("income_client.nats")
+_CLOSE_SECONDS: Final = 2.0
+_PING_SECONDS: Final = 10
+_MOST_UNANSWERED_PINGS: Final = 2
+
+
+class NoConnection(Enum):
+    """Why there is no connection."""
+
+    ADDRESS = "no connection can be made with this address"
+    SILENCE = "no server answers"
+    CREDENTIALS = "the server refused the credentials"
+
+
+class NatsConnectionError(Exception):
+    """There is no connection; what the library says of it may hold the address, and is dropped."""
+
+    def __init__(self, reason: NoConnection) -> None:
+        super().__init__(reason.value)
+        self.reason: Final = reason
+
+
+async def connect(
+    url: str, *, name: str, seconds: float, credentials: Path | None = None
+) -> Client:
+    """Make a connection that, once it was there, is made again for ever.
+
+    Thirty seconds after its last word a server counts as lost, and another is tried.
+
+    Args:
+        url: address of the server, with commas between several.
+        name: what the server's logs call this connection.
+        seconds: how long it may take.
+        credentials: file of credentials.
+
+    Raises:
+        NatsConnectionError: there is none.
+    """
+    is_refused = False
+
+    async def note(error: Exception) -> None:
+        nonlocal is_refused
+        is_refused = is_refused or _is_refusal(error)
+        _LOGGER.debug("NATS: %s", type(error).__name__)
+
+    client = Client()
+    try:
+        async with asyncio.timeout(seconds):
+            await client.connect(
+                url.split(","),
+                error_cb=note,
+                name=name,
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=1,
+                ping_interval=_PING_SECONDS,
+                max_outstanding_pings=_MOST_UNANSWERED_PINGS,
+                user_credentials=None if credentials is None else str(credentials),
+            )
+            return client
+    except (NatsError, ValueError) as error:  # faults of servers do not end it
+        is_refused = is_refused or _is_refusal(error)
+        reason = NoConnection.ADDRESS
+    except (TimeoutError, OSError):
+        reason = NoConnection.SILENCE
+    except asyncio.CancelledError:
+        await close(client)
+        raise
+    await close(client)
+    raise NatsConnectionError(NoConnection.CREDENTIALS if is_refused else reason)
+
+
+def _is_refusal(error: Exception) -> bool:
+    text = str(error).lower()
+    return "authorization" in text or "authentication" in text
+
+
+async def close(client: Client) -> None:
+    """Close a connection; a server that is away cannot take what is left to be sent."""
+    with suppress(Exception):  # without its server, or never open, it fails in many ways
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await client.close()
