@@ -58,7 +58,7 @@ if TYPE_CHECKING:
         WindowSplit,
     )
     from .exporting.parquet import ParquetTables
-    from .fetching import Fetcher, FetchFailure
+    from .fetching import Fetcher, FetchFailure, OnError
     from .http.tokens import StoredToken, TokenStore
     from .polling.batches import Batch
     from .polling.poller import Poller
@@ -103,7 +103,7 @@ if TYPE_CHECKING:
         Secret,
         Timeouts,
     )
-    from .walk.paginator import ApplicationPaginator, WalkProgress
+    from .walk.paginator import ApplicationPaginator, OnSaturated, WalkProgress
     from .wire.codec import from_json, to_json
     from .wire.readers import register_document_type
 else:
@@ -167,7 +167,9 @@ __all__ = [
     "MemoryCheckpointStore",
     "NotFoundError",
     "OAuth2ClientCredentials",
+    "OnError",
     "OnEvent",
+    "OnSaturated",
     "PageCovered",
     "ParquetTables",
     "PayloadFault",

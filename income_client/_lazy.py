@@ -29,7 +29,7 @@ NAMES: Final = {
     """,
     "exporting.parquet": "ParquetTables",
     "exporting.frames": "RecordTables to_arrow to_pandas to_polars",
-    "fetching": "Fetcher FetchFailure",
+    "fetching": "Fetcher FetchFailure OnError",
     "http.tokens": "StoredToken TokenStore",
     "polling.batches": "Batch",
     "polling.poller": "Poller",
@@ -55,7 +55,7 @@ NAMES: Final = {
     "settings": """
         BasicAuth DownloadPolicy OAuth2ClientCredentials OnEvent RetryPolicy Secret Timeouts
     """,
-    "walk.paginator": "ApplicationPaginator WalkProgress",
+    "walk.paginator": "ApplicationPaginator OnSaturated WalkProgress",
     "wire.codec": "from_json to_json",
     "wire.readers": "register_document_type",
 }

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Iterator
-from typing import Any, Final, Literal, TypeVar, cast
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, get_args
 
 from attrs import define, field, frozen
 
@@ -19,7 +19,8 @@ Y = TypeVar("Y")
 ApplicationKey = str | ApplicationSummary | Application
 """An application's id, or something that has one."""
 Applications = Iterable[ApplicationKey] | AsyncIterable[ApplicationKey]
-OnError = Literal["raise", "yield"]
+OnError: TypeAlias = Literal["raise", "yield"]
+"""What methods that read many things do about one that fails."""
 Part = Callable[[str], Coroutine[Any, Any, Any]]
 """One request about the application with this id."""
 
@@ -78,7 +79,7 @@ class Fetcher(TaskIterator[tuple[_Entry, int], Y]):
         instrumentation: Instrumentation | None = None,
     ) -> None:
         check_count("concurrency", concurrency)
-        check_choice("on_error", on_error, ("raise", "yield"))
+        check_choice("on_error", on_error, get_args(OnError))
         expected = "applications must be an iterable of ids, summaries or applications"
         super().__init__(Source(applications, _id_of, expected), concurrency)
         self._parts = parts

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from cyclopts import Parameter
@@ -15,6 +15,7 @@ from income_client import (
     ConfigurationError,
     IncomeClientError,
 )
+from income_client.engines.relay import Payload
 
 from .connection import Connection, connect
 from .exit_status import ExitStatus
@@ -56,7 +57,7 @@ async def relay(
     bucket: Annotated[str | None, Parameter(metavar="BUCKET")] = None,
     name: Annotated[str, Parameter(metavar="NAME")] = "relay",
     creds: Annotated[Path | None, Parameter(metavar="FILE")] = None,
-    payload: Literal["reference", "record"] = "reference",
+    payload: Payload = "reference",
     start: When | None = None,
     interval: Annotated[float, Parameter(metavar="SECONDS", validator=Number(gt=0))] = 30.0,
     settle: Annotated[Seconds, Parameter(metavar="SECONDS")] = 5.0,

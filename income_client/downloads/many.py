@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeGuard, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeGuard, TypeVar, cast, get_args
 
 from attrs import evolve, frozen
 
@@ -245,7 +245,7 @@ class Downloads(TaskIterator[Document, Y]):
         self, documents: Documents, get: Get, *, concurrency: int, on_error: OnError
     ) -> None:
         check_count("concurrency", concurrency)
-        check_choice("on_error", on_error, ("raise", "yield"))
+        check_choice("on_error", on_error, get_args(OnError))
         several = (documents,) if isinstance(documents, SomeDocuments) else documents
         super().__init__(Source(several, documents_in, _EXPECTED), concurrency)
         self._get = get

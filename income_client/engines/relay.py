@@ -6,7 +6,7 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, Protocol, Self
+from typing import Any, Final, Literal, Protocol, Self, TypeAlias, get_args
 
 import msgspec
 from attrs import field, frozen
@@ -28,7 +28,8 @@ from income_client.polling.foreign_store import is_mistake
 from income_client.polling.reading import updated_at
 from income_client.settings import check_choice, check_count, invalid
 
-Payload = Literal["reference", "record"]
+Payload: TypeAlias = Literal["reference", "record"]
+"""What an event holds: the id of the application alone, or what was read of it too."""
 
 _LOGGER: Final = logging.getLogger("income_client.relay")
 
@@ -262,7 +263,7 @@ async def relay(
         IncomeClientError: ``publish`` cannot succeed any more, or has failed ``attempts`` times;
             the checkpoint is before that batch.
     """
-    check_choice("payload", payload, ("reference", "record"))
+    check_choice("payload", payload, get_args(Payload))
     slots = asyncio.Semaphore(check_count("concurrency", concurrency))
 
     most = None if attempts is None else check_count("attempts", attempts)

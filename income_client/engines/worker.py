@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from types import FrameType
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
 from attrs import frozen
@@ -22,7 +22,9 @@ from income_client.settings import check_count, check_positive, invalid, is_plai
 
 from .relay import UpdateEvent
 
-DeadReason = Literal["unreadable", "deleted", "failed"]
+DeadReason: TypeAlias = Literal["unreadable", "deleted", "failed"]
+"""Why an event is a dead letter: no event could be read from it, there is no such application any
+more, or each attempt has failed."""
 
 _LOGGER: Final = logging.getLogger("income_client.worker")
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)

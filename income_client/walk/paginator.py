@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from functools import partial
-from typing import Final, Literal, Self
+from typing import Final, Literal, Self, TypeAlias, get_args
 
 from attrs import evolve, frozen
 
@@ -45,7 +45,8 @@ from .planner import Question, WalkPlanner
 from .tail import END_OF_TIME
 from .windows import Answer, Bounds, Delivery
 
-OnSaturated = Literal["raise", "report"]
+OnSaturated: TypeAlias = Literal["raise", "report"]
+"""What `IncomeClient.list_applications` does about seconds with more rows than one page holds."""
 ReadPage = Callable[[Request, Response], ApplicationPage]
 
 _LEAST_LIMIT: Final = 2
@@ -244,7 +245,7 @@ class ApplicationPaginator:
         if type(limit) is not int or not _LEAST_LIMIT <= limit <= LARGEST_LIMIT:
             raise invalid("limit", f"a whole number from {_LEAST_LIMIT} to {LARGEST_LIMIT}", limit)
         check_count("concurrency", concurrency)
-        check_choice("on_saturated", on_saturated, ("raise", "report"))
+        check_choice("on_saturated", on_saturated, get_args(OnSaturated))
         if resume is None:
             # Nothing was updated before 1970.
             beginning = min(0, 0 if before is None else before)

@@ -24,6 +24,8 @@ from income_client import (
     IncomeClient,
     IncomeClientError,
     OAuth2ClientCredentials,
+    OnError,
+    OnSaturated,
     RetryPolicy,
     Secret,
     StoredToken,
@@ -139,6 +141,14 @@ async def walks(client: IncomeClient) -> str:
     return walk.checkpoint
 
 
+def chosen(
+    client: IncomeClient, on_saturated: OnSaturated, on_error: OnError
+) -> Fetcher[ApplicationRecord] | Fetcher[ApplicationRecord | FetchFailure]:
+    """What a function of one's own passes on has a name for its type."""
+    paginator = client.list_applications(on_saturated=on_saturated)
+    return client.fetch_records(paginator, on_error=on_error)
+
+
 async def fetches(client: IncomeClient, ids: AsyncIterator[str]) -> None:
     """What is fetched is a record, and with ``on_error="yield"`` it may be a failure."""
     records = client.fetch_records(ids, documents=True, pages=False, concurrency=8)
@@ -157,6 +167,8 @@ async def fetches(client: IncomeClient, ids: AsyncIterator[str]) -> None:
                 assert_type(outcome, ApplicationRecord)
     async for documents in client.fetch_documents(["app-1", "app-2"]):
         assert_type(documents, ApplicationDocuments)
+    async for one in chosen(client, "report", "yield"):
+        assert_type(one, ApplicationRecord | FetchFailure)
     async for reply in client.fetch_documents(["app-1"], on_error="yield"):
         assert_type(reply, ApplicationDocuments | FetchFailure)
     await records.aclose()

@@ -4,7 +4,8 @@
 from collections.abc import Sequence
 from typing import assert_type
 
-from income_client.engines.relay import UpdateEvent, faststream_decoder
+from income_client import Poller
+from income_client.engines.relay import Payload, UpdateEvent, faststream_decoder, relay
 from income_client.engines.worker import (
     DeadReason,
     Delivery,
@@ -71,6 +72,11 @@ async def work() -> None:
     assert_type(status.is_connected, bool)
     assert_type(status.last_error, str | None)
     await Worker(handle, Queue()).run()
+
+
+async def publish(poller: Poller, payload: Payload) -> None:
+    """Publish what a poller delivers."""
+    await relay(poller, handle, payload=payload)
 
 
 async def decode() -> None:
