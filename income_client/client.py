@@ -54,7 +54,7 @@ if TYPE_CHECKING:
         OneDocument,
         OnProgress,
     )
-    from .fetching import Applications, Fetcher, FetchFailure, OnError, Part
+    from .fetching import Applications, Call, Fetcher, FetchFailure, OnError
     from .polling.poller import Poller
     from .records.files import DownloadedFile
     from .walk.paginator import ApplicationPaginator, OnSaturated
@@ -532,13 +532,13 @@ class IncomeClient:
         """
         from .fetching import Fetcher, as_record
 
-        parts: list[Part] = [self.get_application]
+        calls: list[Call] = [self.get_application]
         check_flag("pages", pages)
         if check_flag("documents", documents):
-            parts.append(partial(self.get_documents, pages=pages))
+            calls.append(partial(self.get_documents, pages=pages))
         return Fetcher(
             applications,
-            parts=tuple(parts),
+            calls=tuple(calls),
             assemble=as_record,
             concurrency=self._checked_concurrency(concurrency),
             on_error=on_error,
@@ -589,7 +589,7 @@ class IncomeClient:
 
         return Fetcher(
             applications,
-            parts=(partial(self.get_documents, pages=check_flag("pages", pages)),),
+            calls=(partial(self.get_documents, pages=check_flag("pages", pages)),),
             assemble=lambda documents: documents,
             concurrency=self._checked_concurrency(concurrency),
             on_error=on_error,

@@ -21,8 +21,8 @@ ApplicationKey = str | ApplicationSummary | Application
 Applications = Iterable[ApplicationKey] | AsyncIterable[ApplicationKey]
 OnError: TypeAlias = Literal["raise", "yield"]
 """What methods that read many things do about one that fails."""
-Part = Callable[[str], Coroutine[Any, Any, Any]]
-"""One request about the application with this id."""
+Call = Callable[[str], Coroutine[Any, Any, Any]]
+"""A call of the client about the application with this id."""
 
 _LOOK_AHEAD: Final = 2
 """Records begun, as a multiple of the requests in flight, while the first is waited for."""
@@ -40,17 +40,17 @@ class FetchFailure:
 
 @define
 class _Entry:
-    """One application on its way, and the parts that came."""
+    """One application on its way, and what its calls have returned."""
 
     application_id: str
-    parts: dict[int, Any] = field(factory=dict)
+    results: dict[int, Any] = field(factory=dict)
     error: BaseException | None = None
 
 
 class Fetcher(TaskIterator[tuple[_Entry, int], Y]):
-    """An iterator over what several requests about each application give.
+    """An iterator over what several calls about each application give.
 
-    The requests of one application are independent of each other and go out
+    The calls of one application are independent of each other and go out
     together. At most ``concurrency`` are in flight, results come in input order,
     and nothing is begun further ahead than twice that: a consumer that is slow,
     or stops, stops the requests and the source.
@@ -58,8 +58,8 @@ class Fetcher(TaskIterator[tuple[_Entry, int], Y]):
     Args:
         applications: ids, or what has one; an asynchronous iterator over them is
             closed together with this one.
-        parts: the requests about one application, in the order of ``assemble``.
-        assemble: makes the result of the parts.
+        calls: those about one application, in the order of ``assemble``.
+        assemble: makes one result of theirs.
         concurrency: requests in flight at the most.
         on_error: whether a failure is raised, or yielded in its place.
         instrumentation: reports what is delivered.
@@ -72,7 +72,7 @@ class Fetcher(TaskIterator[tuple[_Entry, int], Y]):
         self,
         applications: Applications,
         *,
-        parts: tuple[Part, ...],
+        calls: tuple[Call, ...],
         assemble: Callable[..., Y],
         concurrency: int,
         on_error: OnError,
@@ -82,7 +82,7 @@ class Fetcher(TaskIterator[tuple[_Entry, int], Y]):
         check_choice("on_error", on_error, get_args(OnError))
         expected = "applications must be an iterable of ids, summaries or applications"
         super().__init__(Source(applications, _id_of, expected), concurrency)
-        self._parts = parts
+        self._calls = calls
         self._assemble = assemble
         self._on_error = on_error
         self._instrumentation = Instrumentation() if instrumentation is None else instrumentation
@@ -101,7 +101,7 @@ class Fetcher(TaskIterator[tuple[_Entry, int], Y]):
             emit = self._instrumentation.emit
             if emit is not None:
                 emit(RecordDelivered(application_id=entry.application_id))
-            return self._assemble(*(entry.parts[part] for part in range(len(self._parts))))
+            return self._assemble(*(entry.results[number] for number in range(len(self._calls))))
         if self._on_error == "yield" and isinstance(entry.error, IncomeClientError):
             return cast("Y", FetchFailure(entry.application_id, entry.error))
         raise entry.error
@@ -112,13 +112,13 @@ class Fetcher(TaskIterator[tuple[_Entry, int], Y]):
             finished = await self._next_finished()
             if finished is None:
                 return None
-            self._add_part(finished)
+            self._add_result(finished)
         entry = self._entries.popleft()
         self._start_tasks()
         return entry
 
     def _is_done(self, entry: _Entry) -> bool:
-        return entry.error is not None or len(entry.parts) == len(self._parts)
+        return entry.error is not None or len(entry.results) == len(self._calls)
 
     def _may_take_item(self) -> bool:
         return len(self._entries) < _LOOK_AHEAD * self._concurrency
@@ -128,22 +128,22 @@ class Fetcher(TaskIterator[tuple[_Entry, int], Y]):
     ) -> Iterator[tuple[tuple[_Entry, int], Coroutine[Any, Any, Any]]]:
         entry = _Entry(item)
         self._entries.append(entry)
-        return _requests_for(entry, self._parts)
+        return _coroutines_for(entry, self._calls)
 
-    def _add_part(self, finished: Finished[tuple[_Entry, int]]) -> None:
-        entry, part = finished.key
+    def _add_result(self, finished: Finished[tuple[_Entry, int]]) -> None:
+        entry, number = finished.key
         if finished.error is None:
-            entry.parts[part] = finished.result
+            entry.results[number] = finished.result
         elif entry.error is None:
             entry.error = finished.error
 
 
-def _requests_for(
-    entry: _Entry, parts: tuple[Part, ...]
+def _coroutines_for(
+    entry: _Entry, calls: tuple[Call, ...]
 ) -> Iterator[tuple[tuple[_Entry, int], Coroutine[Any, Any, Any]]]:
-    for number, part in enumerate(parts):
+    for number, call in enumerate(calls):
         if entry.error is None:
-            yield (entry, number), part(entry.application_id)
+            yield (entry, number), call(entry.application_id)
 
 
 def as_record(

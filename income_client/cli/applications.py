@@ -11,9 +11,9 @@ from income_client import DecodeError
 from .connection import Connection, connect
 from .exit_status import ExitStatus
 from .options import (
-    Bounds,
     Count,
     Moment,
+    Span,
     When,
     overfull,
     pages_of,
@@ -83,7 +83,7 @@ async def applications(
     return ExitStatus.FAILED if walk.saturated or malformed else ExitStatus.DONE
 
 
-async def _write_page(client: "IncomeClient", span: Bounds, rows: RowWriter, limit: int) -> bool:
+async def _write_page(client: "IncomeClient", span: Span, rows: RowWriter, limit: int) -> bool:
     """Write as many rows as are wanted if a single page has them; else write none."""
     if limit > _MOST_ON_A_PAGE:
         return False

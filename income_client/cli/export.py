@@ -22,7 +22,7 @@ from income_client.texts import reason_of
 
 from .connection import Connection, is_of_the_account, made_ready
 from .exit_status import ExitStatus
-from .export_state import Part
+from .export_state import Workspace
 from .options import (
     BEGINNING,
     Chosen,
@@ -147,7 +147,7 @@ async def export(
     async with ready.client(concurrency=concurrency + _WALKERS) as client:
         signals = StopSignals(stop.stop)
         try:
-            with Part(to, has_manifest_beside=format_ == "jsonl") as kept:
+            with Workspace(to, has_manifest_beside=format_ == "jsonl") as kept:
                 job = _Export(client, kept, request, stop, applications)
                 await job.run(format_, concurrency, allow_missing=allow_missing)
         except _StoppedError:
@@ -182,18 +182,18 @@ class _StoppedError(Exception):
 
 
 class _Export:
-    """One run of the command: reads what the part does not have yet, and publishes all of it."""
+    """One run of the command: reads what the workspace does not have, and publishes it all."""
 
     def __init__(
         self,
         client: "IncomeClient",
-        part: Part,
+        workspace: Workspace,
         request: dict[str, Any],
         stop: Stoppable,
         applications: tuple[str, ...],
     ) -> None:
         self._client = client
-        self._part = part
+        self._workspace = workspace
         self._request = request
         self._stop = stop
         self._began_at = monotonic()
@@ -202,7 +202,7 @@ class _Export:
         self._malformed: list[DecodeError] = []
         """Rows of the list, which the next run asks for again."""
         self._asked_for = self._taken = self._failures_in_a_row = 0
-        self._checkpoint: str | None = part.fact("checkpoint")
+        self._checkpoint: str | None = workspace.fact("checkpoint")
         self._checkpoints: deque[tuple[int, str]] = deque()
         """Of the walk, each valid once so many applications are taken."""
         self._share_of_one = 0.0
@@ -215,29 +215,29 @@ class _Export:
         """Put the export at its place; raise what keeps it from being there."""
         self._check_request()
         try:
-            if self._part.is_published:
+            if self._workspace.is_published:
                 what = f"it was there already, with {self._count}"
             else:
                 what = await self._make(format_, concurrency, allow_missing=allow_missing)
         except (_StoppedError, IncomeClientError, OSError, sqlite3.Error):
             self._say_kept()
             raise
-        self._part.remove()
+        self._workspace.remove()
         say(what)
 
     @property
     def _count(self) -> str:
-        return counted(self._part.records, "application")
+        return counted(self._workspace.records, "application")
 
     def _say_kept(self) -> None:
-        if self._part.fact("request") is not None:
+        if self._workspace.fact("request") is not None:
             say(
-                f"{self._part.folder} keeps {self._count}: "
+                f"{self._workspace.folder} keeps {self._count}: "
                 "run it again with the same arguments to resume"
             )
 
     def _check_request(self) -> None:
-        text = self._part.fact("request")
+        text = self._workspace.fact("request")
         begun = self._request if text is None else json.loads(text)
         # An earlier version may have been asked for what this one does not know.
         differences = ", ".join(
@@ -247,22 +247,22 @@ class _Export:
         )
         if differences:
             raise ConfigurationError(
-                f"{self._part.folder} was begun with {differences}: "
+                f"{self._workspace.folder} was begun with {differences}: "
                 "resume with its arguments, or delete it to begin again"
             )
 
     async def _make(self, format_: str, concurrency: int, *, allow_missing: bool) -> str:
         """Read, publish, and return in words what has been exported."""
-        part = self._part
-        part.resume()
-        if part.records:
+        workspace = self._workspace
+        workspace.resume()
+        if workspace.records:
             say(f"resuming with {self._count} of an earlier run")
-        if part.fact("span") is None:
+        if workspace.fact("span") is None:
             await self._begin()
-        span = json.loads(part.fact("span"))
+        span = json.loads(workspace.fact("span"))
         saturated = await self._read(span, concurrency)
-        missing = part.missing()
-        self._check_others(part.records + len(missing))
+        missing = workspace.missing()
+        self._check_others(workspace.records + len(missing))
         lost = _lost(len(missing), len(self._malformed), len(saturated))
         if lost and not allow_missing:
             raise IncomeClientError(f"not exported, as {lost}; --allow-missing exports the rest")
@@ -279,14 +279,14 @@ class _Export:
             ],
             "saturated_seconds": [second.starts_at.isoformat() for second in saturated],
             "format": format_,
-            "records": part.records,
+            "records": workspace.records,
         }
         if format_ == "jsonl":
-            part.publish_lines(_json({**manifest, "size": part.size}))
-            size = f"{decimal(part.size)} of JSON"
+            workspace.publish_lines(_json({**manifest, "size": workspace.size}))
+            size = f"{decimal(workspace.size)} of JSON"
         else:
             rows = await self._write_tables()
-            part.publish_tables(_json({**manifest, "rows": rows}))
+            workspace.publish_tables(_json({**manifest, "rows": rows}))
             size = f"{counted(sum(rows.values()), 'row')} in {len(rows)} tables"
         period = then = ""
         if self._chosen is None:
@@ -301,8 +301,9 @@ class _Export:
     def _check_others(self, count: int) -> None:
         """Refuse ids that are not all of those that an earlier run was given."""
         if self._chosen is not None and count > self._named:
+            others = counted(count - self._named, "application")
             raise ConfigurationError(
-                f"{self._part.folder} has {counted(count - self._named, 'application')} besides "
+                f"{self._workspace.folder} has {others} besides "
                 "these: resume with the ids that it was begun with, or delete it to begin again"
             )
 
@@ -315,7 +316,7 @@ class _Export:
         }
         if self._chosen is None:
             span = await self._present_span()
-        self._part.note(request=json.dumps(self._request), span=json.dumps(span))
+        self._workspace.note(request=json.dumps(self._request), span=json.dumps(span))
 
     async def _present_span(self) -> dict[str, str | None]:
         """Return the span as the service's present makes it."""
@@ -342,7 +343,7 @@ class _Export:
         }
 
     async def _read(self, span: dict[str, str | None], concurrency: int) -> "tuple[Window, ...]":
-        """Read and keep what the part does not have; return the seconds that cannot be listed."""
+        """Read and keep what the workspace lacks; return the seconds that cannot be listed."""
         if self._chosen is not None:
             await self._fetch(self._among(self._chosen), concurrency)
             return ()
@@ -380,7 +381,7 @@ class _Export:
                         self._take(one)
                         if self._is_much:
                             await self._keep()
-                        records_now = self._part.records + len(self._lines)
+                        records_now = self._workspace.records + len(self._lines)
                         done = max(done, min(records_now * self._share_of_one, _NEARLY))
                         count = counted(records_now, "application")
                         progress.update(task, completed=done, count=count)
@@ -391,7 +392,7 @@ class _Export:
 
     async def _wanted(self, found: AsyncGenerator[str, None]) -> AsyncIterator[str]:
         """Yield what is to be read: first what could not be before, then what is found."""
-        for one in self._part.missing():
+        for one in self._workspace.missing():
             self._asked_for += 1
             yield one
         async with aclosing(found):
@@ -400,10 +401,10 @@ class _Export:
                 yield one
 
     async def _among(self, chosen: Chosen) -> AsyncGenerator[str, None]:
-        """Yield those of the chosen applications that the part does not have."""
+        """Yield those of the chosen applications that the workspace lacks."""
         async with aclosing(chosen.ids()) as ids:
             async for chosen_id in ids:
-                for one in self._part.new((chosen_id,)):
+                for one in self._workspace.new((chosen_id,)):
                     yield one
 
     def _expect(self, count: int, is_all: bool) -> None:
@@ -414,7 +415,7 @@ class _Export:
     async def _listed(
         self, walk: "ApplicationPaginator", begins: datetime, ends: datetime
     ) -> AsyncGenerator[str, None]:
-        """Yield what the walk finds and the part does not have; note its checkpoints."""
+        """Yield what the walk finds and the workspace lacks; note its checkpoints."""
         pages: _Pages = asyncio.Queue(_PAGES_AHEAD)
         task = asyncio.create_task(self._list(walk, begins, ends, pages))
         try:
@@ -422,7 +423,7 @@ class _Export:
                 page, checkpoint = found
                 if checkpoint is not None:
                     self._checkpoints.append((self._asked_for, checkpoint))
-                for one in self._part.new(page):
+                for one in self._workspace.new(page):
                     yield one
             await task
         finally:
@@ -435,7 +436,7 @@ class _Export:
         self, walk: "ApplicationPaginator", begins: datetime, ends: datetime, to: "_Pages"
     ) -> None:
         """List ahead of what is read, as narrow windows need many calls."""
-        first, listed = ends, self._part.records
+        first, listed = ends, self._workspace.records
         try:
             async with aclosing(pages_of(walk, self._malformed)) as pages:
                 async for page in pages:
@@ -481,18 +482,18 @@ class _Export:
         """Have what was taken survive a kill."""
         while self._checkpoints and self._checkpoints[0][0] <= self._taken:
             self._checkpoint = self._checkpoints.popleft()[1]
-        await asyncio.to_thread(self._part.keep, self._lines, self._missing, self._checkpoint)
+        await asyncio.to_thread(self._workspace.keep, self._lines, self._missing, self._checkpoint)
         self._lines, self._missing = {}, {}
 
     async def _write_tables(self) -> dict[str, int]:
-        """Write the lines as Parquet files into the part, and return how many rows each has."""
+        """Write the lines as Parquet files there, and return how many rows each has."""
         try:
             with (
                 Bars() as progress,
-                self._part.lines.open("rb") as lines,
-                income_client.ParquetTables(self._part.empty_tables()) as tables,
+                self._workspace.lines.open("rb") as lines,
+                income_client.ParquetTables(self._workspace.empty_tables()) as tables,
             ):
-                task = progress.add_task("Writing tables", total=self._part.records, count="")
+                task = progress.add_task("Writing tables", total=self._workspace.records, count="")
                 for line in lines:
                     tables.write(income_client.from_json(income_client.ApplicationRecord, line))
                     progress.advance(task)

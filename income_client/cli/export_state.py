@@ -38,7 +38,7 @@ _ADD: Final = (
 _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
 
-class Part:
+class Workspace:
     """The folder, for this process alone until the block ends; made if it is not there.
 
     Lines are on the disk before the SQLite file counts them: what a crash leaves behind the

@@ -153,36 +153,34 @@ When = Annotated[
 
 
 @frozen(kw_only=True)
-class Bounds:
-    """The bounds of a walk, as `IncomeClient.list_applications` takes them."""
+class Span:
+    """The span of a walk, by its bounds as `IncomeClient.list_applications` takes them."""
 
     after: datetime | None
     before: datetime | None
 
 
-async def span_between(
-    client: "IncomeClient", after: Moment | None, before: Moment | None
-) -> Bounds:
-    """Return the bounds that are meant, by the service's own present.
+async def span_between(client: "IncomeClient", after: Moment | None, before: Moment | None) -> Span:
+    """Return the span that is meant, by the service's own present.
 
     A span that begins in the future, or ends before it begins, raises a `ConfigurationError`.
     """
     present = BEGINNING
     if after not in (None, Moment()) or (before is not None and before.back is not None):
         present = await present_of(client)
-    bounds = Bounds(
+    span = Span(
         after=None if after is None else after.seen_from(present),
         before=None if before is None else before.seen_from(present),
     )
-    if bounds.after is not None and bounds.after != BEGINNING:
-        if bounds.after > present:
+    if span.after is not None and span.after != BEGINNING:
+        if span.after > present:
             raise ConfigurationError(
-                f"{bounds.after.isoformat()} is in the future: "
+                f"{span.after.isoformat()} is in the future: "
                 f"it is {present.isoformat()} at the service"
             )
-        if bounds.before is not None and bounds.after > bounds.before:
+        if span.before is not None and span.after > span.before:
             raise ConfigurationError("--updated-after is later than --updated-before")
-    return bounds
+    return span
 
 
 # Ids of applications

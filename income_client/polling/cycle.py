@@ -41,7 +41,7 @@ from income_client.walk.windows import Answer, Bounds, Delivery, Intervals
 from income_client.wire.times import FIRST_SECOND
 
 from .batches import Records
-from .dead_letters import DeadLetters, reason_of
+from .dead_letters import DeadLetters, dead_letter_reason
 from .progress import Progress
 from .reading import Outcome, PollSource, Versioned, ids_on, key_of, nameless_on, updated_at
 from .schedule import Schedule
@@ -377,7 +377,7 @@ class Poll:
         self._state.letters.record_failure(
             row.application_id,
             row.window,
-            reason_of(error),
+            dead_letter_reason(error),
             attempts=row.attempts,
             now=self._present_second,
             is_retry=row.is_letter,
@@ -412,7 +412,7 @@ class Poll:
             if isinstance(error, _ENDING):
                 raise
             # A window that cannot be listed again holds nothing up.
-            self._put_window(retrying.window, reason_of(error), is_retry=True)
+            self._put_window(retrying.window, dead_letter_reason(error), is_retry=True)
         return False
 
     def _judge_window(self, retrying: _Retrying) -> None:

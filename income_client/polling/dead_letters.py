@@ -161,7 +161,7 @@ class DeadLetters:
             self._resolved.pop(key, None)
 
 
-def reason_of(error: IncomeClientError) -> str:
+def dead_letter_reason(error: IncomeClientError) -> str:
     """Return why a record could not be read; errors hold no content."""
     return f"{type(error).__name__}: {error.message}"
 

@@ -168,7 +168,7 @@ async def test_dropping_it_ends_its_tasks_at_once(kind: str) -> None:
     if kind == "fetching":
         ids = [f"app-{number}" for number in range(9)]
         asks = (answer_the_first,) * 5
-        iterator: Any = Fetcher(ids, parts=asks, assemble=max, concurrency=7, on_error="raise")
+        iterator: Any = Fetcher(ids, calls=asks, assemble=max, concurrency=7, on_error="raise")
     else:
         iterator = Downloads(record, answer_the_first, concurrency=3, on_error="raise")
     gc.disable()

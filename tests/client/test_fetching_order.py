@@ -41,7 +41,7 @@ class Requests:
         """Fetch so many parts of each application."""
         return Fetcher(
             applications,
-            parts=(self.ask,) * parts,
+            calls=(self.ask,) * parts,
             assemble=lambda *answers: list(answers),
             concurrency=concurrency,
             on_error="raise",

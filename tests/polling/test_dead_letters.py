@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.errors import DecodeError, NotFoundError, PayloadFault
-from income_client.polling.dead_letters import DeadLetters, reason_of
+from income_client.polling.dead_letters import DeadLetters, dead_letter_reason
 from income_client.records.dead_letters import DeadLetter, key_of_application, key_of_window
 from income_client.records.window import EPOCH, Window
 from income_client.wire.times import LAST_SECOND
@@ -161,12 +161,13 @@ def test_a_store_that_is_told_has_what_is_dead_and_nothing_else(
 
 def test_a_reason_names_the_error_and_stays_short() -> None:
     """A reason is the error's class and message, which has no content, cut to 500 characters."""
-    assert reason_of(NotFoundError("get_application(a): 404 Not Found")) == (
+    assert dead_letter_reason(NotFoundError("get_application(a): 404 Not Found")) == (
         "NotFoundError: get_application(a): 404 Not Found"
     )
     faults = tuple(PayloadFault(f"$.{'x' * 300}{n}", "missing") for n in range(9))
     letters = DeadLetters()
-    letters.record_failure("a", WINDOW, reason_of(DecodeError(faults)), attempts=1, now=NOW)
+    reason = dead_letter_reason(DecodeError(faults))
+    letters.record_failure("a", WINDOW, reason, attempts=1, now=NOW)
     assert len(letters.unsaved[0].reason) == 500
     assert letters.unsaved[0].reason.startswith("DecodeError: $.xxx")
 
