@@ -123,12 +123,12 @@ def _write(
 
 
 def _period(document: "Document") -> Mapping[str, object]:
-    from income_client import Paystub
+    from income_client.records.document_types import type_of
 
-    match document.extracted_data:
-        case Paystub(pay_begin_date=begin, pay_end_date=end):
+    match type_of(document.extracted_data).period(document.extracted_data):
+        case begin, end:
             return {"pay_begin_date": begin, "pay_end_date": end}
-        case _:
+        case None:
             return {}
 
 

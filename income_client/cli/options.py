@@ -367,7 +367,6 @@ def _id_in(line: bytes, number: int) -> str:
 TypesOption = Annotated[
     tuple[str, ...], Parameter(name="--type", negative=(), show_default=False, metavar="TYPE")
 ]
-_OF_THE_CONTRACT: Final = "paystub"
 
 
 class DocumentTypes:
@@ -399,4 +398,6 @@ class DocumentTypes:
 
         Any other may be misspelt. It is not known if no application was read.
         """
-        return self._found is None or self._wanted <= self._found | {_OF_THE_CONTRACT}
+        from income_client.records.document_types import DOCUMENT_TYPES
+
+        return self._found is None or self._wanted <= self._found | DOCUMENT_TYPES.keys()

@@ -1,15 +1,25 @@
-"""Turn records into rows of plain values for each table, without any table library."""
+"""Turn records into rows of plain values for each table, without any table library.
+
+The data of a typed document is exported by the types of its fields: pairs of amounts as rows of
+their own, the persons that it names as a list, single values and arrays of any content as columns
+of the documents, with the name of the field.
+"""
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date
+from decimal import Decimal
 from typing import Any, Final, TypeAlias, get_args
 
 import attrs
 
 from income_client.records.applications import Applicant, IncomeCalculation, IncomeSource
+from income_client.records.document_types import is_typed, type_of
 from income_client.records.documents import ApplicationRecord, Document
-from income_client.records.paystub import AmountPair, Paystub
+from income_client.records.fields import Amount, ServiceTime, UtcTime
+from income_client.records.paystub import AmountPair, PaystubApplicant
 from income_client.wire.codec import parse_exactly, render, to_json
+from income_client.wire.shapes import optional_element
 
 Row: TypeAlias = dict[str, Any]
 """A value for each column that has one."""
@@ -17,7 +27,10 @@ Row: TypeAlias = dict[str, Any]
 _ADDRESS: Final = ("street_address", "city", "state", "zip")
 _TIME_THERE: Final = ("is_current", "start_date", "end_date")
 _NAME: Final = ("first_name", "middle_name", "last_name", "suffix", "ssn")
-_AMOUNT_PAIRS: Final = tuple(one.name for one in attrs.fields(Paystub) if one.type is AmountPair)
+PERSONS: Final[Any] = Mapping[str, PaystubApplicant]
+"""The type of a field with the persons that a document names, by applicant slot."""
+_SINGLE: Final = frozenset({str, int, bool, date, Decimal, ServiceTime, UtcTime})
+"""The types of fields whose values a column holds as they are."""
 
 
 def application_rows(record: ApplicationRecord) -> Iterator[Row]:
@@ -78,7 +91,7 @@ def income_source_rows(record: ApplicationRecord) -> Iterator[Row]:
 
 
 def document_rows(record: ApplicationRecord) -> Iterator[Row]:
-    """Yield a row for each document, with what a paystub says of its period."""
+    """Yield a row for each document, with the data of a typed one in columns."""
     calculations = record.application.income_calculations.values()
     suspected = {one for each in calculations for one in each.suspected_fraudulent.document_ids}
     for key, document in _numbered_documents(record):
@@ -91,24 +104,25 @@ def document_rows(record: ApplicationRecord) -> Iterator[Row]:
             "pages": None if document.pages is None else _to_json_text(document.pages),
             "extra": _extra_json(document),
         }
-        match document.extracted_data:
-            case Paystub() as paystub:
-                row |= _paystub_row(paystub)
-            case Mapping() as data:
-                row["extracted_data"] = _to_json_text(data)
-            case _:
-                # Only the rules of its class know how it is written.
-                written = parse_exactly(to_json(document))
-                row["extracted_data"] = _to_json_text(written["extracted_data"])
+        data = document.extracted_data
+        if is_typed(data):
+            row |= _typed_data_row(data)
+        elif isinstance(data, Mapping):
+            row["extracted_data"] = _to_json_text(data)
+        else:
+            # Only the rules of its class know how it is written.
+            written = parse_exactly(to_json(document))
+            row["extracted_data"] = _to_json_text(written["extracted_data"])
         yield row
 
 
 def paystub_amount_rows(record: ApplicationRecord) -> Iterator[Row]:
-    """Yield a row for each pair of amounts of each paystub, absent amounts included."""
+    """Yield a row for each pair of amounts of each typed document, absent amounts included."""
     for key, document in _numbered_documents(record):
-        if isinstance(document.extracted_data, Paystub):
-            for name in _AMOUNT_PAIRS:
-                pair: AmountPair = getattr(document.extracted_data, name)
+        data = document.extracted_data
+        if is_typed(data):
+            for name in _amount_pairs(type_of(data).data):
+                pair: AmountPair = getattr(data, name)
                 yield {
                     **key,
                     "name": name,
@@ -164,27 +178,46 @@ def _numbered_documents(record: ApplicationRecord) -> Iterator[tuple[Row, Docume
         yield key, document
 
 
-def _paystub_row(paystub: Paystub) -> Row:
+@functools.cache
+def columns_of(data: Any) -> Mapping[str, Any]:
+    """Return the columns of a typed document's data, by the names of its fields.
+
+    Each has the type of its values; ``object`` stands for JSON.
+    """
+    columns = {}
+    for one in attrs.fields(data):
+        kind = Decimal if one.type == Amount else optional_element(one.type) or one.type
+        if kind is not AmountPair and one.name != "extra":
+            columns[one.name] = kind if kind in {*_SINGLE, PERSONS} else object
+    return columns
+
+
+@functools.cache
+def _amount_pairs(data: Any) -> tuple[str, ...]:
+    return tuple(one.name for one in attrs.fields(data) if one.type is AmountPair)
+
+
+def _typed_data_row(data: object) -> Row:
+    cls = type_of(data).data
+    row: Row = {"extracted_extra": _extra_json(data)}
+    for name, kind in columns_of(cls).items():
+        value = getattr(data, name)
+        if kind == PERSONS:
+            row["paystub_applicants"] = [_named_person(*one) for one in value.items()]
+        elif kind is not object or value is None:
+            row[name] = value
+        elif name in _fields_with_records(cls):
+            row[name] = _to_json_text(parse_exactly(to_json(data)).get(name, value))
+        else:
+            row[name] = _to_json_text(value)
+    return row
+
+
+def _named_person(slot: str, person: PaystubApplicant) -> Row:
     return {
-        **_values_of(
-            paystub,
-            (
-                *("employer_name", "pay_period_frequency", "hours_worked"),
-                *("pay_begin_date", "pay_end_date", "pay_date"),
-            ),
-        ),
-        "paystub_applicants": [
-            {
-                "applicant": slot,
-                **_values_of(person, _NAME),
-                **_values_of(person.address, (*_ADDRESS, "street_2")),
-            }
-            for slot, person in paystub.applicants.items()
-        ],
-        "earnings": _to_json_text(paystub.earnings),
-        "deductions": _to_json_text(paystub.deductions),
-        "taxes": _to_json_text(paystub.taxes),
-        "extracted_extra": _extra_json(paystub),
+        "applicant": slot,
+        **_values_of(person, _NAME),
+        **_values_of(person.address, (*_ADDRESS, "street_2")),
     }
 
 

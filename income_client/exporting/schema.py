@@ -3,15 +3,19 @@
 Addresses of files are in none of them: they are as secret as the files, and expire.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
+from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
 
 from income_client.errors import ConfigurationError
+from income_client.records.document_types import DOCUMENT_TYPES
 from income_client.records.documents import ApplicationRecord
+from income_client.records.fields import ServiceTime, UtcTime
 
-from .rows import ROWS, Row
+from .rows import PERSONS, ROWS, Row, columns_of
 
 AT_ONCE: Final = 1000
 """Records that wait as rows at the most; rows take more room than columns."""
@@ -61,6 +65,34 @@ _PAYSTUB_APPLICANT: Final = pa.struct(
     ]
 )
 
+_TYPED: Final[Mapping[Any, pa.DataType]] = {
+    str: _TEXT,
+    date: _DAY,
+    ServiceTime: _SERVICE_TIME,
+    UtcTime: _UTC_TIME,
+    Decimal: _AMOUNT,
+    int: _INTEGER,
+    bool: _FLAG,
+    PERSONS: _list_of(_PAYSTUB_APPLICANT),
+    object: _JSON,
+}
+"""The columns of values of each type, in the order in which a table has them."""
+
+
+def _typed_fields() -> "list[pa.Field[Any]]":
+    """Return the columns that the typed documents have between them."""
+    kinds: dict[str, Any] = {}
+    for one in DOCUMENT_TYPES.values():
+        for name, kind in columns_of(one.data).items():
+            if kinds.setdefault("paystub_applicants" if kind == PERSONS else name, kind) != kind:
+                raise TypeError(f"two document types have another kind of {name}")
+    return [
+        field
+        for kind, column in _TYPED.items()
+        for field in _optional_fields(column, *(name for name in kinds if kinds[name] == kind))
+    ]
+
+
 SCHEMAS: Final = {
     "applications": pa.schema(
         [
@@ -105,11 +137,7 @@ SCHEMAS: Final = {
             *_required_fields(_UTC_TIME, "updated_at"),
             *_required_fields(_TEXT, "data_action"),
             *_required_fields(_FLAG, "is_suspected_fraudulent"),
-            *_optional_fields(_TEXT, "employer_name", "pay_period_frequency"),
-            *_optional_fields(_DAY, "pay_begin_date", "pay_end_date", "pay_date"),
-            *_optional_fields(_AMOUNT, "hours_worked"),
-            *_optional_fields(_list_of(_PAYSTUB_APPLICANT), "paystub_applicants"),
-            *_optional_fields(_JSON, "earnings", "deductions", "taxes"),
+            *_typed_fields(),
             *_optional_fields(_JSON, "extracted_data", "pages", "extra", "extracted_extra"),
         ]
     ),
@@ -127,7 +155,11 @@ SCHEMAS: Final = {
 
 _LIMITED: Final[list[tuple[pa.DataType, str, str]]] = [
     (_AMOUNT, "income_sources", "calculated_income_amount"),
-    (_AMOUNT, "documents", "hours_worked"),
+    *(
+        (field.type, "documents", field.name)
+        for field in _typed_fields()
+        if field.type in {_AMOUNT, _INTEGER}
+    ),
     (_AMOUNT, "paystub_amounts", "current_amount"),
     (_AMOUNT, "paystub_amounts", "ytd_amount"),
     (_INTEGER, "income_sources", "year"),

@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 from attrs import field, frozen
 
 from .applications import Application
+from .document_types import is_typed
 from .fields import BESIDE_THE_JSON, NO_EXTRA, UtcTime, masked
 from .paystub import Paystub
 
 
 def _shown_data(data: object) -> str:
-    return repr(data) if isinstance(data, Paystub) else masked(data)
+    return repr(data) if is_typed(data) else masked(data)
 
 
 @frozen

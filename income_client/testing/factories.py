@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import count
 from random import Random
-from typing import Any, Final, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import Any, Final, TypeAlias, TypedDict, TypeVar, Unpack, get_origin
 
 import attrs
 import msgspec
@@ -38,6 +38,8 @@ from income_client import (
 from income_client.emulator.invented import invent_employment, invent_paystubs, invent_person
 from income_client.emulator.service_rules import check_names, names_of
 from income_client.emulator.times import START
+from income_client.records.document_types import DOCUMENT_TYPES, type_of
+from income_client.records.fields import Amount, ServiceTime, UtcTime
 
 Applicants: TypeAlias = int | Sequence[Applicant] | Mapping[str, Applicant]
 """How many, or which ones, or which ones by slot."""
@@ -166,7 +168,7 @@ def make_document(
     applicant: Applicant | None = None,
     **fields: Unpack[DocumentFields],
 ) -> Document:
-    """Make up a document: a pay slip with its data, or another type without.
+    """Make up a document: of a typed document type, such as a pay slip, with its data.
 
     Args:
         document_type: the service's key of the type.
@@ -181,8 +183,8 @@ def make_document(
     """
     number = _number_or_next(number)
     name = f"{number:010x}"
-    if document_type == "paystub" and "extracted_data" not in fields:
-        fields["extracted_data"] = make_paystub(number=number, slot=slot, applicant=applicant)
+    if document_type in DOCUMENT_TYPES and "extracted_data" not in fields:
+        fields["extracted_data"] = _make_data(document_type, number, slot, applicant)
     made = Document(
         document_id=f"doc-{name}",
         file_ids=(f"file-{name}",),
@@ -317,6 +319,48 @@ def _check_whole(name: str, value: int) -> None:
         )
 
 
+def _make_data(document_type: str, number: int, slot: str, applicant: Applicant | None) -> object:
+    """Invent the data of a typed document: of a pay slip with sums that agree."""
+    person = applicant or _make_applicant(number)
+    if document_type == "paystub":
+        return make_paystub(number=number, slot=slot, applicant=person)
+    return _invent_fields(
+        DOCUMENT_TYPES[document_type].data, number, {slot: _paystub_applicant(person)}
+    )
+
+
+def _invent_fields(data: Any, number: int, applicants: Mapping[str, PaystubApplicant]) -> Any:
+    """Invent data by the types of its fields; what need not be there is not, arrays are empty."""
+    rng = _random_for(number, data.__name__)
+    amount = Decimal(rng.randrange(1_000_000)) / 100
+    values: dict[Any, object] = {
+        int: rng.randrange(100),
+        bool: False,
+        date: START.date() - timedelta(days=rng.randrange(1, 100)),
+        Decimal: amount,
+        Amount: amount,
+        AmountPair: AmountPair(current=amount, ytd=amount),
+        ServiceTime: START,
+        UtcTime: _update_time(number),
+        Mapping[str, PaystubApplicant]: applicants,
+    }
+    made: dict[str, object] = {}
+    for field in attrs.fields(data):
+        if field.default is not attrs.NOTHING:
+            continue
+        if field.type in values:
+            made[field.name] = values[field.type]
+        elif field.type is str:
+            made[field.name] = f"{field.name} {number}"
+        elif get_origin(field.type) in {tuple, Mapping}:
+            made[field.name] = {} if get_origin(field.type) is Mapping else ()
+        elif attrs.has(field.type):
+            made[field.name] = _invent_fields(field.type, number, applicants)
+        else:
+            made[field.name] = None
+    return data(**made)
+
+
 def _make_paystubs(
     number: int | str, slot: str, applicant: Applicant, how_many: int
 ) -> Iterator[Paystub]:
@@ -409,7 +453,7 @@ def _make_calculations(
     slot_of: dict[str, str] = {}
     for document in documents:
         data = document.extracted_data
-        named = data.applicants if isinstance(data, Paystub) else ()
+        named = type_of(data).applicants(data)
         slot_of[document.document_id] = next((slot for slot in named if slot in slots), first)
     calculations = {}
     for place, slot in enumerate(slots):
@@ -423,18 +467,19 @@ def _make_calculations(
 
 
 def _make_incomes(number: int, documents: Sequence[Document]) -> tuple[YearlyIncome, ...]:
-    """Return what each year's latest pay slip says, or for a year without one, any amount."""
+    """Return what each year's latest document of a payment says, or else any amount."""
     by_year: dict[int, list[Document]] = {} if documents else {_LAST_YEAR: []}
-    latest: dict[int, Paystub] = {}
+    latest: dict[int, tuple[date, Decimal | None]] = {}
     for document in documents:
-        slip, year = document.extracted_data, _LAST_YEAR
-        if isinstance(slip, Paystub):
-            year = slip.pay_date.year
-            latest[year] = max(latest.get(year, slip), slip, key=lambda one: one.pay_date)
+        data, year = document.extracted_data, _LAST_YEAR
+        if (paid_on := type_of(data).paid_on(data)) is not None:
+            year = paid_on.year
+            if year not in latest or latest[year][0] < paid_on:
+                latest[year] = paid_on, type_of(data).year_to_date(data)
         by_year.setdefault(year, []).append(document)
     incomes = []
     for year in sorted(by_year, reverse=True):
-        amount = latest[year].gross_pay.ytd if year in latest else None
+        _, amount = latest.get(year, (None, None))
         if amount is None:
             amount = Decimal(_random_for(number, "income").randrange(2_000_000, 15_000_000)) / 100
         source = IncomeSource(

@@ -20,9 +20,9 @@ from cattrs import Converter
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
 from income_client.errors import ConfigurationError, PayloadFault
+from income_client.records.document_types import DOCUMENT_TYPES
 from income_client.records.documents import ApplicationDocuments, Document, DocumentSource
 from income_client.records.fields import FrozenDict, shown_key
-from income_client.records.paystub import Paystub
 
 from .compiled import compiled
 from .scalars import (
@@ -54,7 +54,7 @@ T = TypeVar("T")
 MOST_FAULTS: Final = 1000
 """Most that an error names of the faults of one kind."""
 
-_document_types: Final[dict[str, type]] = {"paystub": Paystub}
+_document_types: Final[dict[str, type]] = {key: kind.data for key, kind in DOCUMENT_TYPES.items()}
 """The class that holds the data of a document type."""
 
 

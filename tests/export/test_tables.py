@@ -115,6 +115,7 @@ def test_the_types_are_exact() -> None:
     """Amounts are decimals, times in Z are in UTC and others without zone, days are days."""
     tables = to_arrow([])
     assert [name for name, _ in tables.items()] == NAMES
+    assert all(len(set(table.column_names)) == table.num_columns for _, table in tables.items())
     amounts = tables.paystub_amounts.schema
     assert amounts.field("current_amount").type == pa.decimal128(38, 18)
     assert tables.applications.schema.field("last_updated_at").type == pa.timestamp("us", "UTC")

@@ -44,10 +44,11 @@ MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
             "engines",
             "hosts",
             "receivers",
+            "records",
             "texts",
         }
     ),
-    "testing": frozenset({"__init__", "_lazy", "clock", "emulator", "testing"}),
+    "testing": frozenset({"__init__", "_lazy", "clock", "emulator", "records", "testing"}),
 }
 """Units that stand beside the layers, or see less than what is below them."""
 

@@ -255,7 +255,7 @@ def _axis(line: TimeLine, width: int) -> str:
 
 
 def _track(document: DocumentView, line: TimeLine, width: int) -> Text:
-    sign = "█" if document.paid else "═"
+    sign = "█" if document.has_period else "═"
     cells = "·" * width
     for span in document.spans:
         start, length = line.part(span)

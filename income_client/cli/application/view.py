@@ -26,9 +26,9 @@ from income_client import (
     Document,
     IncomeCalculation,
     IncomeSource,
-    Paystub,
 )
 from income_client.cli.output import counted
+from income_client.records.document_types import DocumentFact, type_of
 from income_client.texts import printable
 
 HIDDEN: Final = "\u2022" * 8
@@ -135,11 +135,12 @@ class DocumentView:
     document_id: str
     is_suspected: bool
     days: str
-    """Its pay period, or the years that it supports, in words."""
+    """Its period, or the years that it supports, in words."""
     spans: tuple[Days, ...]
-    """The same as days: its pay period, or each of the years."""
+    """The same as days: its period, or each of the years."""
+    has_period: bool
     paid: date | None
-    """When it was paid; None for a document without a pay period."""
+    """The day of payment; None where it says nothing of one."""
     facts: tuple[Fact, ...]
 
 
@@ -351,10 +352,10 @@ class _Viewer:
     def _documents(self) -> Iterator[DocumentView]:
         for place, entry in enumerate(self._entries, 1):
             document = entry.document
-            paid = None
-            if isinstance(stub := document.extracted_data, Paystub):
-                paid = stub.pay_date
-                first, last = sorted((stub.pay_begin_date, stub.pay_end_date))
+            kind = type_of(document.extracted_data)
+            period = kind.period(document.extracted_data)
+            if period is not None:
+                first, last = sorted(period)
                 days, spans = f"{first} to {last}", [(first, last)]
             else:
                 years = sorted({year for year, _ in self._uses.get(document.document_id, ())})
@@ -371,24 +372,29 @@ class _Viewer:
                 is_suspected=document.document_id in self._suspected,
                 days=days,
                 spans=tuple(spans),
-                paid=paid,
+                has_period=period is not None,
+                paid=kind.paid_on(document.extracted_data),
                 facts=tuple(self._document_facts(document)),
             )
 
     def _document_facts(self, document: Document) -> Iterator[Fact]:
-        match document.extracted_data:
-            case Paystub() as stub:
-                yield "paid on", f"{stub.pay_date}"
-                if self._shows_all:
-                    yield "employer", printable(stub.employer_name)
-                yield "", self._key(stub.pay_period_frequency, "other frequency")
-                for name, pair in (("gross", stub.gross_pay), ("net", stub.net_pay)):
-                    if pair.current is not None:
-                        yield name, amount_text(pair.current)
-            case Mapping() as data:
-                yield "fields read", f"{len(data):,}"
+        data = document.extracted_data
+        for fact in type_of(data).facts(data):
+            if fact.value is not None and (self._shows_all or not fact.is_personal):
+                yield fact.name, self._value(fact)
+        if isinstance(data, Mapping):
+            yield "fields read", f"{len(data):,}"
         if len(document.file_ids) != 1:
             yield "files", f"{len(document.file_ids):,}"
+
+    def _value(self, fact: DocumentFact) -> str:
+        match fact.value:
+            case Decimal() as amount:
+                return amount_text(amount)
+            case str() as text:
+                return printable(text) if fact.is_personal else self._key(text, fact.other)
+            case other:
+                return f"{other}"
 
     def _suspicions(self) -> Iterator[str]:
         for place, entry in enumerate(self._entries, 1):
