@@ -17,7 +17,7 @@ from income_client import (
     ServerError,
     UnexpectedResponseError,
 )
-from tests.support.listing import ListService, Page, Query, Reply, Rules, rows_at, serving
+from tests.support.listing import ListService, Outcome, Page, Query, Rules, rows_at, serving
 from tests.support.server import ScriptedServer, in_turn, reply
 from tests.support.service import served
 
@@ -113,7 +113,7 @@ async def test_a_present_that_runs_away_is_an_error() -> None:
     """A service that always answers for more than it was asked is not followed for ever."""
     service = service_of(date_ahead=None)
 
-    def run_away(query: Query, page: Page) -> Reply:
+    def run_away(query: Query, page: Page) -> Outcome:
         return Page(after=page.after, before=(query.after or 0) + DAY, ids=())
 
     service.twist = run_away
@@ -192,6 +192,6 @@ async def test_the_age_of_a_record_is_a_difference() -> None:
         assert await client.service_time() - application.last_updated_at > timedelta(0)
 
 
-def unbounded(_query: Query, page: Page) -> Reply:
+def unbounded(_query: Query, page: Page) -> Outcome:
     """Answer as a service that applies no upper bound."""
     return Page(after=page.after, before='"9999-12-31T23:59:59"', ids=page.ids)

@@ -1,71 +1,92 @@
-"""The rule of the list call, against a plain reading of the contract."""
+"""The rule of the list call, against the second reading of the contract."""
 
-from collections.abc import Sequence
+from random import Random
 
 from attrs import evolve
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from income_client.emulator import (
-    FutureBounds,
-    ListReply,
-    Order,
-    Refused,
-    ServiceRules,
-    SpanClamp,
-    World,
-    list_reply,
-)
+from income_client.emulator import ListReply, Order, Refused, ServiceRules, World, list_reply
+from tests.support.listing import Outcome, Page, Query, Rules, list_rules
 
 NOW = 50
 TIMES = st.lists(st.integers(0, 60), max_size=40)
-BOUND = st.none() | st.integers(-5, 65)
-RULES = st.builds(
-    ServiceRules,
+BOUND = st.none() | st.integers(-5, 65) | st.sampled_from([NOW - 1, NOW, NOW + 1])
+SPAN_CLAMPS = {"start": "after", "end": "before"}
+FUTURES = {"accept": "accept", "lower": "clamp", "refuse": "refuse"}
+READINGS = st.builds(
+    Rules,
     lower_closed=st.booleans(),
     upper_closed=st.booleans(),
-    order=st.sampled_from(Order),
-    max_span=st.none() | st.integers(1, 30),
-    span_clamp=st.sampled_from(SpanClamp),
+    widest=st.none() | st.integers(1, 30),
+    cut=st.sampled_from(sorted(SPAN_CLAMPS)),
     oldest=st.none() | st.integers(0, 40),
-    future=st.sampled_from([FutureBounds.ACCEPT, FutureBounds.CLAMP]),
+    future=st.sampled_from(sorted(FUTURES)),
     default_span=st.none() | st.integers(0, 40),
 )
 
 
-def _within(window: ListReply, rules: ServiceRules, times: Sequence[int]) -> list[int]:
-    return [
-        number
-        for number, second in enumerate(times)
-        if (second > window.after or (rules.lower_closed and second == window.after))
-        and (second < window.before or (rules.upper_closed and second == window.before))
-    ]
+def rules_of(reading: Rules, order: Order = Order.ASCENDING) -> ServiceRules:
+    """Return the emulator's rules for a reading."""
+    return ServiceRules(
+        lower_closed=reading.lower_closed,
+        upper_closed=reading.upper_closed,
+        order=order,
+        max_span=reading.widest,
+        span_clamp=SPAN_CLAMPS[reading.cut],
+        oldest=reading.oldest,
+        future=FUTURES[reading.future],
+        default_span=reading.default_span,
+    )
 
 
-@given(times=TIMES, rules=RULES, after=BOUND, before=BOUND, limit=st.integers(1, 50))
-def test_page_holds_rows_of_the_echoed_window(
-    times: list[int], rules: ServiceRules, after: int | None, before: int | None, limit: int
+def read_again(world: World, reading: Rules, after: int | None, before: int | None) -> Outcome:
+    """Answer for the same rows by the other rule, without a limit."""
+    rows = {one: world.updated_at(one) for one in world.ids}
+    query = Query(after=after, before=before, limit=len(rows) + 1)
+    return list_rules(reading, rows, NOW, query, Random(0))
+
+
+@settings(max_examples=200)
+@given(
+    times=TIMES,
+    reading=READINGS,
+    order=st.sampled_from(Order),
+    after=BOUND,
+    before=BOUND,
+    limit=st.integers(1, 50),
+)
+def test_both_readings_of_the_contract_agree(
+    times: list[int],
+    reading: Rules,
+    order: Order,
+    after: int | None,
+    before: int | None,
+    limit: int,
 ) -> None:
-    """A page holds rows of the window it echoes, each once, and all of them unless it is full."""
+    """The same window is echoed, and of its rows as many are given, each once."""
+    rules = rules_of(reading, order)
     world = World(times, now=NOW, rules=rules)
     reply = list_reply(world, rules, after=after, before=before, limit=limit)
-    assert isinstance(reply, ListReply)
-    matching = {world.id_of(number) for number in _within(reply, rules, times)}
-    assert len(reply.ids) == min(limit, len(matching))
-    assert set(reply.ids) <= matching
-    assert len(set(reply.ids)) == len(reply.ids)
+    whole = read_again(world, reading, after, before)
+    assert isinstance(reply, Refused) is (whole == 400)
+    if isinstance(reply, Refused) or not isinstance(whole, Page):
+        return
+    assert (reply.after, reply.before) == (whole.after, whole.before)
+    assert len(reply.ids) == len(set(reply.ids)) == min(limit, len(whole.ids))
+    assert set(reply.ids) <= set(whole.ids)
 
 
-@given(times=TIMES, rules=RULES, after=BOUND, before=BOUND)
+@given(times=TIMES, reading=READINGS, after=BOUND, before=BOUND)
 def test_truth_is_the_unlimited_page(
-    times: list[int], rules: ServiceRules, after: int | None, before: int | None
+    times: list[int], reading: Rules, after: int | None, before: int | None
 ) -> None:
     """The truth about two bounds is what a question returns when nothing narrows it."""
-    rules = evolve(rules, max_span=None, default_span=None, future="accept")
-    world = World(times, now=NOW, rules=rules)
-    reply = list_reply(world, rules, after=after, before=before, limit=1000)
-    assert isinstance(reply, ListReply)
-    assert set(reply.ids) == world.truth(after, before)
+    reading = evolve(reading, widest=None, default_span=None, future="accept")
+    world = World(times, now=NOW, rules=rules_of(reading))
+    whole = read_again(world, reading, after, before)
+    assert isinstance(whole, Page)
+    assert world.truth(after, before) == set(whole.ids)
 
 
 def _page(world: World, limit: int) -> list[int]:

@@ -41,12 +41,16 @@ WITHOUT_ID: Final = ("no id", "no object")
 
 
 @st.composite
-def update_seconds(draw: st.DrawFn, limit: int) -> list[int]:
-    """Draw update times from ``BASE`` on, always fewer than ``limit`` in a second."""
+def update_seconds(draw: st.DrawFn, limit: int, most: int | None = None) -> list[int]:
+    """Draw update times from ``BASE`` on, always fewer than ``limit`` in a second.
+
+    There are at most ``most``, by default as few as a walk over sockets can take.
+    """
     length = draw(st.sampled_from([2, 20, 300, 5_000, 1_000_000]), label="length of the span")
-    kind = draw(st.sampled_from(["uniform", "burst", "edges", "adjacent", "one second", "growing"]))
-    sizes = [60, 40, 20, 3 * limit, limit + 1, limit, limit - 1, 1, 0]
-    size = draw(st.sampled_from(sizes), label="rows")
+    kinds = ["uniform", "burst", "edges", "adjacent", "one second", "growing", "falling"]
+    kind = draw(st.sampled_from(kinds))
+    sizes = st.sampled_from([60, 40, 20, 3 * limit, limit + 1, limit, limit - 1, 1, 0])
+    size = draw(sizes if most is None else st.integers(0, most), label="rows")
     chance = Random(draw(st.integers(0, 2**32)))
     pick: dict[str, Callable[[int], int]] = {
         "uniform": lambda number: chance.randrange(length + 1),
@@ -55,6 +59,7 @@ def update_seconds(draw: st.DrawFn, limit: int) -> list[int]:
         "adjacent": lambda number: min(length, number // (limit - 1)),
         "one second": lambda number: length // 2,
         "growing": lambda number: int(length * chance.random() ** 0.2),
+        "falling": lambda number: int(length * chance.random() ** 5),
     }
     times: list[int] = []
     for number in range(size):
@@ -66,7 +71,10 @@ def update_seconds(draw: st.DrawFn, limit: int) -> list[int]:
 
 @st.composite
 def readings(draw: st.DrawFn, /, span: int, **fixed: Any) -> Rules:
-    """Draw one way to read the contract for a walk over so many seconds; some fields are fixed."""
+    """Draw one way to read the contract for a walk over so many seconds.
+
+    Some fields are fixed, to a value or to what a strategy draws.
+    """
     # Windows of a few seconds end as fast as an open walk can follow them.
     widths = [width for width in (12, 40, 3_600) if span / width < _MOST_CUTS]
     drawn: dict[str, Any] = {
@@ -81,8 +89,9 @@ def readings(draw: st.DrawFn, /, span: int, **fixed: Any) -> Rules:
         "date_ahead": st.sampled_from([0, 0, None, 3, -3, 6 * 3_600, -6 * 3_600]),
         "slowness": st.sampled_from([0, 3, 12]),
     }
-    chosen = {name: draw(drawn[name], name) for name in drawn if name not in fixed}
-    return Rules(**chosen, **fixed)
+    for name, value in fixed.items():
+        drawn[name] = value if isinstance(value, st.SearchStrategy) else st.just(value)
+    return Rules(**{name: draw(values, name) for name, values in drawn.items()})
 
 
 def walk(

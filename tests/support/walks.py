@@ -1,26 +1,22 @@
-"""Walks without a socket: the planner asks, the emulator's list rule answers."""
+"""Walks without a socket: the planner asks, the pure rule of the list call answers."""
 
 from collections.abc import Callable
 from datetime import timedelta
 from random import Random
-from typing import Any, Final
+from typing import Any
 
 from attrs import define, field
-from hypothesis import strategies as st
 
-from income_client.emulator import ListReply, Refused, ServiceRules, World, list_reply
 from income_client.records.applications import ApplicationPage, ApplicationSummary
 from income_client.records.window import EPOCH, Window
 from income_client.walk.planner import Question, WalkPlanner
 from income_client.walk.windows import Answer, Bounds, Delivery
+from tests.support.listing import Listing, Outcome, Page, Query
 
-BASE: Final = 1_700_000_000
-"""The second at which the worlds of these tests begin."""
-
-Hook = Callable[[World], None]
+Hook = Callable[[Listing], None]
 
 
-def nothing(world: World) -> None:
+def nothing(world: Listing) -> None:
     """Let the service be."""
 
 
@@ -28,7 +24,7 @@ def nothing(world: World) -> None:
 class Walk:
     """One walk over a world, a step at a time."""
 
-    world: World
+    world: Listing
     planner: WalkPlanner
     limit: int
     chance: Random
@@ -41,7 +37,7 @@ class Walk:
     """Whether replies say when they were served."""
     most_requests: int = 20_000
     delivered: list[Delivery] = field(factory=list)
-    in_flight: list[tuple[Question, ListReply | Refused]] = field(factory=list)
+    in_flight: list[tuple[Question, Outcome]] = field(factory=list)
 
     @property
     def ids(self) -> list[str]:
@@ -61,11 +57,11 @@ class Walk:
             assert self.planner.is_finished
             return False
         question, reply = self.in_flight.pop(self.chance.randrange(len(self.in_flight)))
-        if isinstance(reply, Refused):
-            assert self.planner.refuse(question), f"{question} was refused: {reply.reason}"
+        if isinstance(reply, int):
+            assert self.planner.refuse(question), f"{question} was refused: {reply}"
         else:
             served_at = self.world.now if self.tells_time else None
-            answer = Answer.of(page_of(self.world, reply), self.limit, served_at)
+            answer = Answer.of(page_of(reply), self.limit, served_at)
             self.planner.receive(question, answer)
         assert self.planner.requests <= self.most_requests, "the walk does not end"
         while self.planner.ready:
@@ -77,41 +73,33 @@ class Walk:
     def _ask(self) -> None:
         while (question := self.planner.next()) is not None:
             if question.delay and self.time_flows:
-                self.world.advance_to(self.world.now + round(question.delay))
+                self.world.now += round(question.delay)
             self.before_answer(self.world)
             bounds = question.bounds
-            reply = list_reply(
-                self.world,
-                self.world.rules,
-                after=bounds.after,
-                before=bounds.before,
-                limit=self.limit,
-            )
-            self.in_flight.append((question, reply))
+            query = Query(after=bounds.after, before=bounds.before, limit=self.limit)
+            self.in_flight.append((question, self.world.page(query)))
 
 
-def page_of(world: World, reply: ListReply) -> ApplicationPage:
-    """Return a reply of the emulator's list rule as the page that a client reads."""
+def page_of(page: Page) -> ApplicationPage:
+    """Return a page as a client reads it."""
     return ApplicationPage(
-        updated_after=EPOCH + timedelta(seconds=reply.after),
-        updated_before=EPOCH + timedelta(seconds=reply.before),
-        applications=tuple(row_of(world, one) for one in reply.ids),
+        updated_after=EPOCH + timedelta(seconds=page.after),
+        updated_before=EPOCH + timedelta(seconds=page.before),
+        applications=tuple(map(row_of, page.ids)),
     )
 
 
-def row_of(world: World, application_id: str) -> ApplicationSummary:
+def row_of(application_id: str) -> ApplicationSummary:
     """Return an application as a row of the list."""
-    number = world.number_of(application_id)
-    assert number is not None
     return ApplicationSummary(
         application_id=application_id,
         application_reference_id=application_id,
-        application_date=EPOCH + timedelta(seconds=world.applied_at(number)),
+        application_date=EPOCH,
     )
 
 
 def walk(
-    world: World,
+    world: Listing,
     after: int,
     before: int | None,
     *,
@@ -138,41 +126,3 @@ def walk(
 def parts_of(planner: WalkPlanner) -> list[Window]:
     """Return what is planned or in flight and what is covered, in ascending order."""
     return sorted([*planner.planned, *planner.covered])
-
-
-@st.composite
-def update_times(draw: st.DrawFn, limit: int) -> list[int]:
-    """Draw update times from ``BASE`` on, always fewer than ``limit`` in a second."""
-    length = draw(st.sampled_from([2, 20, 300, 5_000, 1_000_000]), label="span")
-    kind = draw(st.sampled_from(["uniform", "bursty", "boundary", "one second", "heavy"]))
-    size = draw(st.integers(0, limit * draw(st.sampled_from([1, 3, 10]))))
-    chance = Random(draw(st.integers(0, 2**32)))
-    pick: dict[str, Callable[[], int]] = {
-        "uniform": lambda: chance.randrange(length + 1),
-        "bursty": lambda: min(length, length // 3 + chance.randrange(4)),
-        "boundary": lambda: chance.choice([0, 1, length // 2, length - 1, length]),
-        "one second": lambda: length // 2,
-        "heavy": lambda: int(length * chance.random() ** 5),
-    }
-    held: dict[int, int] = {}
-    times = []
-    for _ in range(size):
-        second = BASE + pick[kind]()
-        if held.get(second, 0) < limit - 1:
-            held[second] = held.get(second, 0) + 1
-            times.append(second)
-    return times
-
-
-@st.composite
-def service_rules(draw: st.DrawFn) -> ServiceRules:
-    """Draw a meaning of the bounds, an order, and how windows are cut short."""
-    return ServiceRules(
-        lower_closed=draw(st.booleans(), label="lower closed"),
-        upper_closed=draw(st.booleans(), label="upper closed"),
-        order=draw(st.sampled_from(["ascending", "descending", "shuffled", "random"])),
-        max_span=draw(st.sampled_from([None, None, 6, 40, 3_600])),
-        span_clamp=draw(st.sampled_from(["after", "before"])),
-        oldest=draw(st.sampled_from([None, None, BASE + 5, BASE + 100])),
-        future=draw(st.sampled_from(["accept", "clamp", "refuse"])),
-    )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from income_client import BasicAuth, ConfigurationError, IncomeClient
 from tests.support.listing import ListService, Rules, rows_at, serving, text_of
+from tests.support.server import ScriptedServer
 from tests.support.walk_data import (
     BASE,
     DAY,
@@ -142,10 +143,11 @@ async def test_rows_and_pages_share_one_position(
 )
 async def test_a_bound_may_be_given_in_any_form(value: Any, text: str) -> None:
     """Aware times are converted to the service's zone; naive times are taken to be in it."""
+    service = ListService(rows={}, now=1_800_000_000)
     async with (
-        ListService(rows={}, now=1_800_000_000) as service,
+        ScriptedServer(service.answer) as server,
         IncomeClient(
-            service.url,
+            server.url,
             auth=BasicAuth("partner", "invented"),
             service_timezone=CHICAGO,
         ) as client,

@@ -15,7 +15,16 @@ from income_client import (
     UnexpectedResponseError,
     Window,
 )
-from tests.support.listing import ListService, Page, Query, Reply, Rules, rows_at, serving, text_of
+from tests.support.listing import (
+    ListService,
+    Outcome,
+    Page,
+    Query,
+    Rules,
+    rows_at,
+    serving,
+    text_of,
+)
 from tests.support.walk_data import BASE, DAY, MEANINGS, WALKERS, collect, ids_of, readings, walk
 
 LATER = BASE + 10 * DAY
@@ -188,7 +197,7 @@ async def test_a_service_that_ignores_the_limit_loses_nothing(concurrency: int) 
     )
     service.rows |= {f"crowd-{number}": BASE + 1_000 for number in range(30)}
 
-    def unlimited(query: Query, page: Page) -> Reply:
+    def unlimited(query: Query, page: Page) -> Outcome:
         keys = service.truth(query.after or 0, query.before or 0)
         return Page(after=page.after, before=page.before, ids=tuple(sorted(keys)))
 
@@ -239,7 +248,7 @@ async def test_a_narrower_window_with_a_wrong_echo_proves_nothing(
     service = crowded(25)
     crowd = sorted(key for key in service.ids if service.rows[key] == BASE + 50)
 
-    def lie(query: Query, page: Page) -> Reply:
+    def lie(query: Query, page: Page) -> Outcome:
         if not is_narrow(query):
             return page
         # The first ten are the full page; each narrower window gives five of them and is not full.
@@ -267,7 +276,7 @@ async def test_a_narrower_window_that_misses_known_rows_proves_nothing(shown: in
     """A reply with fewer rows than the full page already gave is not trusted."""
     service = crowded(25)
 
-    def lie(query: Query, page: Page) -> Reply:
+    def lie(query: Query, page: Page) -> Outcome:
         if not is_narrow(query):
             return page
         return Page(after=page.after, before=page.before, ids=page.ids[:shown])
@@ -358,7 +367,7 @@ async def test_a_service_that_ignores_the_bounds_is_an_error(
     service = ListService(rows=rows_at([BASE] * 10), now=LATER, most_requests=500)
     keys = tuple(service.rows)
 
-    def always(query: Query, page: Page) -> Reply:
+    def always(query: Query, page: Page) -> Outcome:
         return Page(after=page.after, before=page.before, ids=keys)
 
     service.twist = always
@@ -382,7 +391,7 @@ async def test_contradictory_pages_end_in_an_error_or_in_reported_seconds(
         most_requests=3_000,
     )
 
-    def lie(query: Query, page: Page) -> Reply:
+    def lie(query: Query, page: Page) -> Outcome:
         if chance.random() < 0.6:
             return page
         shift = chance.choice([0, 0, 0, -1, 1, -30, 30])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from income_client import IncomeClient, InvalidRequestError
 from income_client.emulator import Emulator
 from income_client.testing import JumpingClock
-from tests.support.listing import ListService, Page, Query, Reply, Rules, rows_at, serving
+from tests.support.listing import ListService, Outcome, Page, Query, Rules, rows_at, serving
 from tests.support.walk_data import (
     BASE,
     LIMITS,
@@ -283,7 +283,7 @@ async def test_an_unset_bound_echoed_as_the_end_of_time_is_not_the_present(
     """A service that echoes the end of time for an unset bound is walked to the present."""
     service = ListService(rows=rows_at([BASE + 9 * n for n in range(rows)]), now=BASE + 600)
 
-    def endless(query: Query, page: Page) -> Reply:
+    def endless(query: Query, page: Page) -> Outcome:
         if query.before is not None:
             return page
         ids = sorted(service.truth(query.after or 0, BASE + 10**6))

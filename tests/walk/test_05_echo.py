@@ -17,7 +17,16 @@ from income_client import (
 )
 from income_client.emulator import Emulator
 from income_client.testing import JumpingClock
-from tests.support.listing import ListService, Page, Query, Reply, Rules, rows_at, serving, text_of
+from tests.support.listing import (
+    ListService,
+    Outcome,
+    Page,
+    Query,
+    Rules,
+    rows_at,
+    serving,
+    text_of,
+)
 from tests.support.walk_data import (
     BASE,
     DAY,
@@ -55,7 +64,7 @@ async def test_windows_cut_short_at_random_lose_nothing(
     )
     chance = Random(data.draw(st.integers(0, 2**32)))
 
-    def cut_short(query: Query, page: Page) -> Reply:
+    def cut_short(query: Query, page: Page) -> Outcome:
         after, before = page.after, page.before
         if before - after > 4 and chance.random() < 0.7:
             # Often at the second of a row, which must be in one of the two pages.
@@ -122,7 +131,7 @@ async def test_wider_windows_hide_nothing(
     rules = data.draw(readings(second - BASE, oldest=None, widest=None, future="accept"))
     service = ListService(rows=rows_at(times), now=second + 3 * DAY, rules=rules)
 
-    def widen(query: Query, page: Page) -> Reply:
+    def widen(query: Query, page: Page) -> Outcome:
         return applied(service, page.after - earlier, page.before + later, query.limit)
 
     service.twist = widen
@@ -157,7 +166,7 @@ async def test_a_moving_retention_limit_loses_nothing_that_is_kept(seed: int, wa
     )
     oldest = BASE - 500
 
-    def forget(query: Query, page: Page) -> Reply:
+    def forget(query: Query, page: Page) -> Outcome:
         nonlocal oldest
         oldest += chance.randrange(120)
         return applied(service, max(page.after, oldest), page.before, query.limit)
@@ -178,7 +187,7 @@ async def test_windows_of_another_zone_are_an_error_or_lose_nothing(
     times = [BASE + 1_700 * n for n in range(50)]
     service = ListService(rows=rows_at(times), now=BASE + DAY, most_requests=500)
 
-    def shift(query: Query, page: Page) -> Reply:
+    def shift(query: Query, page: Page) -> Outcome:
         if query.before is None:
             return applied(service, page.after + hours * HOUR, service.now, query.limit)
         shifted = (query.after or 0) + hours * HOUR, query.before + hours * HOUR
@@ -225,7 +234,7 @@ async def test_a_page_about_another_window_covers_nothing(
     times = [BASE + 97 * n for n in range(50)]
     service = ListService(rows=rows_at(times), now=BASE + 30 * DAY)
 
-    def lie(query: Query, page: Page) -> Reply:
+    def lie(query: Query, page: Page) -> Outcome:
         if len(service.queries) != number:
             return page
         after, before = ELSEWHERE[elsewhere](page.after, page.before)
@@ -265,7 +274,7 @@ async def test_a_malformed_echo_is_an_error(number: int, malformed: str) -> None
     times = [BASE + 97 * n for n in range(50)]
     service = ListService(rows=rows_at(times), now=BASE + 30 * DAY)
 
-    def spoil(query: Query, page: Page) -> Reply:
+    def spoil(query: Query, page: Page) -> Outcome:
         if len(service.queries) < number:
             return page
         bounds: dict[str, Any] = {"after": page.after, "before": page.before}
@@ -289,7 +298,7 @@ async def test_an_echo_at_the_end_of_the_calendar_is_an_error(
     """The seconds after it cannot be requested, and the error says so."""
     service = ListService(rows=rows_at([BASE + 1]), now=BASE + DAY)
 
-    def spoil(_: Query, page: Page) -> Reply:
+    def spoil(_: Query, page: Page) -> Outcome:
         upper = page.before if before is None else before
         return Page(after=253_402_300_799, before=upper, ids=())
 
@@ -311,7 +320,7 @@ async def test_fractions_in_an_echo_make_it_narrower(meaning: str) -> None:
         rows=rows_at(times), now=BASE + 30 * DAY, rules=Rules(**MEANINGS[meaning])
     )
 
-    def cut_fractions(query: Query, page: Page) -> Reply:
+    def cut_fractions(query: Query, page: Page) -> Outcome:
         if page.before - page.after < 10:
             return page
         # The service applies bounds half a second further in: neither is the second of a row.

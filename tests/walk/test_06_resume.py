@@ -19,7 +19,16 @@ from income_client import (
 )
 from income_client.emulator import Emulator
 from income_client.testing import JumpingClock
-from tests.support.listing import ListService, Page, Query, Reply, Rules, rows_at, serving, text_of
+from tests.support.listing import (
+    ListService,
+    Outcome,
+    Page,
+    Query,
+    Rules,
+    rows_at,
+    serving,
+    text_of,
+)
 from tests.support.walk_data import (
     BASE,
     DAY,
@@ -216,7 +225,7 @@ async def test_an_echo_without_end_covers_no_future(date_ahead: int | None) -> N
         rules=Rules(date_ahead=date_ahead),
     )
 
-    def endless(query: Query, page: Page) -> Reply:
+    def endless(query: Query, page: Page) -> Outcome:
         if query.before is not None:
             return page
         ids = sorted(service.truth(query.after or 0, BASE + 10**6))
@@ -329,7 +338,7 @@ async def test_a_failure_of_any_request_loses_nothing(concurrency: int, before: 
 
         def fail(
             query: Query, page: Page, service: ListService = service, at: int = number
-        ) -> Reply:
+        ) -> Outcome:
             return 403 if len(service.queries) == at else page
 
         service.twist = fail

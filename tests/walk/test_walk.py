@@ -16,7 +16,7 @@ from income_client import (
 )
 from income_client.emulator import Fault
 from income_client.testing import JumpingClock
-from tests.support.listing import ListService, Page, Query, Reply, rows_at, serving
+from tests.support.listing import ListService, Outcome, Page, Query, rows_at, serving
 from tests.support.loop_time import pass_time
 from tests.support.service import client_tasks, ids_of, list_queries, quiet, served, until
 from tests.support.walk_data import BASE, collect, walk
@@ -172,7 +172,7 @@ async def test_a_walk_goes_on_after_a_page_about_another_window(
 
         def lie(
             query: Query, page: Page, service: ListService = service, number: int = number
-        ) -> Reply:
+        ) -> Outcome:
             if len(service.queries) != number:
                 return page
             after, before = page.after + elsewhere[0], page.before + elsewhere[1]
