@@ -1,9 +1,9 @@
 """``income-client relay``: publishes an event for each update to a broker."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import urlsplit
 
 from cyclopts import Parameter
@@ -15,6 +15,7 @@ from income_client import (
     ConfigurationError,
     IncomeClientError,
 )
+from income_client.engines import relay as engine_relay
 from income_client.engines.relay import Payload
 
 from .connection import Connection, connect
@@ -38,10 +39,6 @@ if TYPE_CHECKING:
     from nats.js.kv import KeyValue
 
     from income_client.engines.nats_connection import NoConnection
-    from income_client.engines.relay import UpdateEvent
-
-    Publisher: TypeAlias = Callable[[UpdateEvent], Awaitable[object]]
-
 _CONNECT_SECONDS: Final = 5.0
 _ATTEMPTS_ONCE: Final = 6
 """How often --once publishes a batch: with the pauses between, for half a minute or more."""
@@ -116,8 +113,6 @@ async def relay(
         raise ConfigurationError("only one of --store and --bucket can be given")
     if store is not None:
         check_is_no_output(store, "--store")
-    from income_client.engines import relay as engine_relay
-
     start = checked_start(start, must_exist=must_exist)
     line = StatusLine()
     filter_log(is_said_by_watch)
@@ -155,7 +150,7 @@ async def relay(
 @asynccontextmanager
 async def _opened(
     to: str, subject: str, store: Path | None, bucket: str | None, creds: Path | None, name: str
-) -> AsyncIterator[tuple["Publisher", CheckpointStore, bool]]:
+) -> AsyncIterator[tuple[engine_relay.Publish, CheckpointStore, bool]]:
     """Open what is published with, and what keeps the checkpoint; say whether it knows the name."""
     extra = _EXTRAS.get(to.partition("://")[0].lower(), "nats")
     if extra != "nats" and (store is None or creds is not None):

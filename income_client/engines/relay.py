@@ -227,9 +227,13 @@ def _is_closed_for_good(error: Exception) -> bool:
     return nats is not None and isinstance(error, nats.ConnectionClosedError)
 
 
+Publish = Callable[[UpdateEvent], Awaitable[object]]
+"""Returns once the broker has the event."""
+
+
 async def relay(
     poller: Poller,
-    publish: Callable[[UpdateEvent], Awaitable[object]],
+    publish: Publish,
     *,
     payload: Payload = "reference",
     concurrency: int = 100,
