@@ -24,15 +24,15 @@ def main() -> None:
         sys.exit("income-client: standard output is closed")
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
-    sys.exit(_status())
+    sys.exit(_run_command_line())
 
 
-def _status() -> int:
+def _run_command_line() -> int:
     try:
         # Loading takes a moment, and Ctrl-C in it is as quiet as later on.
         from .app import run
 
-        return _flushed(run(sys.argv[1:]))
+        return _flush_output(run(sys.argv[1:]))
     except KeyboardInterrupt:
         return ExitStatus.INTERRUPTED
     except BrokenPipeError:
@@ -42,7 +42,7 @@ def _status() -> int:
         return ExitStatus.PIPE_CLOSED
 
 
-def _flushed(status: int) -> int:
+def _flush_output(status: int) -> int:
     """Return the status once nothing is left that could fail when the interpreter ends."""
     try:
         sys.stdout.flush()

@@ -98,7 +98,7 @@ class _HelpFormatter(DefaultFormatter):
 
     def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
         for entry in panel.entries:
-            _fill(entry.description)
+            _join_lines(entry.description)
         super().__call__(console, options, panel)
 
     def render_usage(self, console: Console, options: ConsoleOptions, usage: object) -> None:
@@ -110,11 +110,11 @@ class _HelpFormatter(DefaultFormatter):
     def render_description(
         self, console: Console, options: ConsoleOptions, description: object
     ) -> None:
-        _fill(description)
+        _join_lines(description)
         super().render_description(console, options, description)
 
 
-def _fill(description: object) -> None:
+def _join_lines(description: object) -> None:
     """Join the lines of each paragraph; lists and examples stay as they are."""
     text = getattr(description, "primary_renderable", None)
     if isinstance(text, Text):
@@ -136,7 +136,7 @@ def command_line(wanted: str = "") -> App:
         version_flags=("--version", "-V"),
         console=Screen(),
         error_console=error_screen(),
-        error_formatter=_explained,
+        error_formatter=_format_error,
         exit_on_error=False,
         suppress_keyboard_interrupt=False,
         result_action="return_value",
@@ -172,14 +172,14 @@ def _status_of(error: IncomeClientError) -> ExitStatus:
     return ExitStatus.REFUSED if is_refusal(error) else ExitStatus.FAILED
 
 
-def _explained(error: CycloptsError) -> object:
+def _format_error(error: CycloptsError) -> object:
     # What was typed could act on a terminal, and may have been typed by somebody else.
-    said = "\n".join(map(printable, _said(error).split("\n")))
+    said = "\n".join(map(printable, _error_text(error).split("\n")))
     command = " ".join(("income-client", *map(printable, error.command_chain or ())))
     return Group(CycloptsPanel(said), Text(f"{command} --help says more."))
 
 
-def _said(error: CycloptsError) -> str:
+def _error_text(error: CycloptsError) -> str:
     if isinstance(error, UnusedCliTokensError):
         return f"Unexpected argument: {' '.join(error.unused_tokens or ())}."
     if isinstance(error, UnknownOptionError):
@@ -190,11 +190,11 @@ def _said(error: CycloptsError) -> str:
         known = {_VERBOSE, *(name for one in error.argument_collection or () for name in one.names)}
         if option in known:
             return f"{option} is behind --, where all is an argument: options come before it."
-        if hint := _hint(option, known):
+        if hint := _option_hint(option, known):
             return hint
     if isinstance(error, UnknownCommandError):
         (word, *_) = error.unused_tokens or ("",)
-        if hint := _hint(word, {_VERBOSE}):
+        if hint := _option_hint(word, {_VERBOSE}):
             return hint
         if word.startswith("-"):
             option = word.partition("=")[0]
@@ -206,7 +206,7 @@ def _said(error: CycloptsError) -> str:
     return text
 
 
-def _hint(option: str, known: Collection[str]) -> str | None:
+def _option_hint(option: str, known: Collection[str]) -> str | None:
     """Return what to say of an option that means something elsewhere; None for any other."""
     letter = option[:2]  # with a value behind it, as in -n3
     meant = _MEANT.get(option if option.startswith("--") else letter)

@@ -68,7 +68,7 @@ async def applications(
     progress = _Progress(line, has_beginning=updated_after not in (None, Moment()))
     malformed: list[DecodeError] = []
     try:
-        async with connect(connection, on_event=progress.take) as client:
+        async with connect(connection, on_event=progress.draw_event) as client:
             span = await span_between(client, updated_after, updated_before)
             walk = client.list_applications(span.after, span.before, on_saturated="report")
             with rows:
@@ -130,7 +130,7 @@ class _Progress:
         self._has_beginning = has_beginning
         self._rows = 0
 
-    def take(self, event: "Event") -> None:
+    def draw_event(self, event: "Event") -> None:
         """Draw what an event of the client changes."""
         from income_client import PageCovered, RequestSent
 

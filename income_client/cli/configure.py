@@ -78,27 +78,27 @@ def configure(
     if client_id and username:
         raise ConfigurationError("--client-id and --username exclude each other")
     name = name_of(path)
-    content, table = _read(path, name)
+    content, table = _read_settings(path, name)
     text = content.decode().replace("\r\n", "\n")
     given = {
         "base_url": base_url, "auth_url": auth_url, "client_id": client_id, "username": username
     }  # fmt: skip
-    settings = _completed(given, _section(table, profile))
+    settings = _ask_for_missing(given, _section_of(table, profile))
     _check_settings(settings)
-    changed = _edited(text, profile, settings)
+    changed = _edit_text(text, profile, settings)
     if changed is None:
         raise ConfigurationError(f"{name} is written in a way that cannot be changed here: edit it")
     if len(changed.encode()) > MAX_BYTES:
         longest = f"{MAX_BYTES // 1024} KiB"
         raise ConfigurationError(f"{name} would be longer than {longest}, and not be read")
-    _save(path, content, changed, profile, is_checked=not no_check)
+    _save_file(path, content, changed, profile, is_checked=not no_check)
     say(f"saved in {name}" + (f"; use it with --profile {profile}" if profile else ""))
     if not profile and not config and os.environ.get("INCOME_BASE_URL"):
         say("INCOME_BASE_URL is set, and overrides it")
     return ExitStatus.DONE
 
 
-def _read(path: Path, name: str) -> tuple[bytes, dict[str, Any]]:
+def _read_settings(path: Path, name: str) -> tuple[bytes, dict[str, Any]]:
     from income_client.configuration import parse_toml, read_content
 
     try:
@@ -108,26 +108,28 @@ def _read(path: Path, name: str) -> tuple[bytes, dict[str, Any]]:
         raise ConfigurationError(f"cannot read {name}: {reason_of(error)}")
 
 
-def _section(table: Mapping[str, Any], profile: str | None) -> Mapping[str, Any]:
+def _section_of(table: Mapping[str, Any], profile: str | None) -> Mapping[str, Any]:
     """Return what a file says at its top level, or in a profile that may be missing."""
     profiles = table.get("profiles")
     section = table if profile is None else isinstance(profiles, dict) and profiles.get(profile)
     return section if isinstance(section, dict) else {}
 
 
-def _completed(given: Mapping[str, str | None], saved: Mapping[str, Any]) -> dict[str, str | None]:
+def _ask_for_missing(
+    given: Mapping[str, str | None], saved: Mapping[str, Any]
+) -> dict[str, str | None]:
     """Return each key with its value, None for one to be removed; asks for what is missing."""
-    base_url = given["base_url"] or _answer("Address of the service", saved.get("base_url"))
+    base_url = given["base_url"] or _ask_visibly("Address of the service", saved.get("base_url"))
     # What was saved for one address is of no use, or a leak, at another one.
     saved = saved if base_url == saved.get("base_url") else {}
     auth_url = given["auth_url"] or saved.get("auth_url")
     kind = "username" if given["username"] else "client_id"
     name = given[kind]
     if name is None:
-        name = _answer("Client id (none for a user name)", saved.get("client_id"))
+        name = _ask_visibly("Client id (none for a user name)", saved.get("client_id"))
         if not name:
             kind = "username"
-            name = _answer("User name", saved.get("username"))
+            name = _ask_visibly("User name", saved.get("username"))
     key = _SECRETS[kind]
     words = f"{key.replace('_', ' ').capitalize()} of {name}"
     is_same = saved.get(kind) == name and saved.get("auth_url") == auth_url
@@ -136,11 +138,11 @@ def _completed(given: Mapping[str, str | None], saved: Mapping[str, Any]) -> dic
         "auth_url": auth_url,
         **dict.fromkeys(("client_id", "client_secret", "username", "password")),
         kind: name,
-        key: _secret(words) or (saved.get(key) if is_same else None),
+        key: _ask_for_secret(words) or (saved.get(key) if is_same else None),
     }
 
 
-def _answer(question: str, default: str | None) -> str | None:
+def _ask_visibly(question: str, default: str | None) -> str | None:
     """Ask for something that need not be hidden; without anybody to ask it stays as it was."""
     if not can_ask():
         return default
@@ -153,7 +155,7 @@ def _answer(question: str, default: str | None) -> str | None:
     return line.strip() or default
 
 
-def _secret(words: str) -> str | None:
+def _ask_for_secret(words: str) -> str | None:
     if can_ask():
         answer = ask(words)
         return None if answer is None else answer.reveal()
@@ -186,7 +188,9 @@ def _check_settings(settings: Mapping[str, str | None]) -> None:
         raise ConfigurationError(f"{option} {error.detail}")
 
 
-def _save(path: Path, before: bytes, text: str, profile: str | None, *, is_checked: bool) -> None:
+def _save_file(
+    path: Path, before: bytes, text: str, profile: str | None, *, is_checked: bool
+) -> None:
     """Put the file in its place, whole, once a request with its settings has succeeded."""
     place = path.resolve()  # a link to a file that is kept elsewhere stays one
     part = place.with_name(f".{place.name}.new")
@@ -196,9 +200,9 @@ def _save(path: Path, before: bytes, text: str, profile: str | None, *, is_check
             write_file(part, text.encode())
             try:
                 if is_checked:
-                    asyncio.run(_check(Connection(config=part, profile=profile)))
+                    asyncio.run(_check_service(Connection(config=part, profile=profile)))
                 # What somebody has saved since it was read would be lost.
-                if _read(place, str(path))[0] != before:
+                if _read_settings(place, str(path))[0] != before:
                     raise ConfigurationError(f"{path} has changed meanwhile: nothing was saved")
                 part.replace(place)
                 sync_folder(place.parent)
@@ -211,12 +215,12 @@ def _save(path: Path, before: bytes, text: str, profile: str | None, *, is_check
         raise ConfigurationError(f"cannot write {path}: {reason_of(error)}")
 
 
-async def _check(connection: Connection) -> None:
+async def _check_service(connection: Connection) -> None:
     async with connect(connection) as client:
         await client.check()
 
 
-def _edited(text: str, profile: str | None, settings: Mapping[str, str | None]) -> str | None:
+def _edit_text(text: str, profile: str | None, settings: Mapping[str, str | None]) -> str | None:
     """Return the text of a file with these settings at its top level, or in a profile.
 
     All else stays, comments and layout included. None if that is not what came of it, as with
@@ -224,15 +228,15 @@ def _edited(text: str, profile: str | None, settings: Mapping[str, str | None]) 
     """
     try:
         document, meant = tomlkit.parse(text), tomllib.loads(text)
-        _set(document, profile, settings)
-        _set(meant, profile, settings)
+        _set_values(document, profile, settings)
+        _set_values(meant, profile, settings)
         edited = document.as_string()
         return edited if tomllib.loads(edited) == meant else None
     except Exception:  # noqa: BLE001 - its text may quote the file
         return None
 
 
-def _set(document: Any, profile: str | None, settings: Mapping[str, str | None]) -> None:
+def _set_values(document: Any, profile: str | None, settings: Mapping[str, str | None]) -> None:
     section = document
     if profile is not None:
         profiles = document.setdefault("profiles", {profile: {}})
@@ -241,12 +245,12 @@ def _set(document: Any, profile: str | None, settings: Mapping[str, str | None])
         if value is None:
             section.pop(key, None)
         elif key not in section:
-            _add(section, key, value)
+            _add_value(section, key, value)
         elif section[key] != value:
             section[key] = value
 
 
-def _add(section: Any, key: str, value: str) -> None:
+def _add_value(section: Any, key: str, value: str) -> None:
     container = section.value if isinstance(section, Table) else section
     if isinstance(container, Container) and container.body:
         # At the end, it would come between a comment and the next header, which that is about.

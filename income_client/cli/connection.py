@@ -98,7 +98,7 @@ def made_ready(connection: Connection | None = None) -> Ready:
     from income_client.configuration import from_file
 
     connection = connection or Connection()
-    configuration = _completed(from_file(connection.profile, connection.config))
+    configuration = _with_secret(from_file(connection.profile, connection.config))
     try:
         return Ready(configuration=configuration, auth=configuration.auth())
     except ConfigurationError as error:
@@ -109,7 +109,7 @@ def made_ready(connection: Connection | None = None) -> Ready:
         raise
 
 
-def _completed(found: "Configuration") -> "Configuration":
+def _with_secret(found: "Configuration") -> "Configuration":
     """Ask for the secret if that is all that is missing, and there is somebody to ask."""
     account = found.account
     match account.kinds:

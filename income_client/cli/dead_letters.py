@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _KIND_OF_ERROR: Final = re.compile(r"^[A-Za-z]+Error: (?=.)", re.ASCII)
 
 
-def _shown(row: Mapping[str, object]) -> str:
+def _shown_reason(row: Mapping[str, object]) -> str:
     """Return the reason without the kind of the error, and the id that is shown beside it."""
     reason = _KIND_OF_ERROR.sub("", str(row["reason"]), count=1)
     return reason.replace(f"({row['application_id']})", "", 1)
@@ -31,7 +31,7 @@ _COLUMNS: Final = (
     Column("first_tried_at", "Since", dropped=1),
     Column("last_tried_at", "Last try", dropped=2),
     Column("next_try_at", "Next try"),
-    Column("reason", "Reason", shown=_shown),
+    Column("reason", "Reason", shown=_shown_reason),
 )
 
 
@@ -65,11 +65,11 @@ async def dead_letters(
         quiet: Print ids of applications only, one a line.
     """
     check_is_no_output(store, "--store")
-    checkpoints = _existing(store)
+    checkpoints = _existing_store(store)
     if checkpoints is None:
-        return _failed(f"there is no store at {store}")
+        return _report_failure(f"there is no store at {store}")
     if not await _is_known(checkpoints, name):
-        return _failed(f"no poller {name!r} in {store}")
+        return _report_failure(f"no poller {name!r} in {store}")
     letters = await checkpoints.dead_letters(name)
     missing: list[str] = []
     if forget:
@@ -80,7 +80,7 @@ async def dead_letters(
     with RowWriter(_COLUMNS, output, quiet="application_id" if quiet else None) as rows:
         for letter in letters:
             if letter.application_id is not None or not quiet:
-                rows.write(_row(letter))
+                rows.write(_letter_row(letter))
     if letters and forget and not quiet:
         say(f"forgot {counted(len(letters), 'dead letter')}")
     elif not letters and not forget and not quiet:
@@ -97,7 +97,7 @@ def _key_of(text: str, letters: Iterable["DeadLetter"]) -> str | None:
     return text if text in keys else ids.get(text)
 
 
-def _existing(store: Path) -> "SQLiteCheckpointStore | None":
+def _existing_store(store: Path) -> "SQLiteCheckpointStore | None":
     """Return the store if it exists; it is never made here."""
     from income_client import SQLiteCheckpointStore
 
@@ -115,12 +115,12 @@ async def _is_known(checkpoints: "SQLiteCheckpointStore", name: str) -> bool:
         raise ConfigurationError(f"--name: {error.message}")
 
 
-def _row(letter: "DeadLetter") -> Mapping[str, object]:
+def _letter_row(letter: "DeadLetter") -> Mapping[str, object]:
     window = letter.window
     return {
         "application_id": letter.application_id,
         "key": letter.key,
-        "subject": _subject(letter),
+        "subject": _subject_of(letter),
         "window_after": window.starts_at,
         "window_before": window.ends_at,
         "attempts": letter.attempts,
@@ -131,7 +131,7 @@ def _row(letter: "DeadLetter") -> Mapping[str, object]:
     }
 
 
-def _subject(letter: "DeadLetter") -> str:
+def _subject_of(letter: "DeadLetter") -> str:
     if letter.application_id is not None:
         return letter.application_id or "(empty id)"
     window = letter.window
@@ -139,6 +139,6 @@ def _subject(letter: "DeadLetter") -> str:
     return f"{what} {window.starts_at.isoformat(' ')}"
 
 
-def _failed(message: str) -> int:
+def _report_failure(message: str) -> int:
     say(message)
     return ExitStatus.FAILED

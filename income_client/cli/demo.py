@@ -54,9 +54,9 @@ async def demo(
 
     async with Emulator(applications, seed=seed, latency=_LATENCY, time_flows=True) as service:
         with Bars() as bars:
-            found = await _read(service, bars)
-    mistakes = _mistakes(found, service)
-    print_lines(Group(*_summary(found, service), _verdict(mistakes)))
+            found = await _read_service(service, bars)
+    mistakes = _find_mistakes(found, service)
+    print_lines(Group(*_draw_summary(found, service), _verdict_text(mistakes)))
     return ExitStatus.FAILED if mistakes else ExitStatus.DONE
 
 
@@ -75,7 +75,7 @@ class _Found:
     seconds: float = 0.0
 
 
-async def _read(service: "Emulator", bars: Bars) -> _Found:
+async def _read_service(service: "Emulator", bars: Bars) -> _Found:
     """Walk the whole list, then read the records of the last few days."""
     from income_client import IncomeClient
 
@@ -105,7 +105,7 @@ async def _read(service: "Emulator", bars: Bars) -> _Found:
     return found
 
 
-def _mistakes(found: _Found, service: "Emulator") -> list[str]:
+def _find_mistakes(found: _Found, service: "Emulator") -> list[str]:
     """Say how what was read differs from what the service holds."""
     existing, ids = set(service.world.ids), set(found.ids)
     counts = {
@@ -117,10 +117,10 @@ def _mistakes(found: _Found, service: "Emulator") -> list[str]:
     return [f"{count:,} {what}" for what, count in counts.items() if count]
 
 
-def _summary(found: _Found, service: "Emulator") -> Iterator[RenderableType]:
+def _draw_summary(found: _Found, service: "Emulator") -> Iterator[RenderableType]:
     yield Text("Income demo: an emulated service, all data invented", style="bold")
     yield ""
-    yield _counts(found, service)
+    yield _counts_table(found, service)
     yield ""
     borrowers = {
         f"{slot} of {record.application_id}": calculation.incomes
@@ -132,17 +132,17 @@ def _summary(found: _Found, service: "Emulator") -> Iterator[RenderableType]:
     if borrower:
         yield Text(f"Income by year of one invented borrower ({borrower})", style="bold")
         yield ""
-        yield _chart(borrowers[borrower], found.present_year)
+        yield _income_chart(borrowers[borrower], found.present_year)
         yield ""
 
 
-def _verdict(mistakes: list[str]) -> Text:
+def _verdict_text(mistakes: list[str]) -> Text:
     if mistakes:
         return Text(f"The counts disagree: {', '.join(mistakes)}.", style="bold red")
     return Text("The counts agree: nothing lost, nothing twice.", style="bold green")
 
 
-def _counts(found: _Found, service: "Emulator") -> Table:
+def _counts_table(found: _Found, service: "Emulator") -> Table:
     existing, requests = len(service.world.ids), len(service.requests)
     least = -(-existing // _USABLE_ROWS)
     days = f"updated in the last {_RECENT.days} days"
@@ -165,7 +165,7 @@ def _counts(found: _Found, service: "Emulator") -> Table:
     return table
 
 
-def _chart(incomes: Iterable[YearlyIncome], present_year: int) -> Table:
+def _income_chart(incomes: Iterable[YearlyIncome], present_year: int) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(max_width=_BAR_WIDTH)

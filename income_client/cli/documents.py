@@ -88,7 +88,7 @@ async def documents(
                         say(described(client, found.error))
                         continue
                     for entry in types.chosen(found):
-                        _write(found, entry, rows, keeps_address=addresses)
+                        _write_document(found, entry, rows, keeps_address=addresses)
                     line.draw((Text(counted(rows.rows, "document"), style="bold cyan"),))
     finally:
         line.stop()
@@ -101,7 +101,7 @@ async def documents(
     return ExitStatus.DONE if types.are_known else ExitStatus.FAILED
 
 
-def _write(
+def _write_document(
     whose: "ApplicationDocuments", entry: "DocumentEntry", rows: RowWriter, *, keeps_address: bool
 ) -> None:
     from income_client import to_json
@@ -111,9 +111,9 @@ def _write(
     row: dict[str, object] = {
         **place,
         "document_id": document.document_id,
-        **_period(document),
+        **_period_of(document),
         "files": len(document.file_ids),
-        "pages": _count(document.pages),
+        "pages": _count_pages(document.pages),
         "updated_at": document.updated_at,
         "data_action": document.data_action,
     }
@@ -122,7 +122,7 @@ def _write(
     rows.write(row, msgspec.json.encode({**place, "document": msgspec.Raw(to_json(shown))}))
 
 
-def _period(document: "Document") -> Mapping[str, object]:
+def _period_of(document: "Document") -> Mapping[str, object]:
     from income_client.records.document_types import type_of
 
     match type_of(document.extracted_data).period(document.extracted_data):
@@ -132,7 +132,7 @@ def _period(document: "Document") -> Mapping[str, object]:
             return {}
 
 
-def _count(pages: Any) -> int | None:
+def _count_pages(pages: Any) -> int | None:
     """Return how many pages there are, as far as that shows: the contract has no form of them."""
     match pages:
         case list() | tuple():

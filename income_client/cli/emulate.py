@@ -56,7 +56,7 @@ _BYTES: Final = {
 _LARGEST: Final = 2**31
 
 
-def _size(_: Any, tokens: Sequence[Token]) -> int:
+def _read_size(_: Any, tokens: Sequence[Token]) -> int:
     parts = _SIZE.fullmatch(tokens[0].value.strip())
     if parts is None or parts[2].lower() not in _BYTES:
         raise ValueError("a size is a number of bytes, or one with kB, MB, GB, KiB, MiB or GiB")
@@ -66,7 +66,9 @@ def _size(_: Any, tokens: Sequence[Token]) -> int:
     return int(size)
 
 
-Size = Annotated[int, Parameter(converter=_size, metavar="SIZE", n_tokens=1, show_default="20kB")]
+Size = Annotated[
+    int, Parameter(converter=_read_size, metavar="SIZE", n_tokens=1, show_default="20kB")
+]
 Seconds = Annotated[Whole, Parameter(metavar="SECONDS", validator=Number(gte=0))]
 SomeSeconds = Annotated[Whole, Parameter(metavar="SECONDS", validator=Number(gte=1))]
 Amount = Annotated[float, Parameter(validator=Number(gte=0))]
@@ -174,7 +176,9 @@ async def emulate(
         callback_key: File with its private key.
         callback_ca: File with the authorities that the server is checked by.
     """
-    target = _target(callbacks, callback_token_url, callback_certificate, callback_key, callback_ca)
+    target = _callback_target(
+        callbacks, callback_token_url, callback_certificate, callback_key, callback_ca
+    )
     present = datetime.now(UTC).replace(tzinfo=None)
     if start != NOW:
         present = start.seen_from(present)
@@ -199,8 +203,8 @@ async def emulate(
     known = Credentials(basic=service.basic, oauth2=service.oauth2)
     try:
         with announced("emulate", {"url": service.url, **known.facts()}):
-            write_text(*_lines(service, known, basic=basic))
-            await _run(service, target, updates, stop)
+            write_text(*_lines_about(service, known, basic=basic))
+            await _run_emulator(service, target, updates, stop)
     finally:
         await service.close()
     if faults is not None:
@@ -224,7 +228,7 @@ def _say_faults(service: "Emulator") -> None:
     say(f"faults: {total:,} of {faults.requests:,} requests ({counts or 'none'})")
 
 
-def _lines(service: "Emulator", known: Credentials, *, basic: bool) -> Iterator[str]:
+def _lines_about(service: "Emulator", known: Credentials, *, basic: bool) -> Iterator[str]:
     yield f"# {len(service.world):,} invented applications at {service.url}; Ctrl-C ends it."
     yield f"# Service time is {stamp(service.now)}, and passes."
     shown = Credentials(basic=known.basic) if basic else Credentials(oauth2=known.oauth2)
@@ -242,7 +246,7 @@ def _lines(service: "Emulator", known: Credentials, *, basic: bool) -> Iterator[
     yield f"# Its files: income-client download --to files --allow-host {host} {one}"
 
 
-async def _run(
+async def _run_emulator(
     service: "Emulator", target: "CallbackTarget | None", updates: float, stop: asyncio.Event
 ) -> None:
     """Update applications until it is to stop, and have callbacks go where they should."""
@@ -250,7 +254,7 @@ async def _run(
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(_follow_listener(service, target)),
-            group.create_task(_update(service, updates, counts)),
+            group.create_task(_update_applications(service, updates, counts)),
         ]
         await stop.wait()
         for task in tasks:
@@ -262,7 +266,7 @@ async def _run(
         say(text)
 
 
-async def _update(service: "Emulator", updates: float, counts: Counter[str]) -> None:
+async def _update_applications(service: "Emulator", updates: float, counts: Counter[str]) -> None:
     """Update one application after the other, each with a callback if there is room for it."""
     ids = service.world.ids
     if not (updates and ids):
@@ -289,7 +293,7 @@ async def _update(service: "Emulator", updates: float, counts: Counter[str]) -> 
 async def _follow_listener(service: "Emulator", target: "CallbackTarget | None") -> None:
     """Have callbacks go to the listener that runs, unless they are to go elsewhere."""
     while True:
-        there = _listener()
+        there = _find_listener()
         if target is not None and (target.auth or there is None or there.url != target.url):
             there = target
         if there != service.callbacks:
@@ -301,7 +305,7 @@ async def _follow_listener(service: "Emulator", target: "CallbackTarget | None")
         await asyncio.sleep(_LOOK_SECONDS)
 
 
-def _listener() -> "CallbackTarget | None":
+def _find_listener() -> "CallbackTarget | None":
     """Return the running listener as a target."""
     facts = announcement("listen")
     if facts is None:
@@ -316,7 +320,7 @@ def _listener() -> "CallbackTarget | None":
     return None
 
 
-def _target(
+def _callback_target(
     url: str | None,
     token_url: str | None,
     certificate: Path | None,

@@ -65,14 +65,14 @@ _LATE: Final = timedelta(seconds=5)
 """How long the service may take to list an update: spans that follow each other overlap by it."""
 
 
-def _place(_: object, to: Path) -> None:
+def _check_target(_: object, to: Path) -> None:
     if not to.name:
         raise ValueError("this names no file")
 
 
 async def export(
     *applications: IdArgument,
-    to: Annotated[Path, Parameter(validator=_place)],
+    to: Annotated[Path, Parameter(validator=_check_target)],
     updated_after: When | None = None,
     updated_before: When | None = None,
     format_: Annotated[
@@ -208,7 +208,7 @@ class _Export:
         self._share_of_one = 0.0
         """How much of the whole an application is, as far as it is known."""
         self._named = 0
-        self._chosen = Chosen(applications, on_known=self._expect) if applications else None
+        self._chosen = Chosen(applications, on_known=self._expect_chosen) if applications else None
         """Those chosen by id; None for all of a span."""
 
     async def run(self, format_: str, concurrency: int, *, allow_missing: bool) -> None:
@@ -216,9 +216,9 @@ class _Export:
         self._check_request()
         try:
             if self._workspace.is_published:
-                what = f"it was there already, with {self._count}"
+                what = f"it was there already, with {self._counted_records}"
             else:
-                what = await self._make(format_, concurrency, allow_missing=allow_missing)
+                what = await self._make_export(format_, concurrency, allow_missing=allow_missing)
         except (_StoppedError, IncomeClientError, OSError, sqlite3.Error):
             self._say_kept()
             raise
@@ -226,13 +226,13 @@ class _Export:
         say(what)
 
     @property
-    def _count(self) -> str:
+    def _counted_records(self) -> str:
         return counted(self._workspace.records, "application")
 
     def _say_kept(self) -> None:
         if self._workspace.fact("request") is not None:
             say(
-                f"{self._workspace.folder} keeps {self._count}: "
+                f"{self._workspace.folder} keeps {self._counted_records}: "
                 "run it again with the same arguments to resume"
             )
 
@@ -251,19 +251,19 @@ class _Export:
                 "resume with its arguments, or delete it to begin again"
             )
 
-    async def _make(self, format_: str, concurrency: int, *, allow_missing: bool) -> str:
+    async def _make_export(self, format_: str, concurrency: int, *, allow_missing: bool) -> str:
         """Read, publish, and return in words what has been exported."""
         workspace = self._workspace
         workspace.resume()
         if workspace.records:
-            say(f"resuming with {self._count} of an earlier run")
+            say(f"resuming with {self._counted_records} of an earlier run")
         if workspace.fact("span") is None:
-            await self._begin()
+            await self._begin_span()
         span = json.loads(workspace.fact("span"))
-        saturated = await self._read(span, concurrency)
+        saturated = await self._read_span(span, concurrency)
         missing = workspace.missing()
         self._check_others(workspace.records + len(missing))
-        lost = _lost(len(missing), len(self._malformed), len(saturated))
+        lost = _lost_text(len(missing), len(self._malformed), len(saturated))
         if lost and not allow_missing:
             raise IncomeClientError(f"not exported, as {lost}; --allow-missing exports the rest")
         manifest = {
@@ -282,11 +282,11 @@ class _Export:
             "records": workspace.records,
         }
         if format_ == "jsonl":
-            workspace.publish_lines(_json({**manifest, "size": workspace.size}))
+            workspace.publish_lines(_manifest_json({**manifest, "size": workspace.size}))
             size = f"{decimal(workspace.size)} of JSON"
         else:
             rows = await self._write_tables()
-            workspace.publish_tables(_json({**manifest, "rows": rows}))
+            workspace.publish_tables(_manifest_json({**manifest, "rows": rows}))
             size = f"{counted(sum(rows.values()), 'row')} in {len(rows)} tables"
         period = then = ""
         if self._chosen is None:
@@ -294,7 +294,7 @@ class _Export:
             period = f" updated from {begins} to {span['updated_before']}"
             then = f"; the next export begins with --updated-after {span['next_updated_after']}"
         return (
-            f"{self._count}{period}{lost and f', though {lost}'}; "
+            f"{self._counted_records}{period}{lost and f', though {lost}'}; "
             f"{size} in {monotonic() - self._began_at:,.1f} s{then}"
         )
 
@@ -307,7 +307,7 @@ class _Export:
                 "these: resume with the ids that it was begun with, or delete it to begin again"
             )
 
-    async def _begin(self) -> None:
+    async def _begin_span(self) -> None:
         """Fix the span for this run and all that resume it."""
         span: dict[str, str | None] = {
             "updated_after": None,
@@ -342,10 +342,12 @@ class _Export:
             "next_updated_after": (before - _LATE).isoformat(),
         }
 
-    async def _read(self, span: dict[str, str | None], concurrency: int) -> "tuple[Window, ...]":
+    async def _read_span(
+        self, span: dict[str, str | None], concurrency: int
+    ) -> "tuple[Window, ...]":
         """Read and keep what the workspace lacks; return the seconds that cannot be listed."""
         if self._chosen is not None:
-            await self._fetch(self._among(self._chosen), concurrency)
+            await self._fetch_records(self._missing_among(self._chosen), concurrency)
             return ()
         walk = self._client.list_applications(
             span["updated_after"],
@@ -358,15 +360,15 @@ class _Export:
             BEGINNING if bound is None else datetime.fromisoformat(bound)
             for bound in (span["updated_after"], span["updated_before"])
         )
-        await self._fetch(self._listed(walk, begins, ends), concurrency)
+        await self._fetch_records(self._listed_ids(walk, begins, ends), concurrency)
         for second in walk.saturated:
             say(overfull(second))
         return walk.saturated
 
-    async def _fetch(self, found: AsyncGenerator[str, None], concurrency: int) -> None:
+    async def _fetch_records(self, found: AsyncGenerator[str, None], concurrency: int) -> None:
         """Read and keep what could not be read before, and these applications."""
         records = self._client.fetch_records(
-            self._wanted(found),
+            self._ids_to_read(found),
             documents=self._request["documents"],
             pages=self._request["pages"],
             concurrency=concurrency,
@@ -378,19 +380,19 @@ class _Export:
             try:
                 async with aclosing(records):
                     while (one := await self._stop.wait_for(anext(records, None))) is not None:
-                        self._take(one)
+                        self._take_outcome(one)
                         if self._is_much:
-                            await self._keep()
+                            await self._keep_records()
                         records_now = self._workspace.records + len(self._lines)
                         done = max(done, min(records_now * self._share_of_one, _NEARLY))
                         count = counted(records_now, "application")
                         progress.update(task, completed=done, count=count)
             finally:
-                await self._keep()
+                await self._keep_records()
         if self._stop.is_stopped:
             raise _StoppedError
 
-    async def _wanted(self, found: AsyncGenerator[str, None]) -> AsyncIterator[str]:
+    async def _ids_to_read(self, found: AsyncGenerator[str, None]) -> AsyncIterator[str]:
         """Yield what is to be read: first what could not be before, then what is found."""
         for one in self._workspace.missing():
             self._asked_for += 1
@@ -400,24 +402,24 @@ class _Export:
                 self._asked_for += 1
                 yield one
 
-    async def _among(self, chosen: Chosen) -> AsyncGenerator[str, None]:
+    async def _missing_among(self, chosen: Chosen) -> AsyncGenerator[str, None]:
         """Yield those of the chosen applications that the workspace lacks."""
         async with aclosing(chosen.ids()) as ids:
             async for chosen_id in ids:
                 for one in self._workspace.new((chosen_id,)):
                     yield one
 
-    def _expect(self, count: int, is_all: bool) -> None:
+    def _expect_chosen(self, count: int, is_all: bool) -> None:
         """Take how many applications are chosen by id, so far or in all."""
         self._named = count
         self._share_of_one = 1 / max(1, count) if is_all else 0.0
 
-    async def _listed(
+    async def _listed_ids(
         self, walk: "ApplicationPaginator", begins: datetime, ends: datetime
     ) -> AsyncGenerator[str, None]:
         """Yield what the walk finds and the workspace lacks; note its checkpoints."""
         pages: _Pages = asyncio.Queue(_PAGES_AHEAD)
-        task = asyncio.create_task(self._list(walk, begins, ends, pages))
+        task = asyncio.create_task(self._list_ahead(walk, begins, ends, pages))
         try:
             while (found := await pages.get()) is not None:
                 page, checkpoint = found
@@ -432,7 +434,7 @@ class _Export:
         if not self._malformed:
             self._checkpoints.append((self._asked_for, walk.checkpoint))
 
-    async def _list(
+    async def _list_ahead(
         self, walk: "ApplicationPaginator", begins: datetime, ends: datetime, to: "_Pages"
     ) -> None:
         """List ahead of what is read, as narrow windows need many calls."""
@@ -456,7 +458,7 @@ class _Export:
         self._share_of_one = 1 / max(1, listed)
         await to.put(None)
 
-    def _take(self, outcome: "ApplicationRecord | FetchFailure") -> None:
+    def _take_outcome(self, outcome: "ApplicationRecord | FetchFailure") -> None:
         """Take a record, or the error that kept it from being read; raise errors of other kinds."""
         match outcome:
             case income_client.ApplicationRecord():
@@ -478,7 +480,7 @@ class _Export:
         size = sum(map(len, self._lines.values()))
         return len(self._lines) + len(self._missing) >= _MOST_LINES or size >= _MOST_BYTES
 
-    async def _keep(self) -> None:
+    async def _keep_records(self) -> None:
         """Have what was taken survive a kill."""
         while self._checkpoints and self._checkpoints[0][0] <= self._taken:
             self._checkpoint = self._checkpoints.popleft()[1]
@@ -507,7 +509,7 @@ class _Export:
         return tables.rows
 
 
-def _json(manifest: dict[str, Any]) -> bytes:
+def _manifest_json(manifest: dict[str, Any]) -> bytes:
     return json.dumps(manifest, indent=2).encode() + b"\n"
 
 
@@ -526,7 +528,7 @@ def _option(name: str, value: Any) -> str:
             return f"--{option} {value}"
 
 
-def _lost(applications: int, rows: int, seconds: int) -> str:
+def _lost_text(applications: int, rows: int, seconds: int) -> str:
     parts = []
     if applications:
         parts.append(f"{counted(applications, 'application')} could not be read")

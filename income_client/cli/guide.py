@@ -45,7 +45,7 @@ def guide(page: Page | None = None, /) -> int:
     if page is None:
         _list_pages()
     elif sys.stdout.isatty():
-        _draw(text_of(page))
+        _draw_page(text_of(page))
     else:
         write_text(text_of(page).rstrip())
     return ExitStatus.DONE
@@ -76,7 +76,7 @@ def _list_pages() -> None:
     print_lines(table)
 
 
-def _draw(text: str) -> None:
+def _draw_page(text: str) -> None:
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.markdown import Markdown, TableElement
     from rich.table import Table

@@ -127,7 +127,7 @@ async def listen(
     text_of = _text_of(payload=payload, show_personal_data=show_personal_data)
     _check_paths(path, token_path)
     has_pins = bool(subject or san)
-    context = _tls(certificate, key, client_ca, has_pins=has_pins)
+    context = _tls_context(certificate, key, client_ca, has_pins=has_pins)
     is_local = is_loopback(f"[{host}]" if ":" in host else host)
     credentials = credentials_from(os.environ, CALLBACK_PREFIX)
     is_made_up = credentials == Credentials() and client_ca is None
@@ -145,14 +145,16 @@ async def listen(
         forward = _Forwarding(forward_to, credentials.basic, issuer)
     intake = _Intake(text_of, forward, stop.set)
     pins = CallbackClientCertificate(subject=subject, san=san or (), any_from_ca=not has_pins)
-    checks = [*_checks(credentials, issuer, network), *([pins] if client_ca else [])]
-    receiver = CallbackReceiver(intake.take, auth=checks, trusted_proxies=trusted_proxy or ())
+    checks = [*_checks_of(credentials, issuer, network), *([pins] if client_ca else [])]
+    receiver = CallbackReceiver(
+        intake.take_callback, auth=checks, trusted_proxies=trusted_proxy or ()
+    )
     filter_log(_with_peer)
     signals = StopSignals(stop.set)
     served = routes(receiver, path) + ([] if issuer is None else routes(issuer, token_path))
     async with AsyncExitStack() as stack:
         server = serving(served, host=host, port=port, ssl=context, on_unknown=_Elsewhere(path))
-        url = await _begun(stack.enter_async_context(server), f"--host {host} --port {port}")
+        url = await _start_server(stack.enter_async_context(server), f"--host {host} --port {port}")
         if forward is not None:
             forward.check_target(f"{url}{path}")
         if is_local and context is None:
@@ -176,7 +178,7 @@ def _say_refusals(status: ReceiverStatus) -> None:
         say(f"{status.handled:,} taken; refused: {counts}")
 
 
-async def _begun(server: Awaitable[str], where: str) -> str:
+async def _start_server(server: Awaitable[str], where: str) -> str:
     try:
         return await server
     except OSError as error:
@@ -192,7 +194,7 @@ def _check_paths(path: str, token_path: str) -> None:
         raise ConfigurationError("--path and --token-path are the same")
 
 
-def _tls(
+def _tls_context(
     certificate: Path | None, key: Path | None, client_ca: Path | None, *, has_pins: bool
 ) -> ssl.SSLContext | None:
     if has_pins and client_ca is None:
@@ -204,7 +206,7 @@ def _tls(
     return None
 
 
-def _checks(
+def _checks_of(
     credentials: Credentials, issuer: CallbackTokenIssuer | None, networks: list[str] | None
 ) -> Iterator[Check]:
     if credentials.basic is not None:
@@ -235,13 +237,13 @@ def _show_made_up(credentials: Credentials) -> None:
 
 def _text_of(*, payload: bool, show_personal_data: bool) -> Callable[[Callback], bytes]:
     if show_personal_data or not sys.stdout.isatty():
-        return partial(_json, payload=payload)
+        return partial(_json_line, payload=payload)
     if payload:
         raise ConfigurationError("--payload on a terminal needs --show-personal-data")
-    return partial(_masked, AlignedLines())
+    return partial(_masked_line, AlignedLines())
 
 
-def _json(callback: Callback, *, payload: bool) -> bytes:
+def _json_line(callback: Callback, *, payload: bool) -> bytes:
     """Return a line of ASCII: no character of a payload can act on a terminal."""
     facts: dict[str, Any] = {
         "received_at": callback.received_at.isoformat(),
@@ -256,7 +258,7 @@ def _json(callback: Callback, *, payload: bool) -> bytes:
     return _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text).encode("ascii")
 
 
-def _masked(lines: AlignedLines, callback: Callback) -> bytes:
+def _masked_line(lines: AlignedLines, callback: Callback) -> bytes:
     return lines.line(
         f"{callback.received_at:%H:%M:%SZ}",
         callback.application_id or "-",
@@ -282,7 +284,7 @@ class _Intake:
     error: BrokenPipeError | UnwritableError | None = None
     """Why standard output cannot be written any more."""
 
-    async def take(self, callback: Callback) -> None:
+    async def take_callback(self, callback: Callback) -> None:
         """Forward a callback, then write it: a line is a callback that was taken.
 
         One that was forwarded and could not be written is forwarded again when it is resent.
@@ -317,7 +319,7 @@ class _Forwarding:
         """Post a callback, and raise unless the answer is 200."""
         from income_client.emulator.callbacks import post
 
-        headers = [("Content-Type", "application/json"), *self._authorization()]
+        headers = [("Content-Type", "application/json"), *self._authorization_headers()]
         body = b"" if callback.payload is None else _EXACTLY.encode(callback.payload)
         answer = await post(self._url, body, headers=tuple(headers), seconds=_FORWARD_SECONDS)
         if answer.outcome != HTTPStatus.OK:
@@ -326,7 +328,7 @@ class _Forwarding:
             say(f"--forward-to: {text}; the callback is answered with 503")
             raise _NotTakenError
 
-    def _authorization(self) -> list[tuple[str, str]]:
+    def _authorization_headers(self) -> list[tuple[str, str]]:
         if self._basic is not None:
             return [("Authorization", self._basic.authorization().reveal())]
         if self._issuer is not None:

@@ -39,14 +39,14 @@ Seconds = NonNegativeFloat
 _WHOLE: Final = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 
 
-def _whole(_: Any, tokens: Sequence[Token]) -> int:
+def _read_whole(_: Any, tokens: Sequence[Token]) -> int:
     text = tokens[0].value
     if not _WHOLE.fullmatch(text):
         raise ValueError(f'"{text}" is not a whole number')
     return int(text)
 
 
-Whole = Annotated[int, Parameter(converter=_whole, n_tokens=1, accepts_keys=False)]
+Whole = Annotated[int, Parameter(converter=_read_whole, n_tokens=1, accepts_keys=False)]
 """A whole number: cyclopts alone would round a fraction."""
 Count = Annotated[Whole, Parameter(metavar="COUNT", validator=Number(gte=1))]
 """How many, at least one."""
@@ -139,14 +139,18 @@ def read_moment(text: str) -> Moment:
         raise ValueError(f"this must be a time such as {_TIMES}")
 
 
-def _converted(_: Any, tokens: Sequence[Token]) -> Moment:
+def _read_moment_option(_: Any, tokens: Sequence[Token]) -> Moment:
     return read_moment(tokens[0].value)
 
 
 When = Annotated[
     Moment,
     Parameter(
-        converter=_converted, n_tokens=1, accepts_keys=False, metavar="TIME", show_default=False
+        converter=_read_moment_option,
+        n_tokens=1,
+        accepts_keys=False,
+        metavar="TIME",
+        show_default=False,
     ),
 ]
 """An option that takes a time."""
@@ -193,7 +197,7 @@ _NOT_OF_AN_ID: Final = re.compile(r'[\s,"\[\]{}]')
 """What a row of a table, of CSV or of a JSON array has, and an id has not."""
 
 
-def _id(_: Any, tokens: Sequence[Token]) -> str:
+def _read_id(_: Any, tokens: Sequence[Token]) -> str:
     # Since a hyphen alone is an argument here, unknown options come along.
     (token,) = tokens
     if token.value.startswith("-") and token.value != STANDARD_INPUT:
@@ -208,7 +212,7 @@ IdArgument = Annotated[
     Parameter(
         name="APPLICATION_ID",
         allow_leading_hyphen=True,
-        converter=_id,
+        converter=_read_id,
         n_tokens=1,
         accepts_keys=False,
     ),
@@ -240,7 +244,7 @@ class Chosen:
         self._seen = set(self._named)
         self.malformed: list[DecodeError] = []
         """Rows of the walk that could not be read."""
-        self._report(is_all=changed is None and not self._has_input)
+        self._report_count(is_all=changed is None and not self._has_input)
 
     @property
     def saturated(self) -> "tuple[Window, ...]":
@@ -264,16 +268,16 @@ class Chosen:
                     for row in page.applications:
                         if self._is_new(row.application_id):
                             yield row.application_id
-        self._report(is_all=True)
+        self._report_count(is_all=True)
 
     def _is_new(self, one: str) -> bool:
         if one in self._seen:
             return False
         self._seen.add(one)
-        self._report(is_all=False)
+        self._report_count(is_all=False)
         return True
 
-    def _report(self, *, is_all: bool) -> None:
+    def _report_count(self, *, is_all: bool) -> None:
         self._on_known(len(self._seen), is_all)
 
 
@@ -303,7 +307,7 @@ def overfull(second: "Window") -> str:
 async def read_ids(descriptor: int = 0) -> AsyncGenerator[str, None]:
     """Yield the id in each line of standard input: an id alone, or JSON that has one."""
     number = 0
-    async with aclosing(_lines(descriptor)) as lines:
+    async with aclosing(_read_lines(descriptor)) as lines:
         async for line in lines:
             number += 1
             text = (line.removeprefix(BOM_UTF8) if number == 1 else line).strip()
@@ -311,7 +315,7 @@ async def read_ids(descriptor: int = 0) -> AsyncGenerator[str, None]:
                 yield _id_in(text, number)
 
 
-async def _lines(descriptor: int) -> AsyncGenerator[bytes, None]:
+async def _read_lines(descriptor: int) -> AsyncGenerator[bytes, None]:
     rest = bytearray()
     while piece := await read_input(descriptor):
         rest += piece

@@ -62,7 +62,7 @@ class UnwritableError(IncomeClientError):
 
 
 @contextmanager
-def _writing() -> Iterator[None]:
+def _raise_unwritable() -> Iterator[None]:
     """Turn what a write fails with into an `UnwritableError`, except if its reader has gone."""
     try:
         yield
@@ -74,8 +74,8 @@ def _writing() -> Iterator[None]:
 
 def write_text(*lines: str) -> None:
     """Write lines of text in the encoding of the output, before anything else happens."""
-    with _writing():
-        print(*map(_encodable, lines), sep="\n", flush=True)
+    with _raise_unwritable():
+        print(*map(_replace_unencodable, lines), sep="\n", flush=True)
 
 
 _BOX_DRAWING: Final = range(0x2500, 0x2580)
@@ -87,7 +87,7 @@ _IN_ASCII: Final = (
 """What is drawn where an encoding has no lines, blocks and arrows."""
 
 
-def _encodable(line: str) -> str:
+def _replace_unencodable(line: str) -> str:
     encoding = sys.stdout.encoding or "ascii"
     try:
         line.encode(encoding)
@@ -114,7 +114,7 @@ class OutputLines:
     def write(self, line: bytes) -> None:
         """Write a line, given without its end."""
         rest = memoryview(self._before + line + b"\n")
-        with _writing():
+        with _raise_unwritable():
             while rest:
                 rest = rest[os.write(self._to, rest) :]
         self._before = b""
@@ -122,7 +122,7 @@ class OutputLines:
     def keep(self) -> None:
         """Have what was written survive a loss of power, if it goes to a file."""
         if self._is_file:
-            with _writing():
+            with _raise_unwritable():
                 os.fsync(self._to)
 
 
@@ -192,7 +192,7 @@ class Screen(Console):
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print as `Console.print` does; standard output that cannot be written is an error."""
-        with nullcontext() if self.stderr else _writing():
+        with nullcontext() if self.stderr else _raise_unwritable():
             super().print(*objects, **options)
 
     def on_broken_pipe(self) -> None:

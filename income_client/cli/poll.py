@@ -130,7 +130,7 @@ async def poll(
     place = str(store)
     check_name(name, place, start, is_known=is_known, must_exist=must_exist)
     watch = Watch(place, line, is_single=once)
-    async with connect(connection, on_event=watch.take) as client:
+    async with connect(connection, on_event=watch.take_event) as client:
         poller = client.poll(
             checkpoints,
             name=name,
@@ -147,11 +147,11 @@ async def poll(
         if once:
             poller.stop(after_poll=True)
         signals = StopSignals(poller.stop)
-        text_of = partial(_json, addresses=addresses)
+        text_of = partial(_json_line, addresses=addresses)
         if sys.stdout.isatty() and not show_personal_data:
-            text_of = partial(_masked, AlignedLines())
+            text_of = partial(_masked_line, AlignedLines())
         try:
-            async with watch.over(poller):
+            async with watch.following(poller):
                 await _write_all(poller, line, text_of, is_standby=standby)
         except CheckpointConflictError as error:
             say(f"{store}: {error.message}; this one ends")
@@ -229,11 +229,11 @@ async def _write_all(
             say("another process has taken over; this one waits for its turn")
 
 
-def _json(record: ApplicationRecord, *, addresses: bool) -> bytes:
+def _json_line(record: ApplicationRecord, *, addresses: bool) -> bytes:
     return inert(to_json(record if addresses else without_addresses(record)))
 
 
-def _masked(lines: AlignedLines, record: ApplicationRecord) -> bytes:
+def _masked_line(lines: AlignedLines, record: ApplicationRecord) -> bytes:
     """Return a line without names of people."""
     application, documents = record.application, record.documents
     what = "updated"
@@ -273,37 +273,37 @@ class Watch:
     _poller: "Poller | None" = None
     _new: list[DeadLetter] = field(factory=list)
 
-    def take(self, event: Event) -> None:
+    def take_event(self, event: Event) -> None:
         """Take an event; the ``on_event`` of the poller's client."""
         match event:
             case CheckpointCreated(name=name, reached=reached):
                 begins = datetime.fromtimestamp(reached, UTC)
                 say(f"{name!r} is new in {self._place}, begins at {begins:%Y-%m-%d %H:%M:%S}")
             case PollFailed(is_last=False) if self._poller is not None:
-                say(_failure(self._poller.status))
+                say(_failure_text(self._poller.status))
             case DeadLettered(letter=letter, is_new=True):
                 self._new.append(letter)
                 # They come many at a time, and are printed together.
                 asyncio.get_running_loop().call_soon(self._print_losses)
 
     @asynccontextmanager
-    async def over(self, poller: "Poller") -> AsyncIterator[None]:
+    async def following(self, poller: "Poller") -> AsyncIterator[None]:
         """Watch a poller while the block inside iterates over it."""
         self._poller = poller
-        drawing = asyncio.create_task(self._draw(poller))
+        drawing = asyncio.create_task(self._keep_drawing(poller))
         try:
             yield
         finally:
             drawing.cancel()
             self._line.stop()
         self._print_losses()
-        facts = [*_facts(poller.status)]
+        facts = [*_status_facts(poller.status)]
         self._line.draw(facts)
         self._line.leave()
         if self._is_single and self._line.disable:
             say(", ".join(fact.plain for fact in facts))
 
-    async def _draw(self, poller: "Poller") -> None:
+    async def _keep_drawing(self, poller: "Poller") -> None:
         looks = 0  # that found a standby, one after the other
         while True:
             status = poller.status
@@ -316,26 +316,26 @@ class Watch:
                 if looks >= _LOOKS:
                     say("took over: this poller works now")
                 looks = 0
-            self._line.draw([_state(status), *_facts(status)])
+            self._line.draw([_state_text(status), *_status_facts(status)])
             await asyncio.sleep(_DRAW_SECONDS)
 
     def _print_losses(self) -> None:
         new, self._new = self._new, []
         self.losses += len(new)
         for letter in new[:_MOST_LETTERS]:
-            say(_loss(letter))
+            say(_loss_text(letter))
         if len(new) > _MOST_LETTERS:
             say(f"and {len(new) - _MOST_LETTERS:,} more could not be read")
 
 
-def _failure(status: "PollerStatus") -> str:
+def _failure_text(status: "PollerStatus") -> str:
     text = f"poll failed: {status.last_error}"
     if status.next_poll_at is not None:
-        text += f"; next try in {_until(status.next_poll_at)}"
+        text += f"; next try in {_time_until(status.next_poll_at)}"
     return text
 
 
-def _loss(letter: DeadLetter) -> str:
+def _loss_text(letter: DeadLetter) -> str:
     what = letter.application_id
     if what is None:
         what = f"the list in {letter.window}"
@@ -345,19 +345,19 @@ def _loss(letter: DeadLetter) -> str:
     return f"{what} could not be read in {tries} ({letter.reason}); it is tried again later"
 
 
-def _state(status: "PollerStatus") -> Text:
+def _state_text(status: "PollerStatus") -> Text:
     if status.failures and status.next_poll_at is not None:
-        return Text(f"next try in {_until(status.next_poll_at)}", style="bold red")
+        return Text(f"next try in {_time_until(status.next_poll_at)}", style="bold red")
     if status.is_standby and status.reached is None:
         return Text("standing by", style="bold")
     if status.reached is None:
         return Text("starting", style="bold")
     if status.next_poll_at is None:
         return Text("polling", style="bold cyan")
-    return Text(f"next poll in {_until(status.next_poll_at)}", style="bold")
+    return Text(f"next poll in {_time_until(status.next_poll_at)}", style="bold")
 
 
-def _facts(status: "PollerStatus") -> Iterator[Text]:
+def _status_facts(status: "PollerStatus") -> Iterator[Text]:
     if status.failures:
         yield Text(counted(status.failures, "failure"), style="red")
     yield Text(counted(status.polls, "poll"))
@@ -370,7 +370,7 @@ def _facts(status: "PollerStatus") -> Iterator[Text]:
         yield Text(f"at {status.reached:%Y-%m-%d %H:%M:%S}", style="dim")
 
 
-def _until(moment: datetime) -> str:
+def _time_until(moment: datetime) -> str:
     """Return how long it is until then, rounded up: it is never said to be now."""
     seconds = max(0.1, (moment - datetime.now(UTC)).total_seconds())
     return duration(seconds if seconds < 1 else ceil(seconds))

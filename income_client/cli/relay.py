@@ -121,7 +121,7 @@ async def relay(
         place = str(store) if bucket is None else f"bucket {bucket}"
         check_name(name, place, start, is_known=is_known, must_exist=must_exist)
         watch = Watch(place, line, is_single=once)
-        async with connect(connection, on_event=watch.take) as client:
+        async with connect(connection, on_event=watch.take_event) as client:
             poller = client.poll(
                 checkpoints,
                 name=name,
@@ -138,7 +138,7 @@ async def relay(
                 poller.stop(after_poll=True)
             signals = StopSignals(poller.stop)
             try:
-                async with watch.over(poller):
+                async with watch.following(poller):
                     attempts = _ATTEMPTS_ONCE if once else None
                     await engine_relay.relay(poller, publish, payload=payload, attempts=attempts)
             except CheckpointConflictError as error:
@@ -174,18 +174,18 @@ async def _opened(
         async with opened as publish:
             yield publish, *await opened_store(store or Path(), name)
         return
-    async with _connected(to, creds) as server:
+    async with _connect_to_nats(to, creds) as server:
         await _check_subject(server, subject)
         publish = engine.nats_publisher(server.jetstream(), subject)
         if bucket is None:
             yield publish, *await opened_store(store or Path(), name)
         else:
-            checkpoints = engine.NatsCheckpointStore(await _bucket(server, bucket))
+            checkpoints = engine.NatsCheckpointStore(await _open_bucket(server, bucket))
             yield publish, checkpoints, bool((await checkpoints.load(name)).version)
 
 
 @asynccontextmanager
-async def _connected(url: str, creds: Path | None) -> AsyncIterator["Client"]:
+async def _connect_to_nats(url: str, creds: Path | None) -> AsyncIterator["Client"]:
     """Connect to NATS; once that has succeeded, lost connections are made again for ever."""
     from income_client.engines.nats_connection import NatsConnectionError, close, connect
 
@@ -194,14 +194,14 @@ async def _connected(url: str, creds: Path | None) -> AsyncIterator["Client"]:
             url, name="income-client relay", seconds=_CONNECT_SECONDS, credentials=creds
         )
     except NatsConnectionError as error:
-        raise IncomeClientError(_unreachable(url, error.reason))
+        raise IncomeClientError(_unreachable_text(url, error.reason))
     try:
         yield client
     finally:
         await close(client)
 
 
-def _unreachable(url: str, reason: "NoConnection") -> str:
+def _unreachable_text(url: str, reason: "NoConnection") -> str:
     from income_client.engines.nats_connection import NoConnection
 
     # A part without a user name may be half of a password that has a comma.
@@ -236,7 +236,7 @@ async def _check_subject(server: "Client", subject: str) -> None:
         raise IncomeClientError(f"--nats: JetStream fails with {type(error).__name__}")
 
 
-async def _bucket(server: "Client", bucket: str) -> "KeyValue":
+async def _open_bucket(server: "Client", bucket: str) -> "KeyValue":
     from nats.errors import Error
     from nats.js.errors import BucketNotFoundError, InvalidBucketNameError
 

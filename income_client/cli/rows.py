@@ -73,9 +73,9 @@ class RowWriter:
 
     def __enter__(self) -> Self:
         if self._form == "csv":
-            self._put(csv_line(column.key for column in self._columns))
+            self._write_lines(csv_line(column.key for column in self._columns))
         elif self._form == "json":
-            self._put(b"[")
+            self._write_lines(b"[")
         return self
 
     def __exit__(
@@ -86,24 +86,24 @@ class RowWriter:
     ) -> None:
         if isinstance(exc, BrokenPipeError | UnwritableError):
             return
-        self._put(*self._table.rest())
+        self._write_lines(*self._table.rest())
         if self._form == "json":
             self._end_element(b"" if exc is None else b",")
             if exc is None:
-                self._put(b"]")
+                self._write_lines(b"]")
 
     def write(self, row: Mapping[str, object], whole: bytes | None = None) -> None:
         """Write a row; ``whole``, the service's own JSON, takes its place in JSON."""
         self.rows += 1
         match self._form:
             case "quiet":
-                self._put(cell_text(row.get(self._quiet or "")).encode("utf-8", "replace"))
+                self._write_lines(cell_text(row.get(self._quiet or "")).encode("utf-8", "replace"))
             case "table":
-                self._put(*self._table.add(row))
+                self._write_lines(*self._table.add(row))
             case "csv":
-                self._put(csv_line(row.get(column.key) for column in self._columns))
+                self._write_lines(csv_line(row.get(column.key) for column in self._columns))
             case "jsonl":
-                self._put(inert(whole or msgspec.json.encode(row)))
+                self._write_lines(inert(whole or msgspec.json.encode(row)))
             case _:
                 self._end_element(b",")
                 self._element = inert(whole or msgspec.json.encode(row))
@@ -114,9 +114,9 @@ class RowWriter:
     def _end_element(self, end: bytes) -> None:
         """Write the last element of the array, which waits for what comes behind it."""
         if self._element:
-            self._put(self._element + end)
+            self._write_lines(self._element + end)
 
-    def _put(self, *lines: bytes) -> None:
+    def _write_lines(self, *lines: bytes) -> None:
         for line in lines:
             self._before()
             self._lines.write(line)
@@ -157,9 +157,9 @@ class _Table:
         is_first = not self._widths
         texts = [[column.heading for column in self._columns], *self._waiting]
         if not self._is_terminal:
-            self._widths = [*map(max, self._widths or repeat(0), _natural(texts))]
+            self._widths = [*map(max, self._widths or repeat(0), _natural_widths(texts))]
         elif is_first:
-            self._widths = _fitting(texts, self._columns, get_terminal_size().columns)
+            self._widths = _fit_widths(texts, self._columns, get_terminal_size().columns)
         table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), show_header=is_first)
         shown = [number for number, width in enumerate(self._widths) if width]
         for number in shown:
@@ -178,13 +178,13 @@ class _Table:
         return [line.encode(sys.stdout.encoding, "replace") for line in lines]
 
 
-def _natural(texts: list[list[str]]) -> list[int]:
+def _natural_widths(texts: list[list[str]]) -> list[int]:
     return [max(map(cell_len, column)) for column in zip(*texts, strict=True)]
 
 
-def _fitting(texts: list[list[str]], columns: Sequence[Column], room: int) -> list[int]:
+def _fit_widths(texts: list[list[str]], columns: Sequence[Column], room: int) -> list[int]:
     """Return widths of columns that fit together, 0 for one that is left out."""
-    widths = [min(room, width) for width in _natural(texts)]
+    widths = [min(room, width) for width in _natural_widths(texts)]
 
     def is_too_wide() -> bool:
         return sum(width + _GAP for width in widths if width) - _GAP > room
@@ -196,7 +196,7 @@ def _fitting(texts: list[list[str]], columns: Sequence[Column], room: int) -> li
                 for column, width in zip(columns, widths, strict=True)
             ]
     # Texts are broken between words for as long as that is enough: an id is one.
-    words = _natural(
+    words = _natural_widths(
         [[max(cell.split(), key=cell_len, default="") for cell in row] for row in texts]
     )
     for least in (words, [_NARROWEST] * len(columns)):
@@ -229,10 +229,10 @@ class AlignedLines:
 
 def cell_text(value: object) -> str:
     """Return a value as a table shows it: times in ISO 8601, nothing for None."""
-    return printable(_text(value, " "))
+    return printable(_value_text(value, " "))
 
 
-def _text(value: object, between: str) -> str:
+def _value_text(value: object, between: str) -> str:
     match value:
         case None:
             return ""
@@ -243,7 +243,7 @@ def _text(value: object, between: str) -> str:
         case date():
             return value.isoformat()
         case list() | tuple():
-            return ", ".join(_text(each, between) for each in value)
+            return ", ".join(_value_text(each, between) for each in value)
         case _:
             return str(value)
 
@@ -261,6 +261,6 @@ def csv_line(values: Iterable[object]) -> bytes:
 
 
 def _csv_cell(value: object) -> str:
-    text = _text(value, "T")
+    text = _value_text(value, "T")
     is_text = isinstance(value, str | list | tuple)
     return _FORMULA.sub(r"\g<0>'", printable(text)) if is_text else text

@@ -57,8 +57,8 @@ class Credentials:
 
 def credentials_from(variables: Mapping[str, str], prefix: str = "") -> Credentials:
     """Return the credentials in the environment, or in what `Credentials.facts` returned."""
-    basic = _pair(variables, f"{prefix}USERNAME", f"{prefix}PASSWORD")
-    oauth2 = _pair(variables, f"{prefix}CLIENT_ID", f"{prefix}CLIENT_SECRET")
+    basic = _read_pair(variables, f"{prefix}USERNAME", f"{prefix}PASSWORD")
+    oauth2 = _read_pair(variables, f"{prefix}CLIENT_ID", f"{prefix}CLIENT_SECRET")
     try:
         return Credentials(
             basic=basic and BasicAuth(*basic),
@@ -68,7 +68,7 @@ def credentials_from(variables: Mapping[str, str], prefix: str = "") -> Credenti
         raise ConfigurationError(f"{prefix}...: {error.message}")
 
 
-def _pair(variables: Mapping[str, str], name: str, secret: str) -> tuple[str, Secret] | None:
+def _read_pair(variables: Mapping[str, str], name: str, secret: str) -> tuple[str, Secret] | None:
     values = [variables.get(name), variables.get(secret)]
     if not any(values):
         return None
@@ -84,12 +84,12 @@ def announced(name: Announcer, facts: Mapping[str, str]) -> Iterator[None]:
     with ExitStack() as stack:
         # It is a convenience, and impossible without a home or on Windows.
         with suppress(OSError, RuntimeError):
-            _announce(name, facts, stack)
+            _announce_command(name, facts, stack)
         yield
 
 
-def _announce(name: Announcer, facts: Mapping[str, str], stack: ExitStack) -> None:
-    place = _place(name)
+def _announce_command(name: Announcer, facts: Mapping[str, str], stack: ExitStack) -> None:
+    place = _announcement_path(name)
     draft = place.with_name(f".{name}-{os.getpid()}")
     make_folder(place.parent)
     draft.unlink(missing_ok=True)
@@ -100,10 +100,10 @@ def _announce(name: Announcer, facts: Mapping[str, str], stack: ExitStack) -> No
         return
     os.write(descriptor, json.dumps(dict(facts)).encode())
     draft.replace(place)
-    stack.callback(_withdraw, place, os.fstat(descriptor))
+    stack.callback(_withdraw_announcement, place, os.fstat(descriptor))
 
 
-def _withdraw(place: Path, own: os.stat_result) -> None:
+def _withdraw_announcement(place: Path, own: os.stat_result) -> None:
     with suppress(OSError):
         if os.path.samestat(place.lstat(), own):
             place.unlink()
@@ -118,7 +118,7 @@ def announcement(name: Announcer) -> dict[str, str] | None:
     # The file of a killed command is not locked.
     with (
         suppress(OSError, RuntimeError, ValueError),
-        os.fdopen(open_file(_place(name), os.O_RDONLY), "rb") as file,
+        os.fdopen(open_file(_announcement_path(name), os.O_RDONLY), "rb") as file,
     ):
         found = os.fstat(file.fileno())
         if not is_ours(found) or is_open_to_others(found) or not stat.S_ISREG(found.st_mode):
@@ -131,7 +131,7 @@ def announcement(name: Announcer) -> dict[str, str] | None:
     return None
 
 
-def _place(name: Announcer) -> Path:
+def _announcement_path(name: Announcer) -> Path:
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     folder = Path(runtime) if runtime else Path.home() / ".local" / "state"
     return folder / "income-client" / f"{name}.json"

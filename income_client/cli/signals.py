@@ -30,9 +30,9 @@ class StopSignals:
             # comes just before it waits. The other one runs even while a write blocks the loop.
             with contextlib.suppress(NotImplementedError):
                 self._loop.add_signal_handler(number, lambda: None)
-            signal.signal(number, self._receive)
+            signal.signal(number, self._receive_signal)
 
-    def _receive(self, number: int, _: FrameType | None) -> None:
+    def _receive_signal(self, number: int, _: FrameType | None) -> None:
         for each in _SIGNALS:
             signal.signal(each, signal.SIG_DFL)
         self.received = signal.Signals(number)

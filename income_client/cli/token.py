@@ -79,9 +79,9 @@ async def token(
             say("who has this token can read what you can read; clear it from this terminal")
         write_text(store.token.access_token.reveal())
     elif output == "json":
-        write_text(json.dumps(_described(store.token), indent=2))
+        write_text(json.dumps(_describe_token(store.token), indent=2))
     else:
-        _print_table(_described(store.token))
+        _print_table(_describe_token(store.token))
     return status
 
 
@@ -98,43 +98,45 @@ class _NewToken:
         self.token = token
 
 
-def _described(issued: StoredToken) -> dict[str, Any]:
+def _describe_token(issued: StoredToken) -> dict[str, Any]:
     """Return what may be shown of a token, as the JSON output has it."""
     text = issued.access_token.reveal()
-    form, header, claims = _content(text)
+    form, header, claims = _read_content(text)
     scope = claims.get("scope", claims.get("scp"))
-    end = _moment(claims.get("exp"))
+    end = _read_moment(claims.get("exp"))
     unknown = [*(header.keys() - _HEADER), *(claims.keys() - _CLAIMS)]
     return {
         "type": "Bearer",
         "form": form,
         "characters": len(text),
-        "expires_at": _utc(issued.expires_at.astimezone(UTC)),
+        "expires_at": _utc_text(issued.expires_at.astimezone(UTC)),
         "seconds_left": int((issued.expires_at - datetime.now(UTC)).total_seconds()),
         "lifetime": issued.lifetime,
         "exp_agrees": end is None or abs(end - issued.expires_at) <= _CLOSE,
-        "scope": None if scope is None else _words(scope) or None,
-        "header": {name: _words(value) for name, value in header.items() if name in _HEADER},
-        "claims": {name: _claim(name, value) for name, value in claims.items() if name in _CLAIMS},
+        "scope": None if scope is None else _value_words(scope) or None,
+        "header": {name: _value_words(value) for name, value in header.items() if name in _HEADER},
+        "claims": {
+            name: _claim_text(name, value) for name, value in claims.items() if name in _CLAIMS
+        },
         "not_shown": sorted(printable(name[:_LONGEST]) for name in unknown),
         "verified": False,
     }
 
 
-def _content(text: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
+def _read_content(text: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Return the form of a token, and header and claims as far as they can be read."""
     head, *parts = text.split(".")
-    header = _object(head)
+    header = _read_object(head)
     if header is not None and "alg" in header:
         if len(parts) == _ENCRYPTED_PARTS:
             return "encrypted JWT", header, {}
-        claims = _object(parts[0]) if len(parts) == _SIGNED_PARTS else None
+        claims = _read_object(parts[0]) if len(parts) == _SIGNED_PARTS else None
         if claims is not None:
             return "JWT", header, claims
     return "opaque", {}, {}
 
 
-def _object(part: str) -> dict[str, Any] | None:
+def _read_object(part: str) -> dict[str, Any] | None:
     try:
         value = json.loads(urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     except (ValueError, RecursionError):
@@ -142,21 +144,21 @@ def _object(part: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _claim(name: str, value: object) -> str:
-    moment = _moment(value) if name in _TIMES else None
+def _claim_text(name: str, value: object) -> str:
+    moment = _read_moment(value) if name in _TIMES else None
     if moment is not None:
-        return _utc(moment)
+        return _utc_text(moment)
     # If the client is a person, its name may be that of the person.
     is_name = name == "sub" and isinstance(value, str) and any(map(str.isspace, value))
-    return _HIDDEN if is_name else _words(value)
+    return _HIDDEN if is_name else _value_words(value)
 
 
-def _words(value: object) -> str:
-    text = " ".join(map(_word, value)) if isinstance(value, list) else _word(value)
+def _value_words(value: object) -> str:
+    text = " ".join(map(_value_word, value)) if isinstance(value, list) else _value_word(value)
     return printable(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
 
 
-def _word(value: object) -> str:
+def _value_word(value: object) -> str:
     match value:
         case str() if "@" not in value:  # an address may be that of a person
             return value
@@ -166,7 +168,7 @@ def _word(value: object) -> str:
             return _HIDDEN
 
 
-def _moment(value: object) -> datetime | None:
+def _read_moment(value: object) -> datetime | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -175,7 +177,7 @@ def _moment(value: object) -> datetime | None:
         return None
 
 
-def _utc(moment: datetime) -> str:
+def _utc_text(moment: datetime) -> str:
     return f"{moment.replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
@@ -183,12 +185,12 @@ def _print_table(found: dict[str, Any]) -> None:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True, style="bold")
     table.add_column()
-    for name, words in _rows(found):
+    for name, words in _table_rows(found):
         table.add_row(name, Text(words))
     print_lines(table)
 
 
-def _rows(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _table_rows(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "type", f"{found['type']}, {found['form']}, {found['characters']:,} characters"
     yield "expires", f"{found['expires_at']}, in {duration(found['seconds_left'])}"
     yield "lifetime", f"{found['lifetime']:g} s"

@@ -78,7 +78,7 @@ async def trigger(
     )
     from income_client.emulator.exchange import check_local_address
 
-    url, auth = _emulator()
+    url, auth = _find_emulator()
     check_local_address("INCOME_BASE_URL", url)
     order = CallbackOrder(application_id=application_id, event_type=event, update=update)
     emulator = RemoteEmulator(url, auth)
@@ -99,7 +99,7 @@ async def trigger(
     return ExitStatus.DONE if are_delivered else ExitStatus.FAILED
 
 
-def _emulator() -> tuple[str, BasicAuth | OAuth2ClientCredentials]:
+def _find_emulator() -> tuple[str, BasicAuth | OAuth2ClientCredentials]:
     """Return the emulator that the environment names, or else the one that runs here."""
     url = os.environ.get("INCOME_BASE_URL")
     if url:

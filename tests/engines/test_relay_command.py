@@ -11,7 +11,7 @@ import pytest
 from nats.aio.client import Client
 from nats.js.api import StreamConfig
 
-from income_client.cli.relay import _connected
+from income_client.cli.relay import _connect_to_nats
 from income_client.engines.relay import UpdateEvent
 from tests.support.cli import Cli, Running, cli, complaints, shell, without_pauses
 from tests.support.loop_time import pass_time
@@ -230,7 +230,7 @@ async def test_a_server_that_is_frozen_counts_as_lost_after_half_a_minute(
     lost_server: NatsServer,
 ) -> None:
     """So that another node is tried; no connection ends where a machine has vanished."""
-    async with _connected(lost_server.url, None) as client:
+    async with _connect_to_nats(lost_server.url, None) as client:
         await client.flush()
         lost_server.freeze()
         for _ in range(3):

@@ -17,7 +17,7 @@ _HUGE: Final = 10**12
 
 
 @cache
-def _template() -> Template:
+def _load_template() -> Template:
     """Return the page's template, which takes longer to parse than to fill in."""
     environment = Environment(
         loader=PackageLoader("income_client.cli.application", ""),
@@ -35,7 +35,7 @@ def page(view: RecordView) -> bytes:
     years = [year for person in view.applicants for year in person.years]
     # What is called the same has the same colour: a key of colours names it once.
     kinds = dict.fromkeys(kind for person in view.applicants for kind in person.kinds)
-    text = _template().render(
+    text = _load_template().render(
         view=view,
         together=view.together,
         line=TimeLine.of(view.documents),

@@ -257,7 +257,7 @@ class _Viewer:
         for source, year, slot in self._sources():
             text = (
                 f"{amount_text(source.calculated_income_amount)} from "
-                f"{self._key(source.source_type)} in {year} ({self._heading(slot)})"
+                f"{self._key_words(source.source_type)} in {year} ({self._heading(slot)})"
             )
             for document_id in dict.fromkeys(source.document_ids):
                 self._uses.setdefault(document_id, []).append((year, text))
@@ -292,7 +292,7 @@ class _Viewer:
                 for source in income.income_sources:
                     yield source, income.year, slot
 
-    def _key(self, text: str, other: str = "other") -> str:
+    def _key_words(self, text: str, other: str = "other") -> str:
         """Return a key or kind in words; a masked one only if it cannot be a name."""
         is_plain = len(text) <= _LONGEST_KEY and _PLAIN_KEY.fullmatch(text)
         if self._shows_all or is_plain:
@@ -331,7 +331,7 @@ class _Viewer:
 
     def _source(self, source: IncomeSource) -> SourceView:
         return SourceView(
-            name=self._key(source.source_type),
+            name=self._key_words(source.source_type),
             amount=source.calculated_income_amount,
             support=tuple(self._support(each) for each in dict.fromkeys(source.document_ids)),
         )
@@ -347,7 +347,7 @@ class _Viewer:
         return Support(mark=mark, text=text, is_suspected=document_id in self._suspected)
 
     def _label(self, place: int) -> str:
-        return f"D{place} {self._key(self._entries[place - 1].document_type)}"
+        return f"D{place} {self._key_words(self._entries[place - 1].document_type)}"
 
     def _documents(self) -> Iterator[DocumentView]:
         for place, entry in enumerate(self._entries, 1):
@@ -392,7 +392,7 @@ class _Viewer:
             case Decimal() as amount:
                 return amount_text(amount)
             case str() as text:
-                return printable(text) if fact.is_personal else self._key(text, fact.other)
+                return printable(text) if fact.is_personal else self._key_words(text, fact.other)
             case other:
                 return f"{other}"
 
@@ -424,10 +424,10 @@ def _person_facts(person: Applicant) -> Iterator[Fact]:
     yield "e-mail", printable(person.email)
     yield "phone", printable(person.phone)
     for entry in sorted(person.address_info, key=lambda one: not one.is_current):
-        yield "lives at" if entry.is_current else "lived at", _home(entry)
+        yield "lives at" if entry.is_current else "lived at", _address_text(entry)
 
 
-def _home(entry: AddressEntry) -> str:
+def _address_text(entry: AddressEntry) -> str:
     home = entry.address
     since = f"from {entry.start_date} to {entry.end_date}"
     if entry.end_date is None:

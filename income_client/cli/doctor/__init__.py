@@ -78,30 +78,33 @@ async def doctor(
     except ConfigurationError as error:
         findings = {
             "configuration": Finding(Verdict.FAILED, error.message, _CONFIGURE),
-            "proxy": _proxies(None),
-            **{name: _skipped("configuration") for name in ("connection", *CHECKS)},
+            "proxy": _proxy_finding(None),
+            **{name: _skipped_finding("configuration") for name in ("connection", *CHECKS)},
         }
-        _show(findings, output)
+        _show_findings(findings, output)
         return ExitStatus.MISUSED
     say(f"at most {_MOST_REQUESTS} requests in {MOST_SECONDS:g} s, one at a time")
     async with service.client:
-        findings = await _examine(service)
-    _show(findings, output)
+        findings = await _run_checks(service)
+    _show_findings(findings, output)
     if service.is_refused:
         return ExitStatus.REFUSED
     has_failed = any(each.verdict is Verdict.FAILED for each in findings.values())
     return ExitStatus.FAILED if has_failed else ExitStatus.DONE
 
 
-async def _examine(service: "Service") -> dict[str, Finding]:
+async def _run_checks(service: "Service") -> dict[str, Finding]:
     """Run all checks, except those that need one that has failed or was skipped."""
     from .service import CHECKS
 
-    findings = {"configuration": _configuration(service.ready), "proxy": _proxies(service.ready)}
+    findings = {
+        "configuration": _configuration_finding(service.ready),
+        "proxy": _proxy_finding(service.ready),
+    }
 
     checks: list[tuple[str, Check, Sequence[str]]] = []
     connections = []
-    for place, server in _servers(service.ready):
+    for place, server in _servers_to_check(service.ready):
         name, connection = f"DNS{place}", f"connection{place}"
         checks.append((name, server.check_name, ()))
         checks.append((connection, server.check_connection, (name,)))
@@ -119,13 +122,13 @@ async def _examine(service: "Service") -> dict[str, Finding]:
             bars.update(bar, completed=done, count=name)
             missing = next((each for each in needed if findings[each].verdict in stopped), None)
             if missing is None:
-                findings[name] = await _found(one)
+                findings[name] = await _run_check(one)
             else:
-                findings[name] = _skipped(findings[missing].cause or missing)
+                findings[name] = _skipped_finding(findings[missing].cause or missing)
     return findings
 
 
-async def _found(check: Check) -> Finding:
+async def _run_check(check: Check) -> Finding:
     """Return what a check finds; a request that fails is a finding too."""
     from .service import LATER
 
@@ -143,11 +146,11 @@ async def _found(check: Check) -> Finding:
         return Finding(Verdict.FAILED, text, "tell the service's owner")
 
 
-def _skipped(cause: str) -> Finding:
+def _skipped_finding(cause: str) -> Finding:
     return Finding(Verdict.SKIPPED, f"needs {cause}", cause=cause)
 
 
-def _servers(ready: Ready) -> Iterator[tuple[str, Server]]:
+def _servers_to_check(ready: Ready) -> Iterator[tuple[str, Server]]:
     """Yield what is reached without a proxy: the service, and a token endpoint elsewhere."""
     account = ready.configuration.account
     if account.proxy is not None:
@@ -158,7 +161,7 @@ def _servers(ready: Ready) -> Iterator[tuple[str, Server]]:
         yield " (token endpoint)", Server(tokens, tls)
 
 
-def _configuration(ready: Ready) -> Finding:
+def _configuration_finding(ready: Ready) -> Finding:
     """Say what the client is made of, and where each part of it is set."""
     account = ready.configuration.account
     parts = urlsplit(account.base_url or "")
@@ -177,7 +180,7 @@ def _configuration(ready: Ready) -> Finding:
     return Finding(Verdict.OK, f"{service}{tokens}, {kind} as {shown}…; {places}")
 
 
-def _proxies(ready: Ready | None) -> Finding:
+def _proxy_finding(ready: Ready | None) -> Finding:
     """Say which proxy is used, and which one somebody may believe to be used."""
     proxy = None if ready is None else ready.configuration.account.proxy
     names = [name for name in _PROXIES if os.environ.get(name) or os.environ.get(name.lower())]
@@ -191,9 +194,9 @@ def _proxies(ready: Ready | None) -> Finding:
     return Finding(Verdict.NOTE, unused, advice)
 
 
-def _show(findings: Mapping[str, Finding], output: TableOrJson) -> None:
+def _show_findings(findings: Mapping[str, Finding], output: TableOrJson) -> None:
     if output == "table":
-        print_lines(Group(_table(findings), "", _summary(findings)))
+        print_lines(Group(_findings_table(findings), "", _summary_of(findings)))
         return
     rows = [
         {
@@ -207,7 +210,7 @@ def _show(findings: Mapping[str, Finding], output: TableOrJson) -> None:
     write_text(json.dumps({"findings": rows}, indent=2))
 
 
-def _table(findings: Mapping[str, Finding]) -> Table:
+def _findings_table(findings: Mapping[str, Finding]) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
@@ -217,14 +220,14 @@ def _table(findings: Mapping[str, Finding]) -> Table:
         if finding.cause:
             skipped.setdefault(finding.cause, []).append(name)
         else:
-            table.add_row(name, *_cells(finding))
+            table.add_row(name, *_finding_cells(finding))
     for cause, names in skipped.items():
         rest = Finding(Verdict.SKIPPED, f"{', '.join(names)}: each needs {cause}")
-        table.add_row("the rest", *_cells(rest))
+        table.add_row("the rest", *_finding_cells(rest))
     return table
 
 
-def _cells(finding: Finding) -> tuple[Text, Text]:
+def _finding_cells(finding: Finding) -> tuple[Text, Text]:
     style = "dim" if finding.verdict is Verdict.SKIPPED else ""
     words = Text.assemble((printable(finding.text), style))
     if finding.advice:
@@ -232,13 +235,13 @@ def _cells(finding: Finding) -> tuple[Text, Text]:
     return Text(finding.verdict, _STYLES[finding.verdict]), words
 
 
-def _summary(findings: Mapping[str, Finding]) -> Text:
+def _summary_of(findings: Mapping[str, Finding]) -> Text:
     counts = Counter(each.verdict for each in findings.values())
     worst = next((each for each in (Verdict.FAILED, Verdict.WARNING) if counts[each]), Verdict.OK)
-    parts = ", ".join(_counted(counts[each], each) for each in Verdict if counts[each])
+    parts = ", ".join(_counted_verdicts(counts[each], each) for each in Verdict if counts[each])
     return Text(f"{parts}.", f"bold {_STYLES[worst]}")
 
 
-def _counted(count: int, verdict: Verdict) -> str:
+def _counted_verdicts(count: int, verdict: Verdict) -> str:
     is_noun = verdict in (Verdict.NOTE, Verdict.WARNING)
     return counted(count, verdict) if is_noun else f"{count} {verdict}"

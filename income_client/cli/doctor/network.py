@@ -76,7 +76,7 @@ class Server:
         except TimeoutError:
             problem = _TOO_SLOW
         except (OSError, UnicodeError) as error:
-            problem = _words(error, "the name is unknown")
+            problem = _error_words(error, "the name is unknown")
         else:
             first, *more = dict.fromkeys(str(each[4][0]) for each in found)
             if first == self._host:
@@ -95,7 +95,7 @@ class Server:
                     self._host, self._port, ssl=self._tls, happy_eyeballs_delay=0.25
                 )
         except OSError as error:
-            return Finding(Verdict.FAILED, *self._failure(error))
+            return Finding(Verdict.FAILED, *self._explain_failure(error))
         seconds = time.perf_counter() - began
         peer: Any = writer.get_extra_info("peername")
         tls: ssl.SSLObject | None = writer.get_extra_info("ssl_object")
@@ -105,14 +105,14 @@ class Server:
         version = "plain http, allowed to this machine only" if tls is None else tls.version()
         return Finding(Verdict.OK, f"{peer[0]} in {milliseconds(seconds)}, {version}")
 
-    def _failure(self, error: OSError) -> tuple[str, str]:
+    def _explain_failure(self, error: OSError) -> tuple[str, str]:
         """Return why no connection was made, and what to do about it."""
         match error:
             case TimeoutError():
                 text = _TOO_SLOW
                 advice = "a firewall may block it: check that this machine may reach host and port"
             case ssl.SSLCertVerificationError():
-                text, advice = error.verify_message, _about(error)
+                text, advice = error.verify_message, _certificate_advice(error)
             case ssl.SSLError():
                 text = (error.reason or "TLS failed").replace("_", " ").lower()
                 advice = _SERVES_TLS
@@ -127,7 +127,7 @@ class Server:
                     "other addresses only"
                 )
             case _:
-                text = _words(error, "no address answers")
+                text = _error_words(error, "no address answers")
                 advice = "check this machine's network"
         return text, advice
 
@@ -137,8 +137,8 @@ class Server:
         if not shown:
             return Finding(Verdict.SKIPPED, "none without TLS")
         names = [name for kind, name in shown.get("subjectAltName", ()) if kind == "DNS"]
-        subject = _named(shown.get("subject", ()), "commonName") or ", ".join(names[:1]) or "-"
-        issuer = _named(shown.get("issuer", ()), "organizationName", "commonName") or "-"
+        subject = _name_parts(shown.get("subject", ()), "commonName") or ", ".join(names[:1]) or "-"
+        issuer = _name_parts(shown.get("issuer", ()), "organizationName", "commonName") or "-"
         left = ssl.cert_time_to_seconds(shown["notAfter"]) - time.time()
         days = int(left // _DAY)
         text = f"{subject}, issued by {issuer}, valid for {counted(days, 'day')}"
@@ -152,7 +152,7 @@ def milliseconds(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds >= 0.01 else f"{seconds * 1000:.1f} ms"  # noqa: PLR2004
 
 
-def _about(error: ssl.SSLCertVerificationError) -> str:
+def _certificate_advice(error: ssl.SSLCertVerificationError) -> str:
     if error.verify_code in _OF_ANOTHER_TIME:
         now = datetime.now(UTC).replace(tzinfo=None).isoformat(" ", "minutes")
         return (
@@ -164,12 +164,12 @@ def _about(error: ssl.SSLCertVerificationError) -> str:
     return "if your company's proxy inspects TLS, set INCOME_CA_FILE to its certificate authority"
 
 
-def _named(name: tuple[tuple[tuple[str, str], ...], ...], *kinds: str) -> str:
+def _name_parts(name: tuple[tuple[tuple[str, str], ...], ...], *kinds: str) -> str:
     parts = {kind: text for level in name for kind, text in level}
     return ", ".join(dict.fromkeys(parts[kind] for kind in kinds if kind in parts))
 
 
-def _words(error: OSError | UnicodeError, otherwise: str) -> str:
+def _error_words(error: OSError | UnicodeError, otherwise: str) -> str:
     if isinstance(error, socket.gaierror):
         # Its numbers are not those of the system.
         return (error.strerror or otherwise).lower()

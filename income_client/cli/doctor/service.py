@@ -119,7 +119,7 @@ class Service:
             timeouts=_TIMEOUTS,
             retry=RetryPolicy(max_attempts=1),
             on_event=self._on_event,
-            trace_configs=[self._trace()],
+            trace_configs=[self._trace_dates()],
         )
 
     # What goes over the network
@@ -128,7 +128,7 @@ class Service:
         if isinstance(event, TokenRenewed):
             self._token_lifetime = event.lifetime
 
-    def _trace(self) -> aiohttp.TraceConfig:
+    def _trace_dates(self) -> aiohttp.TraceConfig:
         host = urlsplit(self._configuration.account.base_url or "").hostname
 
         async def on_start(_: Any, context: SimpleNamespace, __: Any) -> None:
@@ -148,7 +148,9 @@ class Service:
         trace.on_request_end.append(on_end)
         return trace
 
-    async def _ask(self, method: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def _make_call(
+        self, method: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         """Make a call, unless enough of them have failed or time is up."""
         if self._end is None and time.monotonic() >= self._ends_at:
             reason = f"not asked: the {MOST_SECONDS:g} s for all checks are over"
@@ -161,11 +163,11 @@ class Service:
             self._end = UnansweredError("not asked: the service wants fewer requests")
             raise
 
-    async def _page(
+    async def _get_page(
         self, after: datetime | None, before: datetime | None, limit: int | None
     ) -> ApplicationPage:
         sent_at = time.time()
-        page = await self._ask(self.client.get_application_page, after, before, limit)
+        page = await self._make_call(self.client.get_application_page, after, before, limit)
         if before is None:
             self._presents.append(_offset_since(sent_at, page.updated_before))
         return page
@@ -175,17 +177,17 @@ class Service:
     async def check_credentials(self) -> Finding:
         """Make the first call."""
         try:
-            self._first = await self._page(None, None, None)
+            self._first = await self._get_page(None, None, None)
         except IncomeClientError as error:
             self.is_refused = is_refusal(error)
-            return Finding(Verdict.FAILED, str(error), self._advice(error))
+            return Finding(Verdict.FAILED, str(error), self._advice_about(error))
         if self._is_basic:
             return Finding(Verdict.OK, "user name and password are accepted")
         lifetime = self._token_lifetime or 0.0
         words = duration(max(lifetime, 60 * round(lifetime / 60)))  # the client's margin aside
         return Finding(Verdict.OK, f"an access token was issued and accepted; valid for {words}")
 
-    def _advice(self, error: IncomeClientError) -> str:
+    def _advice_about(self, error: IncomeClientError) -> str:
         """Say what to do about a call that failed; settings are named where they are set."""
         match error:
             case AuthenticationError():
@@ -217,7 +219,7 @@ class Service:
         """Compare this machine's clock with the service's Date headers."""
         if not self._dates:
             return Finding(Verdict.SKIPPED, "no reply has a Date header")
-        offset = self._utc
+        offset = self._utc_offset
         if offset is None:
             return Finding(Verdict.WARNING, "the Date headers contradict each other")
         text = f"the service's clock is {offset}"
@@ -231,7 +233,7 @@ class Service:
         return Finding(Verdict.WARNING, text, advice)
 
     @property
-    def _utc(self) -> _Offset | None:
+    def _utc_offset(self) -> _Offset | None:
         return _offset_of(self._dates)
 
     async def check_applications(self) -> Finding:
@@ -241,7 +243,7 @@ class Service:
         except (UnansweredError, RateLimitedError):
             raise
         except IncomeClientError as error:
-            return Finding(Verdict.FAILED, error.message, self._advice(error))
+            return Finding(Verdict.FAILED, error.message, self._advice_about(error))
         ids = [row.application_id for row in self._large.applications]
         places = dict.fromkeys(round((len(ids) - 1) * share) for share in _SAMPLES)
         chosen = [ids[place] for place in places] if ids else []
@@ -262,7 +264,7 @@ class Service:
         problems: Counter[str] = Counter()
         for application_id in application_ids:
             try:
-                application = await self._ask(self.client.get_application, application_id)
+                application = await self._make_call(self.client.get_application, application_id)
             except RateLimitedError:
                 raise
             except UnansweredError:
@@ -278,17 +280,17 @@ class Service:
         return problems
 
     async def _large_page(self) -> ApplicationPage:
-        page = await self._page(BEGINNING, None, LARGEST)
+        page = await self._get_page(BEGINNING, None, LARGEST)
         if page.updated_before < self._present - _FURTHEST_ZONE:
             # Cut at its end, it shows the beginning of time and nothing else.
             width = page.updated_before - page.updated_after
-            return await self._page(self._present - width / 2, None, LARGEST)
+            return await self._get_page(self._present - width / 2, None, LARGEST)
         return page
 
     @property
     def _present(self) -> datetime:
         """The service's present: the bound that it applied, unless that is not the present."""
-        before, utc = self._first.updated_before, self._utc
+        before, utc = self._first.updated_before, self._utc_offset
         if utc is None:
             return before
         now = datetime.fromtimestamp(time.time() + utc.seconds, UTC)
@@ -296,7 +298,7 @@ class Service:
         return before if abs(before - now) <= _FURTHEST_ZONE else now
 
     @property
-    def _frame(self) -> _Offset | None:
+    def _list_offset(self) -> _Offset | None:
         """How far the list's clock is ahead, by upper bounds that are the service's present."""
         present = _offset_since(time.time(), self._present).seconds
         furthest = _FURTHEST_ZONE.total_seconds()
@@ -306,13 +308,13 @@ class Service:
         """Say whether pages hold what they were asked to hold (contract section 8)."""
         large, rows = self._large, len(self._large.applications)
         if not rows:
-            return _undetermined("the list is empty")
+            return _undetermined_finding("the list is empty")
         limit = min(_SMALL_LIMIT, rows - 1)
         small = 0
         if limit:
-            page = await self._page(large.updated_after, large.updated_before, limit)
+            page = await self._get_page(large.updated_after, large.updated_before, limit)
             small = len(page.applications)
-        hidden = await self._hidden() if rows < LARGEST and self._samples else None
+        hidden = await self._count_hidden() if rows < LARGEST and self._samples else None
         if hidden:
             problem = f"a page of {rows} rows, fewer than the limit, hid {hidden} or more"
             advice = f"applications get lost: in code, list them with a limit of {rows}; {_OWNER}"
@@ -331,23 +333,23 @@ class Service:
             return Finding(Verdict.NOTE, f"{text}; whether there are more is not known")
         return Finding(Verdict.OK, text)
 
-    async def _hidden(self) -> int:
+    async def _count_hidden(self) -> int:
         """Count the rows that two halves of the large page's window have, and it has not."""
         large = self._large
         times = sorted(when for _, when in self._samples)
         cut = times[(len(times) - 1) // 2]
-        older = await self._page(large.updated_after, cut + _SECOND, LARGEST)
-        newer = await self._page(cut - _SECOND, large.updated_before, LARGEST)
-        more = _ids(older) | _ids(newer)
-        if more <= _ids(large):
+        older = await self._get_page(large.updated_after, cut + _SECOND, LARGEST)
+        newer = await self._get_page(cut - _SECOND, large.updated_before, LARGEST)
+        more = _ids_on(older) | _ids_on(newer)
+        if more <= _ids_on(large):
             return 0
         # If something has changed meanwhile, the same question shows it now.
-        again = await self._page(large.updated_after, large.updated_before, LARGEST)
-        return len(more - _ids(large) - _ids(again))
+        again = await self._get_page(large.updated_after, large.updated_before, LARGEST)
+        return len(more - _ids_on(large) - _ids_on(again))
 
     async def check_service_time(self) -> Finding:
         """Compare the present that the list answers with the Date headers."""
-        frame, utc = self._frame, self._utc
+        frame, utc = self._list_offset, self._utc_offset
         if frame is None:
             return Finding(Verdict.SKIPPED, "the upper bounds of pages do not show the time")
         if utc is None:
@@ -378,8 +380,8 @@ class Service:
         if not times:
             return False
         when, application_id = times[len(times) // 2]
-        page = await self._page(when - _SECOND, when + _SECOND, LARGEST)
-        return application_id in _ids(page)
+        page = await self._get_page(when - _SECOND, when + _SECOND, LARGEST)
+        return application_id in _ids_on(page)
 
 
 CHECKS: Final[dict[str, tuple[Callable[[Service], Awaitable[Finding]], tuple[str, ...]]]] = {
@@ -428,11 +430,11 @@ def _about_tokens(status: int | None, address: str) -> str:
             return f"something other than the token endpoint may answer: check {address}"
 
 
-def _undetermined(reason: str) -> Finding:
+def _undetermined_finding(reason: str) -> Finding:
     return Finding(Verdict.NOTE, f"cannot be determined: {reason}")
 
 
-def _ids(page: ApplicationPage) -> set[str]:
+def _ids_on(page: ApplicationPage) -> set[str]:
     return {row.application_id for row in page.applications}
 
 

@@ -149,11 +149,11 @@ async def download(
         quiet: Show neither progress nor summary, only failures.
         connection: The service.
     """
-    _check(applications, updated_after, updated_before)
+    _check_choice(applications, updated_after, updated_before)
     check_is_no_output(to / MANIFEST, "--to")
     async with connect(
         connection,
-        downloads=_policy(allow_host, allow_private_networks=allow_private_networks),
+        downloads=_download_policy(allow_host, allow_private_networks=allow_private_networks),
         concurrency=max(_SERVICE_CONCURRENCY, concurrency),
     ) as client:
         try:
@@ -189,7 +189,7 @@ async def download(
                     outcome = await stop.wait_for(anext(files, None))
                     if outcome is None:
                         break
-                    await run.take(outcome)
+                    await run.list_outcome(outcome)
     is_cut_short = stop.is_stopped or run.disk_failed
     run.say_what_failed(is_cut_short=is_cut_short)
     if not quiet:
@@ -200,7 +200,9 @@ async def download(
     return ExitStatus.DONE if run.is_complete else ExitStatus.FAILED
 
 
-def _check(applications: tuple[str, ...], after: Moment | None, before: Moment | None) -> None:
+def _check_choice(
+    applications: tuple[str, ...], after: Moment | None, before: Moment | None
+) -> None:
     has_span = after is not None or before is not None
     if has_span and applications:
         raise ConfigurationError("either APPLICATION_IDs, or --updated-after and --updated-before")
@@ -210,7 +212,7 @@ def _check(applications: tuple[str, ...], after: Moment | None, before: Moment |
         )
 
 
-def _policy(hosts: tuple[str, ...], *, allow_private_networks: bool) -> DownloadPolicy:
+def _download_policy(hosts: tuple[str, ...], *, allow_private_networks: bool) -> DownloadPolicy:
     try:
         # Requests to this machine never leave it, so plain http exposes nothing.
         is_local = any(read_host_pattern(host).is_this_machine for host in hosts)
@@ -289,21 +291,21 @@ class _Run:
                     self._end_file(reply.application_id, None)
                 for entry in entries:
                     document_id = entry.document.document_id
-                    key = _key(reply.application_id, entry.document_type, document_id)
+                    key = _key_of(reply.application_id, entry.document_type, document_id)
                     if not overwrite and await asyncio.to_thread(self._manifest.is_there, key):
                         self._there += 1
                         self._end_file(reply.application_id, None)
                     else:
                         yield entry
 
-    async def take(self, outcome: "DownloadedFile | DownloadFailure") -> None:
+    async def list_outcome(self, outcome: "DownloadedFile | DownloadFailure") -> None:
         """List a file that is complete, or say why it is not."""
         if isinstance(outcome, income_client.DownloadFailure):
             self._failed += 1
             self._say_failed(outcome)
         else:
-            await self._list(outcome)
-        key = _key(outcome.application_id, outcome.document_type, outcome.document_id)
+            await self._list_file(outcome)
+        key = _key_of(outcome.application_id, outcome.document_type, outcome.document_id)
         self._end_file(outcome.application_id, key)
 
     def say_what_failed(self, *, is_cut_short: bool) -> None:
@@ -319,7 +321,7 @@ class _Run:
             if reason in _ALLOWED_BY:
                 say(_ALLOWED_BY[reason])
 
-    async def _list(self, file: "DownloadedFile") -> None:
+    async def _list_file(self, file: "DownloadedFile") -> None:
         self._there += file.was_there
         self._new += not file.was_there
         self._size += 0 if file.was_there else file.size
@@ -338,9 +340,9 @@ class _Run:
             path = self._folder / entry.path
             is_printed = self._bars.print_path(path)
             # In this order a crash may repeat a path, and never leaves one out.
-            await asyncio.to_thread(self._write, entry, None if is_printed else path)
+            await asyncio.to_thread(self._write_path, entry, None if is_printed else path)
 
-    def _write(self, entry: ManifestEntry, path: Path | None) -> None:
+    def _write_path(self, entry: ManifestEntry, path: Path | None) -> None:
         if path is not None:
             self._lines.write(os.fsencode(path))
             self._lines.keep()
@@ -423,7 +425,7 @@ class _Bars(Bars):
 
     def move(self, progress: "DownloadProgress") -> None:
         """Move the bar of a file, or begin one."""
-        key = _key(progress.application_id, progress.document_type, progress.document_id)
+        key = _key_of(progress.application_id, progress.document_type, progress.document_id)
         if key not in self._by_key:
             # What was there from the beginning says nothing about the rate.
             self._by_key[key] = self.add_task(
@@ -443,7 +445,7 @@ class _Bars(Bars):
         return self.is_shared
 
 
-def _key(application_id: str | None, document_type: str | None, document_id: str) -> FileKey:
+def _key_of(application_id: str | None, document_type: str | None, document_id: str) -> FileKey:
     return application_id, document_type, document_id, _ONLY_FILE
 
 

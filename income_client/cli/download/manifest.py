@@ -20,7 +20,7 @@ FileKey = tuple[str | None, str | None, str, int]
 """Which file: application, type and id of its document, and its number within that."""
 
 
-def _below(_: object, __: "Attribute[str]", path: str) -> None:
+def _check_below(_: object, __: "Attribute[str]", path: str) -> None:
     parts = PurePosixPath(path).parts
     if not parts or ".." in parts or path.startswith("/"):
         raise ValueError("this leads out of the folder")
@@ -36,7 +36,7 @@ class ManifestEntry:
     document_id: str = field(validator=instance_of(str))
     file: int = field(validator=instance_of(int))
     """Which of the document's files."""
-    path: str = field(validator=[instance_of(str), _below])
+    path: str = field(validator=[instance_of(str), _check_below])
     """Where it is, relative to the folder, with ``/``."""
     size: int = field(validator=instance_of(int))
     sha256: str = field(validator=instance_of(str))
@@ -67,13 +67,13 @@ class Manifest:
         path = folder / MANIFEST
         self._descriptor = open_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
-            content = self._content()
+            content = self._read_content()
             path.chmod(0o600)
             sync_folder(folder)
         except BaseException:
             os.close(self._descriptor)
             raise
-        self._entries = {entry.key: entry for entry in _entries(content)}
+        self._entries = {entry.key: entry for entry in _read_entries(content)}
         # A line that was cut off, by a full disk or a kill, spoils no other.
         self._before = b"" if content.endswith(b"\n") or not content else b"\n"
 
@@ -115,14 +115,14 @@ class Manifest:
         self._before = b""
         self._entries[entry.key] = entry
 
-    def _content(self) -> bytes:
+    def _read_content(self) -> bytes:
         if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
             raise OSError(0, "it is not a regular file")
         with open(self._descriptor, "rb", closefd=False) as file:
             return file.read()
 
 
-def _entries(content: bytes) -> Iterator[ManifestEntry]:
+def _read_entries(content: bytes) -> Iterator[ManifestEntry]:
     """Yield the entries; other lines, and further fields, are passed over."""
     names = [one.name for one in fields(ManifestEntry)]
     for line in content.splitlines():
