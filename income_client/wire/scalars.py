@@ -177,17 +177,14 @@ def keep_untyped(value: Any) -> Any:
 
 def copy_untyped(value: Any, depth: int = _DEEPEST) -> Any:
     """Return a copy of nested content; raise RecursionError beyond a hundred levels."""
-    if type(value) is UnusualNumber:
-        return Decimal(value)
-    if isinstance(value, dict | list) and depth == 0:
+    kind = type(value)
+    if kind is not dict and kind is not list:
+        return Decimal(value) if kind is UnusualNumber else value
+    if depth == 0:
         raise RecursionError(TOO_DEEP)
-    match value:
-        case dict():
-            return {key: copy_untyped(item, depth - 1) for key, item in value.items()}
-        case list():
-            return [copy_untyped(item, depth - 1) for item in value]
-        case _:
-            return value
+    if kind is list:
+        return [copy_untyped(item, depth - 1) for item in value]
+    return {key: copy_untyped(item, depth - 1) for key, item in value.items()}
 
 
 def write_untyped(value: T) -> T:
