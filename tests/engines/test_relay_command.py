@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import sys
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -148,6 +149,25 @@ def test_what_only_nats_has_is_refused(url: str, arguments: tuple[str, ...], she
     assert (ran.status, ran.stdout) == (2, "")
     assert "--bucket and --creds need a server of NATS" in ran.stderr
     assert shell.service.requests.count("list_applications") == 0
+
+
+@pytest.mark.parametrize(
+    ("url", "module", "extra"),
+    [
+        ("127.0.0.1:4222", "nats", "nats"),
+        ("rediss://127.0.0.1:1", "worker_redis", "redis"),
+        ("AMQP://127.0.0.1:1/", "worker_rabbit", "rabbit"),
+    ],
+)
+def test_an_extra_that_is_missing_is_named(
+    url: str, module: str, extra: str, shell: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that the address needs."""
+    monkeypatch.setitem(sys.modules, f"income_client.engines.{module}", None)
+    monkeypatch.delattr(f"income_client.engines.{module}", raising=False)
+    ran = shell("relay", "--to", url, "--store", "a.db")
+    assert ran.status == 2
+    assert f"relay needs the extra {extra}: pip install 'income-client[{extra}]'" in ran.stderr
 
 
 @pytest.mark.usefixtures("without_pauses")
