@@ -117,6 +117,20 @@ def test_files_that_pages_name_exist() -> None:
     assert missing == {"cli/NAME.py", "tests/cli/test_NAME.py", "engines/NAME.py"}
 
 
+def test_names_that_recipes_look_for_are_in_their_files() -> None:
+    """A place is a file and a name in it, which may be called otherwise one day."""
+    text = " ".join((PACKAGE / "guide" / "internals.md").read_text("utf-8").split())
+    behind = re.findall(r"`([\w./]+)` \(`(\w+)`\)", text)
+    before = [(file, name) for name, file in re.findall(r"`(\w+)` in `([\w./]+)`", text)]
+    places = [
+        (folder / file, name) for file, name in (*behind, *before) for folder in (PACKAGE, ROOT)
+    ]
+    found = [(path, name) for path, name in places if path.is_file()]
+    assert len(found) >= len(behind)
+    for path, name in found:
+        assert re.search(rf"\b{name}\b", path.read_text("utf-8")), (path.name, name)
+
+
 def test_pictures_are_of_text() -> None:
     """A picture with a relative address breaks on an index page."""
     assert "![" not in TEXT
