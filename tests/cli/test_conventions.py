@@ -29,8 +29,8 @@ from tests.support.commands import (
     examples_in,
     prepare,
 )
-from tests.support.fronts import changing
 from tests.support.processes import environment, file_for, run, started
+from tests.support.proxies import changing
 from tests.support.served import served
 from tests.support.streams import Terminal, closed_pipe
 

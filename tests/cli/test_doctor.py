@@ -14,8 +14,9 @@ from income_client.emulator import Emulator, Fault, ServiceRules
 from income_client.testing import IncomeService
 from tests.support.beside import beside
 from tests.support.cli import Cli
-from tests.support.fronts import Change, changing, hanging_up, proxying, terminating, unchanged
+from tests.support.proxies import Change, changing, proxying, terminating, unchanged
 from tests.support.served import served
+from tests.support.server import accepting
 from tests.support.streams import Ran, Terminal
 
 NOW: Final = int(datetime(2026, 6, 30, 12, tzinfo=UTC).timestamp())
@@ -391,7 +392,7 @@ def test_a_server_that_ends_the_tls_handshake_is_reported_as_such(
     after: int, doctor: Doctor
 ) -> None:
     """The connection was made, so this machine's network is not to blame."""
-    with beside(hanging_up(after=after)) as port:
+    with beside(accepting(lambda reader, _: reader.read(after))) as port:
         status, found = doctor(INCOME_BASE_URL=f"https://localhost:{port}")
     assert (status, found["connection"]["verdict"]) == (1, "failed")
     assert found["connection"]["finding"].endswith("during the TLS handshake")

@@ -19,9 +19,9 @@ from income_client.testing import IncomeService
 from tests.support.beside import beside, until
 from tests.support.cli import FULL, Cli, Running
 from tests.support.exporting import Export
-from tests.support.fronts import changing
 from tests.support.limits import no_room_above
 from tests.support.malformed import malformed_rows
+from tests.support.proxies import changing
 from tests.support.served import served, without_addresses
 from tests.support.streams import Terminal, closed_pipe
 

@@ -18,7 +18,7 @@ from income_client.emulator import Fault
 from income_client.testing import IncomeService
 from tests.support.beside import beside
 from tests.support.cli import Cli
-from tests.support.fronts import proxying, terminating
+from tests.support.proxies import proxying, terminating
 from tests.support.served import served
 from tests.support.server import Request, ScriptedServer, in_turn, reply
 from tests.support.streams import Terminal

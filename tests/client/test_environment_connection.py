@@ -17,8 +17,8 @@ from income_client import (
     RetryPolicy,
 )
 from income_client.emulator import Emulator
-from tests.support.fronts import proxying, terminating
 from tests.support.leaks import held_by
+from tests.support.proxies import proxying, terminating
 
 ONCE: Final = RetryPolicy(max_attempts=1)
 CANARY: Final = "c4n4ry"

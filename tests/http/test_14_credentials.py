@@ -24,8 +24,8 @@ from income_client import (
     UnexpectedResponseError,
 )
 from income_client.testing import JumpingClock, make_document
-from tests.support.fronts import tunnelling
 from tests.support.payloads import APPLICATION, DOCUMENTS
+from tests.support.proxies import tunnelling
 from tests.support.server import (
     Reply,
     Request,

@@ -19,9 +19,9 @@ import trustme
 from income_client.testing import IncomeService
 from tests.support.beside import beside, until
 from tests.support.cli import complaints
-from tests.support.fronts import terminating
 from tests.support.listening import BASIC_VARIABLES, OAUTH2_VARIABLES, Listening
 from tests.support.processes import COMMAND, environment, file_for, run, started
+from tests.support.proxies import terminating
 from tests.support.served import documents_of, ids_in
 from tests.support.server import SILENT, ScriptedServer, in_turn
 

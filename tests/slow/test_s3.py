@@ -132,7 +132,7 @@ async def test_files_of_object_storage_come_whole(endpoint: str, tmp_path: Path,
                 if done % FILES_PER_LIFETIME == 0:
                     storage.advance(LIFETIME)
         check_all_there(folder, papers)
-        ratio = storage.proxy.body_bytes / total_bytes(papers)
+        ratio = weather.body_bytes / total_bytes(papers)
         assert ratio <= MOST_OVERHEAD
         assert weather.ended_early > 0.4 * weather.replies
         assert weather.refusals > 0

@@ -7,8 +7,10 @@ from collections import Counter
 from random import Random
 from typing import Final
 
-from tests.support.cutting_proxy import NO_DAMAGE, CuttingProxy, Damage, Ending, RequestHead
+from attrs import evolve
+
 from tests.support.object_storage import ObjectStorage
+from tests.support.server import Reply, Request
 
 _MOST_BEFORE_RESET: Final = 32 * 1024
 _CALM_EVERY: Final = 3
@@ -30,45 +32,35 @@ class CuttingWeather:
         replies: how many were no refusals.
         ended_early: how many of those were spoilt.
         refusals: how many were.
+        body_bytes: of bodies that were handed to clients.
     """
 
     def __init__(self, storage: ObjectStorage, seed: int, share: float) -> None:
         self.replies = 0
         self.ended_early = 0
         self.refusals = 0
+        self.body_bytes = 0
         self._seed = seed
         self._share = share
-        self._sizes = {f"/{key}": len(content) for key, content in storage.files.items()}
         self._asked: Counter[str] = Counter()
-        self._is_refused = False
-        self._watch(storage.proxy)
+        storage.weather = self._spoil
 
-    def _watch(self, proxy: CuttingProxy) -> None:
-        gate = proxy.gate
-
-        def watched(head: RequestHead) -> RequestHead | bytes:
-            passed = gate(head)
-            self._is_refused = isinstance(passed, bytes)
-            return passed
-
-        proxy.gate, proxy.weather = watched, self._choose
-
-    def _choose(self, head: RequestHead) -> Damage:
-        # The proxy asks for it right behind the gate.
-        if self._is_refused:
+    def _spoil(self, request: Request, reply: Reply) -> Reply:
+        if reply.status in (400, 403):
             self.refusals += 1
-            return NO_DAMAGE
-        key = head.path[head.path.index("/", 1) :]
+            return reply
+        key = request.path[request.path.index("/", 1) :]
         self._asked[key] += 1
         turn = self._asked[key]
         self.replies += 1
         chance = Random(f"{self._seed} {key} {turn}")
         if chance.random() >= self._share:
-            return NO_DAMAGE
+            self.body_bytes += len(reply.body)
+            return reply
         self.ended_early += 1
-        first = int(head.headers.get("range", "bytes=0-")[len("bytes=") :].partition("-")[0])
-        left = self._sizes[key] - first
-        ending = chance.choice((Ending.CUT, Ending.RESET))
-        most = left if ending is Ending.CUT else min(left, _MOST_BEFORE_RESET)
+        left, is_reset = len(reply.body), chance.choice((False, True))
+        most = min(left, _MOST_BEFORE_RESET) if is_reset else left
         least = 0 if turn % _CALM_EVERY == 0 else min(1, left)
-        return Damage(ending=ending, after=chance.randint(least, most))
+        after = chance.randint(least, most)
+        self.body_bytes += after
+        return evolve(reply, cut=reply.body_at + after, reset=is_reset)

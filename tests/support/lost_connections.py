@@ -12,7 +12,7 @@ from attrs import define, evolve, field
 from income_client import BasicAuth, IncomeClient
 from income_client.events import Event
 from income_client.testing import JumpingClock
-from tests.support.fronts import tunnelling
+from tests.support.proxies import tunnelling
 from tests.support.server import HUNG_UP, RESET, SILENT, Reply, Request, ScriptedServer
 from tests.support.stray_replies import answer_to, tls_pair
 

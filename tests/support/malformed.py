@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from income_client.testing import IncomeService
 
 from .beside import beside
-from .fronts import changing
+from .proxies import changing
 
 
 class MalformedRows:

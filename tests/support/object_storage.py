@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 from functools import cache
 from random import Random
@@ -21,10 +21,10 @@ from unittest.mock import patch
 from urllib.parse import parse_qs, unquote
 
 import boto3
-from attrs import evolve
 from botocore.config import Config
 
-from tests.support.cutting_proxy import CuttingProxy, RequestHead, cutting_proxy
+from tests.support.proxies import forwarded
+from tests.support.server import HUNG_UP, Reply, Request, ScriptedServer, in_turn
 
 KEY_ID = "INVENTEDKEYID0000000"
 SECRET = "invented-secret-access-key"
@@ -91,17 +91,16 @@ def s3_client(endpoint: str) -> Any:
         return _session().client("s3", endpoint_url=endpoint, config=config)
 
 
-def storage_refusal(status: int, code: str, message: str) -> bytes:
+def storage_refusal(status: int, code: str, message: str) -> Reply:
     """Return an error as S3 writes it."""
     body = (
         f'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{code}</Code>'
         f"<Message>{message}</Message><RequestId>INVENTED</RequestId></Error>"
     ).encode()
-    head = f"HTTP/1.1 {status} X\r\nContent-Type: application/xml\r\nContent-Length: {len(body)}"
-    return head.encode() + b"\r\n\r\n" + body
+    return Reply(status=status, headers={"Content-Type": "application/xml"}, body=body)
 
 
-def _signature(head: RequestHead) -> str:
+def _signature(head: Request) -> str:
     """Return the signature of a request by the raw bytes of its path and query."""
     pairs = sorted(x for x in head.query.split("&") if not x.startswith("X-Amz-Signature="))
     terms = {name: unquote(text) for name, _, text in (pair.partition("=") for pair in pairs)}
@@ -128,19 +127,22 @@ class ObjectStorage:
     """A bucket behind a proxy.
 
     Attributes:
-        proxy: what stands in front of it; its weather may be set.
+        server: what stands in front of it.
+        weather: changes the replies that are given.
         files: content by key.
         time_ahead: seconds by which the storage's clock runs ahead of the machine's.
     """
 
-    def __init__(self, proxy: CuttingProxy, endpoint: str, bucket: str) -> None:
-        self.proxy = proxy
+    def __init__(self, server: ScriptedServer, endpoint: str, seed: int) -> None:
+        self.server = server
+        self.weather: Callable[[Request, Reply], Reply] = lambda _, reply: reply
         self.files: dict[str, bytes] = {}
         self.time_ahead = 0
-        self._bucket = bucket
+        self._endpoint = endpoint
+        self._bucket = f"invented-{server.port}-{seed}"
         self._inside = s3_client(endpoint)
-        self._outside = s3_client(proxy.url)
-        proxy.gate = self._gate
+        self._outside = s3_client(server.url)
+        server.answer = self._answer
 
     async def put(self, key: str, content: bytes, content_type: str = "application/pdf") -> None:
         """Store a file, in place of one that may be there."""
@@ -179,7 +181,14 @@ class ObjectStorage:
         self._inside.close()
         self._outside.close()
 
-    def _gate(self, head: RequestHead) -> RequestHead | bytes:
+    async def _answer(self, request: Request) -> Reply:
+        found = self._refusal(request)
+        if found is None:
+            stale = "range" if self._is_stale(request) else ""
+            found = await forwarded(self._endpoint, request, without=stale)
+        return self.weather(request, found)
+
+    def _refusal(self, head: Request) -> Reply | None:
         if "authorization" in head.headers:
             return storage_refusal(400, "InvalidArgument", "Only one auth mechanism allowed")
         terms = {name: texts[0] for name, texts in parse_qs(head.query).items()}
@@ -190,15 +199,11 @@ class ObjectStorage:
         signed_at = datetime.strptime(terms["X-Amz-Date"], _DATE).astimezone(UTC).timestamp()
         if time.time() + self.time_ahead >= signed_at + int(terms["X-Amz-Expires"]):
             return storage_refusal(403, "AccessDenied", "Request has expired")
-        return self._without_stale_range(head)
+        return None
 
-    def _without_stale_range(self, head: RequestHead) -> RequestHead:
-        condition = head.headers.get("if-range")
-        key = unquote(head.path).removeprefix(f"/{self._bucket}/")
-        if condition is None or condition == self.etag(key):
-            return head
-        headers = {name: text for name, text in head.headers.items() if name != "range"}
-        return evolve(head, headers=headers)
+    def _is_stale(self, request: Request) -> bool:
+        key = unquote(request.path).removeprefix(f"/{self._bucket}/")
+        return request.headers.get("if-range") not in (None, self.etag(key))
 
     def etag(self, key: str) -> str:
         """Return the entity tag of a file, quotes included."""
@@ -217,8 +222,8 @@ async def object_storage(
         size: of each, in bytes.
         seed: what their content hangs on.
     """
-    async with cutting_proxy(endpoint) as proxy:
-        storage = ObjectStorage(proxy, endpoint, f"invented-{proxy.port}-{seed}")
+    async with ScriptedServer(in_turn(HUNG_UP)) as server:
+        storage = ObjectStorage(server, endpoint, seed)
         try:
             await storage.open(files, size, seed)
             yield storage

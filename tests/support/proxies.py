@@ -1,0 +1,108 @@
+"""What may be between a client and a service: TLS, a proxy, what changes bytes or replies."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Callable
+from urllib.parse import urlsplit
+
+import trustme
+
+from tests.support.server import END_OF_HEAD, Reply, Request, accepting
+
+Change = Callable[[bytes], bytes]
+"""Returns what is passed on of some bytes: a whole request, or a part of a reply."""
+
+
+def unchanged(piece: bytes) -> bytes:
+    """Pass all of it on."""
+    return piece
+
+
+async def forwarded(url: str, request: Request, *, without: str = "") -> Reply:
+    """Hand a request on to another server, without one of its fields; return the reply."""
+    fields = {**request.headers, "connection": "close"}
+    fields.pop(without, None)
+    lines = [request.head.decode("latin-1").partition("\r\n")[0]]
+    lines += [f"{name}: {text}" for name, text in fields.items()]
+    reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
+    try:
+        writer.write("\r\n".join(lines).encode("latin-1") + END_OF_HEAD + request.body)
+        head, body = await reader.readuntil(END_OF_HEAD), await reader.read()
+    finally:
+        writer.close()
+    first, *rest = head.decode("latin-1").strip().split("\r\n")
+    told = dict(line.split(": ", 1) for line in rest)
+    told.pop("Connection", None)
+    return Reply(status=int(first.split(" ")[1]), headers=told, body=body)
+
+
+@contextlib.asynccontextmanager
+async def changing(
+    url: str,
+    *,
+    requests: Change = unchanged,
+    replies: Change = unchanged,
+    context: ssl.SSLContext | None = None,
+) -> AsyncIterator[int]:
+    """Pass bytes on to a service and back, changed, on a port of its own."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        up, down = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
+        await asyncio.gather(_relay(reader, down, requests), _relay(up, writer, replies))
+
+    async with accepting(handle, context) as port:
+        yield port
+
+
+@contextlib.asynccontextmanager
+async def terminating(issued: trustme.LeafCert, url: str) -> AsyncIterator[int]:
+    """Terminate TLS in front of a service, on a port of its own."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    issued.configure_cert(context)
+    async with changing(url, context=context) as port:
+        yield port
+
+
+@contextlib.asynccontextmanager
+async def proxying(url: str) -> AsyncIterator[tuple[int, list[bytes]]]:
+    """Forward requests that name the whole address; give the port, and what came."""
+    came: list[bytes] = []
+
+    def shorten(piece: bytes) -> bytes:
+        came.append(piece)
+        return piece.replace(f" {url}/".encode(), b" /")
+
+    async with changing(url, requests=shorten) as port:
+        yield port, came
+
+
+@contextlib.asynccontextmanager
+async def tunnelling(port: int) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """Run a proxy that tunnels to a local port; yield its address, and what it sees."""
+    sees: list[bytes] = []
+
+    def note(piece: bytes) -> bytes:
+        sees.append(piece)
+        return piece
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        note(await reader.readuntil(END_OF_HEAD))
+        writer.write(b"HTTP/1.1 200 X\r\n\r\n")
+        up, down = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.gather(_relay(reader, down, note), _relay(up, writer, note))
+
+    async with accepting(handle) as own_port:
+        yield f"127.0.0.1:{own_port}", sees
+
+
+async def _relay(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, change: Change
+) -> None:
+    try:
+        with contextlib.suppress(OSError):
+            while piece := await reader.read(65536):
+                writer.write(change(piece))
+                await writer.drain()
+    finally:
+        writer.close()
