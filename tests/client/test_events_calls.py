@@ -23,6 +23,7 @@ from income_client import (
     TokenRenewed,
 )
 from income_client.testing import JumpingClock
+from tests.support.clients import BASIC, call, failure, playing
 from tests.support.loop_time import stay_silent
 from tests.support.server import (
     HUNG_UP,
@@ -34,7 +35,6 @@ from tests.support.server import (
     token_reply,
     token_rules,
 )
-from tests.support.session import BASIC, call, failure, playing
 from tests.support.tokens import Shelf
 
 

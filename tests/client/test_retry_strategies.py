@@ -35,7 +35,7 @@ from income_client import (
 from income_client.emulator import Emulator, Fault
 from income_client.http.endpoints import Response
 from income_client.testing import JumpingClock
-from tests.support.clients import CREDENTIALS, ask, running
+from tests.support.clients import OAUTH, ask, running
 from tests.support.server import EMPTY_PAGE, Answer, Reply, in_turn, reply
 
 BASIC: Final = BasicAuth("user", "invented")
@@ -156,7 +156,7 @@ async def test_token_requests_use_the_same_strategies() -> None:
     """They are calls of their own."""
     clock = JumpingClock()
     policy = RetryPolicy(wait=wait_fixed(7), stop=stop_after_attempt(2))
-    options: dict[str, Any] = {"auth": CREDENTIALS, "clock": clock, "retry": policy}
+    options: dict[str, Any] = {"auth": OAUTH, "clock": clock, "retry": policy}
     failing = in_turn(reply(503))
     async with running(in_turn(EMPTY_PAGE), failing, **options) as (service, client):
         with pytest.raises(IncomeClientError):

@@ -15,9 +15,9 @@ from income_client import IncomeClient, MemoryCheckpointStore, RetryPolicy, tele
 from income_client.emulator import Emulator, Fault
 from income_client.telemetry import Telemetry
 from income_client.testing import JumpingClock
+from tests.support.clients import BASIC, OAUTH, call, failure, playing, session_to
 from tests.support.polling import rest
 from tests.support.server import SILENT, Reply, Request, ScriptedServer, in_turn, reply, token_rules
-from tests.support.session import BASIC, OAUTH, call, failure, playing, session_to
 from tests.support.telemetry import Collected, collecting
 
 APPLICATION = "income_client get_application"

@@ -18,7 +18,7 @@ from income_client.errors import (
 )
 from income_client.http.endpoints import proxy_address
 from income_client.settings import DownloadPolicy, Timeouts
-from tests.support.file_pool import CANARY, HERE, TARGET, link_to, pooled
+from tests.support.clients import CANARY, HERE, TARGET, link_to, pooled
 from tests.support.server import accepting, in_turn, reply
 
 WAITS = Timeouts(read=5)

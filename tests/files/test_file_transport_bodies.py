@@ -9,7 +9,7 @@ import pytest
 
 from income_client.errors import DownloadError
 from income_client.settings import Timeouts
-from tests.support.file_pool import (
+from tests.support.clients import (
     CANARY,
     CHUNKED,
     body_of,

@@ -33,7 +33,7 @@ from income_client import (
 )
 from income_client.events import CallFinished, RequestRetried
 from income_client.testing import JumpingClock
-from tests.support.clients import CREDENTIALS, ask, outcomes, running
+from tests.support.clients import OAUTH, ask, outcomes, running
 from tests.support.loop_time import pass_time, stay_silent
 from tests.support.lost_connections import Death, Way, mortal
 from tests.support.ordered_clock import OrderedClock
@@ -714,7 +714,7 @@ async def test_a_service_that_loses_every_connection_is_not_asked_for_ever() -> 
 async def test_a_token_is_requested_over_a_new_connection_as_well() -> None:
     """The token endpoint and the service are one host here, with the same connections."""
     clock = JumpingClock()
-    options: dict[str, Any] = {"auth": CREDENTIALS, "clock": clock, "retry": ONCE}
+    options: dict[str, Any] = {"auth": OAUTH, "clock": clock, "retry": ONCE}
     async with mortal(Death.RESET, **options) as (service, client, _):
         await get(client, "first")
         await service.fill(client, ALL_AT_ONCE)

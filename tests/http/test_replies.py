@@ -29,8 +29,8 @@ from income_client.http.replies import (
 )
 from income_client.records.applications import ApplicationSummary
 from income_client.wire.times import Rounding, service_second
+from tests.support.clients import outcome_of
 from tests.support.payloads import row_of_list
-from tests.support.session import outcome_of
 
 ASKED = get_application("app-1")
 DATE = "Tue, 30 Jun 2026 12:00:00 GMT"

@@ -8,9 +8,9 @@ import pytest
 
 from income_client.errors import DeadlineExceededError
 from income_client.http.endpoints import Response
+from tests.support.clients import connected, one, send
 from tests.support.loop_time import pass_time, silence
 from tests.support.server import HUNG_UP, Reply, Request, in_turn, reply, turns
-from tests.support.transport import connected, one, send
 
 LIMIT = 100.0
 """Seconds of the loop's time, far more than a test takes."""

@@ -11,9 +11,9 @@ from income_client.emulator import Emulator
 from income_client.http.tokens import StoredToken, Token, TokenCache
 from income_client.settings import Secret, Timeouts
 from income_client.testing import JumpingClock
+from tests.support.clients import call, playing
 from tests.support.loop_time import pass_time
 from tests.support.server import in_turn, reply, token_rules
-from tests.support.session import call, playing
 from tests.support.tokens import NOON, Shelf, Shop, settle, shared, text
 
 

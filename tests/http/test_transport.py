@@ -14,8 +14,8 @@ from income_client.http.endpoints import (
     token_request,
 )
 from income_client.http.transport import Transport
+from tests.support.clients import CHUNKED, connected, one, send
 from tests.support.server import Reply, ScriptedServer, in_turn, reply
-from tests.support.transport import CHUNKED, connected, one, send
 
 
 async def test_a_request_carries_what_it_needs_and_no_more() -> None:

@@ -18,7 +18,7 @@ from income_client import (
 from income_client.downloads.http import FilePool
 from income_client.http.endpoints import Response, addresses
 from income_client.http.transport import Transport
-from tests.support.file_pool import HERE, fetched, open_connections
+from tests.support.clients import CHUNKED, HERE, fetched, open_connections, send
 from tests.support.leaks import held_by
 from tests.support.server import (
     HUNG_UP,
@@ -31,7 +31,6 @@ from tests.support.server import (
     reply,
     reset,
 )
-from tests.support.transport import CHUNKED, send
 
 CANARY: Final = b"S3CRET"
 ELSEWHERE: Final = "the client belongs to the event loop in which it was first used"

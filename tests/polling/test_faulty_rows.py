@@ -12,8 +12,8 @@ from income_client.http.endpoints import Response, list_applications
 from income_client.http.replies import read_reply
 from income_client.polling.reading import ids_on, nameless_on, read_page
 from income_client.records.applications import ApplicationPage
+from tests.support.clients import outcome_of
 from tests.support.payloads import BOUNDS, row_of_list, text_of
-from tests.support.session import outcome_of
 from tests.support.strategies import pages
 
 ASKED = list_applications()

@@ -23,8 +23,8 @@ from income_client.polling.reading import (
 )
 from income_client.records.applications import Application
 from income_client.records.documents import ApplicationDocuments
+from tests.support.clients import outcome_of
 from tests.support.payloads import APPLICATION, DOCUMENTS, Path, changed
-from tests.support.session import outcome_of
 
 
 def reply(body: bytes) -> Response:

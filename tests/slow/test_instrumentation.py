@@ -21,8 +21,8 @@ from yarl import URL
 from income_client import IncomeClient
 from income_client.emulator import Emulator
 from income_client.testing import JumpingClock
+from tests.support.clients import BASIC, call, playing
 from tests.support.server import in_turn, reply
-from tests.support.session import BASIC, call, playing
 from tests.support.telemetry import Collected, collecting
 
 
