@@ -30,8 +30,8 @@ from income_client import (
     UnsafeLinkError,
 )
 from income_client.testing import JumpingClock, make_document
+from tests.support.connections import application
 from tests.support.server import HUNG_UP, Reply, Request, ScriptedServer, in_turn, reply
-from tests.support.stray_replies import application
 from tests.support.telemetry import collecting
 
 BASIC: Final = BasicAuth("user", "invented")

@@ -1,6 +1,5 @@
 """What a view made by ``with_options`` changes, and what it leaves as it is."""
 
-import asyncio
 import contextlib
 import io
 from collections.abc import AsyncIterator, Callable
@@ -21,6 +20,7 @@ from income_client import (
 )
 from income_client.testing import make_document
 from tests.support.loop_time import stay_silent
+from tests.support.server import ScriptedServer
 
 IMPATIENT = Timeouts(read=5, deadline=300)
 POLICY = DownloadPolicy(
@@ -32,32 +32,16 @@ Viewed = Callable[[IncomeClient], IncomeClient]
 @contextlib.asynccontextmanager
 async def silent_service(**options: Any) -> AsyncIterator[tuple[str, IncomeClient]]:
     """Run a service that lets 100 seconds pass in place of a reply, and a client of one attempt."""
-    conversations: list[asyncio.Task[Any]] = []
-
-    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        conversations.append(task)
-        with contextlib.suppress(asyncio.CancelledError):
-            await reader.readuntil(b"\r\n\r\n")
-            await stay_silent(100)
-        writer.close()
-
-    server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     usual: dict[str, Any] = {
         "auth": BasicAuth("user", "invented"),
         "retry": RetryPolicy(max_attempts=1),
         "downloads": POLICY,
     }
-    try:
-        async with IncomeClient(url, **usual | options) as client:
-            yield url, client
-    finally:
-        server.close()
-        for conversation in conversations:
-            conversation.cancel()
-        await asyncio.gather(*conversations, return_exceptions=True)
+    async with (
+        ScriptedServer(lambda _: stay_silent(100)) as server,
+        IncomeClient(server.url, **usual | options) as client,
+    ):
+        yield server.url, client
 
 
 async def failure(client: IncomeClient) -> IncomeClientError:

@@ -34,8 +34,8 @@ from income_client import (
 from income_client.events import CallFinished, RequestRetried
 from income_client.testing import JumpingClock
 from tests.support.clients import OAUTH, ask, outcomes, running
+from tests.support.connections import Death, Way, mortal
 from tests.support.loop_time import pass_time, stay_silent
-from tests.support.lost_connections import Death, Way, mortal
 from tests.support.ordered_clock import OrderedClock
 from tests.support.server import (
     EMPTY_PAGE,

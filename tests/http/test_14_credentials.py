@@ -24,6 +24,7 @@ from income_client import (
     UnexpectedResponseError,
 )
 from income_client.testing import JumpingClock, make_document
+from tests.support.connections import When, answer_to, application, page, straying, tls_pair
 from tests.support.payloads import APPLICATION, DOCUMENTS
 from tests.support.proxies import tunnelling
 from tests.support.server import (
@@ -36,14 +37,6 @@ from tests.support.server import (
     token_reply,
     token_rules,
     turns,
-)
-from tests.support.stray_replies import (
-    When,
-    answer_to,
-    application,
-    page,
-    straying,
-    tls_pair,
 )
 
 BASIC: Final = BasicAuth("user", "invented")

@@ -4,68 +4,20 @@ import asyncio
 import gc
 import ssl
 import sys
-import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import trustme
 
 from income_client import BasicAuth, ClientClosedError, IncomeClient, OAuth2ClientCredentials
+from tests.support.beside import beside, until
+from tests.support.connections import answer_to, tls_pair
 from tests.support.server import ScriptedServer
-from tests.support.stray_replies import answer_to, tls_pair
 
 BASIC = BasicAuth("user", "invented")
 ROOT = Path(__file__).parents[2]
 ELSEWHERE = "belongs to the event loop in which it was first used"
-
-
-class Service:
-    """A service in a thread of its own, which outlives the event loops of its clients."""
-
-    def __init__(self, tls: ssl.SSLContext | None) -> None:
-        self._tls = tls
-        self._started = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
-        self.server: ScriptedServer
-
-    def start(self) -> None:
-        """Start it."""
-        self._thread.start()
-        assert self._started.wait(30)
-
-    def stop(self) -> None:
-        """Stop it."""
-        self._loop.call_soon_threadsafe(self._end.set)
-        self._thread.join(30)
-
-    def wait_until_closed(self) -> None:
-        """Wait until no connection is open any more."""
-
-        async def closed() -> None:
-            while self.server.connections:  # noqa: ASYNC110 - what is waited for has no event
-                await asyncio.sleep(0)
-
-        asyncio.run_coroutine_threadsafe(closed(), self._loop).result(30)
-
-    async def _serve(self) -> None:
-        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
-        async with ScriptedServer(answer_to, self._tls) as self.server:
-            self._started.set()
-            await self._end.wait()
-
-
-@contextmanager
-def served(tls: ssl.SSLContext | None = None) -> Iterator[Service]:
-    """Run a service."""
-    service = Service(tls)
-    service.start()
-    try:
-        yield service
-    finally:
-        service.stop()
 
 
 async def make_calls(client: IncomeClient) -> None:
@@ -81,9 +33,12 @@ def test_a_client_whose_loop_has_ended_can_be_closed(
     """Its connections are closed, with no warning that they were not."""
     tls, trust = tls_pair() if is_tls else (None, {})
     auth = OAuth2ClientCredentials("partner", "invented")
-    with served(tls) as service, warnings.catch_warnings(record=True) as caught:
+    with (
+        beside(ScriptedServer(answer_to, tls)) as server,
+        warnings.catch_warnings(record=True) as caught,
+    ):
         warnings.simplefilter("always")
-        client = IncomeClient(service.server.url, auth=auth, **trust)
+        client = IncomeClient(server.url, auth=auth, **trust)
         if ending == "in order":
             asyncio.run(make_calls(client))
         else:
@@ -92,7 +47,7 @@ def test_a_client_whose_loop_has_ended_can_be_closed(
             loop.close()
         for _ in range(2):
             asyncio.run(client.aclose())
-        service.wait_until_closed()
+        until(lambda: not server.connections)
         with pytest.raises(ClientClosedError, match="the client was closed"):
             asyncio.run(client.get_application("app-9"))
         del client
@@ -111,8 +66,8 @@ def test_a_client_whose_loop_runs_elsewhere_is_not_closed() -> None:
         await make_calls(client)
         await client.aclose()
 
-    with served() as service:
-        asyncio.run(stay(IncomeClient(service.server.url, auth=BASIC)))
+    with beside(ScriptedServer(answer_to)) as server:
+        asyncio.run(stay(IncomeClient(server.url, auth=BASIC)))
 
 
 @pytest.mark.parametrize("loop", ["same", "new", "running"])

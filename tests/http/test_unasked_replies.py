@@ -14,8 +14,7 @@ from income_client import (
     UnexpectedResponseError,
 )
 from income_client.testing import JumpingClock
-from tests.support.server import Reply, Request, ScriptedServer, accepting, reply, reset, turns
-from tests.support.stray_replies import (
+from tests.support.connections import (
     StrayService,
     When,
     answer_to,
@@ -24,6 +23,7 @@ from tests.support.stray_replies import (
     straying,
     tls_pair,
 )
+from tests.support.server import Reply, Request, ScriptedServer, accepting, reply, reset, turns
 
 BASIC: Final = BasicAuth("user", "invented")
 OAUTH: Final = OAuth2ClientCredentials("partner", "invented")
