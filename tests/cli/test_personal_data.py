@@ -92,6 +92,7 @@ def documents_in(text: str) -> list[Any]:
     return documents
 
 
+@pytest.mark.shows_private("output", "file", reason="programs read addresses as well")
 @pytest.mark.parametrize("form", FOR_PROGRAMS, ids=str)
 def test_what_programs_read_is_whole(form: Form, shell: Cli) -> None:
     """Nothing of it is masked, and nothing of it is missing but the addresses of files."""

@@ -368,6 +368,7 @@ def test_everything_goes_through_the_proxy(shell: Cli) -> None:
     assert b"Proxy-Authorization: Basic" in heads
 
 
+@pytest.mark.shows_private("file", reason="credentials are kept in it")
 @pytest.mark.usefixtures("without_pauses")
 def test_a_private_authority_is_trusted_where_it_is_named(
     cli: Cli, shell: Cli, tmp_path: Path
@@ -503,6 +504,7 @@ def test_a_file_without_a_secret_may_be_read_by_all(
     assert (ended.status, ended.stderr, asked(places)) == (0, "", ["top"])
 
 
+@pytest.mark.shows_private("file", reason="credentials are kept in it")
 def test_credentials_of_a_profile_go_to_no_address_that_is_set(
     cli: Cli, places: Places, tmp_path: Path
 ) -> None:

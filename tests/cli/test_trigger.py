@@ -235,6 +235,7 @@ def test_emulate_listen_and_trigger_work_in_that_order(user: dict[str, str]) -> 
     assert not announcement(user, "listen").exists()
 
 
+@pytest.mark.shows_private("file", reason="credentials are kept in it")
 def test_callbacks_to_the_address_of_a_listener_carry_its_credentials(
     user: dict[str, str],
 ) -> None:
@@ -250,6 +251,7 @@ def test_callbacks_to_the_address_of_a_listener_carry_its_credentials(
             assert rows(run("trigger", env=user))[0]["attempts"] == [200]
 
 
+@pytest.mark.shows_private("file", reason="credentials are kept in it")
 def test_a_killed_emulator_is_not_found(user: dict[str, str]) -> None:
     """What it has left behind counts for nothing, and the next one takes its place."""
     with started("emulate", "--applications", "1", env=user) as emulator:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from income_client import ConfigurationError, IncomeClient, MemoryCheckpointStore
+from income_client import IncomeClient, MemoryCheckpointStore
 from income_client.emulator import Emulator
 from income_client.testing import JumpingClock
 
@@ -43,13 +43,3 @@ async def test_as_many_are_in_flight_as_the_client_allows(
                 await anext(records)
             await records.aclose()  # type: ignore[attr-defined]
         assert most - 1 <= service.max_in_flight <= most
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("concurrency", [0, 2.0, True, "4"])
-async def test_a_number_of_requests_is_a_whole_one(way: str, concurrency: Any) -> None:
-    """Another one is refused before anything is sent."""
-    async with Emulator(1) as service, IncomeClient(service.url, auth=service.basic) as client:
-        with pytest.raises(ConfigurationError, match="concurrency"):
-            reads(client, way, ["app-1"], concurrency=concurrency)
-        assert not service.requests

@@ -8,8 +8,6 @@ import pytest
 
 from income_client import (
     AuthenticationError,
-    BasicAuth,
-    ConfigurationError,
     DecodeError,
     IncomeClient,
     IncomeClientError,
@@ -122,12 +120,3 @@ async def test_copies_keep_it() -> None:
     error = await failure(fault, keep_error_bodies=True)
     for copied in (copy.copy(error), pickle.loads(pickle.dumps(error)), error.again()):
         assert copied.body == CANARY
-
-
-def test_it_is_a_switch() -> None:
-    """Nothing else than True or False."""
-    wrong: Any = "yes"
-    with pytest.raises(ConfigurationError, match="keep_error_bodies must be True or False"):
-        IncomeClient(
-            "https://income.example", auth=BasicAuth("user", "pw"), keep_error_bodies=wrong
-        )

@@ -9,9 +9,7 @@ import pytest
 
 from income_client import (
     CallFinished,
-    ConfigurationError,
     Event,
-    IncomeClient,
     IncomeClientError,
     RequestAnswered,
     RequestRetried,
@@ -212,29 +210,6 @@ async def test_a_view_tells_the_same_hook() -> None:
     async with playing(in_turn(reply()), auth=BASIC, on_event=events.append) as (session, _, _):
         await call(session.with_options(retry=RetryPolicy(max_attempts=1)))
     assert len(events) == 3
-
-
-async def _awaited(event: Event) -> None:
-    """Be no plain function."""
-
-
-class _Awaited:
-    async def __call__(self, event: Event) -> None:
-        """Be none either."""
-
-
-@pytest.mark.parametrize("hook", [_awaited, _Awaited(), "hook", 7])
-def test_a_hook_is_a_plain_function(hook: Any) -> None:
-    """What would have to be awaited, or cannot be called, is refused at once."""
-    with pytest.raises(ConfigurationError, match="on_event is called, not awaited"):
-        IncomeClient("https://api.example.com", auth=BASIC, on_event=hook)
-
-
-def test_telemetry_is_a_switch() -> None:
-    """It is on or off."""
-    wrong: Any = "yes"
-    with pytest.raises(ConfigurationError, match="telemetry must be True or False"):
-        IncomeClient("https://api.example.com", auth=BASIC, telemetry=wrong)
 
 
 async def test_without_a_hook_nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,28 +144,6 @@ async def test_something_that_is_no_application_is_refused_in_its_turn() -> None
             await anext(fetcher)
 
 
-@pytest.mark.parametrize(
-    ("applications", "options"),
-    [
-        ("app-1", {}),
-        (b"app-1", {}),
-        (None, {}),
-        (7, {}),
-        ([], {"concurrency": 0}),
-        ([], {"concurrency": True}),
-        ([], {"concurrency": "4"}),
-        ([], {"on_error": "ignore"}),
-    ],
-)
-async def test_a_wrong_argument_is_refused(applications: Any, options: dict[str, Any]) -> None:
-    """A text is no list of ids, and figures are whole numbers above 0."""
-    async with served(1) as (service, client):
-        for fetch in (client.fetch_records, client.fetch_documents):
-            with pytest.raises(ConfigurationError):
-                fetch(applications, **options)
-    assert service.requests == []
-
-
 async def test_endless_input_is_fetched_as_long_as_wanted() -> None:
     """A source without end is no trouble."""
     async with served(1) as (service, client):

@@ -10,7 +10,6 @@ from typing import Any, Final
 import pytest
 from tenacity import (
     RetryCallState,
-    retry_any,
     stop_after_attempt,
     stop_after_delay,
     stop_before_delay,
@@ -18,14 +17,12 @@ from tenacity import (
     wait_chain,
     wait_exponential_jitter,
     wait_fixed,
-    wait_none,
 )
 from tenacity.stop import stop_base
 from tenacity.wait import wait_base
 
 from income_client import (
     BasicAuth,
-    ConfigurationError,
     IncomeClient,
     IncomeClientError,
     RetryPolicy,
@@ -184,19 +181,6 @@ async def test_downloads_use_the_same_strategies(tmp_path: Path) -> None:
         with pytest.raises(IncomeClientError):
             await client.download(document, tmp_path / "slip")
     assert clock.slept == [7]
-
-
-async def _awaited(state: RetryCallState) -> float:
-    """Be no plain function."""
-    return 0
-
-
-@pytest.mark.parametrize("name", ["wait", "stop"])
-@pytest.mark.parametrize("strategy", [3, "3", wait_none, _awaited, retry_any])
-def test_a_strategy_is_a_plain_function(name: str, strategy: Any) -> None:
-    """A number, a class in place of an object, or what would have to be awaited is refused."""
-    with pytest.raises(ConfigurationError, match=f"{name} must be a plain function or None"):
-        RetryPolicy(**{name: strategy})
 
 
 def replies_in_memory() -> int:

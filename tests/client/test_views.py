@@ -9,7 +9,6 @@ import pytest
 
 from income_client import (
     BasicAuth,
-    ConfigurationError,
     DeadlineExceededError,
     DownloadError,
     DownloadPolicy,
@@ -90,20 +89,3 @@ async def test_a_limit_that_is_given_takes_the_place_of_the_clients(view: Viewed
         assert isinstance(error, DeadlineExceededError)
         assert error.message == "list_applications: not done within 60 s"
         assert (await failure(client)).message == "list_applications: not done within 90 s"
-
-
-@pytest.mark.parametrize(
-    ("wrong", "name"),
-    [
-        ({"deadline": 0}, "deadline"),
-        ({"deadline": "2"}, "deadline"),
-        ({"timeouts": 5}, "timeouts"),
-        ({"retry": 3}, "retry"),
-        ({"timeouts": {"deadline": 2}}, "timeouts"),
-    ],
-)
-async def test_a_wrong_limit_is_refused(wrong: dict[str, Any], name: str) -> None:
-    """The error says which argument is wrong."""
-    async with silent_service() as (_, client):
-        with pytest.raises(ConfigurationError, match=name):
-            client.with_options(**wrong)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import socket
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import aiohttp
@@ -134,33 +134,11 @@ async def test_old_requests_are_forgotten(
     assert [each.path for each in service.requests[-5:]] == [f"/{n}" for n in range(18, 23)]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"applications": -5}, "applications must be a whole number, 0 or more"),
-        ({"applications": True}, "applications must be a whole number"),
-        ({"applications": "many"}, "applications is how many there are"),
-        ({"applications": [1.5]}, "applications is how many there are"),
-        ({"seed": "seven"}, "seed must be a whole number"),
-        ({"days": -1}, "days must be a finite number"),
-        ({"pattern": "sideways"}, "pattern is one of uniform"),
-        ({"start": "2026-06-30"}, "start must be a datetime without zone"),
-        ({"start": datetime(2026, 6, 30, tzinfo=UTC)}, "start must be a datetime without zone"),
-        *(({"host": host}, "loopback") for host in ("0.0.0.0", "example.com", "", "::")),
-        ({"latency": -1}, "latency must be a finite number, 0 or more"),
-        ({"latency": float("nan")}, "latency must be a finite number, 0 or more"),
-        ({"port": -1}, "port must be a whole number, 0 or more"),
-        ({"rules": {"order": "shuffled"}}, "rules must be ServiceRules"),
-        ({"token_lifetime": 1.5}, "token_lifetime must be a whole number, 1 or more"),
-        ({"colour": "red"}, "Emulator has no option colour; there are applications, .*file_redir"),
-        ({"oder": "random"}, "Emulator has no option oder; did you mean order?"),
-        ({"aplications": 3}, "no option aplications; did you mean applications?"),
-    ],
-)
-def test_invalid_arguments_are_refused(wrong: dict[str, Any], said: str) -> None:
-    """A wrong argument or knob is a configuration error that says what is taken."""
-    with pytest.raises(ConfigurationError, match=said):
-        Emulator(**({"applications": 1} | wrong))
+def test_an_unknown_knob_is_refused() -> None:
+    """The message has all that there are."""
+    wrong: Any = {"colour": "red"}
+    with pytest.raises(ConfigurationError, match=r"colour; .* applications, .*file_redir"):
+        Emulator(1, **wrong)
 
 
 async def test_explicit_times_and_knobs(session: aiohttp.ClientSession) -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from income_client.emulator.times import DAY
 from income_client.emulator.update_times import Spread, spread_times
-from income_client.errors import ConfigurationError
 
 PATTERNS = ("uniform", "bursts", "growth", "diurnal", "pareto", "bmodel", "seconds")
 
@@ -42,9 +41,3 @@ def test_no_second_is_saturated(pattern: str) -> None:
 def test_seconds_hold_full_pages() -> None:
     """The pattern of few seconds holds some that one page cannot."""
     assert max(Counter(_spread("seconds", 50_000)).values()) >= 1000
-
-
-def test_unknown_pattern() -> None:
-    """A pattern that does not exist is a configuration error."""
-    with pytest.raises(ConfigurationError, match="pattern is one of"):
-        _spread("waves", 1)

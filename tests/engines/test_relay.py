@@ -151,12 +151,6 @@ def test_an_unreadable_message_is_a_decode_error(text: bytes) -> None:
     assert not caught.value.retryable
 
 
-def test_an_event_is_read_from_bytes_or_text() -> None:
-    """Anything else is an invalid argument."""
-    with pytest.raises(ConfigurationError, match="text must be bytes or a str"):
-        UpdateEvent.from_json(None)  # type: ignore[arg-type]
-
-
 async def test_mistakes_of_the_publisher_are_raised() -> None:
     """A retry would make them again; nothing is committed."""
     async with scene() as place:

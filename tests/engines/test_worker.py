@@ -6,12 +6,10 @@ import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any
 
 import pytest
 
 from income_client import (
-    ConfigurationError,
     DecodeError,
     IncomeClientError,
     NotFoundError,
@@ -342,16 +340,6 @@ async def test_a_signal_stops_a_worker_that_waits_for_it(number: signal.Signals)
     async with asyncio.timeout(30):
         await task
     assert signal.getsignal(number) is before
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"attempts": 0}, {"concurrency": 0}, {"timeout": 0}, {"stop_timeout": -1}, {"handle": print}],
-)
-async def test_invalid_arguments_are_named(options: dict[str, Any]) -> None:
-    """A function that cannot be awaited would do its work and fail then."""
-    with pytest.raises(ConfigurationError, match=next(iter(options))):
-        Worker(**{"handle": ignore, "source": MemorySource(), **options})
 
 
 async def test_a_source_that_swallows_a_cancellation_does_not_keep_a_worker_from_stopping() -> None:

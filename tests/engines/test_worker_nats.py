@@ -11,7 +11,7 @@ import pytest
 from nats.aio.client import Client
 from nats.js.api import AckPolicy, ConsumerConfig, StreamConfig
 
-from income_client import ConfigurationError, IncomeClientError
+from income_client import IncomeClientError
 from income_client.engines.nats import nats_publisher
 from income_client.engines.relay import UpdateEvent
 from income_client.engines.worker import Worker
@@ -408,11 +408,3 @@ async def test_what_was_received_and_not_returned_is_given_back(place: Place) ->
     await source.aclose()
     async with working(place.worker()):
         await come(lambda: place.handled)
-
-
-def test_invalid_arguments_are_named() -> None:
-    """Before anything is sent."""
-    with pytest.raises(ConfigurationError, match="ack_wait"):
-        nats_events("nats://127.0.0.1:1", durable="incomes", ack_wait=0)
-    with pytest.raises(ConfigurationError, match="durable"):
-        nats_events("nats://127.0.0.1:1", durable=1)  # type: ignore[arg-type]

@@ -162,13 +162,6 @@ def test_a_record_that_fails_late_takes_all_with_it(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("folder", [None, 7, b"all"])
-def test_a_folder_is_a_path(folder: Any) -> None:
-    """Another type is refused at once."""
-    with pytest.raises(ConfigurationError, match="folder must be a path"):
-        ParquetTables(folder)
-
-
 def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says what to install, and nothing is begun."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)

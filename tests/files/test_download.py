@@ -119,15 +119,6 @@ async def test_a_client_that_is_closed_downloads_nothing(tmp_path: Path) -> None
             await play.client.download(document, tmp_path / "other.pdf")
 
 
-@pytest.mark.parametrize("file", [1, -1, True, "0"])
-async def test_a_document_has_one_file(tmp_path: Path, file: int) -> None:
-    """The contract gives it one address."""
-    async with scene() as play:
-        document = await play.document()
-        with pytest.raises(ConfigurationError, match="file must be 0"):
-            await play.client.download(document, tmp_path, file)
-
-
 async def test_views_have_their_own_limits(tmp_path: Path) -> None:
     """`with_options` counts for files as well."""
     async with scene() as play:

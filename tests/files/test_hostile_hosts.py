@@ -11,7 +11,6 @@ from attrs import evolve
 
 from income_client import (
     ApplicationDocuments,
-    ConfigurationError,
     DownloadError,
     DownloadProgress,
     RetryPolicy,
@@ -154,23 +153,6 @@ async def test_a_failure_to_renew_is_shared_by_those_who_wait() -> None:
     with pytest.raises(ServerError):
         await fresh("doc-1")
     assert times == 2
-
-
-async def later(_: DownloadProgress) -> None:
-    """Be awaited by nobody."""
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"on_progress": 5}, {"on_progress": later}, {"overwrite": "no"}],
-)
-async def test_options_must_be_meant(tmp_path: Path, options: dict[str, Any]) -> None:
-    """Before anything is sent."""
-    async with scene() as play:
-        document = await play.document()
-        with pytest.raises(ConfigurationError):
-            await play.client.download(document, tmp_path, **options)
-        assert play.asked == []
 
 
 @pytest.mark.parametrize("path", ["x" * 300, "\ud800"])

@@ -205,21 +205,3 @@ async def test_a_record_without_documents_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError, match="without its documents"):
             async for _ in play.client.download_all(records, tmp_path):
                 pass
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"directory": None},
-        {"directory": ""},
-        {"directory": open},
-        {"concurrency": 0},
-        {"on_error": "ignore"},
-        {"names": "{document_id}/../x"},
-    ],
-)
-async def test_arguments_must_be_meant(tmp_path: Path, options: dict[str, Any]) -> None:
-    """At once, not with the first file."""
-    async with scene() as play:
-        with pytest.raises(ConfigurationError):
-            play.client.download_all([], **{"directory": tmp_path} | options)

@@ -1,13 +1,10 @@
 """Arguments become requests as contract sections 4 and 5.1 have them."""
 
-from typing import Any
 from urllib.parse import parse_qs, quote, unquote
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.errors import ConfigurationError
 from income_client.http.endpoints import (
     get_application,
     get_documents,
@@ -31,15 +28,6 @@ def test_an_id_is_one_segment_of_the_path(application_id: str) -> None:
     assert folder == ["", "v1", "income", "applications"]
     assert unquote(last) == application_id
     assert get_documents(application_id).path == path + "/documents"
-
-
-@pytest.mark.parametrize(
-    ("wrong", "found"), [("", "an empty one"), (None, "NoneType"), (7, "int"), (b"a", "bytes")]
-)
-def test_the_error_of_a_wrong_id_says_what_was_found(wrong: Any, found: str) -> None:
-    """A number taken from a database column, say."""
-    with pytest.raises(ConfigurationError, match=f"must be a non-empty str, found {found}$"):
-        get_application(wrong)
 
 
 @given(IDS)

@@ -539,33 +539,6 @@ async def take_text(place: Scene) -> str:
     return (await take(place.poll(name="other"))).checkpoint
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"interval": 0},
-        {"settle": -1},
-        {"lookback": float("nan")},
-        {"concurrency": 0},
-        {"name": ""},
-        {"start": "yesterday"},
-        {"start": 17},
-    ],
-)
-async def test_an_invalid_argument_of_poll_is_refused(options: dict[str, Any]) -> None:
-    """Invalid arguments raise before any request."""
-    async with scene() as place:
-        with pytest.raises(ConfigurationError):
-            place.poll(**options)
-        assert not place.service.requests
-
-
-async def test_an_object_without_the_methods_of_a_store_is_refused() -> None:
-    """An invalid store raises at once, not at the first commit."""
-    async with scene() as place:
-        with pytest.raises(ConfigurationError):
-            place.client.poll("store.db")  # type: ignore[arg-type]
-
-
 async def test_one_consumer_at_a_time() -> None:
     """A second consumer is refused, as it would take records from the first."""
     async with scene() as place:

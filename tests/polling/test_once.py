@@ -1,10 +1,8 @@
 """A single poll: it delivers all that is new, and then the iterator ends."""
 
-from typing import Any
-
 import pytest
 
-from income_client import ConfigurationError, ServerError
+from income_client import ServerError
 from income_client.emulator import Fault
 from income_client.testing import JumpingClock
 from tests.support.polling import ids_of, reached, scene
@@ -50,11 +48,3 @@ async def test_a_single_poll_that_fails_raises_its_error() -> None:
         with pytest.raises(ServerError):
             await anext(poller)
         assert poller.status.failures == 1
-
-
-@pytest.mark.parametrize("once", [None, 1, "yes"])
-async def test_once_is_a_bool(once: Any) -> None:
-    """Anything else is refused before a request is sent."""
-    async with scene() as place:
-        with pytest.raises(ConfigurationError, match="once"):
-            place.poll(once=once)

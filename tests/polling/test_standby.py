@@ -19,7 +19,6 @@ from income_client import (
     CheckpointConflictError,
     CheckpointError,
     CheckpointStore,
-    ConfigurationError,
     IncomeClient,
     IncomeClientError,
     MemoryCheckpointStore,
@@ -631,14 +630,6 @@ async def test_what_is_stored_says_who_holds_the_lease() -> None:
                 found.append(json.loads(text or "").get("lease"))
                 await replica.poller.aclose()
         assert found == [LEASE, 0, None, 0]
-
-
-@pytest.mark.parametrize("options", [{"lease": 0}, {"lease": -1.0}, {"lease": "1"}, {"standby": 1}])
-async def test_invalid_arguments_are_named(options: dict[str, Any]) -> None:
-    """Before anything is sent."""
-    async with scene() as place:
-        with pytest.raises(ConfigurationError, match=next(iter(options))):
-            place.poll(**options)
 
 
 async def test_a_wait_that_is_cancelled_again_and_again_still_becomes_leader() -> None:

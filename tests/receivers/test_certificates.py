@@ -107,27 +107,6 @@ def test_a_damaged_certificate_is_refused_or_read(place: int, put: bytes, cut: i
     assert found is None or found.name.startswith("CERTIFICATE_")
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {},
-        {"any_from_ca": True, "san": SERVICE},
-        *({"subject": one} for one in ("", "callbacks", "CN=callbacks, O=Income", 7)),
-        {"subject": [b"CN=callbacks"]},
-        *({"san": one} for one in ((), "*.service.example", "two words", [SERVICE, ""], 7)),
-        *({"san": SERVICE, "proxy_header": one} for one in ("Client Cert", "")),
-        {"san": SERVICE, "proxy_header": "X-Amzn-Mtls-Clientcert"},
-        {"san": SERVICE, "verified_header": ("X-Verify", "SUCCESS")},
-        {"san": SERVICE, "proxy_header": "Client-Cert", "verified_header": "SUCCESS"},
-        {"san": SERVICE, "proxy_header": "Client-Cert", "verified_header": ("X-Verify", "")},
-    ],
-)
-def test_invalid_arguments_are_refused(arguments: dict[str, Any]) -> None:
-    """Nobody pinned, a wildcard, a subject in another form: said when it is made."""
-    with pytest.raises(ConfigurationError):
-        CallbackClientCertificate(**arguments)
-
-
 def test_without_its_library_it_says_which_extra_is_missing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -11,14 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client import (
-    BasicAuth,
     Callback,
-    CallbackClientCertificate,
     CallbackRejectedError,
     CallbackSourceNetworks,
-    CallbackTokenIssuer,
-    ConfigurationError,
-    OAuth2ClientCredentials,
 )
 from income_client.receivers import CallbackReceiver
 from income_client.receivers.exchange import (
@@ -334,40 +329,6 @@ async def test_equal_callbacks_at_once_share_a_run() -> None:
     handler.may_end.set()
     assert {answer.status for answer in await asyncio.gather(*tasks)} == {200}
     assert len(handler.began) == 2
-
-
-async def yields(_callback: object) -> AsyncIterator[None]:
-    """Do nothing when it is called."""
-    yield
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "said"),
-    [
-        ("auth", [], "auth"),
-        ("auth", CallbackSourceNetworks(["198.51.100.7"]), "auth"),
-        ("auth", [BASIC, BASIC], "auth"),
-        ("auth", ["service:password"], "auth"),
-        ("auth", None, "CallbackBearerAuth"),
-        ("auth", BasicAuth("service", "p"), "CallbackBasicAuth"),
-        ("auth", CallbackTokenIssuer("service", "s" * 32), ".auth"),
-        ("auth", OAuth2ClientCredentials("service", "p"), "CallbackTokenIssuer"),
-        ("auth", CallbackClientCertificate(san="a.b", proxy_header="Client-Cert"), "proxy"),
-        *(("on_callback", value, "on_callback") for value in (7, yields, lambda: None)),
-        ("on_callback", lambda _callback, _more: None, "on_callback"),
-        *((name, 0, name) for name in ("concurrency", "queue", "timeout")),
-        *((name, -1, name) for name in ("body_timeout", "repeat_window")),
-        ("retry_after", float("inf"), "retry_after"),
-        ("max_body_bytes", 1.5, "max_body_bytes"),
-        ("on_repeat", "ignore", "on_repeat"),
-        ("trusted_proxies", "10.0.0.1", "trusted_proxies"),
-    ],
-)
-def test_an_invalid_receiver_is_refused(name: str, value: object, said: str) -> None:
-    """One without any check first of all; for the likeliest mistakes with what is meant."""
-    arguments: dict[str, Any] = {"on_callback": print, "auth": BASIC, name: value}
-    with pytest.raises(ConfigurationError, match=said):
-        CallbackReceiver(**arguments)
 
 
 async def test_networks_may_be_said_to_be_enough() -> None:

@@ -10,12 +10,11 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from income_client.checkpoints import SQLiteCheckpointStore, StoredCheckpoint
-from income_client.errors import CheckpointConflictError, CheckpointError, ConfigurationError
+from income_client.errors import CheckpointConflictError, CheckpointError
 from tests.support.store_files import (
     contents,
     filled,
@@ -29,19 +28,6 @@ from tests.support.store_files import (
 def mode(path: Path) -> int:
     """Return a file's permissions."""
     return stat.S_IMODE(path.stat().st_mode)
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        *("", ":memory:", "file:store.db", "FILE::memory:", "a\0b"),
-        *(b"store.db", None, 5, Path(":memory:")),
-    ],
-)
-def test_a_path_names_a_file(path: Any) -> None:
-    """A store that would forget, a URI, another type or no path at all is refused."""
-    with pytest.raises(ConfigurationError):
-        SQLiteCheckpointStore(path)
 
 
 async def test_reading_makes_no_file(tmp_path: Path) -> None:

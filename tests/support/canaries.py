@@ -41,7 +41,7 @@ _SECRETS: Final = re.compile(
 _BASIC: Final = re.compile(r"Basic ([\w+/]{8,}={0,2})")
 _QUIET: Final = re.compile(
     r"\binvented\b(?!-)|\btoken-\d"  # short passwords and tokens of tests
-    r"|(?<![\d.])666\d{6}\b|\.\d+@example\.com|\d{3}55501\d{2}\b"  # of the emulator
+    r"|(?<![\d.])666\d{6}\b|\.\d+@example\.com|(?<![\d.])\d{3}55501\d{2}\b"  # of the emulator
     r"|000112222|ada@example|ada-sample|Invented Way|51234\.56"  # of tests/support/payloads.py
 )
 _PARTS: Final = (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client import BasicAuth, ConfigurationError, IncomeClient
+from income_client import BasicAuth, IncomeClient
 from tests.support.listing import ListService, Rules, rows_at, serving, text_of
 from tests.support.server import ScriptedServer
 from tests.support.walk_data import (
@@ -178,37 +178,3 @@ async def test_a_walk_without_a_lower_bound_begins_at_the_beginning_of_time() ->
         assert set(await ids_of(client.list_applications())) == service.ids
     assert {query.sent.get("updated_after") is None for query in service.queries} == {False}
     assert service.queries[0].after == 0
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"limit": 0},
-        {"limit": 1},
-        {"limit": 1001},
-        {"limit": True},
-        {"limit": "10"},
-        {"limit": None},
-        {"limit": 10.0},
-        {"concurrency": 0},
-        {"concurrency": True},
-        {"concurrency": 2.0},
-        {"updated_after": "2026-06-02", "updated_before": "2026-06-01"},
-        {"updated_after": "yesterday"},
-        {"updated_after": "2026-02-30"},
-        {"updated_after": "2026-06-01T25:00:00"},
-        {"updated_after": ""},
-        {"updated_before": 1_750_000_000},
-        {"updated_before": b"2026-06-01"},
-        {"updated_before": "0000-01-01"},
-    ],
-)
-async def test_an_invalid_argument_is_refused_before_anything_is_sent(
-    wrong: dict[str, Any],
-) -> None:
-    """A limit that the service would cap, or contradictory bounds, raise before any request."""
-    service = ListService(rows={}, now=BASE)
-    async with serving(service) as client:
-        with pytest.raises(ConfigurationError):
-            client.list_applications(**wrong)
-    assert service.queries == []

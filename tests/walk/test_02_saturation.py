@@ -9,7 +9,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from income_client import (
-    ConfigurationError,
     IncomeClientError,
     SaturatedWindowError,
     UnexpectedResponseError,
@@ -23,7 +22,6 @@ from tests.support.listing import (
     Rules,
     rows_at,
     serving,
-    text_of,
 )
 from tests.support.walk_data import BASE, DAY, MEANINGS, WALKERS, collect, ids_of, readings, walk
 
@@ -408,12 +406,3 @@ async def test_contradictory_pages_end_in_an_error_or_in_reported_seconds(
         except IncomeClientError as error:
             assert isinstance(error, UnexpectedResponseError)  # noqa: PT017 - it may also end well
     assert not service.overran
-
-
-async def test_an_invalid_choice_for_saturated_seconds_is_refused() -> None:
-    """Anything but the two allowed values raises before any request."""
-    service = crowded(1)
-    async with serving(service) as client:
-        with pytest.raises(ConfigurationError):
-            client.list_applications(text_of(BASE), on_saturated="ignore")  # type: ignore[arg-type]
-    assert service.queries == []

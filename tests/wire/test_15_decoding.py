@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import attrs
 import pytest
 from aiohttp import web
-from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,7 +28,6 @@ from income_client import (
     DecodeError,
     IncomeClient,
     UnexpectedResponseError,
-    Window,
     from_json,
     to_json,
 )
@@ -254,13 +252,6 @@ ROW = ApplicationSummary(
 )
 
 
-@pytest.mark.parametrize("thing", [None, {}, "text", ApplicationSummary, [ROW], object()])
-def test_only_records_are_written(thing: object) -> None:
-    """Writing anything but a record raises ConfigurationError."""
-    with pytest.raises(ConfigurationError, match="is not a record class"):
-        to_json(thing)
-
-
 @pytest.mark.parametrize(
     "record",
     [
@@ -462,27 +453,6 @@ def test_other_content_is_a_decode_error(text: bytes | str) -> None:
     """`from_json` is as strict as the decoding of replies."""
     with pytest.raises(DecodeError):
         from_json(ApplicationRecord, text)
-
-
-def test_arguments_that_are_not_text_are_refused() -> None:
-    """An argument that is neither text nor bytes is a configuration error."""
-    nothing: object = None
-    with pytest.raises(ConfigurationError, match="text is bytes or a str"):
-        from_json(ApplicationRecord, nothing)  # type: ignore[arg-type]
-
-
-@frozen
-class Stranger:
-    """A class that is not a record."""
-
-    amount: int
-
-
-@pytest.mark.parametrize("kind", [int, dict, Stranger, BasicAuth, Window, list[int], None, []])
-def test_only_classes_of_records_are_read(kind: Any) -> None:
-    """Classes that `to_json` does not write are not read either."""
-    with pytest.raises(ConfigurationError, match="must be a class of records"):
-        from_json(kind, b"1")
 
 
 @contextlib.asynccontextmanager

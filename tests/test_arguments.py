@@ -1,0 +1,700 @@
+"""Every argument that is refused at once, and what the error says of it: one row each.
+
+A call is given what is valid but for what its row changes. Nothing is sent. In the words,
+``{}`` is the value as it is shown: a number or a name itself, of others the type.
+"""
+
+# ruff: noqa: FBT003
+
+import inspect
+import io
+import math
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from tenacity import retry_any, wait_none
+
+from income_client import (
+    ApplicationRecord,
+    BasicAuth,
+    CallbackBasicAuth,
+    CallbackBearerAuth,
+    CallbackClientCertificate,
+    CallbackSourceNetworks,
+    CallbackTokenIssuer,
+    ConfigurationError,
+    DownloadPolicy,
+    IncomeClient,
+    MemoryCheckpointStore,
+    OAuth2ClientCredentials,
+    ParquetTables,
+    RetryPolicy,
+    Secret,
+    SQLiteCheckpointStore,
+    StoredToken,
+    Timeouts,
+    Window,
+    from_json,
+    to_arrow,
+    to_json,
+)
+from income_client.emulator import CallbackTarget, Emulator, Fault, FaultKind, Faults, ServiceRules
+from income_client.engines.relay import UpdateEvent
+from income_client.engines.worker import Worker
+from income_client.engines.worker_nats import nats_events
+from income_client.receivers import CallbackReceiver
+from income_client.receivers.networks import TrustedProxies
+from income_client.testing import (
+    make_applicant,
+    make_application,
+    make_document,
+    make_paystub,
+    make_record,
+)
+from tests.support.canaries import SECRET
+from tests.support.event_source import MemorySource
+from tests.support.signed_tokens import public_jwk
+
+URL: Final = "https://income.example"
+JWKS: Final = "https://id.example.test/keys"
+ISSUER: Final = "https://id.example.test/"
+LONG: Final = f"{SECRET}-that-is-long-enough-for-tokens"
+NOW: Final = datetime(2026, 6, 30, 12, tzinfo=UTC)
+BASIC: Final = BasicAuth("user", SECRET)
+OAUTH2: Final = OAuth2ClientCredentials("id", SECRET)
+CALLBACKS: Final = CallbackBasicAuth("service", SECRET)
+KEY: Final = public_jwk("P-256")
+DOCUMENT: Final = make_document()
+CLIENT: Final[Any] = IncomeClient(URL, auth=BASIC)
+
+
+async def waits(_: object = None) -> None:
+    """Be what has to be awaited."""
+
+
+async def yields(_: object = None) -> AsyncIterator[None]:
+    """Be what has to be iterated."""
+    yield
+
+
+def valid(make: Callable[..., object], **usual: Any) -> Callable[..., object]:
+    """Return a call with valid arguments, but for those that it is given."""
+    return lambda **changed: make(**usual | changed)
+
+
+CALLS: Final[dict[str, Callable[..., object]]] = {
+    "IncomeClient": valid(IncomeClient, base_url=URL, auth=BASIC),
+    "with_options": CLIENT.with_options,
+    "Timeouts": Timeouts,
+    "RetryPolicy": RetryPolicy,
+    "get_application_page": CLIENT.get_application_page,
+    "get_application": CLIENT.get_application,
+    "get_documents": CLIENT.get_documents,
+    "find_application": CLIENT.find_application,
+    "list_applications": CLIENT.list_applications,
+    "fetch_records": valid(CLIENT.fetch_records, applications=[]),
+    "fetch_documents": valid(CLIENT.fetch_documents, applications=[]),
+    "download": valid(CLIENT.download, document=DOCUMENT, destination=Path("x")),
+    "download_all": valid(CLIENT.download_all, documents=[], directory=Path("x")),
+    "poll": valid(CLIENT.poll, checkpoints=MemoryCheckpointStore()),
+    "BasicAuth": valid(BasicAuth, username="u", password="p"),
+    "OAuth2ClientCredentials": valid(OAuth2ClientCredentials, client_id="a", client_secret="b"),
+    "StoredToken": valid(StoredToken, access_token="t", expires_at=NOW),
+    "DownloadPolicy": DownloadPolicy,
+    "SQLiteCheckpointStore": SQLiteCheckpointStore,
+    "ParquetTables": ParquetTables,
+    "to_arrow": to_arrow,
+    "CallbackBasicAuth": valid(CallbackBasicAuth, username="u", password="p"),
+    "CallbackBearerAuth": valid(CallbackBearerAuth, keys=KEY, issuer=ISSUER, audience="a"),
+    "jwks_url": lambda url: CallbackBearerAuth(jwks_url=url, issuer=ISSUER, audience="a"),
+    "verify": partial(CallbackBearerAuth, verify=bool),
+    "CallbackClientCertificate": CallbackClientCertificate,
+    "CallbackTokenIssuer": valid(CallbackTokenIssuer, client_id="a", client_secret=LONG),
+    "CallbackSourceNetworks": CallbackSourceNetworks,
+    "TrustedProxies": TrustedProxies,
+    "CallbackReceiver": valid(CallbackReceiver, on_callback=print, auth=CALLBACKS),
+    "Worker": valid(Worker, handle=waits, source=MemorySource()),
+    "nats_events": valid(partial(nats_events, "nats://127.0.0.1:1"), durable="incomes"),
+    "UpdateEvent.from_json": UpdateEvent.from_json,
+    "from_json": lambda kind=ApplicationRecord, text=b"1": from_json(kind, text),
+    "to_json": to_json,
+    "Emulator": valid(Emulator, applications=1),
+    "ServiceRules": ServiceRules,
+    "Fault": valid(Fault, kind="drop"),
+    "Faults.add": lambda fault: Faults().add(Fault("reset"), fault),
+    "CallbackTarget": valid(CallbackTarget, url="http://127.0.0.1/"),
+    "make_applicant": make_applicant,
+    "make_application": make_application,
+    "make_document": make_document,
+    "make_paystub": make_paystub,
+    "make_record": make_record,
+}
+
+
+def each(name: str, *values: Any) -> list[dict[str, Any]]:
+    """Give one argument, in turn, each of these values."""
+    return [{name: value} for value in values]
+
+
+# fmt: off
+REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
+    "IncomeClient": {
+        "base_url is http; credentials go over https, or over http to loopback":
+            each("base_url", "http://income.example"),
+        "base_url is neither https nor http": each("base_url", "ftp://income.example"),
+        "base_url must be an address in printable ASCII": each("base_url", "income.example", "",
+            "https://a.example:x", "https://a.example:+80", "https://a.example:1_0",
+            "https://a.example/a b", "https://a.example/\r\nX: y",
+            "https://a.example\\@evil.example", "https://exämple.com", "https://[::1",
+            "https:/a.example/x", "https://x[::1]/x", "https://[::1]x:80/x"),
+        "base_url holds a user name or a password; these go into auth": each("base_url",
+            "https://user:invented-password@income.example", "https://user@income.example"),
+        "base_url must be a str, found {}": each("base_url", None, b"https://income.example"),
+        "base_url names no host": each("base_url", "http://0x7f.0.0.0x1", "http://127.0.0.1.",
+            "http://127.0.0.1.:8080", "https://10.0.0.1.", "http://[fe80::1%25lo]", "https://",
+            "https://:443", "https://a..example", "https://-a.example",
+            f"https://{'a' * 64}.example", f"https://{'a.' * 127}example", f"https://{SECRET}@"),
+        "base_url has a port that is not a number from 1 to 65535": each("base_url",
+            "https://a.example:0", "https://a.example:65536"),
+        "base_url holds a query or a fragment": each("base_url", "https://a.example/?",
+            f"https://a.example/?key={SECRET}", "https://a.example/#",
+            f"https://a.example/#{SECRET}"),
+        "base_url holds a path that is not plain": each("base_url", "https://a.example/x/../y",
+            "https://a.example/x//y", "https://a.example/%zz"),
+        "auth_url is http; credentials go over https, or over http to loopback":
+            each("auth_url", "http://token.example"),
+        "auth_url holds a user name or a password; these go into auth": each("auth_url",
+            "https://user:invented-password@token.example"),
+        "auth_url names no host": each("auth_url", "http://127.0.0.1."),
+        "auth_url must be an address in printable ASCII": each("auth_url", ""),
+        "proxy must be an address in printable ASCII": each("proxy", SECRET, f"http://[{SECRET}",
+            f"http://user:{SECRET}\r\n@proxy", f"http://127.0.0.1\\@user:{SECRET}@proxy", ""),
+        "proxy is neither https nor http": each("proxy", f"socks5://user:{SECRET}@proxy"),
+        "proxy names no host": each("proxy", f"http://user:{SECRET}@"),
+        "proxy has a port that is not a number from 1 to 65535": each("proxy",
+            f"http://user:{SECRET}@proxy:99999"),
+        "proxy must be a str, found {}": each("proxy", b"http://user:x@proxy", 7),
+        "concurrency must be a whole number, 1 or more, not 0": [
+            {"proxy": f"http://user:{SECRET}@proxy", "concurrency": 0}],
+        "auth must be BasicAuth or OAuth2ClientCredentials, not {}": each("auth", None,
+            "user:invented-password", ("user", "invented-password")),
+        "timeouts must be a Timeouts, not {}": each("timeouts", 30, 0),
+        "retry must be a RetryPolicy, not {}": each("retry", 3),
+        "user_agent must be a short text of printable ASCII": each("user_agent", 7, "", "a\r\nX: y",
+            "a" * 257),
+        "trace_configs must be a sequence of aiohttp.TraceConfig": each("trace_configs", [7]),
+        "token_store is for OAuth2ClientCredentials": each("token_store", object()),
+        "concurrency must be a whole number, 1 or more, not {}": each("concurrency", 0, 2.0, True),
+        "max_rate must be a finite number above 0, not {}": each("max_rate", 0, "4", math.nan),
+        "max_response_bytes must be a whole number, 1 or more, not {}": each("max_response_bytes",
+            0, 1.5),
+        'service_timezone must be a tzinfo such as zoneinfo.ZoneInfo("America/New_York"), not {}':
+            each("service_timezone", "America/Chicago"),
+        "session must be ClientSession, not {}": each("session", "session"),
+        "keep_error_bodies must be True or False, not {}": each("keep_error_bodies", "yes"),
+        "telemetry must be True or False, not {}": each("telemetry", "yes"),
+        "on_event is called, not awaited: a plain function": each("on_event", waits, 7, "hook"),
+    },
+    "with_options": {
+        "deadline must be a finite number above 0, not {}": each("deadline", 0, "2"),
+        "timeouts must be a Timeouts, not {}": each("timeouts", 5, {"deadline": 2}),
+        "retry must be a RetryPolicy, not {}": each("retry", 3),
+    },
+    "Timeouts": {
+        "connect must be a finite number above 0, not {}": each("connect", 0, True),
+        "read must be a finite number above 0, not {}": each("read", -1, math.nan),
+        "deadline must be a finite number above 0, not {}": each("deadline", "1", math.inf),
+    },
+    "RetryPolicy": {
+        "budget must be a whole number, 0 or more, not {}": each("budget", 5.5, 500.0, -1, True,
+            None, "500", math.nan),
+        "wait must be a plain function or None, not {}": each("wait", 3, "3", wait_none, waits,
+            retry_any),
+        "stop must be a plain function or None, not {}": each("stop", 3, wait_none, waits),
+    },
+    "get_application_page": {
+        "limit must be a whole number from 1 to 1000, not {}": each("limit", 0, 1001, True, "10",
+            25.0),
+        "updated_after must not be later than updated_before": [
+            {"updated_after": "2026-06-02", "updated_before": "2026-06-01"}],
+        "updated_after must be a datetime, a date, or the ISO 8601 text of either, not {}":
+            each("updated_after", "June"),
+        "application_reference_id must be a non-empty str, found an empty one":
+            each("application_reference_id", ""),
+        "application_reference_id must be a non-empty str, found {}": each(
+            "application_reference_id", 7),
+        "application_reference_id holds a control character or half a character":
+            each("application_reference_id", "a\nb"),
+    },
+    "get_application": {
+        "application_id must be a non-empty str, found an empty one": each("application_id", ""),
+        "application_id must not be a step in a path, such as ..": each("application_id", ".",
+            ".."),
+        "application_id must be a non-empty str, found {}": each("application_id", 7, None, b"1"),
+        "application_id holds a control character or half a character": each("application_id",
+            "a\nb", "a\x00b", "\x7f", "\x85", "\ud800"),
+        "application_id must not be longer than 512 characters": each("application_id", "a" * 513),
+    },
+    "get_documents": {
+        "application_id must not be a step in a path, such as ..": each("application_id", ".."),
+        "application_id must be a non-empty str, found {}": each("application_id", 7),
+    },
+    "find_application": {
+        "application_reference_id must be a non-empty str, found an empty one":
+            each("application_reference_id", ""),
+        "application_reference_id must be a str that is not empty, not {}":
+            each("application_reference_id", None),
+        "application_reference_id must be a non-empty str, found {}": each(
+            "application_reference_id", 7),
+    },
+    "list_applications": {
+        "limit must be a whole number from 2 to 1000, not {}": each("limit", 0, 1, 1001, True, "10",
+            None, 10.0),
+        "concurrency must be a whole number, 1 or more, not {}": each("concurrency", 0, True, 2.0),
+        "updated_after must not be later than updated_before": [
+            {"updated_after": "2026-06-02", "updated_before": "2026-06-01"}],
+        "updated_after must be a datetime, a date, or the ISO 8601 text of either, not {}":
+            each("updated_after", "yesterday", "2026-02-30", "2026-06-01T25:00:00",
+                "2024-01-31T24:00", "2024-W05-3", "20240131", "2024-01-31T10:00:00.1234567",
+                "2024-01-31T10:00:00+25:00", "\uff12\uff10\uff12\uff14-01-31", True, ""),
+        "updated_before must be a datetime, a date, or the ISO 8601 text of either, not {}":
+            each("updated_before", 1_750_000_000, b"2026-06-01", "0000-01-01"),
+        "updated_before must be within the years 1 to 9999": each("updated_before",
+            "9999-12-31T23:59:59-01:00"),
+        "on_saturated must be 'raise' or 'report', not {}": each("on_saturated", "ignore"),
+    },
+    "fetch_records": {
+        "applications must be an iterable of ids, summaries or applications":
+            each("applications", "app-1", b"app-1", None, 7),
+        "concurrency must be a whole number, 1 or more, not {}": each("concurrency", 0, 2.0, True,
+            "4"),
+        "on_error must be 'raise' or 'yield', not {}": each("on_error", "ignore"),
+    },
+    "fetch_documents": {
+        "applications must be an iterable of ids, summaries or applications":
+            each("applications", "app-1"),
+        "concurrency must be a whole number, 1 or more, not {}": each("concurrency", 0, 2.0),
+        "on_error must be 'raise' or 'yield', not {}": each("on_error", "ignore"),
+    },
+    "download": {
+        "file must be 0: a document has one address, and so one file": each("file", 1, -1, True,
+            "0"),
+        "on_progress is called, not awaited: a plain function": each("on_progress", 5, waits),
+        "overwrite must be True or False, not {}": each("overwrite", "no"),
+        "a destination's path must be a str or an os.PathLike of str": each("destination", "",
+            "a\0b"),
+        "a destination must be a path, an object with write() for bytes, or a store of obstore":
+            each("destination", b"bytes", 7, object, ["a"]),
+        "the destination is an address; a store of obstore is one: obstore.store.from_url(...)":
+            each("destination", "s3://bucket/x", "memory:///", "file:///tmp/x/"),
+        "the destination is a text file; a document's file is bytes": each("destination",
+            io.StringIO()),
+    },
+    "download_all": {
+        "directory must be the path of a folder, or a store of obstore": each("directory", None,
+            open),
+        "a destination's path must be a str or an os.PathLike of str": each("directory", ""),
+        "concurrency must be a whole number, 1 or more, not {}": each("concurrency", 0, 2.0),
+        "on_error must be 'raise' or 'yield', not {}": each("on_error", "ignore"),
+        "a name template must contain {document_id} or {file_reference_id}":
+            each("names", "no fields"),
+        (
+            "a component of a name template is empty, or its own text is not safe: no '..', no "
+            'dot, dash, tilde or space in front, no dot or space behind, none of \\:*?"<>|'
+        ): each("names", "{document_id}/../x"),
+    },
+    "poll": {
+        "checkpoints must be an object with the methods load, save, dead_letters, not {}":
+            each("checkpoints", "store.db"),
+        "interval must be a finite number above 0, not {}": each("interval", 0),
+        "settle must be a finite number, 0 or more, not {}": each("settle", -1),
+        "lookback must be a finite number, 0 or more, not {}": each("lookback", math.nan),
+        "concurrency must be a whole number, 1 or more, not {}": each("concurrency", 0),
+        "name must be a str that is not empty": each("name", ""),
+        "start must be a time, its ISO 8601 text, or a batch's checkpoint, not {}":
+            each("start", "yesterday", 17),
+        "once must be True or False, not {}": each("once", None, 1, "yes"),
+        "lease must be a finite number above 0, not {}": each("lease", 0, -1.0, "1"),
+        "standby must be True or False, not {}": each("standby", 1),
+    },
+    "BasicAuth": {
+        "username holds a character that a Basic credential cannot carry": each("username", "a:b"),
+        "username is empty or not a str": each("username", ""),
+        "password is empty or not a str": each("password", "", None),
+    },
+    "OAuth2ClientCredentials": {
+        "client_secret is empty or not a str": each("client_secret", ""),
+        "client_id is empty or not a str": each("client_id", ""),
+    },
+    "StoredToken": {
+        "access_token must be a token that a header can carry": each("access_token", "", "a\r\nb",
+            7),
+        "expires_at must be a datetime with a zone": each("expires_at", NOW.replace(tzinfo=None),
+            "2026"),
+        "lifetime must be a finite number above 0, not {}": each("lifetime", 0, math.nan, True),
+    },
+    "DownloadPolicy": {
+        "allowed_hosts must be a list of one host or more, not {}": each("allowed_hosts",
+            "a.example", b"a.example", (), None, 7),
+        "allowed_hosts: an entry is not a str": each("allowed_hosts", ["a.example", 7]),
+        "allowed_hosts: the entry '*' allows every host; name them": each("allowed_hosts",
+            ["a.example", "*"]),
+        "allowed_hosts: the entry is an address; name only a host and a port":
+            each("allowed_hosts", ["https://a.example"]),
+        "require_https must be True or False, not {}": each("require_https", 1, None),
+        "allow_private_networks must be True or False, not {}": each("allow_private_networks", 0,
+            "no"),
+        "max_bytes must be a whole number, 1 or more, not {}": each("max_bytes", 0, 1.0, True),
+        "max_redirects must be a whole number, 0 or more, not {}": each("max_redirects", -1, 1.0,
+            True, None),
+        "minimum_rate must be a finite number, 0 or more, not {}": each("minimum_rate", -1,
+            math.nan, math.inf, "1"),
+        "ssl must be SSLContext, not {}": each("ssl", True, False, "context"),
+    },
+    "SQLiteCheckpointStore": {
+        "path must be that of a file, not a URI; without a file, use MemoryCheckpointStore":
+            each("path", "", ":memory:", "file:store.db", "FILE::memory:", Path(":memory:")),
+        "path must be a str or an os.PathLike of str": each("path", "a\0b", b"store.db", None, 5),
+    },
+    "ParquetTables": {
+        "folder must be a path, not {}": each("folder", None, 7, b"all"),
+    },
+    "to_arrow": {
+        "records must be an iterable, such as a list, not {}": each("records", None,
+            make_record(application_id="app-1")),
+    },
+    "CallbackBasicAuth": {
+        "username is empty or not a str": each("username", ""),
+        "username holds a character that a Basic credential cannot carry": each("username", "u:v"),
+        "password is empty or not a str": each("password", "", None, Secret("")),
+        "password holds a character that a Basic credential cannot carry": each("password", "p\n"),
+        "also must be an iterable of BasicAuth": each("also", 7),
+        "also holds something that is not a BasicAuth": each("also", [("u", "q")]),
+    },
+    "CallbackBearerAuth": {
+        "give exactly one of keys, jwks_url and verify": [{"keys": None}, {"jwks_url": JWKS}],
+        "issuer is the text that tokens carry as iss; it is required": each("issuer", None, "", 5),
+        (
+            "audience, or claims such as {'client_id': ...}, is required: a token that the same "
+            "issuer has made for another API must not pass"
+        ): each("audience", None),
+        "audience must be a text that tokens carry as aud, or several": [{"audience": []},
+            {"audience": ""}, {"audience": [b"x"]}, {"audience": b"x"},
+            {"audience": [], "claims": {"scope": "c"}}, {"audience": "", "claims": {"scope": "c"}},
+            {"audience": [b"x"], "claims": {"scope": "c"}},
+            {"audience": [""], "claims": {"scope": "c"}},
+            {"audience": ["a", ""], "claims": {"scope": "c"}},
+            {"audience": [5], "claims": {"scope": "c"}},
+            {"audience": {}, "claims": {"scope": "c"}}],
+        "claims must be names with the values that tokens must carry": each("claims", {}, {"": "x"},
+            "client_id", {"client_id": "x", "": "y"}),
+        "claims: a value must be a text, a whole number or a bool": each("claims",
+            {"client_id": ""}, {"client_id": 1.5}),
+        "claims: iss is checked by an argument of its own": each("claims", {"iss": "x"}),
+        (
+            "algorithms must be a list of RS256, RS384, RS512, PS256, PS384, PS512, ES256, "
+            "ES384, ES512, EdDSA, Ed25519, HS256, HS384, HS512"
+        ): each("algorithms", [], "ES256", ["none"], ["ES256K"]),
+        (
+            "algorithms: HS256 and its like, whose key is a secret, never go together with the "
+            "others, whose key is public"
+        ): each("algorithms", ["ES256", "HS256"]),
+        (
+            "keys: number 1 cannot be used with these algorithms: it is of another kind, too "
+            "short (RSA: 2048 bits), or meant for something else"
+        ): each("algorithms", ["RS256"]),
+        "jwks_url: anyone can fetch that key set; a secret for HS256 must be given as keys":
+            [{"keys": None, "jwks_url": JWKS, "algorithms": ["HS256"]}],
+        "leeway must be a number of seconds from 0 to 60": each("leeway", -1, 60.5, math.nan,
+            10**400, True),
+    },
+    "jwks_url": {
+        "jwks_url must be https, or http on this machine": each("url",
+            "http://id.example.test/keys"),
+        "jwks_url is neither https nor http": each("url", "ftp://127.0.0.1/keys"),
+        "jwks_url names no host": each("url", "http://0x7f.1/keys", "https:///keys"),
+        "jwks_url holds a user name, a password or a fragment": each("url",
+            f"https://user:{SECRET}@id.example.test/keys",
+            f"https://id.example.test/keys#{SECRET}"),
+        "jwks_url has a port that is not a number from 1 to 65535": each("url",
+            "https://id.example.test:0/keys"),
+        "jwks_url must be an address in printable ASCII": each("url",
+            "https://id.example.test:x/keys", "https://[::1/keys",
+            "https://id.example.test\\@127.0.0.1/", "https://id.example.test/keys\n",
+            "https://id.example.test/k y", "https://ü.example.test/", "x" * 5000),
+        "jwks_url must be a str, found {}": each("url", 5),
+    },
+    "verify": {
+        "verify decides alone; no other argument goes with it": [{"issuer": ISSUER},
+            {"audience": "a"}, {"claims": {"a": 1}}, {"leeway": 5.0}, {"algorithms": ["ES256"]}],
+        "give exactly one of keys, jwks_url and verify": each("keys", KEY),
+    },
+    "CallbackClientCertificate": {
+        "client certificates: name a subject or a san, or say any_from_ca=True, not both":
+            [{}, {"any_from_ca": True, "san": "a.example"}, {"san": ()}],
+        "subject must be a str, or several, none of them empty": each("subject", "", 7,
+            [b"CN=callbacks"]),
+        (
+            "subject must be a text as RFC 4514 has it, such as 'CN=callbacks,O=Income', without "
+            "spaces around commas; this prints it: openssl x509 -noout -subject -nameopt RFC2253 "
+            "-in FILE"
+        ): each("subject", "callbacks", "CN=callbacks, O=Income"),
+        (
+            "san: '*.service.example' must be a DNS name, URI, IP or e-mail address; wildcards "
+            "mean too many"
+        ): each("san", "*.service.example"),
+        "san: 'two words' must be a DNS name, URI, IP or e-mail address; wildcards mean too many":
+            each("san", "two words"),
+        "san must be a str, or several, none of them empty": each("san", ["a.example", ""], 7),
+        "proxy_header must be the name of a header, such as 'Client-Cert'": [
+            {"san": "a.example", "proxy_header": "Client Cert"},
+            {"san": "a.example", "proxy_header": ""}],
+        "proxy_header: the proxy does not verify the certificates in that header":
+            [{"san": "a.example", "proxy_header": "X-Amzn-Mtls-Clientcert"}],
+        "verified_header goes with a proxy_header": [
+            {"san": "a.example", "verified_header": ("X-Verify", "SUCCESS")}],
+        "verified_header must be a name and a value, such as ('X-SSL-Client-Verify', 'SUCCESS')":
+            [{"san": "a.example", "proxy_header": "Client-Cert", "verified_header": "SUCCESS"},
+                {"san": "a", "proxy_header": "Client-Cert", "verified_header": ("X-Verify", "")}],
+    },
+    "CallbackTokenIssuer": {
+        "lifetime must be a number of seconds from 60 to 86400": each("lifetime", 59, 86_401, 0,
+            True, "60", math.nan, math.inf),
+        (
+            "client_secret has fewer than 32 characters, and tokens are signed with it; "
+            "secrets.token_urlsafe(32) makes a good one"
+        ): [{"client_secret": f"{SECRET}-short"},
+            {"also": (OAuth2ClientCredentials("old", f"{SECRET}-short"),)}],
+        "client_id is empty or not a str": each("client_id", ""),
+        "client_id holds a character that a Basic credential cannot carry":
+            each("client_id", "a:b"),
+        "client_secret is empty or not a str": each("client_secret", "", None),
+        "also must be an iterable of OAuth2ClientCredentials": each("also", 5),
+        "also holds something that is not an OAuth2ClientCredentials": each("also", "x",
+            [Secret(LONG)]),
+    },
+    "CallbackSourceNetworks": {
+        "source networks: none are given, so nothing could pass": each("networks", []),
+        "source networks are several, such as ['198.51.100.7', '2001:db8::/32']":
+            each("networks", "198.51.100.7", 7),
+        (
+            "source networks: {} is neither an IP address nor a network; the host bits of a "
+            "network are zero"
+        ): each("networks", [""], [7], [None], ["198.51.100.7/24"], ["198.51.100.0/33"],
+            ["callbacks.example"], ["unix:"]),
+        "source networks: {} means every address": each("networks", ["0.0.0.0/0"], ["::/0"],
+            ["::ffff:0:0/96"]),
+    },
+    "TrustedProxies": {
+        "trusted_proxies are several, such as ['198.51.100.7', '2001:db8::/32']":
+            each("proxies", "10.0.0.1", 7),
+        "trusted_proxies: {} means every address": each("proxies", ["0.0.0.0/0"]),
+        (
+            "trusted_proxies: {} is neither an IP address nor a network; the host bits of a "
+            "network are zero"
+        ): each("proxies", ["::ffff:0:0/0"], ["proxy"]),
+    },
+    "CallbackReceiver": {
+        "auth is empty: callbacks could come from anyone": each("auth", []),
+        (
+            "auth: an address does not identify the sender; add another method to the source "
+            "networks, or set is_enough=True"
+        ): each("auth", CallbackSourceNetworks(["198.51.100.7"])),
+        "auth holds more than one CallbackBasicAuth": each("auth", [CALLBACKS, CALLBACKS]),
+        (
+            "auth must be a CallbackBasicAuth, a CallbackBearerAuth such as the .auth of a "
+            "CallbackTokenIssuer, a CallbackClientCertificate, CallbackSourceNetworks, or "
+            "several of them, not str"
+        ): each("auth", ["service:password"]),
+        (
+            "auth must be a CallbackBasicAuth, a CallbackBearerAuth such as the .auth of a "
+            "CallbackTokenIssuer, a CallbackClientCertificate, CallbackSourceNetworks, or "
+            "several of them, not {}"
+        ): each("auth", None, BASIC, CallbackTokenIssuer("service", LONG), OAUTH2),
+        "auth: proxy_header needs trusted_proxies, and none are given": each("auth",
+            CallbackClientCertificate(san="a.b", proxy_header="Client-Cert")),
+        "on_callback must be a function that does not yield": each("on_callback", 7, yields),
+        "on_callback must take one argument, the Callback": each("on_callback", lambda: None,
+            lambda _callback, _more: None),
+        "concurrency must be a whole number, 1 or more, not {}": each("concurrency", 0),
+        "queue must be a whole number, 1 or more, not {}": each("queue", 0),
+        "timeout must be a finite number above 0, not {}": each("timeout", 0),
+        "body_timeout must be a finite number above 0, not {}": each("body_timeout", -1),
+        "repeat_window must be a finite number, 0 or more, not {}": each("repeat_window", -1),
+        "retry_after must be a finite number above 0, not {}": each("retry_after", math.inf),
+        "max_body_bytes must be a whole number, 1 or more, not {}": each("max_body_bytes", 1.5),
+        "on_repeat must be 'run' or 'skip', not {}": each("on_repeat", "ignore"),
+        "trusted_proxies are several, such as ['198.51.100.7', '2001:db8::/32']":
+            each("trusted_proxies", "10.0.0.1"),
+    },
+    "Worker": {
+        "attempts must be a whole number, 1 or more, not {}": each("attempts", 0),
+        "concurrency must be a whole number, 1 or more, not {}": each("concurrency", 0),
+        "timeout must be a finite number above 0, not {}": each("timeout", 0),
+        "stop_timeout must be a finite number above 0, not {}": each("stop_timeout", -1),
+        "handle must be an asynchronous function, not {}": each("handle", print),
+    },
+    "nats_events": {
+        "ack_wait must be a finite number above 0, not {}": each("ack_wait", 0),
+        "durable must be str, not {}": each("durable", 1),
+    },
+    "UpdateEvent.from_json": {
+        "text must be bytes or a str, not {}": each("text", None),
+    },
+    "from_json": {
+        "text is bytes or a str": each("text", None),
+        "record_class must be a class of records": each("kind", int, dict, BasicAuth, Window,
+            list[int], None, []),
+    },
+    "to_json": {
+        "NoneType is not a record class of the service": each("record", None),
+        "dict is not a record class of the service": each("record", {}),
+        "str is not a record class of the service": each("record", "text"),
+        "list is not a record class of the service": each("record", [make_record()]),
+        "object is not a record class of the service": each("record", object()),
+        "type is not a record class of the service": each("record", ApplicationRecord),
+    },
+    "Emulator": {
+        "applications must be a whole number, 0 or more, not {}": each("applications", -5, True),
+        "applications is how many there are, or the second of each one's last update":
+            each("applications", "many", [1.5]),
+        "seed must be a whole number, not {}": each("seed", "seven"),
+        "days must be a finite number, 0 or more, not {}": each("days", -1),
+        "pattern is one of uniform, bursts, growth, diurnal, pareto, bmodel, seconds":
+            each("pattern", "sideways"),
+        "start must be a datetime without zone, not {}": each("start", "2026-06-30",
+            datetime(2026, 6, 30, tzinfo=UTC)),
+        "the emulator listens on loopback only": each("host", "0.0.0.0", "example.com", "", "::"),
+        "latency must be a finite number, 0 or more, not {}": each("latency", -1, math.nan),
+        "port must be a whole number, 0 or more, not {}": each("port", -1),
+        "rules must be ServiceRules, not {}": each("rules", {"order": "shuffled"}),
+        "token_lifetime must be a whole number, 1 or more, not {}": each("token_lifetime", 1.5),
+        "Emulator has no option oder; did you mean order?": each("oder", "random"),
+        "Emulator has no option aplications; did you mean applications?": each("aplications", 3),
+        "callbacks must be a CallbackTarget or None, not {}": each("callbacks", URL),
+    },
+    "ServiceRules": {
+        "Order must be one of ascending, descending, shuffled, random": each("order", "sideways"),
+        "SpanClamp must be one of after, before": each("span_clamp", "both"),
+        "FutureBounds must be one of accept, clamp, refuse": each("future", "perhaps"),
+        "max_span must be a whole number, 1 or more, not {}": each("max_span", 0),
+        "visibility_delay must be a whole number, 0 or more, not {}": each("visibility_delay", -1),
+        "default_span must be a whole number, 0 or more, not {}": each("default_span", -1),
+        "url_lifetime must be a whole number, 1 or more, not {}": each("url_lifetime", True),
+        "token_lifetime must be a whole number, 1 or more, not {}": each("token_lifetime", 1.5,
+            None),
+        "url_signed_once must be True or False, not {}": each("url_signed_once", 1),
+        "file_bytes must be a whole number, 1 or more, not {}": each("file_bytes", 0),
+        "clock_offset must be a whole number, not {}": each("clock_offset", "1"),
+        "upper_closed must be True or False, not {}": each("upper_closed", "no"),
+    },
+    "Fault": {
+        (
+            "FaultKind must be one of status, reset, drop, cut, stall, trickle, garbage, "
+            "redirect, body"
+        ): each("kind", "slow"),
+        "times must be a whole number, 1 or more, not {}": each("times", 0, 1.5),
+        "skip must be a whole number, 0 or more, not {}": each("skip", None),
+        "path must be of type str, not {}": each("path", None),
+        "status must be a whole number, not {}": each("status", "503"),
+        "status must be a status, 100 or more, not {}": each("status", 99),
+        "headers must be of type Mapping, not {}": each("headers", "Retry-After: 1"),
+        "body must be of type bytes, not {}": each("body", "{}"),
+        "keep must be a whole number, 0 or more, not {}": each("keep", -1),
+        "interval must be a finite number, 0 or more, not {}": each("interval", -1),
+        "there is no call get_document; did you mean get_documents?": each("call", "get_document"),
+        "rate must be a share from 0 to 1, not {}": each("rate", 1.5, "20%"),
+        "seed must be a whole number, not {}": [{"rate": 0.5, "seed": None}],
+        "retry_after must be a whole number, 0 or more, not {}": [
+            {"kind": "status", "retry_after": -5},
+        ],
+        "retry_after goes with status, redirect, body, not with drop": each("retry_after", 5),
+        "after must be a finite number, 0 or more, not {}": each("after", math.inf),
+    },
+    "Faults.add": {
+        "a fault must be a script or a Fault, not {}": each("fault", FaultKind.RESET, None),
+    },
+    "CallbackTarget": {
+        (
+            "url must be an http or https address of this machine, such as "
+            "http://127.0.0.1:9000/callbacks"
+        ): each("url", "http://example.com/callbacks", "http://127.0.0.1.example.com/",
+            "http://10.0.0.1/", "http://user@127.0.0.1/", "http://127.0.0.1@example.com/",
+            "http://app.localhost/", f"http://user:{SECRET}@127.0.0.1/",
+            "http://127.0.0.1\\@example.com/", "http://127.0.0.1/#part", "http://127.0.0.1/a b",
+            "http://127.0.0.1/\r\nX: y", "http://127.1/", "http://0.0.0.0/", "http://0x7f.0.0.1/",
+            "http://127.0.0.01/", "http://[::ffff:127.0.0.1]/", "http://127.0.0.1:/",
+            "ftp://127.0.0.1/", "HTTP://127.0.0.1/", "127.0.0.1:9000", "", None,
+            b"http://127.0.0.1/"),
+        "url must have a port up to 65535": each("url", "http://127.0.0.1:70000/"),
+        (
+            "token_url must be an http or https address of this machine, such as "
+            "http://127.0.0.1:9000/callbacks"
+        ): [{"auth": OAUTH2, "token_url": "http://10.0.0.1/"}, {"auth": OAUTH2, "token_url": ""}],
+        "auth must be BasicAuth or OAuth2ClientCredentials, not {}": each("auth", "secret"),
+        "token_url is needed where auth is OAuth2ClientCredentials": each("auth", OAUTH2),
+        "token_url is given, and auth is not OAuth2ClientCredentials": each("token_url",
+            "http://127.0.0.1/"),
+        "ssl must be SSLContext, not {}": each("ssl", True),
+        "ssl is given, and no address is https": each("ssl", ssl.create_default_context()),
+        "pauses must be several numbers of seconds, not {}": each("pauses", 3),
+        "each of the pauses must be a finite number, 0 or more, not -1": each("pauses", [1, -1]),
+        "timeout must be a finite number above 0, not {}": each("timeout", 0, math.inf),
+        "renews_on_401 must be True or False, not {}": each("renews_on_401", 1),
+    },
+    "make_applicant": {
+        "make_applicant has no option frist_name; did you mean first_name?": each("frist_name", 1),
+    },
+    "make_application": {
+        "make_application has no option document; did you mean documents?": each("document", 1),
+    },
+    "make_document": {
+        "make_document has no option extracted_dat; did you mean extracted_data?":
+            each("extracted_dat", 1),
+    },
+    "make_paystub": {
+        "make_paystub has no option aplicant; did you mean applicant?": each("aplicant", 1),
+    },
+    "make_record": {
+        "make_record has no option aplication_id; did you mean application_id?":
+            each("aplication_id", 1),
+        "make_record has no option suspeced; did you mean suspected?": each("suspeced", 1),
+        "suspected must be from 0 to 1, the number of pay slips": each("suspected", 2),
+        "applicants must be a whole number, 0 or more, not {}": each("applicants", -1, True),
+        "paystubs must be a whole number, 0 or more, not {}": each("paystubs", -1, 2.5, True),
+        "suspected must be a whole number, 0 or more, not {}": each("suspected", -1, 2.5, True),
+    },
+}
+# fmt: on
+
+
+def _rows() -> Iterator[Any]:
+    for call, messages in REFUSED.items():
+        for message, rows in messages.items():
+            for arguments in rows:
+                yield pytest.param(call, arguments, message, id=f"{call}-{message[:50]}")
+
+
+def _shown(arguments: dict[str, Any]) -> Iterator[str]:
+    for value in arguments.values():
+        kind = type(value).__name__
+        yield from (repr(value), f"of type {kind}", kind)
+        if isinstance(value, list):
+            yield from map(repr, value)
+    yield ""
+
+
+@pytest.mark.parametrize(("call", "arguments", "message"), list(_rows()))
+async def test_an_invalid_argument_is_refused(
+    call: str, arguments: dict[str, Any], message: str
+) -> None:
+    """At once and in these words; they show a number or a name, and of others the type."""
+    with pytest.raises(ConfigurationError) as caught:  # noqa: PT012 - a call may be awaited
+        if inspect.isawaitable(left := CALLS[call](**arguments)):
+            await left
+    assert caught.value.message in {message.replace("{}", found) for found in _shown(arguments)}
