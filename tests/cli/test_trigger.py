@@ -19,7 +19,7 @@ from tests.support.cli import Cli, spelt
 from tests.support.listening import OAUTH2_VARIABLES
 from tests.support.processes import environment, run, started
 from tests.support.served import served
-from tests.support.server import HUNG_UP, Reply, ScriptedServer, in_turn, reply
+from tests.support.server import HUNG_UP, Reply, ScriptedServer, in_turn, json_reply, reply
 from tests.support.streams import Ran, Terminal
 
 pytestmark = pytest.mark.income_service(applications=5)
@@ -159,7 +159,7 @@ def test_an_emulator_that_fails_is_not_taken_for_something_else(status: int, she
 def test_no_answer_is_a_formula(shell: Cli) -> None:
     """Texts within a list are marked in CSV like others, whatever took the emulator's port."""
     outcome = {"application_id": "a", "event_type": None, "attempts": ["=1+1"], "is_json": True}
-    with beside(ScriptedServer(in_turn(reply(200, json.dumps(outcome).encode())))) as server:
+    with beside(ScriptedServer(in_turn(json_reply(outcome)))) as server:
         there = basic_variables(shell.service, INCOME_BASE_URL=server.url)
         ran = shell("trigger", "-o", "csv", env=there)
     assert ran.lines[1] == '"a","","no","\'=1+1"'

@@ -97,6 +97,7 @@ from tests.support.server import (
     Request,
     ScriptedServer,
     in_turn,
+    json_reply,
     reply,
     token_reply,
     token_rules,
@@ -289,7 +290,7 @@ def served(page: bytes, application: bytes, documents: bytes) -> Answer:
                 for name, value in parse_qsl(request.query)
                 if name.startswith("updated")
             }
-            return reply(body=json.dumps(body).encode(), Date="Thu, 01 Feb 2024 00:00:00 GMT")
+            return json_reply(body, Date="Thu, 01 Feb 2024 00:00:00 GMT")
         return reply(body=documents if request.path.endswith("/documents") else application)
 
     return answer

@@ -10,44 +10,37 @@ from attrs import evolve
 from income_client import DownloadError, RetryPolicy
 from tests.support.downloads import files_below, scene
 from tests.support.files import ON_LOOPBACK
-from tests.support.server import Reply, Request, ScriptedServer
+from tests.support.server import Reply, ScriptedServer
 
 CONTENT: Final = b"0123456789abcdefghij"
 PATIENT: Final = RetryPolicy(max_attempts=6)
 
 
-def whole(etag: str = '"1"', *, keep: int | None = None) -> bytes:
+def whole(etag: str = '"1"', *, keep: int | None = None) -> Reply:
     """Return a reply that gives the file's length, of which only some bytes may come."""
-    head = f"HTTP/1.1 200 OK\r\nETag: {etag}\r\nContent-Length: {len(CONTENT)}\r\n\r\n"
-    return head.encode() + CONTENT[:keep]
+    told = {"ETag": etag, "Content-Length": str(len(CONTENT))}
+    return Reply(headers=told, body=CONTENT[:keep], closed=True)
 
 
-def chunked(keep: int, etag: str = '"1"', *, is_ended: bool = False) -> bytes:
+def chunked(keep: int, etag: str = '"1"', *, is_ended: bool = False) -> Reply:
     """Return a reply of unknown length, with some bytes of the file."""
-    head = f"HTTP/1.1 200 OK\r\nETag: {etag}\r\nTransfer-Encoding: chunked\r\n\r\n{keep:x}\r\n"
-    return head.encode() + CONTENT[:keep] + b"\r\n" + b"0\r\n\r\n" * is_ended
+    told = {"ETag": etag, "Content-Length": None, "Transfer-Encoding": "chunked"}
+    body = b"%x\r\n%b\r\n" % (keep, CONTENT[:keep]) + b"0\r\n\r\n" * is_ended
+    return Reply(headers=told, body=body, closed=True)
 
 
-def rest(first: int, total: int, etag: str = '"1"') -> bytes:
+def rest(first: int, total: int, etag: str = '"1"') -> Reply:
     """Return the rest of a file of this length."""
-    part = CONTENT[first:total]
-    head = (
-        f"HTTP/1.1 206 Partial Content\r\nETag: {etag}\r\nContent-Length: {len(part)}\r\n"
-        f"Content-Range: bytes {first}-{total - 1}/{total}\r\n\r\n"
-    )
-    return head.encode() + part
+    told = {"ETag": etag, "Content-Range": f"bytes {first}-{total - 1}/{total}"}
+    return Reply(status=206, headers=told, body=CONTENT[first:total], closed=True)
 
 
-async def downloaded(folder: Path, *replies: bytes) -> bytes:
+async def downloaded(folder: Path, *replies: Reply) -> bytes:
     """Download a file from a storage that gives these replies over and over, each cut off."""
     left = cycle(replies)
-
-    def answer(_: Request) -> Reply:
-        return Reply(raw=next(left), closed=True)
-
     async with (
         scene(downloads=ON_LOOPBACK, retry=PATIENT) as play,
-        ScriptedServer(answer) as server,
+        ScriptedServer(lambda _: next(left)) as server,
     ):
         document = evolve(await play.document(), url=f"{server.url}/a", source=None)
         await play.client.download(document, folder / "file")

@@ -13,8 +13,8 @@ from income_client.settings import Secret, Timeouts
 from income_client.testing import JumpingClock
 from tests.support.clients import call, playing
 from tests.support.loop_time import pass_time
-from tests.support.server import in_turn, reply, token_rules
-from tests.support.tokens import NOON, Shelf, Shop, settle, shared, text
+from tests.support.server import in_turn, reply, token_rules, turns
+from tests.support.tokens import NOON, Shelf, Shop, shared, text
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ async def test_a_second_process_requests_nothing(shop: Shop, clock: JumpingClock
     shelf = Shelf()
     first, second = shared(shop, clock, shelf), shared(shop, clock, shelf)
     assert text(await first.get()) == "t1"
-    await settle()
+    await turns(10)
     assert text(await second.get()) == "t1"
     assert (shop.asked, shelf.saved) == (1, 1)
 
@@ -47,13 +47,13 @@ async def test_a_refused_token_is_not_taken_from_the_store(
     shelf = Shelf()
     first, second = shared(shop, clock, shelf), shared(shop, clock, shelf)
     tokens = [await first.get()]
-    await settle()
+    await turns(10)
     tokens.append(await second.get())
     for cache, token in zip((first, second), tokens, strict=True):
         assert isinstance(token, Token)
         cache.invalidate(token)
     assert text(await first.get()) == "t2"
-    await settle()
+    await turns(10)
     assert text(await second.get()) == "t2"
     assert shop.asked == 2
 
@@ -101,7 +101,7 @@ async def test_early_renewal_takes_a_fresh_token_of_others(
     clock.advance(3400)
     shelf.stored = StoredToken(access_token=Secret("s"), expires_at=NOON + timedelta(hours=1.9))
     assert text(cache.current()) == "t1"
-    await settle()
+    await turns(10)
     assert text(cache.current()) == "s"
     assert shop.asked == 1
 
@@ -117,7 +117,7 @@ async def test_a_failing_store_never_breaks_a_call(
     shelf = Shelf()
     shelf.fault = fault
     assert text(await shared(shop, clock, shelf).get()) == "t1"
-    await settle()
+    await turns(10)
     assert [line.levelname for line in caplog.records] == ["WARNING", "WARNING"]
     assert type(fault).__name__ in caplog.text
     assert "S3CRET" not in caplog.text
@@ -131,7 +131,7 @@ async def test_a_store_that_gives_something_else_is_done_without(
     """Anything but a stored token counts as a failure of the store."""
     shelf = Shelf("S3CRET")  # type: ignore[arg-type]
     assert text(await shared(shop, clock, shelf).get()) == "t1"
-    await settle()
+    await turns(10)
     assert "WARNING" in [line.levelname for line in caplog.records]
     assert "S3CRET" not in caplog.text
 
@@ -196,7 +196,7 @@ async def test_nobody_waits_for_the_saving(shop: Shop, clock: JumpingClock) -> N
     cache = shared(shop, clock, shelf)
     async with asyncio.timeout(2):
         assert text(await cache.get()) == "t1"
-    await settle()
+    await turns(10)
     assert (shelf.began, shelf.saved) == (1, 0)
     await cache.aclose()
     assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -212,11 +212,11 @@ async def test_a_token_refused_while_it_is_saved_is_not_given_out(
     cache = shared(shop, clock, shelf)
     token = await cache.get()
     assert isinstance(token, Token)
-    await settle()
+    await turns(10)
     cache.invalidate(token)
     assert text(await cache.get()) == "t2"
     shelf.let.set()
-    await settle()
+    await turns(10)
     assert shelf.saved == 2
     assert shelf.stored is not None
     assert shelf.stored.access_token == Secret("t2")
@@ -261,7 +261,7 @@ async def test_one_of_many_processes_renews(shop: Shop, clock: JumpingClock) -> 
     for life in range(1, 6):
         shop.opened.clear()
         waiting = [asyncio.create_task(cache.get()) for cache in caches]
-        await settle()
+        await turns(10)
         shop.opened.set()
         tokens = await asyncio.gather(*waiting)
         assert {text(token) for token in tokens} == {f"t{life}"}
@@ -311,7 +311,7 @@ async def test_a_claim_that_turns_out_to_be_needless_is_ended(
 
     shelf = LateShelf(clock)
     assert text(await shared(shop, clock, shelf).get()) == "s"
-    await settle()
+    await turns(10)
     assert await shelf.claim(5)
 
 
@@ -339,6 +339,6 @@ async def test_a_wrong_time_of_day_only_costs_token_requests(
                     break
                 assert not is_last
                 cache.invalidate(token)
-            await settle()
+            await turns(10)
         clock.advance(600)
     assert shop.asked <= 2 * 12

@@ -29,7 +29,7 @@ from income_client.receivers.jwks import (
 from income_client.receivers.jwt import TokenKeys
 from income_client.receivers.receiver import TokenCheck
 from tests.support.callbacks import HandClock, refusal_in
-from tests.support.server import Answer, Reply, ScriptedServer, in_turn, reply
+from tests.support.server import Answer, Reply, ScriptedServer, in_turn, reply, turns
 from tests.support.signed_tokens import NOW, accepting, key_set, token
 
 URL: Final = "https://id.example.test/keys?S3CRET=1"
@@ -77,12 +77,6 @@ class ScriptedKeys:
         """Keep answers back from now on."""
         self.may_answer.clear()
         self.was_asked.clear()
-
-
-async def turns() -> None:
-    """Let everything run that can, as often as any of it needs."""
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 async def reason_of(fetching: Awaitable[Any]) -> str:
@@ -231,14 +225,14 @@ async def test_many_at_once_make_one_request() -> None:
     known = source(play)
     cancelled = [asyncio.create_task(known.keys()) for _ in range(3)]
     await play.was_asked.wait()
-    await turns()
+    await turns(20)
     for waiter in cancelled:
         waiter.cancel()
     await asyncio.wait(cancelled)
     assert all(waiter.cancelled() for waiter in cancelled)
     async with asyncio.TaskGroup() as group:
         waiters = [group.create_task(known.keys()) for _ in range(200)]
-        await turns()
+        await turns(20)
         play.may_answer.set()
     assert len({id(waiter.result()) for waiter in waiters}) == 1
     assert (len(play.asked), play.cancelled, others()) == (1, 0, set())
@@ -254,7 +248,7 @@ async def test_a_renewal_holds_up_nobody() -> None:
     assert [await known.keys() for _ in range(5)] == [keys] * 5
     await play.was_asked.wait()
     play.may_answer.set()
-    await turns()
+    await turns(20)
     newer = await known.keys()
     assert newer is not keys
     assert (len(play.asked), others()) == (2, set())
@@ -329,7 +323,7 @@ async def test_requests_keep_their_distance_and_keys_once_known_serve_for_a_day(
             keys = await known.keys()
             if is_key_unknown:
                 await known.newer_than(keys, since=play.seconds)
-        await turns()
+        await turns(20)
         if len(play.asked) > asked and answer is not GONE and answer["keys"]:
             newest_at = play.seconds
         is_kept = newest_at is not None and play.seconds < newest_at + KEPT_FOR

@@ -64,12 +64,6 @@ def text(token: Token | None) -> str:
     return token.authorization.reveal().removeprefix("Bearer ")
 
 
-async def settle() -> None:
-    """Let every task run until it waits for something."""
-    for _ in range(10):
-        await asyncio.sleep(0)
-
-
 def shared(cache_of: Shop, clock: JumpingClock, shelf: Shelf) -> TokenCache:
     """Return a cache with a store; the time of day goes with the clock."""
     began = clock.monotonic()
