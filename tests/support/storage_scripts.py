@@ -151,34 +151,28 @@ def _too_long(reply: Reply, figure: float) -> Reply:
 
 def _shifted(reply: Reply, figure: float) -> Reply:
     """Give the part behind the one that was asked for."""
-    place = reply.headers.get("Content-Range")
-    if place is None or len(reply.body) < 2:
-        return reply
-    first, _, rest = place.removeprefix("bytes ").partition("-")
-    told = _changed(reply, Content_Range=f"bytes {int(first) + 1}-{rest}")
-    return evolve(told, body=reply.body[1:])
+    return _piece(reply, 1, len(reply.body))
 
 
 def _half_of_the_rest(reply: Reply, figure: float) -> Reply:
     """Give less of a part than was asked for, and say so."""
-    place = reply.headers.get("Content-Range")
-    if place is None or len(reply.body) < 2:
-        return reply
-    first, _, rest = place.removeprefix("bytes ").partition("-")
-    body = reply.body[: len(reply.body) // 2]
-    last = int(first) + len(body) - 1
-    told = _changed(reply, Content_Range=f"bytes {first}-{last}/{rest.partition('/')[2]}")
-    return evolve(told, body=body)
+    return _piece(reply, 0, len(reply.body) // 2)
 
 
 def _shorter_total(reply: Reply) -> Reply:
     """Give less of a part than was asked for, and call that the end of the file."""
-    told = _half_of_the_rest(reply, 0.5)
-    place = told.headers.get("Content-Range")
-    if place is None:
+    return _piece(reply, 0, len(reply.body) // 2, is_end=True)
+
+
+def _piece(reply: Reply, start: int, end: int, *, is_end: bool = False) -> Reply:
+    place = reply.headers.get("Content-Range")
+    if place is None or len(reply.body) < 2:
         return reply
-    part = place.partition("/")[0]
-    return _changed(told, Content_Range=f"{part}/{int(part.partition('-')[2]) + 1}")
+    range_, _, total = place.removeprefix("bytes ").partition("/")
+    first = int(range_.partition("-")[0])
+    last = first + end - 1
+    told = f"bytes {first + start}-{last}/{last + 1 if is_end else total}"
+    return evolve(_changed(reply, Content_Range=told), body=reply.body[start:end])
 
 
 def _longer_total(reply: Reply, figure: float) -> Reply:
