@@ -114,10 +114,7 @@ async def test_a_stale_token_serves_while_it_is_renewed_in_the_background() -> N
     """No call waits for the renewal; the new token is used once it has arrived."""
     clock = JumpingClock()
     held = Held(token_reply("token-2"))
-
-    async def issue(request: Request) -> Reply:
-        return await held(request) if service.token_requests > 1 else token_reply("token-1")
-
+    issue = in_turn(token_reply("token-1"), held)
     async with running(in_turn(EMPTY_PAGE), issue, clock=clock) as (service, client):
         await ask(client)
         clock.advance(STALE_FROM - 1)
@@ -144,14 +141,8 @@ async def test_a_stale_token_serves_while_it_is_renewed_in_the_background() -> N
 async def test_a_failed_early_renewal_keeps_the_usable_token(failure: Reply) -> None:
     """Calls succeed with the old token, and the token endpoint is retried now and then."""
     clock = JumpingClock()
-
-    async def issue(request: Request) -> Reply:
-        return failure if service.token_requests > 1 else token_reply("token-1")
-
-    async with running(in_turn(EMPTY_PAGE), issue, clock=clock, retry=ONCE) as (
-        service,
-        client,
-    ):
+    issue = in_turn(token_reply("token-1"), failure)
+    async with running(in_turn(EMPTY_PAGE), issue, clock=clock, retry=ONCE) as (service, client):
         await ask(client)
         clock.advance(STALE_FROM)
         for _ in range(57):
@@ -171,11 +162,8 @@ async def test_closing_while_a_token_is_renewed_is_no_failure(
     """The renewal ends with the client, and nothing is logged."""
     clock = JumpingClock()
     held = Held(token_reply("token-2"))
-
-    async def issue(request: Request) -> Reply:
-        return await held(request) if service.token_requests > 1 else token_reply("token-1")
-
-    async with running(in_turn(EMPTY_PAGE), issue, clock=clock) as (service, client):
+    issue = in_turn(token_reply("token-1"), held)
+    async with running(in_turn(EMPTY_PAGE), issue, clock=clock) as (_, client):
         await ask(client)
         clock.advance(STALE_FROM + 1)
         await ask(client)
@@ -191,23 +179,17 @@ def test_the_margins_scale_with_the_life_of_the_token(lifetime: int, steps: int)
     clock = JumpingClock()
 
     async def play() -> None:
-        async with running(in_turn(EMPTY_PAGE), issue, clock=clock) as (service, client):
+        usual: dict[str, Any] = {"clock": clock, "lifetime": lifetime}
+        async with running(in_turn(EMPTY_PAGE), **usual) as (service, client):
             for _ in range(3 * steps):
                 await ask(client)
                 await turns(20)
                 clock.advance(lifetime / steps)
             issued = [request.at for request in service.requests if request.path == "/token"]
             for call in service.calls:
-                assert call.at - issued[int(call.token) - 1] < lifetime
+                assert call.at - issued[int(call.token.removeprefix("token-")) - 1] < lifetime
             # No sooner than three quarters of a lifetime after the previous one.
             assert len(issued) <= 1 + 3 / 0.75
-
-    made = 0
-
-    async def issue(request: Request) -> Reply:
-        nonlocal made
-        made += 1
-        return token_reply(str(made), lifetime)
 
     asyncio.run(play())
 
@@ -333,14 +315,9 @@ async def test_a_repetition_waits_for_the_pause_of_a_429() -> None:
             return reply(429, Retry_After="30")
         return EMPTY_PAGE if request.token == "token-2" else UNAUTHORIZED
 
-    async def issue(request: Request) -> Reply:
-        return await held(request) if service.token_requests > 1 else token_reply("token-1")
-
+    issue = in_turn(token_reply("token-1"), held)
     options: dict[str, Any] = {"clock": clock, "concurrency": 2, "max_rate": 1000}
-    async with running(answer, issue, retry=ONCE, **options) as (
-        service,
-        client,
-    ):
+    async with running(answer, issue, retry=ONCE, **options) as (service, client):
         calls = asyncio.create_task(outcomes(client, ["throttled", "refused", "later", "last"]))
         await clock.let_pass(1)
         held.released.set()
@@ -354,10 +331,7 @@ async def test_a_repetition_waits_for_the_pause_of_a_429() -> None:
 async def test_a_cancelled_repetition_frees_its_slot() -> None:
     """Cancelled while it waits for the new token, it leaves its slot to the next call."""
     held = Held(token_reply("token-2"))
-
-    async def issue(request: Request) -> Reply:
-        return await held(request) if service.token_requests > 1 else token_reply("token-1")
-
+    issue = in_turn(token_reply("token-1"), held)
     async with running(in_turn(UNAUTHORIZED, EMPTY_PAGE), issue, concurrency=1) as (
         service,
         client,
@@ -433,7 +407,7 @@ async def test_a_refusal_that_was_not_the_last_word_fails_no_call(then: Reply) -
     clock = JumpingClock()
     refused: set[str] = set()
 
-    async def admit(request: Request) -> Reply:
+    def admit(request: Request) -> Reply:
         return UNAUTHORIZED if request.token in refused else EMPTY_PAGE
 
     issue = in_turn(token_reply("token-1", 60), reply(401), then, token_reply("token-3", 60))
@@ -498,7 +472,7 @@ def test_whatever_is_refused_no_call_is_sent_three_times(
     """For any refusals: at most two requests per call, and one token request per refusal."""
     left = list(refusals)
 
-    async def answer(request: Request) -> Reply:
+    def answer(request: Request) -> Reply:
         return UNAUTHORIZED if left and left.pop(0) else EMPTY_PAGE
 
     async def play() -> None:
@@ -516,15 +490,10 @@ def test_whatever_is_refused_no_call_is_sent_three_times(
 
 async def test_the_deadline_ends_a_repetition_that_waits_for_its_token() -> None:
     """A token endpoint that hangs after a refusal delays no call beyond its deadline."""
-
-    async def issue(request: Request) -> Reply:
-        if service.token_requests > 1:
-            await stay_silent(61)
-        return token_reply("token-1")
-
+    issue = in_turn(token_reply("token-1"), lambda _: stay_silent(61))
     patient = Timeouts(read=1000, deadline=60)
     options: dict[str, Any] = {"timeouts": patient, "concurrency": 1}
-    async with running(in_turn(UNAUTHORIZED), issue, **options) as (service, client):
+    async with running(in_turn(UNAUTHORIZED), issue, **options) as (_, client):
         assert await outcomes(client, "ab") == ["DeadlineExceededError"] * 2
 
 

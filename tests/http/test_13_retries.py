@@ -147,7 +147,7 @@ async def test_calls_that_begin_at_different_times_all_end(limit: str) -> None:
 async def test_the_deadline_bounds_all_attempts_together() -> None:
     """With fifty seconds per attempt, two attempts and their pause fit into 120 seconds."""
 
-    async def answer(request: Request) -> Reply:
+    def answer(request: Request) -> Reply:
         clock.advance(50)
         return reply(503)
 
@@ -382,10 +382,7 @@ async def test_a_retry_after_a_time_out_costs_twice_as_much() -> None:
     async with calling(in_turn(reply(500)), retry=policy) as (service, client, _):
         assert (await failure(client)).attempts == 5
         assert len(service.calls) == 5
-
-    async def silence(request: Request) -> Reply:
-        return await stay_silent(31)
-
+    silence = in_turn(lambda _: stay_silent(31))
     patient = Timeouts(read=30, deadline=10_000)
     async with calling(silence, retry=policy, timeouts=patient) as (service, client, _):
         assert (await failure(client)).attempts == 3
@@ -575,7 +572,7 @@ async def test_first_attempts_do_not_wait_for_the_retries_of_others() -> None:
     """While some calls pause before a retry, others are sent at once, even with one slot."""
     clock = OrderedClock()
 
-    async def answer(request: Request) -> Reply:
+    def answer(request: Request) -> Reply:
         return reply(503, Retry_After="30") if request.reference == "failing" else EMPTY_PAGE
 
     options: dict[str, Any] = {"auth": BASIC, "clock": clock, "concurrency": 1}
@@ -815,7 +812,7 @@ def test_whatever_the_service_replies_the_limits_hold(
     seen: dict[str, list[str]] = {name: [] for name in left}
     lost: dict[str, list[bool]] = {name: [] for name in left}
 
-    async def answer(request: Request) -> Reply:
+    def answer(request: Request) -> Reply:
         kind = left[request.reference].pop(0) if left[request.reference] else "page"
         seen[request.reference].append(kind)
         lost[request.reference].append(kind == "cut" and not request.is_first)

@@ -59,6 +59,7 @@ async def running(
     token_request: Answer | None = None,
     *,
     clock: Clock | None = None,
+    lifetime: int = 3600,
     uses: float = float("inf"),
     **options: Any,
 ) -> AsyncIterator[tuple[ScriptedServer, IncomeClient]]:
@@ -68,14 +69,16 @@ async def running(
         call: answers calls, as in `token_rules`.
         token_request: answers token requests, as there.
         clock: the client's, which the server tells the time by; one that jumps by default.
+        lifetime: of tokens, as there.
         uses: for how many calls a token is accepted, as there.
         options: of the client.
     """
     before = asyncio.all_tasks()
     clock = clock or JumpingClock()
+    rules = token_rules(call, token_request, lifetime=lifetime, uses=uses)
     usual: dict[str, Any] = {"auth": OAUTH, "clock": clock}
     async with (
-        ScriptedServer(token_rules(call, token_request, uses=uses), clock=clock) as server,
+        ScriptedServer(rules, clock=clock) as server,
         IncomeClient(server.url, **usual | options) as client,
     ):
         yield server, client

@@ -203,10 +203,15 @@ UNAUTHORIZED: Final = reply(401, WWW_Authenticate='Bearer error="invalid_token"'
 """The reply to a call whose token is not accepted."""
 
 
-def in_turn(*replies: Reply) -> Answer:
-    """Answer with one reply after the other, and with the last one from then on."""
-    left = list(replies)
-    return lambda request: left.pop(0) if len(left) > 1 else left[0]
+def in_turn(*steps: Reply | Answer) -> Answer:
+    """Answer by one step after the other, and by the last one from then on."""
+    left = list(steps)
+
+    def answer(request: Request) -> Reply | Awaitable[Reply]:
+        step = left.pop(0) if len(left) > 1 else left[0]
+        return step if isinstance(step, Reply) else step(request)
+
+    return answer
 
 
 def token_rules(
