@@ -323,6 +323,7 @@ class PostgresCheckpointStore(_Checkpoints, RingingStore):
         ConfigurationError: asyncpg is not installed, or the argument is not one of its pools.
     """
 
+    @leaving()
     def __init__(self, pool: Any) -> None:
         self._pool = _Pool("checkpoint store", pool)
         super().__init__(self._pool)
@@ -412,6 +413,7 @@ class PostgresTokenStore(TokenStore):
         ConfigurationError: asyncpg is not installed, or an argument is invalid.
     """
 
+    @leaving()
     def __init__(self, pool: Any, key: str = "default") -> None:
         check_name(key, "key")
         self._database = _Pool("token store", pool)

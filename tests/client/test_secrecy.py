@@ -16,7 +16,7 @@ import sqlite3
 import ssl
 import warnings
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
@@ -55,12 +55,14 @@ from income_client import (
     Secret,
     SQLiteCheckpointStore,
     StoredCheckpoint,
+    StoredToken,
     Timeouts,
     from_json,
     to_arrow,
     to_json,
 )
 from income_client.downloads.downloader import Downloader
+from income_client.emulator import CallbackTarget
 from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore, nats_publisher
 from income_client.engines.postgres import PostgresCheckpointStore, PostgresTokenStore
 from income_client.engines.relay import UpdateEvent, faststream_publisher, relay
@@ -68,6 +70,7 @@ from income_client.engines.worker import Worker
 from income_client.engines.worker_nats import nats_events
 from income_client.engines.worker_rabbit import rabbit_events, rabbit_publisher
 from income_client.engines.worker_redis import redis_events, redis_publisher
+from income_client.http.connections import WatchedReply
 from income_client.http.endpoints import Response, list_applications
 from income_client.http.session import SessionManager
 from income_client.receivers import CallbackReceiver, RequestHead
@@ -351,6 +354,58 @@ async def test_a_good_service(tmp_path: Path, told: Callable[[], str]) -> None:
     async with place(GOOD, tmp_path) as at:
         for call in CALLS:
             assert await error_of(call, at, told) is None, call
+
+
+def note_objects(shown: dict[str, str]) -> None:
+    """Note what the objects of the package that are alive now show of themselves, by class."""
+    for one in gc.get_objects():
+        kind = type(one)
+        # A reply of aiohttp without a head cannot be shown, and is of no use once it was.
+        if kind.__module__.startswith("income_client") and kind is not WatchedReply:
+            with suppress(AttributeError):  # one that was not made to its end
+                shown[kind.__name__] = shown.get(kind.__name__, "") + f"{one!r} {one}\n"
+
+
+@pytest.mark.shows_private("file", reason="a downloaded file is what was served")
+@pytest.mark.parametrize("auth", [OAUTH, BASIC])
+async def test_no_object_shows_what_it_holds(auth: Auth, tmp_path: Path) -> None:
+    """Whatever is alive while a call waits for its reply, or once its result is there."""
+    shown: dict[str, str] = {}
+
+    async def looked_at(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+        note_objects(shown)
+        return await GOOD(seen, writer)
+
+    async with place(looked_at, tmp_path, auth=auth) as at:
+        results = [await CALLS[call](at) for call in CALLS]
+        note_objects(shown)
+    assert len(results) == len(CALLS)
+    assert {"Application", "FixedCredentials", "Link", "Paystub"} <= shown.keys()
+    assert {one: text for one, text in shown.items() if private_in(text)} == {}
+
+
+async def test_no_object_of_an_endpoint_shows_what_it_holds() -> None:
+    """Neither a callback, nor what is configured for it, nor a token that is issued."""
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    made = [  # here, since what was made before the first test is hidden from the collector
+        OAuth2ClientCredentials("partner", LONG),
+        StoredToken(access_token=TOKEN, expires_at=NOW),
+        receiver := CallbackReceiver(print, auth=CallbackBasicAuth("u", LONG)),
+        issuer := CallbackTokenIssuer("u", LONG),
+        CallbackTarget(f"http://127.0.0.1/?key={CANARY}", auth=BASIC),
+        CallbackBearerAuth(keys=Secret(LONG), issuer="i", audience="a", algorithms=["HS256"]),
+        CallbackBearerAuth(jwks_url=f"https://id.example/?{CANARY}", issuer="i", audience="a"),
+    ]
+    request = RequestHead(method="POST", headers=dict(head(**form).headers))
+    issued = issuer.answer(request, b"grant_type=client_credentials", now=0, nonce=bytes(16))
+    body = json.dumps({"event_type": "x", "application_id": "a", "ssn": CANARY}).encode()
+    received = await receiver.verify(head(), body)
+    shown: dict[str, str] = {}
+    note_objects(shown)
+    assert b"access_token" in issued.body
+    assert received.payload["ssn"] == CANARY
+    assert {type(one).__name__ for one in (*made, issued, received, request)} <= shown.keys()
+    assert {one: text for one, text in shown.items() if private_in(text)} == {}
 
 
 @pytest.mark.shows_private("file", reason="a downloaded file is what was served")
@@ -811,6 +866,8 @@ REFUSED: Final[dict[str, Callable[[], Any]]] = {
     "invalid token in NATS": lambda: NatsTokenStore(
         key_value(json.dumps({"access_token": f"{CANARY}\n", "expires_at": str(NOW)}).encode())
     ).load(),
+    "address for a pool of checkpoints": lambda: PostgresCheckpointStore(DSN),
+    "address for a pool of tokens": lambda: PostgresTokenStore(DSN),
     "checkpoint in NATS": lambda: NatsCheckpointStore(key_value(CANARY.encode())).load("x"),
     "token in PostgreSQL": lambda: in_pool(lambda pool: PostgresTokenStore(pool).load()),
     "checkpoint in PostgreSQL": lambda: in_pool(

@@ -21,7 +21,7 @@ from typing import Any, Final
 import pytest
 
 import income_client
-from income_client import receivers
+from income_client import engines, receivers
 from income_client.errors import IncomeClientError, leaving
 from income_client.instrumentation import Instrumentation
 
@@ -60,6 +60,7 @@ _PACKAGE: Final = re.compile(
     rf"{re.escape(str(Path(income_client.__file__).parent))}|<attrs generated \w+ income_client"
 )
 _GENERATED: Final = re.compile(r"<attrs generated \w+ income_client.*\.(\w+)")
+_ENGINES: Final = str(Path(engines.__file__).parent)
 _PUBLIC: Final = frozenset(name for module in (income_client, receivers) for name in module.__all__)
 _MOST_BYTES: Final = 64 * 1024
 """Larger files are not looked at: what leaks is in texts that people read."""
@@ -109,7 +110,8 @@ def frames_of(error: BaseException) -> str:
 def _is_public(code: CodeType) -> bool:
     made = _GENERATED.match(code.co_filename)
     name = made[1] if made else code.co_qualname.partition(".")[0]
-    return name in _PUBLIC
+    is_engine = _ENGINES in code.co_filename and not name.startswith("_")
+    return is_engine or name in _PUBLIC
 
 
 def _repr(value: object) -> str:
