@@ -374,9 +374,9 @@ async def test_no_object_shows_what_it_holds(auth: Auth, tmp_path: Path) -> None
     """Whatever is alive while a call waits for its reply, or once its result is there."""
     shown: dict[str, str] = {}
 
-    async def looked_at(seen: Seen, writer: asyncio.StreamWriter) -> bytes | None:
+    def looked_at(request: Request) -> Reply | Awaitable[Reply]:
         note_objects(shown)
-        return await GOOD(seen, writer)
+        return GOOD(request)
 
     async with place(looked_at, tmp_path, auth=auth) as at:
         results = [await CALLS[call](at) for call in CALLS]
@@ -398,7 +398,7 @@ async def test_no_object_of_an_endpoint_shows_what_it_holds() -> None:
         CallbackBearerAuth(keys=Secret(LONG), issuer="i", audience="a", algorithms=["HS256"]),
         CallbackBearerAuth(jwks_url=f"https://id.example/?{CANARY}", issuer="i", audience="a"),
     ]
-    request = RequestHead(method="POST", headers=dict(head(**form).headers))
+    request = RequestHead(method="POST", headers=head(**form).headers)
     issued = issuer.answer(request, b"grant_type=client_credentials", now=0, nonce=bytes(16))
     body = json.dumps({"event_type": "x", "application_id": "a", "ssn": CANARY}).encode()
     received = await receiver.verify(head(), body)
