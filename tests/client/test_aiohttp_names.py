@@ -18,29 +18,22 @@ from attrs import evolve
 from opentelemetry.instrumentation.aiohttp_client import AioHttpClientInstrumentor
 
 from income_client import (
-    BasicAuth,
     ClientClosedError,
     ConnectionFailedError,
     DeadlineExceededError,
     DownloadError,
-    DownloadPolicy,
     IncomeClient,
     RetryPolicy,
     Timeouts,
     UnsafeLinkError,
 )
 from income_client.testing import JumpingClock, make_document
+from tests.support.clients import BASIC, HERE, hosting
 from tests.support.connections import application
 from tests.support.server import HUNG_UP, Reply, Request, ScriptedServer, in_turn, reply
 from tests.support.telemetry import collecting
 
-BASIC: Final = BasicAuth("user", "invented")
 ONCE: Final = RetryPolicy(max_attempts=1)
-HERE: Final = DownloadPolicy(
-    allowed_hosts=("127.0.0.1", "*.example.com:*"),
-    require_https=False,
-    allow_private_networks=True,
-)
 SHORT: Final = Timeouts(read=0.1)
 
 
@@ -83,17 +76,11 @@ async def test_a_call_is_not_sent_again_behind_the_policy() -> None:
 
 async def test_a_request_for_a_file_is_not_sent_again_behind_the_policy(tmp_path: Path) -> None:
     """So with files."""
-    async with (
-        ScriptedServer(in_turn(reply(body=b"a,b", content_type="text/csv"), HUNG_UP)) as server,
-        IncomeClient(server.url, auth=BASIC, retry=ONCE, downloads=HERE) as client,
-    ):
-        for name in ("one", "two"):
-            document = make_document(url=f"{server.url}/{name}")
-            if name == "one":
-                await client.download(document, tmp_path / name)
-            else:
-                with pytest.raises(DownloadError, match="closed without a reply"):
-                    await client.download(document, tmp_path / name)
+    answer = in_turn(reply(body=b"a,b", content_type="text/csv"), HUNG_UP)
+    async with hosting(answer, retry=ONCE) as (client, document, server):
+        await client.download(document, tmp_path / "one")
+        with pytest.raises(DownloadError, match="closed without a reply"):
+            await client.download(document, tmp_path / "two")
         assert len(server.requests) == 2
 
 
@@ -102,11 +89,7 @@ async def test_what_came_before_a_cut_is_kept(tmp_path: Path) -> None:
     # The end comes together with the bytes before it.
     begun = reply(body=b"0123456789", content_type="text/csv", ETag='"1"', cut=-4)
     rest = reply(206, b"6789", "text/csv", ETag='"1"', Content_Range="bytes 6-9/10")
-    async with (
-        ScriptedServer(in_turn(begun, rest)) as server,
-        IncomeClient(server.url, auth=BASIC, downloads=HERE, clock=JumpingClock()) as client,
-    ):
-        document = make_document(url=f"{server.url}/slip")
+    async with hosting(in_turn(begun, rest)) as (client, document, server):
         await client.download(document, tmp_path / "slip")
     assert (tmp_path / "slip").read_bytes() == b"0123456789"
     ranges = [request.headers.get("range") for request in server.requests]

@@ -22,7 +22,6 @@ from tenacity.stop import stop_base
 from tenacity.wait import wait_base
 
 from income_client import (
-    BasicAuth,
     IncomeClient,
     IncomeClientError,
     RetryPolicy,
@@ -32,10 +31,9 @@ from income_client import (
 from income_client.emulator import Emulator, Fault
 from income_client.http.endpoints import Response
 from income_client.testing import JumpingClock
-from tests.support.clients import OAUTH, ask, running
+from tests.support.clients import BASIC, OAUTH, ask, running
 from tests.support.server import EMPTY_PAGE, Answer, Reply, in_turn, reply
 
-BASIC: Final = BasicAuth("user", "invented")
 SECRET: Final = "invented"
 
 

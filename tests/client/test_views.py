@@ -8,23 +8,19 @@ from typing import Any
 import pytest
 
 from income_client import (
-    BasicAuth,
     DeadlineExceededError,
     DownloadError,
-    DownloadPolicy,
     IncomeClient,
     IncomeClientError,
     RetryPolicy,
     Timeouts,
 )
 from income_client.testing import make_document
+from tests.support.clients import BASIC, HERE
 from tests.support.loop_time import stay_silent
 from tests.support.server import ScriptedServer
 
 IMPATIENT = Timeouts(read=5, deadline=300)
-POLICY = DownloadPolicy(
-    allowed_hosts=("127.0.0.1",), require_https=False, allow_private_networks=True
-)
 Viewed = Callable[[IncomeClient], IncomeClient]
 
 
@@ -32,9 +28,9 @@ Viewed = Callable[[IncomeClient], IncomeClient]
 async def silent_service(**options: Any) -> AsyncIterator[tuple[str, IncomeClient]]:
     """Run a service that lets 100 seconds pass in place of a reply, and a client of one attempt."""
     usual: dict[str, Any] = {
-        "auth": BasicAuth("user", "invented"),
+        "auth": BASIC,
         "retry": RetryPolicy(max_attempts=1),
-        "downloads": POLICY,
+        "downloads": HERE,
     }
     async with (
         ScriptedServer(lambda _: stay_silent(100)) as server,

@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from attrs import evolve
 
 from income_client import DownloadError, RetryPolicy
-from tests.support.downloads import files_below, scene
-from tests.support.files import ON_LOOPBACK
-from tests.support.server import Reply, ScriptedServer
+from tests.support.clients import hosting
+from tests.support.downloads import files_below
+from tests.support.server import Reply
 
 CONTENT: Final = b"0123456789abcdefghij"
 PATIENT: Final = RetryPolicy(max_attempts=6)
@@ -38,12 +37,8 @@ def rest(first: int, total: int, etag: str = '"1"') -> Reply:
 async def downloaded(folder: Path, *replies: Reply) -> bytes:
     """Download a file from a storage that gives these replies over and over, each cut off."""
     left = cycle(replies)
-    async with (
-        scene(downloads=ON_LOOPBACK, retry=PATIENT) as play,
-        ScriptedServer(lambda _: next(left)) as server,
-    ):
-        document = evolve(await play.document(), url=f"{server.url}/a", source=None)
-        await play.client.download(document, folder / "file")
+    async with hosting(lambda _: next(left), retry=PATIENT) as (client, document, _):
+        await client.download(document, folder / "file")
     return files_below(folder)["file"]
 
 

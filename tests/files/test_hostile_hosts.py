@@ -19,12 +19,13 @@ from income_client import (
 from income_client.downloads.downloader import FreshAddresses
 from income_client.errors import IncomeClientError, ServerError
 from income_client.testing import JumpingClock
+from tests.support.clients import HERE, hosting
 from tests.support.downloads import files_below, scene
-from tests.support.files import ON_LOOPBACK
 from tests.support.loop_time import pass_time
 from tests.support.server import Reply, ScriptedServer, in_turn, reply
 
 ONCE = RetryPolicy(max_attempts=1)
+HASTY = Timeouts(connect=10, read=20)
 
 
 async def dripping(drop: bytes) -> AsyncIterator[bytes]:
@@ -52,10 +53,9 @@ async def test_a_body_without_a_certain_end_is_refused(tmp_path: Path, fields: s
     """Whatever a reader of headers could take for an end."""
     head = f"HTTP/1.1 200 OK\r\n{fields}\r\n\r\n".encode("latin-1")
     answer = in_turn(Reply(raw=head + b"4\r\nhalf\r\n", closed=True))
-    async with scene(downloads=ON_LOOPBACK, retry=ONCE) as play, ScriptedServer(answer) as server:
-        document = evolve(await play.document(), url=f"{server.url}/a", source=None)
+    async with hosting(answer, retry=ONCE) as (client, document, _):
         with pytest.raises(DownloadError):
-            await play.client.download(document, tmp_path / "slip")
+            await client.download(document, tmp_path / "slip")
         assert files_below(tmp_path) == {}
 
 
@@ -68,28 +68,24 @@ async def test_a_reply_that_never_begins_is_given_up(tmp_path: Path, drip: bytes
     """The beginning of a reply has its time, whatever drips meanwhile."""
     begun = b"HTTP/1.1 200 OK\r\n" if drip.startswith(b"X") else b""
     answer = in_turn(Reply(raw=begun, slow=partial(dripping, drip)))
-    async with scene(downloads=ON_LOOPBACK, retry=ONCE) as play, ScriptedServer(answer) as server:
-        document = evolve(await play.document(), url=f"{server.url}/a", source=None)
-        hasty = play.client.with_options(timeouts=Timeouts(connect=10, read=20))
+    async with hosting(answer, retry=ONCE, timeouts=HASTY) as (client, document, _):
         with pytest.raises(DownloadError, match="too long"):
-            await hasty.download(document, tmp_path / "slip")
+            await client.download(document, tmp_path / "slip")
 
 
 async def test_a_chunk_that_never_begins_is_given_up(tmp_path: Path) -> None:
     """What is no content counts as nothing."""
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;"
     answer = in_turn(Reply(raw=head, slow=partial(dripping, b"x")))
-    async with scene(downloads=ON_LOOPBACK, retry=ONCE) as play, ScriptedServer(answer) as server:
-        document = evolve(await play.document(), url=f"{server.url}/a", source=None)
-        hasty = play.client.with_options(timeouts=Timeouts(connect=10, read=20))
+    async with hosting(answer, retry=ONCE, timeouts=HASTY) as (client, document, _):
         with pytest.raises(DownloadError):
-            await hasty.download(document, tmp_path / "slip")
+            await client.download(document, tmp_path / "slip")
 
 
 async def test_an_error_that_does_not_end_is_read_as_far_as_it_comes(tmp_path: Path) -> None:
     """Its beginning says that the address has expired."""
     answer = in_turn(reply(400, b"<Code>ExpiredToken</Code>", Content_Length="999", held=True))
-    async with scene(downloads=ON_LOOPBACK, retry=ONCE) as play, ScriptedServer(answer) as server:
+    async with scene(downloads=HERE, retry=ONCE) as play, ScriptedServer(answer) as server:
         fresh = await play.document()
         document = evolve(fresh, url=f"{server.url}/a")
         await play.client.download(document, tmp_path / "slip")
@@ -101,9 +97,8 @@ async def test_a_storage_that_sends_on_and_hangs_up_is_followed(tmp_path: Path) 
     """The connection over which a redirect came may be of no use any more."""
     elsewhere = Reply(status=307, headers={"Location": "/b"}, closed=True)
     answer = in_turn(elsewhere, Reply(body=b"file"))
-    async with scene(downloads=ON_LOOPBACK, retry=ONCE) as play, ScriptedServer(answer) as server:
-        document = evolve(await play.document(), url=f"{server.url}/a", source=None)
-        await play.client.download(document, tmp_path / "slip")
+    async with hosting(answer, retry=ONCE) as (client, document, _):
+        await client.download(document, tmp_path / "slip")
         assert files_below(tmp_path) == {"slip": b"file"}
 
 

@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client import (
-    BasicAuth,
     ConnectionFailedError,
     DeadlineExceededError,
     DecodeError,
@@ -33,7 +32,7 @@ from income_client import (
 )
 from income_client.events import CallFinished, RequestRetried
 from income_client.testing import JumpingClock
-from tests.support.clients import OAUTH, ask, outcomes, running
+from tests.support.clients import BASIC, OAUTH, ask, outcomes, running
 from tests.support.connections import Death, Way, mortal
 from tests.support.loop_time import pass_time, stay_silent
 from tests.support.ordered_clock import OrderedClock
@@ -52,7 +51,6 @@ from tests.support.server import (
 )
 from tests.support.service import until
 
-BASIC = BasicAuth("user", "invented")
 ONCE = RetryPolicy(max_attempts=1)
 HALF_A_BODY = reply(200, b'{"updated_after": "2026-01-')
 ANOTHER_SHAPE = reply(200, b'{"updated_after": "2026-01-01T00:00:00"}')

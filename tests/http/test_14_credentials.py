@@ -13,17 +13,15 @@ from attrs import evolve
 
 from income_client import (
     AuthenticationError,
-    BasicAuth,
     ConfigurationError,
     ConnectionFailedError,
-    DownloadPolicy,
     IncomeClient,
     NotFoundError,
-    OAuth2ClientCredentials,
     TokenError,
     UnexpectedResponseError,
 )
 from income_client.testing import JumpingClock, make_document
+from tests.support.clients import BASIC, HERE, OAUTH
 from tests.support.connections import When, answer_to, application, page, straying, tls_pair
 from tests.support.payloads import APPLICATION, DOCUMENTS
 from tests.support.proxies import tunnelling
@@ -39,14 +37,9 @@ from tests.support.server import (
     turns,
 )
 
-BASIC: Final = BasicAuth("user", "invented")
-OAUTH: Final = OAuth2ClientCredentials("partner", "invented")
 BASIC_HEADER: Final = "Basic dXNlcjppbnZlbnRlZA=="
 CLIENT_HEADER: Final = "Basic cGFydG5lcjppbnZlbnRlZA=="
 REDIRECTS: Final = (300, 301, 302, 303, 305, 306, 307, 308)
-HERE: Final = DownloadPolicy(
-    allowed_hosts=("127.0.0.1",), require_https=False, allow_private_networks=True
-)
 
 
 def client_of(url: str, **options: Any) -> IncomeClient:

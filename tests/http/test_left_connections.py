@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import trustme
 
-from income_client import BasicAuth, ClientClosedError, IncomeClient, OAuth2ClientCredentials
+from income_client import ClientClosedError, IncomeClient, OAuth2ClientCredentials
 from tests.support.beside import beside, until
+from tests.support.clients import BASIC
 from tests.support.connections import answer_to, tls_pair
 from tests.support.server import ScriptedServer
 
-BASIC = BasicAuth("user", "invented")
 ROOT = Path(__file__).parents[2]
 ELSEWHERE = "belongs to the event loop in which it was first used"
 

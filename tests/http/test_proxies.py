@@ -8,18 +8,15 @@ from typing import Any, Final
 import pytest
 
 from income_client import (
-    BasicAuth,
     ConfigurationError,
     ConnectionFailedError,
     DownloadError,
     IncomeClient,
-    OAuth2ClientCredentials,
 )
 from income_client.testing import JumpingClock, make_document
+from tests.support.clients import BASIC, OAUTH
 from tests.support.server import ScriptedServer, in_turn, reply
 
-BASIC: Final = BasicAuth("user", "invented")
-OAUTH: Final = OAuth2ClientCredentials("partner", "invented")
 SERVICE: Final = "https://service.example"
 CANARY: Final = "c4n4ry"
 

@@ -14,21 +14,18 @@ import pytest
 import trustme
 
 from income_client import (
-    BasicAuth,
     ConnectionFailedError,
     DownloadError,
     DownloadPolicy,
     IncomeClient,
     IncomeClientError,
-    OAuth2ClientCredentials,
     TokenError,
     UnexpectedResponseError,
 )
 from income_client.testing import JumpingClock, make_document
+from tests.support.clients import BASIC, OAUTH
 from tests.support.server import Answer, Reply, Request, ScriptedServer, in_turn, reply
 
-BASIC: Final = BasicAuth("user", "invented")
-OAUTH: Final = OAuth2ClientCredentials("partner", "invented")
 TLS_1_2: Final = ssl.TLSVersion.TLSv1_2
 TLS_1_3: Final = ssl.TLSVersion.TLSv1_3
 REQUIRED: Final = "the other side requires a client certificate"

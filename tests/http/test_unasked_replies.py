@@ -7,13 +7,12 @@ import aiohttp
 import pytest
 
 from income_client import (
-    BasicAuth,
     ConnectionFailedError,
     IncomeClient,
-    OAuth2ClientCredentials,
     UnexpectedResponseError,
 )
 from income_client.testing import JumpingClock
+from tests.support.clients import BASIC, OAUTH
 from tests.support.connections import (
     StrayService,
     When,
@@ -25,8 +24,6 @@ from tests.support.connections import (
 )
 from tests.support.server import Reply, Request, ScriptedServer, accepting, reply, reset, turns
 
-BASIC: Final = BasicAuth("user", "invented")
-OAUTH: Final = OAuth2ClientCredentials("partner", "invented")
 STRAY: Final = bytes(application("somebody-else"))
 PARTS: Final = {"half a head": STRAY[:30], "an empty line": b"\r\n"}
 JOINED: Final = [When.SAME, When.TAIL]

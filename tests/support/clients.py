@@ -10,8 +10,15 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeVar
 
 import pytest
+from attrs import evolve
 
-from income_client import BasicAuth, IncomeClient, IncomeClientError, OAuth2ClientCredentials
+from income_client import (
+    BasicAuth,
+    Document,
+    IncomeClient,
+    IncomeClientError,
+    OAuth2ClientCredentials,
+)
 from income_client.clock import Clock
 from income_client.downloads.http import FilePool, FileReply
 from income_client.downloads.links import Link, read_link
@@ -22,7 +29,7 @@ from income_client.http.session import SessionManager
 from income_client.http.transport import SocketLimits, Transport
 from income_client.instrumentation import Instrumentation
 from income_client.settings import DownloadPolicy, OnEvent, Timeouts
-from income_client.testing import JumpingClock
+from income_client.testing import JumpingClock, make_document
 from tests.support.server import Answer, ScriptedServer, token_rules
 from tests.support.service import until
 
@@ -101,6 +108,19 @@ async def outcomes(client: IncomeClient, references: Sequence[str]) -> list[str]
         return "done"
 
     return await asyncio.gather(*map(outcome, references))
+
+
+@contextlib.asynccontextmanager
+async def hosting(
+    answer: Answer, **options: Any
+) -> AsyncIterator[tuple[IncomeClient, Document, ScriptedServer]]:
+    """Run a host of files, a client that may use it, and a document whose file is there."""
+    usual: dict[str, Any] = {"auth": BASIC, "downloads": HERE, "clock": JumpingClock()}
+    async with (
+        ScriptedServer(answer) as server,
+        IncomeClient(server.url, **usual | options) as client,
+    ):
+        yield client, evolve(make_document(url=f"{server.url}/slip"), source=None), server
 
 
 # A session
