@@ -697,4 +697,5 @@ async def test_an_invalid_argument_is_refused(
     with pytest.raises(ConfigurationError) as caught:  # noqa: PT012 - a call may be awaited
         if inspect.isawaitable(left := CALLS[call](**arguments)):
             await left
+    assert (caught.value.argument or "") in f"{caught.value.message} {[*arguments]}"
     assert caught.value.message in {message.replace("{}", found) for found in _shown(arguments)}

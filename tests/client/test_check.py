@@ -19,10 +19,10 @@ from income_client import (
 )
 from income_client.emulator import Emulator, Fault
 from income_client.testing import JumpingClock
+from tests.support.canaries import SECRET
 from tests.support.service import served
 
 ONCE: Final = RetryPolicy(max_attempts=1)
-SECRET: Final = "s3cret-canary"
 
 
 async def test_a_service_that_works_is_asked_once_for_one_row() -> None:

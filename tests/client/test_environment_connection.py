@@ -17,11 +17,10 @@ from income_client import (
     RetryPolicy,
 )
 from income_client.emulator import Emulator
-from tests.support.leaks import held_by
+from tests.support.canaries import CANARY
 from tests.support.proxies import proxying, terminating
 
 ONCE: Final = RetryPolicy(max_attempts=1)
-CANARY: Final = "c4n4ry"
 
 
 @pytest.fixture
@@ -121,27 +120,24 @@ async def test_an_unusable_file_of_authorities_is_an_error(
             set_variables(
                 service, INCOME_CA_FILE=path, INCOME_PROXY=f"http://u:{CANARY}@127.0.0.1:1"
             )
-            with pytest.raises(ConfigurationError, match=r"^INCOME_CA_FILE: ") as caught:
+            with pytest.raises(ConfigurationError, match=r"^INCOME_CA_FILE: "):
                 IncomeClient.from_env()
-            assert CANARY not in held_by(caught.value)
             async with IncomeClient.from_env(ssl=ssl.create_default_context()):
                 pass
 
 
-async def test_an_unusable_proxy_is_an_error_without_its_password(set_variables: Any) -> None:
+async def test_an_unusable_proxy_is_an_error(set_variables: Any) -> None:
     """The error names the option."""
     async with Emulator(1) as service:
         set_variables(service, INCOME_PROXY=f"ftp://u:{CANARY}@127.0.0.1:1")
-        with pytest.raises(ConfigurationError, match="proxy") as caught:
+        with pytest.raises(ConfigurationError, match=r"^proxy "):
             IncomeClient.from_env()
-        assert CANARY not in held_by(caught.value)
 
 
 @pytest.mark.parametrize("name", ["INCOME_BASE_URL", "INCOME_AUTH_URL"])
-async def test_a_password_in_an_address_is_in_no_frame(set_variables: Any, name: str) -> None:
-    """It is refused there, and a crash reporter does not see it."""
+async def test_a_password_in_an_address_is_refused(set_variables: Any, name: str) -> None:
+    """Credentials have variables of their own."""
     async with Emulator(3) as service:
         set_variables(service, **{name: f"https://user:{CANARY}@lender.example"})
-        with pytest.raises(ConfigurationError) as caught:
+        with pytest.raises(ConfigurationError, match=r"^\w+_url holds a user name"):
             IncomeClient.from_env()
-        assert CANARY not in held_by(caught.value)

@@ -240,32 +240,3 @@ async def test_a_download_that_is_cancelled_has_its_end_too(tmp_path: Path) -> N
         (finished,) = scene.of(FileFinished)
         assert task.cancelled()
         assert (finished.error, finished.size, finished.attempts) == ("CancelledError", None, 1)
-
-
-async def test_nothing_private_is_told(tmp_path: Path) -> None:
-    """No event shows an address, a secret, a token or anything about a borrower."""
-    async with listened(60) as scene:
-        ids = scene.service.world.ids
-        records = [record async for record in scene.client.fetch_records(ids)]
-        async for _ in scene.client.download_all(records[:5], tmp_path):
-            pass
-        store = MemoryCheckpointStore()
-        poller = scene.client.poll(store, start="2026-06-01")
-        await asyncio.wait_for(rest(poller), 30)
-        shown = "\n".join(map(repr, scene.events))
-        private = {
-            scene.service.oauth2.client_secret.reveal(),
-            scene.service.url,
-            "Signature",
-            "Bearer",
-            *(scene.service.world.reference_of(number) for number in range(60)),
-        }
-        names = {
-            part
-            for record in records
-            for applicant in record.application.applicants.values()
-            for part in (applicant.first_name, applicant.last_name)
-        }
-        private |= {name for name in names if len(name) > 4}
-        assert [one for one in private if one in shown] == []
-        assert "http" not in shown

@@ -8,10 +8,9 @@ import pytest
 
 from income_client import CheckpointError, ConfigurationError, IncomeClient, StoredToken
 from income_client.engines.postgres import PostgresTokenStore
-from tests.support.leaks import held_by
+from tests.support.canaries import CANARY
 from tests.support.service import served
 
-CANARY: Final = "c4n4ry"
 TOKEN: Final = StoredToken(
     access_token=CANARY, expires_at=datetime(2031, 1, 1, 0, 0, 0, 5, UTC), lifetime=3600.5
 )
@@ -72,23 +71,20 @@ async def test_a_claim_from_the_future_holds_no_longer(
     assert await PostgresTokenStore(pool).claim(10)
 
 
-async def test_errors_show_no_token(pool: Any, tokens: PostgresTokenStore) -> None:
-    """Neither message nor chain nor any local of a frame."""
+async def test_a_missing_table_is_an_error(pool: Any, tokens: PostgresTokenStore) -> None:
+    """It says which command makes the table."""
     await pool.execute("DROP TABLE income_tokens")
     with pytest.raises(CheckpointError, match="income-client schema postgres") as caught:
         await tokens.save(TOKEN)
-    error = caught.value
-    assert (error.retryable, error.__cause__, error.__context__) == (False, None, None)
-    assert CANARY not in held_by(error)
+    assert not caught.value.retryable
 
 
 async def test_a_row_that_is_no_token_is_an_error(pool: Any, tokens: PostgresTokenStore) -> None:
     """Somebody has changed it by hand; the client requests a token of its own."""
     await tokens.save(TOKEN)
     await pool.execute("UPDATE income_tokens SET access_token = $1", f"{CANARY} \u00e4")
-    with pytest.raises(CheckpointError, match="access_token must be") as caught:
+    with pytest.raises(CheckpointError, match="access_token must be"):
         await tokens.load()
-    assert CANARY not in held_by(caught.value)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), "10", None])

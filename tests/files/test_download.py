@@ -8,7 +8,6 @@ from attrs import evolve
 
 from income_client import (
     ClientClosedError,
-    ConfigurationError,
     DownloadedFile,
     DownloadError,
     DownloadProgress,
@@ -17,7 +16,6 @@ from income_client import (
 )
 from income_client.emulator import Fault
 from tests.support.downloads import files_below, mode_of, scene
-from tests.support.leaks import package_frames
 
 
 async def test_a_file_is_whole_and_private_at_its_path(tmp_path: Path) -> None:
@@ -128,16 +126,3 @@ async def test_views_have_their_own_limits(tmp_path: Path) -> None:
         with pytest.raises(DownloadError):
             await view.download(document, tmp_path / "slip.pdf")
         assert len(play.asked) == 1
-
-
-async def test_a_name_that_cannot_be_made_shows_nothing_of_the_document(tmp_path: Path) -> None:
-    """Neither in the error nor in the variables of its frames; nothing is sent."""
-    async with scene() as play:
-        document = evolve(await play.document(), source=None, file_reference_ids=("canary5e1f",))
-        with pytest.raises(ConfigurationError) as caught:
-            await play.client.download(
-                document, tmp_path, names="{application_id}-{document_id}.{ext}"
-            )
-        shown = [str(caught.value), *(str(one.locals) for one in package_frames(caught.value))]
-        assert not any("canary5e1f" in text for text in shown)
-        assert play.asked == []

@@ -146,13 +146,6 @@ def test_a_stored_token_has_the_usual_lifetime() -> None:
     assert StoredToken(access_token="t", expires_at=NOON).lifetime == 3600
 
 
-def test_no_repr_shows_a_token() -> None:
-    """Neither form of a token shows itself."""
-    found = read_token(answered(GOOD), sent_at=0)
-    assert isinstance(found, Token)
-    assert "S3CRET" not in repr(found) + repr(to_stored(found, now=0, wall_time=NOON))
-
-
 def test_a_key_that_comes_twice_is_refused() -> None:
     """A reply that says two things is not read as a token."""
     twice = b'{"access_token":"a","access_token":"b","token_type":"Bearer","expires_in":9}'

@@ -118,14 +118,6 @@ def test_verify_decides_alone() -> None:
     assert CallbackBearerAuth(verify=bool).rules is None
 
 
-def test_a_repr_shows_no_secret() -> None:
-    """Of the values only the rules are shown."""
-    hashed = accepting(keys=Secret(SECRET), algorithms=["HS256"])
-    for shown in (hashed, accepting(keys=None, jwks_url=f"{URL}?{SECRET}"), AUTH):
-        assert "s3cret" not in repr(shown)
-        assert "invented" not in repr(shown)
-
-
 def test_without_signed_tokens_their_library_is_not_loaded() -> None:
     """The value is imported, and made with verify, where joserfc does not exist."""
     program = """

@@ -15,10 +15,11 @@ from income_client.receivers.issuer import CallbackTokenIssuer
 from income_client.receivers.jwt import check_token
 from income_client.settings import OAuth2ClientCredentials, Secret
 from tests.support.callbacks import refusal_of
+from tests.support.canaries import CANARY
 from tests.support.signed_tokens import NOW, outcome
 
+SECRET: Final = f"{CANARY}-that-is-long-enough-to-sign-with"
 CLIENT: Final = "service"
-SECRET: Final = "q7-" + "x" * 40
 FORM: Final = b"application/x-www-form-urlencoded"
 GRANT: Final = b"grant_type=client_credentials"
 
@@ -120,14 +121,6 @@ def test_while_a_secret_changes_both_get_tokens_and_both_tokens_pass() -> None:
     assert shop.issue(now=NOW, nonce=bytes(16)) == new
     assert refusal(shop.auth, old) is refusal(shop.auth, new) is refusal(SHOP.auth, new) is None
     assert refusal(SHOP.auth, old) is Refusal.TOKEN_KEY_UNKNOWN
-
-
-def test_the_secret_is_not_shown() -> None:
-    """Neither the secret nor what is made of it, in the repr or in a token."""
-    (client,) = SHOP._clients
-    for shown in (repr(SHOP), repr(client), issued_token(SHOP)):
-        assert SECRET not in shown
-        assert client.key.reveal() not in shown
 
 
 @pytest.mark.parametrize("secret", ["pa:ss w%41rd+ü" * 3, "€" * 32, "+" * 32, "%zz " * 8])
