@@ -70,14 +70,14 @@ def test_an_even_density_fills_pages_to_the_aim() -> None:
     assert density.width(50, 10**6) == int(FILL * 999 / 10)
 
 
-def test_windows_grow_by_four_at_the_most_and_by_sixteen_over_silence() -> None:
+def test_windows_grow_by_eight_at_the_most() -> None:
     """A gap in the data does not make the walk request a whole year."""
     density = Density(LIMIT)
     density.width(0, 10**9)
     density.complete(Window(0, 100), rows(1))
-    assert density.width(100, 10**9) == 400
+    assert density.width(100, 10**9) == 800
     density.complete(Window(100, 200), rows(0))
-    assert density.width(200, 10**9) == 1600
+    assert density.width(200, 10**9) == 800
 
 
 def test_the_halves_of_a_part_expect_together_what_it_did() -> None:
