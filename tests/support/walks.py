@@ -12,6 +12,7 @@ from income_client.records.window import EPOCH, Window
 from income_client.walk.planner import Question, WalkPlanner
 from income_client.walk.windows import Answer, Bounds, Delivery
 from tests.support.listing import Listing, Outcome, Page, Query
+from tests.support.walk_data import DAY
 
 Hook = Callable[[Listing], None]
 
@@ -36,8 +37,15 @@ class Walk:
     tells_time: bool = True
     """Whether replies say when they were served."""
     most_requests: int = 20_000
+    dates: dict[str, int] = field(init=False)
+    """The second of each application's date, up to three days before it was first updated."""
     delivered: list[Delivery] = field(factory=list)
     in_flight: list[tuple[Question, Outcome]] = field(factory=list)
+
+    @dates.default
+    def _invented(self) -> dict[str, int]:
+        rows = enumerate(self.world.rows.items())
+        return {key: second - number * 7919 % (3 * DAY) for number, (key, second) in rows}
 
     @property
     def ids(self) -> list[str]:
@@ -61,7 +69,7 @@ class Walk:
             assert self.planner.refuse(question), f"{question} was refused: {reply}"
         else:
             served_at = self.world.now if self.tells_time else None
-            answer = Answer.of(page_of(reply), self.limit, served_at)
+            answer = Answer.of(self._read(reply), self.limit, served_at)
             self.planner.receive(question, answer)
         assert self.planner.requests <= self.most_requests, "the walk does not end"
         while self.planner.ready:
@@ -69,6 +77,21 @@ class Walk:
             self.delivered.append(delivery)
             self.planner.acknowledge(delivery)
         return True
+
+    def row_of(self, application_id: str) -> ApplicationSummary:
+        """Return an application as a row of the list."""
+        return ApplicationSummary(
+            application_id=application_id,
+            application_reference_id=application_id,
+            application_date=EPOCH + timedelta(seconds=self.dates[application_id]),
+        )
+
+    def _read(self, page: Page) -> ApplicationPage:
+        return ApplicationPage(
+            updated_after=EPOCH + timedelta(seconds=page.after),
+            updated_before=EPOCH + timedelta(seconds=page.before),
+            applications=tuple(map(self.row_of, page.ids)),
+        )
 
     def _ask(self) -> None:
         while (question := self.planner.next()) is not None:
@@ -78,24 +101,6 @@ class Walk:
             bounds = question.bounds
             query = Query(after=bounds.after, before=bounds.before, limit=self.limit)
             self.in_flight.append((question, self.world.page(query)))
-
-
-def page_of(page: Page) -> ApplicationPage:
-    """Return a page as a client reads it."""
-    return ApplicationPage(
-        updated_after=EPOCH + timedelta(seconds=page.after),
-        updated_before=EPOCH + timedelta(seconds=page.before),
-        applications=tuple(map(row_of, page.ids)),
-    )
-
-
-def row_of(application_id: str) -> ApplicationSummary:
-    """Return an application as a row of the list."""
-    return ApplicationSummary(
-        application_id=application_id,
-        application_reference_id=application_id,
-        application_date=EPOCH,
-    )
 
 
 def walk(

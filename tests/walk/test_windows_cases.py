@@ -11,7 +11,7 @@ from income_client.walk.planner import WalkPlanner
 from income_client.walk.windows import Answer, Bounds, Intervals
 from tests.support.listing import Listing, Rules, rows_at
 from tests.support.walk_data import BASE
-from tests.support.walks import Walk, row_of, walk
+from tests.support.walks import Walk, walk
 
 MEANINGS = [(lower, upper) for lower in (False, True) for upper in (False, True)]
 
@@ -52,7 +52,7 @@ def test_the_present_is_taken_from_the_clock_where_the_echo_has_none() -> None:
     walked: Walk = walk(world, BASE - 1, None, limit=20)
     question = walked.planner.next()
     assert question is not None
-    rows = tuple(row_of(key) for key in sorted(world.ids)[:20])
+    rows = tuple(walked.row_of(key) for key in sorted(world.ids)[:20])
     page = ApplicationPage(
         updated_after=EPOCH, updated_before=EPOCH.replace(year=9999), applications=rows
     )
@@ -93,7 +93,7 @@ def test_a_service_that_ignores_the_bounds_is_an_error_each_time() -> None:
     """A walk that continues after the error has skipped no second."""
     planner = WalkPlanner(Bounds(BASE, BASE + 100), limit=5, walkers=1)
     walked = walk(Listing(rows=rows_at([BASE] * 5), now=BASE + 50), BASE, None, limit=5)
-    rows = tuple(row_of(key) for key in walked.world.ids)
+    rows = tuple(walked.row_of(key) for key in walked.world.ids)
 
     def go_on() -> None:
         while (question := planner.next()) is not None:
