@@ -323,13 +323,18 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
         "standby must be True or False, not {}": each("standby", 1),
     },
     "BasicAuth": {
-        "username holds a character that a Basic credential cannot carry": each("username", "a:b"),
+        "username holds a character that a Basic credential cannot carry":
+            each("username", "a:b", f"u:{SECRET}"),
         "username is empty or not a str": each("username", ""),
         "password is empty or not a str": each("password", "", None),
+        "password holds a character that a Basic credential cannot carry":
+            each("password", f"{SECRET}\n"),
     },
     "OAuth2ClientCredentials": {
         "client_secret is empty or not a str": each("client_secret", ""),
         "client_id is empty or not a str": each("client_id", ""),
+        "client_secret holds a character that a Basic credential cannot carry":
+            each("client_secret", f"{SECRET}\n"),
     },
     "StoredToken": {
         "access_token must be a token that a header can carry": each("access_token", "", "a\r\nb",

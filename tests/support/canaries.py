@@ -36,7 +36,7 @@ _SECRETS: Final = re.compile(
     CANARY + r"|S3CRET"
     r"|invented-(?:password|secret|token)"  # of the emulator, and of many tests
     r"|eyJ[\w-]{9,}\.[\w-]+\."  # a token of the emulator, or any other JWT
-    r"|Signature=\w"  # of an address
+    r"|[Ss]ignature=\w"  # of an address
 )
 _BASIC: Final = re.compile(r"Basic ([\w+/]{8,}={0,2})")
 _QUIET: Final = re.compile(
@@ -45,7 +45,7 @@ _QUIET: Final = re.compile(
     r"|000112222|ada@example|ada-sample|Invented Way|51234\.56"  # of tests/support/payloads.py
 )
 _PARTS: Final = (
-    *(CANARY, "S3CRET", "invented", "token-", "eyJ", "Signature=", "Basic "),
+    *(CANARY, "S3CRET", "invented", "token-", "eyJ", "ignature=", "Basic "),
     *("666", "@example", "55501", "000112222", "ada-sample", "Invented Way", "51234.56"),
 )
 """In every text that one of the expressions matches; quicker to look for than they are."""
