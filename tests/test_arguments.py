@@ -44,6 +44,7 @@ from income_client import (
     to_json,
 )
 from income_client.emulator import CallbackTarget, Emulator, Fault, FaultKind, Faults, ServiceRules
+from income_client.engines.nats import NatsTokenStore
 from income_client.engines.relay import UpdateEvent
 from income_client.engines.worker import Worker
 from income_client.engines.worker_nats import nats_events
@@ -69,6 +70,7 @@ BASIC: Final = BasicAuth("user", SECRET)
 OAUTH2: Final = OAuth2ClientCredentials("id", SECRET)
 CALLBACKS: Final = CallbackBasicAuth("service", SECRET)
 KEY: Final = public_jwk("P-256")
+EMPTY: Final[Any] = None
 DOCUMENT: Final = make_document()
 CLIENT: Final[Any] = IncomeClient(URL, auth=BASIC)
 
@@ -120,6 +122,7 @@ CALLS: Final[dict[str, Callable[..., object]]] = {
     "CallbackReceiver": valid(CallbackReceiver, on_callback=print, auth=CALLBACKS),
     "Worker": valid(Worker, handle=waits, source=MemorySource()),
     "nats_events": valid(partial(nats_events, "nats://127.0.0.1:1"), durable="incomes"),
+    "NatsTokenStore": partial(NatsTokenStore, EMPTY),
     "UpdateEvent.from_json": UpdateEvent.from_json,
     "from_json": lambda kind=ApplicationRecord, text=b"1": from_json(kind, text),
     "to_json": to_json,
@@ -302,11 +305,48 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
         "concurrency must be a whole number, 1 or more, not {}": each("concurrency", 0, 2.0),
         "on_error must be 'raise' or 'yield', not {}": each("on_error", "ignore"),
         "a name template must contain {document_id} or {file_reference_id}":
-            each("names", "no fields"),
+            each("names", "no fields", "", "plain", "{application_id}.{ext}", ".{ext}"),
         (
             "a component of a name template is empty, or its own text is not safe: no '..', no "
             'dot, dash, tilde or space in front, no dot or space behind, none of \\:*?"<>|'
-        ): each("names", "{document_id}/../x"),
+        ): each("names", "{document_id}/../x", "/{document_id}", "{document_id}/",
+            "a//{document_id}", "../{document_id}", "a/../{document_id}", "./{document_id}",
+            ".{document_id}", "{document_id}..", "a..b/{document_id}", "-{document_id}",
+            "~/{document_id}", " {document_id}", "{document_id} ", "a\\{document_id}",
+            "C:{document_id}", "{document_id}\n", "{document_id}\0", "\u202e{document_id}",
+            "e\u0301/{document_id}"),
+        "a name template has a brace without its partner": each("names", "{document_id",
+            "document_id}"),
+        (
+            "a name template has no field {}; there are application_id, document_type, "
+            "document_id, file, file_reference_id, ext"
+        ): each("names", "{}"),
+        (
+            "a name template has no field {0}; there are application_id, document_type, "
+            "document_id, file, file_reference_id, ext"
+        ): each("names", "{0}"),
+        (
+            "a name template has no field {unknown}; there are application_id, document_type, "
+            "document_id, file, file_reference_id, ext"
+        ): each("names", "{unknown}/{document_id}"),
+        (
+            "a name template has plain fields only; there are application_id, document_type, "
+            "document_id, file, file_reference_id, ext"
+        ): each("names", "{document_id!r}", "{document_id:>10}", "{document_id:{file}}"),
+        (
+            "a name template has no field {document_id.__class__}; there are application_id, "
+            "document_type, document_id, file, file_reference_id, ext"
+        ): each("names", "{document_id.__class__}"),
+        (
+            "a name template has no field {document_id[0]}; there are application_id, "
+            "document_type, document_id, file, file_reference_id, ext"
+        ): each("names", "{document_id[0]}"),
+        "in a name template, {ext} must be at the end, behind a dot": each("names",
+            "{document_id}{ext}", "{document_id}.{ext}.gz", "{ext}/{document_id}.{ext}", "{ext}"),
+        "a name template has at most 8 components": each("names", "1/2/3/4/5/6/7/8/{document_id}"),
+        "a component of a name template can become too long": each("names",
+            "{document_id}{document_id}{document_id}", "x" * 250 + "/{document_id}"),
+        "a name template must be a str": each("names", b"{document_id}", None),
     },
     "poll": {
         "checkpoints must be an object with the methods load, save, dead_letters, not {}":
@@ -346,11 +386,36 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
     "DownloadPolicy": {
         "allowed_hosts must be a list of one host or more, not {}": each("allowed_hosts",
             "a.example", b"a.example", (), None, 7),
-        "allowed_hosts: an entry is not a str": each("allowed_hosts", ["a.example", 7]),
+        "allowed_hosts: an entry is not a str": each("allowed_hosts", ["a.example", 7], [7], [None],
+            [b"example.com"]),
         "allowed_hosts: the entry '*' allows every host; name them": each("allowed_hosts",
             ["a.example", "*"]),
+        "allowed_hosts: the entry is empty": each("allowed_hosts", [""]),
+        "allowed_hosts: the entry {} allows every host; name them": each("allowed_hosts", ["*"],
+            ["*:443"]),
+        "allowed_hosts: the entry {} needs a domain of two labels or more behind *.":
+            each("allowed_hosts", ["*.com"], ["*.10.0.0.1"]),
+        "allowed_hosts: the entry {} is not a host name and not an IP address":
+            each("allowed_hosts", ["*."], ["*.*.example.com"], ["a.*.example.com"],
+                ["*a.example.com"], ["example.com."], ["a..example.com"], [".example.com"],
+                ["-a.example.com"], ["127.1"], ["0x7f.0.0.1"], ["2130706433"], ["010.0.0.1"],
+                ["[1.2.3.4]"], ["a" * 64 + ".example.com"]),
+        "allowed_hosts: the entry is not a host name and not an IP address":
+            each("allowed_hosts", ["[fe80::1%25lo]"], ["%61.example.com"],
+                ["a." * 127 + "example.com"]),
+        "allowed_hosts: the entry {} is not a host; an IPv6 address must be in brackets":
+            each("allowed_hosts", ["::1"], ["[::1"], ["a:b:c"]),
+        "allowed_hosts: the entry {} has a port that is neither a number from 1 to 65535 nor *":
+            each("allowed_hosts", ["example.com:"], ["example.com:0"], ["example.com:65536"],
+                ["example.com:080"], ["example.com:http"]),
+        "allowed_hosts: the entry has a port that is neither a number from 1 to 65535 nor *":
+            each("allowed_hosts", ["example.com:+80"]),
         "allowed_hosts: the entry is an address; name only a host and a port":
-            each("allowed_hosts", ["https://a.example"]),
+            each("allowed_hosts", ["https://example.com"], ["example.com/path"]),
+        "allowed_hosts: the entry holds a user name or a password": each("allowed_hosts",
+            ["user:password@example.com"]),
+        "allowed_hosts: the entry is not plain ASCII": each("allowed_hosts", ["exämple.com"],
+            ["example .com"], ["example.com\n"]),
         "require_https must be True or False, not {}": each("require_https", 1, None),
         "allow_private_networks must be True or False, not {}": each("allow_private_networks", 0,
             "no"),
@@ -548,6 +613,9 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
         "ack_wait must be a finite number above 0, not {}": each("ack_wait", 0),
         "durable must be str, not {}": each("durable", 1),
     },
+    "NatsTokenStore": {
+        "key must be letters, digits, - and _": each("key", "", "a b", "a.b", "ü", ">"),
+    },
     "UpdateEvent.from_json": {
         "text must be bytes or a str, not {}": each("text", None),
     },
@@ -691,7 +759,7 @@ def _shown(arguments: dict[str, Any]) -> Iterator[str]:
         yield from (repr(value), f"of type {kind}", kind)
         if isinstance(value, list):
             yield from map(repr, value)
-    yield ""
+    yield "{}"  # which the words of a template hold as they are
 
 
 @pytest.mark.parametrize(("call", "arguments", "message"), list(_rows()))

@@ -14,7 +14,6 @@ from nats.js.api import StorageType, StreamConfig
 from income_client import (
     CheckpointConflictError,
     CheckpointError,
-    ConfigurationError,
     DeadLetter,
     IncomeClientError,
     Secret,
@@ -206,13 +205,6 @@ async def test_a_token_that_came_after_its_claim_was_over_is_shared_all_the_same
     )
     await second.save(later)
     assert await third.load() == later
-
-
-@pytest.mark.parametrize("key", ["", "a b", "a.b", "ü", ">"])
-async def test_a_key_that_no_bucket_has_is_refused(client: Client, key: str) -> None:
-    """At once."""
-    with pytest.raises(ConfigurationError, match="key"):
-        NatsTokenStore(await bucket(client), key)
 
 
 async def test_events_are_stored_once_by_their_id(client: Client) -> None:
