@@ -388,7 +388,6 @@ async def test_no_object_shows_what_it_holds(auth: Auth, tmp_path: Path) -> None
 
 async def test_no_object_of_an_endpoint_shows_what_it_holds() -> None:
     """Neither a callback, nor what is configured for it, nor a token that is issued."""
-    form = {"Content-Type": "application/x-www-form-urlencoded"}
     made = [  # here, since what was made before the first test is hidden from the collector
         OAuth2ClientCredentials("partner", LONG),
         StoredToken(access_token=TOKEN, expires_at=NOW),
@@ -398,7 +397,7 @@ async def test_no_object_of_an_endpoint_shows_what_it_holds() -> None:
         CallbackBearerAuth(keys=Secret(LONG), issuer="i", audience="a", algorithms=["HS256"]),
         CallbackBearerAuth(jwks_url=f"https://id.example/?{CANARY}", issuer="i", audience="a"),
     ]
-    request = RequestHead(method="POST", headers=head(**form).headers)
+    request = head(Content_Type="application/x-www-form-urlencoded")
     issued = issuer.answer(request, b"grant_type=client_credentials", now=0, nonce=bytes(16))
     body = json.dumps({"event_type": "x", "application_id": "a", "ssn": CANARY}).encode()
     received = await receiver.verify(head(), body)
