@@ -1,9 +1,9 @@
 """A store that fails for a while: the poll in hand is kept, and only the commit is retried."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing, nullcontext, suppress
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
@@ -13,13 +13,14 @@ from income_client import (
     CheckpointError,
     DeadLetter,
     Event,
+    IncomeClientError,
     MemoryCheckpointStore,
     PollFailed,
-    StoredCheckpoint,
 )
 from income_client.emulator import Fault
 from income_client.testing import JumpingClock
-from tests.support.polling import FailingStore, Scene, ids_of, rest, scene, take
+from tests.support.leaks import package_frames
+from tests.support.polling import FailingStore, Scene, first, ids_of, rest, scene, take
 from tests.support.service import HeldClock, until
 
 
@@ -34,26 +35,26 @@ def with_updates(place: Scene, count: int) -> FailingStore:
 @pytest.mark.parametrize(("failures", "saves_first"), [(1, True), (5, False)])
 async def test_a_failing_commit_costs_no_request(failures: int, saves_first: bool) -> None:
     """The rest of the poll is handed out from where it was; nothing is listed or read anew."""
-    async with scene(300) as place:
-        store = with_updates(place, 250)
+    async with scene(30, batch_size=10) as place:
+        store = with_updates(place, 25)
         poller, ids = place.poll(interval=10_000), []
         async for record in poller:
             ids.append(record.application_id)
-            if len(ids) == 100:
+            if len(ids) == 10:
                 store.failures, store.saves_first = failures, saves_first
-            if len(ids) == 250:
+            if len(ids) == 25:
                 poller.stop()
         assert store.failures == 0
-        assert len(ids) == len(set(ids)) == 250
-        assert place.requests("get_application") == 250
+        assert len(ids) == len(set(ids)) == 25
+        assert place.requests("get_application") == 25
         assert place.requests("list_applications") == 1
         assert await rest(place.poll()) == []
 
 
 async def test_a_dead_letter_that_cannot_be_stored_costs_no_request() -> None:
     """Dead letters are stored before their batch, which is not read again for that."""
-    async with scene(300) as place:
-        store = with_updates(place, 250)
+    async with scene(30, batch_size=10) as place:
+        store = with_updates(place, 25)
         path = f"*/{place.ids[0]}"
         place.service.faults.add(Fault("status", status=404, path=path, times=None))
         poller = place.poll(interval=10_000)
@@ -63,38 +64,39 @@ async def test_a_dead_letter_that_cannot_be_stored_costs_no_request() -> None:
         records = [await waiting]
         async for record in poller:
             records.append(record)
-            if len(records) == 249:
+            if len(records) == 24:
                 poller.stop()
         assert store.failures == 0
-        assert place.requests("get_application") == 249 + 2
+        assert place.requests("get_application") == 24 + 2
         assert place.requests("list_applications") == 1
         assert await place.letters() == [place.ids[0]]
 
 
-async def test_the_status_shows_when_the_store_is_tried_again() -> None:
-    """While a commit is put off, it is the end of that pause, and not the poll before or after."""
+async def test_pauses_of_a_failing_commit_grow_and_are_shown() -> None:
+    """By the client's clock, up to a minute; meanwhile they are what the status has as the next."""
     planned: list[tuple[float, float]] = []
 
     def look(event: Event) -> None:
         if isinstance(event, PollFailed):
             before, status = datetime.now(UTC), poller.status
+            assert status.failures == len(planned) + 1
+            assert isinstance(status.last_error, CheckpointError)
             assert status.next_poll_at is not None
             longest = (status.next_poll_at - before).total_seconds()
             planned.append(((status.next_poll_at - datetime.now(UTC)).total_seconds(), longest))
 
-    async with scene(300, on_event=look) as place:
-        store = with_updates(place, 150)
+    clock = JumpingClock()
+    async with scene(clock=clock, on_event=look) as place:
+        store = with_updates(place, 3)
         poller = place.poll(interval=10_000)
         batch = await take(poller)
-        clock: Any = place.client._clock
         clock.slept.clear()
-        store.failures = 5
+        store.failures = 12
         await batch.commit()
-        pauses = [*clock.slept]
-        assert len(pauses) == len(planned) == 5
-        for (least, most), pause in zip(planned, pauses, strict=True):
+        assert len(clock.slept) == len(planned) == 12
+        for number, ((least, most), pause) in enumerate(zip(planned, clock.slept, strict=True)):
             assert least - 0.001 <= pause <= most + 0.001
-        assert [0.5 * 2**n <= pause <= 2**n for n, pause in enumerate(pauses)] == [True] * 5
+            assert min(60, 2**number) / 2 <= pause <= min(60, 2**number)
         assert poller.status.next_poll_at is None
 
 
@@ -128,46 +130,26 @@ async def test_a_new_beginning_is_reported_although_the_store_fails(
         assert len(created) == 1
 
 
-@pytest.mark.parametrize("failures", [1, 7])
-async def test_a_batch_s_own_block_waits_for_the_store(failures: int) -> None:
+async def test_a_batch_s_own_block_waits_for_the_store() -> None:
     """Its end does not fail for a store that comes back, and the batch comes once."""
-    async with scene(300) as place:
-        store = with_updates(place, 150)
+    async with scene(30, batch_size=10) as place:
+        store = with_updates(place, 15)
         poller, ids = place.poll(interval=10_000), []
         async for batch in poller.batches():
             async with batch:
                 ids += ids_of(batch)
-                store.failures = failures
+                store.failures = 7
             assert store.failures == 0
             assert (await store.load("default")).checkpoint == batch.checkpoint
-            if len(ids) == 150:
+            if len(ids) == 15:
                 poller.stop()
-        assert len(set(ids)) == 150
-        assert place.requests("get_application") == 150
-
-
-async def test_pauses_of_a_failing_commit_grow_and_are_shown() -> None:
-    """By the client's clock, up to a minute; the status counts the failures."""
-    clock = JumpingClock()
-    async with scene(clock=clock) as place:
-        store = with_updates(place, 3)
-        poller = place.poll()
-        batch = await take(poller)
-        store.failures = 12
-        clock.slept.clear()
-        committing = asyncio.create_task(batch.commit())
-        await until(lambda: poller.status.failures == 5)
-        assert isinstance(poller.status.last_error, CheckpointError)
-        await committing
-        assert len(clock.slept) == 12
-        for number, pause in enumerate(clock.slept):
-            longest = min(60, 2**number)
-            assert longest / 2 <= pause <= longest
+        assert len(set(ids)) == 15
+        assert place.requests("get_application") == 15
 
 
 @pytest.mark.parametrize("way", ["stop", "cancel"])
 async def test_stopping_ends_the_pauses_of_a_failing_commit(way: str) -> None:
-    """After one more try, whose error is raised; the next poller brings the batch again."""
+    """A stop after one more try, whose error is raised; the batch comes again either way."""
     clock = HeldClock()
     async with scene(clock=clock) as place:
         store = with_updates(place, 3)
@@ -180,46 +162,24 @@ async def test_stopping_ends_the_pauses_of_a_failing_commit(way: str) -> None:
         poller.stop() if way == "stop" else committing.cancel()
         await asyncio.wait([committing])
         assert committing.cancelled() == (way == "cancel")
-        if way == "stop":
-            assert isinstance(committing.exception(), CheckpointError)
         clock.release_all()
         store.failures = 0
+        if way == "stop":
+            assert isinstance(committing.exception(), CheckpointError)
+        else:
+            assert ids_of(await take(poller)) == ids_of(batch)
         assert ids_of(await rest(place.poll())) == ids_of(batch)
 
 
-async def test_a_batch_whose_commit_was_cancelled_comes_again() -> None:
-    """Nothing was stored, so the next loop over the same poller begins with it."""
-    clock = HeldClock()
-    async with scene(clock=clock) as place:
-        store = with_updates(place, 3)
-        poller = place.poll()
-        batch = await take(poller)
-        store.failures = 10_000
-        clock.is_held = True
-        committing = asyncio.create_task(batch.commit())
-        await until(lambda: poller.status.failures == 1)
-        committing.cancel()
-        await asyncio.wait([committing])
-        clock.release_all()
-        store.failures = 0
-        again = await take(poller)
-        assert ids_of(again) == ids_of(batch)
-        await again.commit()
-        assert await rest(place.poll()) == []
-
-
 async def test_nothing_is_kept_of_batches_that_are_committed() -> None:
-    """A poller that runs for months does not grow with each of them."""
-    async with scene(300) as place:
-        with_updates(place, 300)
-        poller = place.poll(interval=10_000)
+    async with scene(30, batch_size=10) as place:
+        with_updates(place, 30)
+        poller = place.poll(once=True)
         async for batch in poller.batches():
             async with batch:
                 pass
             assert not poller._batches._done
             assert not poller._batches._returned
-            if batch.number == 3:
-                poller.stop()
 
 
 async def test_a_single_poll_waits_for_the_store_for_a_while() -> None:
@@ -233,18 +193,6 @@ async def test_a_single_poll_waits_for_the_store_for_a_while() -> None:
             await rest(place.poll())
         assert caught.value.retryable
         assert 10_000 - store.failures < 10
-
-
-async def test_a_conflict_is_not_retried() -> None:
-    """Another poller has the name, as a look at the store shows; waiting does not change that."""
-    async with scene() as place:
-        store = with_updates(place, 3)
-        batch = await take(place.poll())
-        await take(place.poll())
-        store.tries = 0
-        with pytest.raises(CheckpointConflictError):
-            await batch.commit()
-        assert store.tries == 0
 
 
 @pytest.mark.parametrize("moment", ["commit", "poll"])
@@ -267,33 +215,18 @@ async def test_a_store_that_was_restored_from_a_backup_is_named_as_such(moment: 
 
 async def test_commits_in_tasks_of_their_own_are_retried_beside_the_poll() -> None:
     """Neither disturbs the other, and all of it is committed in the end."""
-    async with scene(400) as place:
-        store = with_updates(place, 400)
+    async with scene(40, batch_size=10) as place:
+        store = with_updates(place, 40)
         poller, count = place.poll(), 0
         async with asyncio.TaskGroup() as group:
             async for batch in poller.batches():
                 store.failures = 2
                 group.create_task(batch.commit())
                 count += len(batch)
-                if count == 400:
+                if count == 40:
                     break
-        assert place.requests("get_application") == 400
+        assert place.requests("get_application") == 40
         assert await rest(place.poll()) == []
-
-
-class AwayStore(MemoryCheckpointStore):
-    """Fails so many loads."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.failures = 0
-
-    async def load(self, name: str) -> StoredCheckpoint:
-        """Load, or fail."""
-        if self.failures:
-            self.failures -= 1
-            raise CheckpointError("the store is away", retryable=True)
-        return await super().load(name)
 
 
 @pytest.mark.parametrize("has_failed", [False, True])
@@ -311,7 +244,7 @@ async def test_a_batch_is_given_out_again_once_the_store_answers(
                 poller.stop()
 
     async with scene(on_event=note) as place:
-        store = place.store = AwayStore()
+        store = place.store = FailingStore()
         place.touch(1)
         poller = place.poll()
         async with aclosing(poller.batches()) as batches:
@@ -319,9 +252,30 @@ async def test_a_batch_is_given_out_again_once_the_store_answers(
             with suppress(ZeroDivisionError):
                 async with batch if has_failed else nullcontext():
                     raise ZeroDivisionError
-        store.failures = 3
+        store.failing_loads = 3
         async with aclosing(poller.batches()) as batches:
             again = await anext(batches, None)
         assert again is (None if is_stopped else batch)
         before = 1 if has_failed else 0  # the block itself
         assert failures == [before + number for number in range(1, 3 if is_stopped else 4)]
+
+
+@pytest.mark.parametrize("way", ["records", "batches", "commit", "block"])
+async def test_an_error_leaves_without_the_frames_of_the_poller(way: str) -> None:
+    """They hold what was being read, and crash reporters send the locals of frames."""
+    async with scene() as place:
+        place.store = store = FailingStore()
+        place.touch(1)
+        poller = place.poll()
+        batch = await take(poller)
+        store.error, store.failures = CheckpointError("the store is damaged"), 2
+        ways: dict[str, Callable[[], Awaitable[object]]] = {
+            "records": lambda: first(place.poll(), 1),
+            "batches": lambda: take(place.poll()),
+            "commit": batch.commit,
+            "block": lambda: batch.__aexit__(None, None, None),
+        }
+        with pytest.raises(IncomeClientError) as caught:
+            await ways[way]()
+    assert package_frames(caught.value) == []
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)

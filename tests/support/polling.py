@@ -2,9 +2,10 @@
 
 import contextlib
 import json
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
+import pytest
 from attrs import define, field
 
 from income_client import (
@@ -12,10 +13,10 @@ from income_client import (
     Batch,
     CheckpointError,
     CheckpointStore,
-    DeadLetter,
     IncomeClient,
     MemoryCheckpointStore,
     Poller,
+    StoredCheckpoint,
 )
 from income_client.emulator import Emulator
 from tests.support.service import NOW, served
@@ -55,32 +56,30 @@ class Scene:
 
 
 class FailingStore(MemoryCheckpointStore):
-    """Fails as many saves as it is told to, before it has saved or afterwards."""
+    """Fails as many saves or loads as it is told to; a save before it has saved or afterwards.
+
+    As stores of users, it compares versions and nothing else.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.failures = 0
-        self.tries = 0
+        self.failures = self.failing_loads = self.tries = 0
         self.saves_first = False
         self.error: BaseException = CheckpointError("the store is locked", retryable=True)
 
-    async def save(  # type: ignore[override]  # as stores of users are
-        self,
-        name: str,
-        checkpoint: str,
-        *,
-        version: int,
-        dead_letters: Sequence[DeadLetter] = (),
-        resolved: Sequence[str] = (),
-    ) -> int:
-        """Save, or fail."""
+    async def load(self, name: str) -> StoredCheckpoint:
+        if self.failing_loads:
+            self.failing_loads -= 1
+            raise CheckpointError("the store is away", retryable=True)
+        return await super().load(name)
+
+    async def save(self, name: str, checkpoint: str, **changes: Any) -> int:
         self.tries += 1
-        more: dict[str, Any] = {"dead_letters": dead_letters, "resolved": resolved}
         if not self.failures:
-            return await super().save(name, checkpoint, version=version, **more)
+            return await super().save(name, checkpoint, **changes)
         self.failures -= 1
         if self.saves_first:
-            await super().save(name, checkpoint, version=version, **more)
+            await super().save(name, checkpoint, **changes)
         raise self.error
 
 
@@ -88,11 +87,15 @@ NOW_TEXT = "2026-06-30T12:00:00"
 
 
 @contextlib.asynccontextmanager
-async def scene(applications: Any = 20, **options: Any) -> AsyncIterator[Scene]:
+async def scene(
+    applications: Any = 20, *, batch_size: int = 100, **options: Any
+) -> AsyncIterator[Scene]:
     """Run a service whose applications were all updated before it was started."""
     times = range(NOW - 1000, NOW - 1000 + applications) if isinstance(applications, int) else None
-    async with served(applications if times is None else times, **options) as (service, client):
-        yield Scene(service, client)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("income_client.polling.cycle._BATCH_SIZE", batch_size)
+        async with served(applications if times is None else times, **options) as (service, client):
+            yield Scene(service, client)
 
 
 async def first(poller: Poller, count: int) -> list[ApplicationRecord]:
