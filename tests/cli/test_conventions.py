@@ -30,7 +30,6 @@ from tests.support.commands import (
     prepare,
 )
 from tests.support.processes import environment, file_for, run, started
-from tests.support.proxies import changing
 from tests.support.served import served
 from tests.support.streams import Terminal, closed_pipe
 
