@@ -2,9 +2,8 @@
 
 import asyncio
 import contextlib
-import json
 import shutil
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,23 @@ import pytest
 from income_client import (
     Batch,
     CheckpointConflictError,
-    DeadLetter,
     MemoryCheckpointStore,
-    Poller,
     SQLiteCheckpointStore,
 )
 from income_client.emulator import Fault
-from income_client.emulator.times import http_date, stamp
 from income_client.polling.checkpoint import read_checkpoint
 from tests.support.pollers import pages_of
-from tests.support.polling import NOW_TEXT, Scene, first, ids_of, reached, rest, scene, take
+from tests.support.polling import (
+    NOW_TEXT,
+    FailingStore,
+    Scene,
+    first,
+    ids_of,
+    reached,
+    rest,
+    scene,
+    take,
+)
 from tests.support.service import NOW, until
 
 
@@ -76,37 +82,16 @@ async def test_a_batch_whose_block_fails_comes_again() -> None:
 
 
 async def test_a_failing_block_is_retried_with_growing_delays() -> None:
-    """The delays before its retries grow."""
+    """They begin anew with each batch."""
     async with scene() as place:
-        place.touch(1)
-        poller, tries = place.poll(interval=1000), 0
+        poller = place.poll(interval=1000)
         clock: Any = place.client._clock
-        async for batch in poller.batches():
-            tries += 1
-            clock.slept.clear() if tries == 1 else None
-            if tries == 6:
-                break
-            try:
-                async with batch:
-                    fail_if(tries > 0)
-            except ValueError:
-                continue
-        pauses = [seconds for seconds in clock.slept if seconds < 100]
-        assert len(pauses) == 5
-        assert all(2**n / 2 <= pause <= 2**n for n, pause in enumerate(pauses, start=1))
-
-
-async def test_the_delays_of_each_batch_begin_anew() -> None:
-    """A batch that fails after others have succeeded is retried as soon as the first was."""
-    async with scene() as place:
-        poller, failures = place.poll(interval=1000), 0
-        clock: Any = place.client._clock
-        for number in range(4):
+        for number in range(3):
             place.touch(number)
             poller.wake()
             failures = 0
             async for batch in poller.batches():
-                if failures == 2:
+                if failures == 5:
                     pauses = [seconds for seconds in clock.slept if seconds < 100]
                     await batch.commit()
                     break
@@ -115,92 +100,95 @@ async def test_the_delays_of_each_batch_begin_anew() -> None:
                     async with batch:
                         failures += 1
                         fail_if(failures > 0)
-            assert len(pauses) == 2
+            assert len(pauses) == 5
             assert all(2**n / 2 <= pause <= 2**n for n, pause in enumerate(pauses, start=1))
 
 
 async def test_a_checkpoint_kept_elsewhere_begins_where_it_was() -> None:
     """With data and checkpoint in one transaction of the caller, nothing is repeated."""
-    async with scene(300) as place:
-        for number in range(250):
-            place.touch(number)
-        kept: dict[str, Any] = {"text": NOW_TEXT, "ids": []}
-        while len(kept["ids"]) < 250:
-            poller = place.client.poll(MemoryCheckpointStore(), start=kept["text"], documents=False)
-            batch = await take(poller)
-            kept = {"text": batch.checkpoint, "ids": kept["ids"] + ids_of(batch)}
-        assert len(set(kept["ids"])) == 250
+    async with scene(30, batch_size=10) as place:
+        place.touch(*range(25))
+        text, ids = NOW_TEXT, list[str]()
+        while len(ids) < 25:
+            batch = await take(
+                place.client.poll(MemoryCheckpointStore(), start=text, documents=False)
+            )
+            text, ids = batch.checkpoint, ids + ids_of(batch)
+        assert len(set(ids)) == 25
 
 
 async def test_all_of_history_comes_batch_by_batch() -> None:
     """A first poll over many pages commits per batch, so a crash repeats one batch."""
-    async with scene(650, order="shuffled") as place:
+    async with scene(65, batch_size=10, order="shuffled") as place:
         ids: list[str] = []
         progress = []
-        while len(set(ids)) < 650:
-            with pages_of(150):
+        while len(set(ids)) < 65:
+            with pages_of(15):
                 poller = place.poll(start="2026-06-30")
             async for batch in poller.batches():
                 async with batch:
-                    assert len(batch) <= 100
-                    assert len(batch.checkpoint) < 60_000
+                    assert len(batch) <= 10
+                    assert len(batch.checkpoint) < 6_000
                     ids += ids_of(batch)
                 progress.append(await reached(place))
-                if len(progress) % 3 == 0 or len(ids) == 650:
+                if len(progress) % 3 == 0 or len(ids) == 65:
                     break
         assert progress == sorted(progress)
-        assert len(ids) == len(set(ids)) == 650
+        assert len(ids) == len(set(ids)) == 65
         assert len(set(progress)) > 2
 
 
 async def test_a_batch_without_a_block_comes_again() -> None:
     """A batch whose block was never entered may have failed, so it is delivered again."""
-    async with scene(250) as place:
-        for number in range(250):
-            place.touch(number)
+    async with scene(30, batch_size=10) as place:
+        place.touch(*range(25))
         poller, ids = place.poll(), []
-        async for batch in poller.batches():
-            left = ids_of(batch)
-            break
+        left = await take(poller)
         async for batch in poller.batches():
             async with batch:
                 ids += ids_of(batch)
-            if len(ids) == 250:
+            if len(ids) == 25:
                 break
-        assert ids[:100] == left
-        assert len(set(ids)) == 250
+        assert ids[:10] == ids_of(left)
+        assert len(set(ids)) == 25
         assert await rest(place.poll()) == []
 
 
 async def test_a_later_commit_does_not_cover_a_batch_that_failed() -> None:
     """Of batches processed side by side, a failed one comes again, also after a restart."""
-    async with scene(250) as place:
-        for number in range(250):
-            place.touch(number)
-        poller, batches = place.poll(), []
-        async for batch in poller.batches():
-            batches.append(batch)
-            if len(batches) == 2:
-                break
-        one, two = batches
+    async with scene(30, batch_size=10) as place:
+        updated = place.touch(*range(25))
+        poller = place.poll()
+        batches = poller.batches()
+        one, two = await anext(batches), await anext(batches)
+        await batches.aclose()
         with pytest.raises(ValueError, match="away"):
             async with one:
                 fail_if(len(one) > 0)
         await two.commit()
         assert await reached(place) == NOW
+        restarted = place.client.poll(
+            MemoryCheckpointStore(), start=await text_of(place), documents=False
+        )
+        assert set(ids_of(one)) <= set(ids_of(await rest(restarted))) <= set(updated)
         again = await take(poller)
         assert ids_of(again) == ids_of(one)
         await again.commit()
         third = await take(poller)
-        assert (len(third), third.number) == (50, 3)
+        assert (len(third), third.number) == (5, 3)
         await third.commit()
         assert await rest(place.poll()) == []
 
 
+async def text_of(place: Scene) -> str:
+    """Return the stored checkpoint."""
+    return (await place.store.load("default")).checkpoint or ""
+
+
 async def test_batches_that_failed_come_again_in_their_order() -> None:
     """The earliest comes first, and none that was committed meanwhile."""
-    async with scene(350) as place:
-        place.touch(*range(350))
+    async with scene(35, batch_size=10) as place:
+        place.touch(*range(35))
         poller = place.poll()
         batches = poller.batches()
         one, two, three, four = [await anext(batches) for _ in range(4)]
@@ -238,92 +226,26 @@ async def test_an_empty_poll_waits_for_the_open_batch() -> None:
         await waiting
 
 
-async def test_commits_during_a_poll_do_not_conflict_with_it(tmp_path: Any) -> None:
+async def test_commits_during_a_poll_do_not_conflict_with_it(tmp_path: Path) -> None:
     """Tasks may commit batches while the poller stores dead letters; nothing is lost."""
-    async with scene(400) as place:
+    async with scene(40, batch_size=10) as place:
         place.store = SQLiteCheckpointStore(tmp_path / "polls.db")
-        for number in range(400):
-            place.touch(number)
-        for number in range(0, 400, 40):
-            path = f"*/{place.ids[number]}"
-            place.service.faults.add(Fault("status", status=404, path=path, times=None))
+        place.touch(*range(40))
+        for one in place.ids[::8]:
+            place.service.faults.add(Fault("status", status=404, path=f"*/{one}", times=None))
         poller, count = place.poll(), 0
         async with asyncio.TaskGroup() as group:
             async for batch in poller.batches():
                 group.create_task(batch.commit())
                 count += len(batch)
-                if count == 390:
+                if count == 35:
                     poller.stop(after_poll=True)
-        assert len(await place.letters()) == 10
+        assert len(await place.letters()) == 5
         assert await rest(place.poll()) == []
 
 
-HOUR = 3600
-
-
-def run_ahead(place: Scene, seconds: int, replies: int) -> None:
-    """Make the service report a future time and list nothing, for a number of list calls."""
-    ahead = place.service.now + seconds
-    page = {
-        "updated_after": "2026-06-30T11:59:59",
-        "updated_before": stamp(ahead),
-        "applications": [],
-    }
-    fault = Fault(
-        "body",
-        body=json.dumps(page).encode(),
-        headers={"Date": http_date(ahead)},
-        path="/v1/income/applications",
-        times=replies,
-    )
-    place.service.faults.add(fault)
-
-
-async def polled(poller: Poller, polls: int) -> "asyncio.Task[str | None]":
-    """Let a poller poll this often, and return a task that waits for its first record."""
-
-    async def next_id() -> str | None:
-        record = await anext(poller, None)
-        return None if record is None else record.application_id
-
-    waiting = asyncio.create_task(next_id())
-    await until(lambda: poller.status.polls >= polls)
-    return waiting
-
-
-@pytest.mark.parametrize("seconds", [HOUR, 365 * 24 * HOUR])
-@pytest.mark.parametrize("start", [None, NOW_TEXT])
-async def test_a_clock_that_is_set_back_is_followed(start: str | None, seconds: int) -> None:
-    """Polling continues, even if it began while the clock was ahead."""
-    async with scene() as place:
-        run_ahead(place, seconds, replies=3)
-        poller = place.poll(start=start)
-        waiting = await polled(poller, 3)
-        place.touch(3)
-        assert await waiting == place.ids[3]
-        updated = place.touch(4)
-        assert ids_of(await first(poller, 1)) == updated
-
-
-@pytest.mark.parametrize(("lookback", "found"), [(0, False), (HOUR, True)])
-async def test_a_lookback_covers_a_clock_that_was_set_back_meanwhile(
-    lookback: int, found: bool
-) -> None:
-    """The clock was set back while the poller was stopped, and has caught up since."""
-    async with scene() as place:
-        run_ahead(place, HOUR, replies=1)
-        poller = place.poll(settle=0)
-        assert await rest(poller) == []
-        place.service.advance(10)
-        (updated,) = place.touch(3)
-        place.service.advance(2 * HOUR)
-        poller = place.poll(settle=0, lookback=lookback)
-        assert ids_of(await rest(poller)) == [updated] * found
-        assert await rest(place.poll(settle=0)) == []
-
-
 class LoggedStore(MemoryCheckpointStore):
-    """Record every saved text, and who saved the last one."""
+    """Records every saved text."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -331,7 +253,6 @@ class LoggedStore(MemoryCheckpointStore):
         self.at_save: Callable[[], None] = lambda: None
 
     async def save(self, name: str, checkpoint: str, **changes: Any) -> int:
-        """Save, and remember."""
         version = await super().save(name, checkpoint, **changes)
         self.texts.append(checkpoint)
         self.at_save()
@@ -349,7 +270,7 @@ async def test_any_saved_checkpoint_gives_what_it_does_not_cover() -> None:
         for number in range(0, 12, 3):
             updated |= set(place.touch(number, number + 1, number + 2))
             place.service.advance(20)
-            async for batch in _batches(place):
+            async for batch in place.poll(settle=5.0, once=True).batches():
                 async with batch:
                     delivered |= set(ids_of(batch))
         assert delivered == updated
@@ -360,82 +281,40 @@ async def test_any_saved_checkpoint_gives_what_it_does_not_cover() -> None:
             assert missing <= set(ids_of(await rest(again)))
 
 
-def _batches(place: Scene) -> AsyncIterator[Batch]:
-    poller = place.poll(settle=5.0)
-    poller.stop(after_poll=True)
-    return poller.batches()
-
-
 async def test_an_older_poller_overwrites_nothing_once_a_newer_one_has_begun() -> None:
-    """Its commit fails and changes nothing; the newer one delivers what it held."""
+    """Its commit fails without a save, for good; the newer one delivers what it held."""
     async with scene() as place:
-        place.store = store = LoggedStore()
-        (held,) = place.touch(1)
-        batch = await take(place.poll())
-        newer = place.poll()
-        record = await anext(aiter(newer))
-        texts = len(store.texts)
-        before = await store.load("default")
+        place.store = store = FailingStore()
+        held = place.touch(1)
+        older, newer = place.poll(), place.poll()
+        batch = await take(older)
+        assert ids_of(await first(newer, 1)) == held
+        before, store.tries = await store.load("default"), 0
         with pytest.raises(CheckpointConflictError):
             async with batch:
                 pass
-        assert await store.load("default") == before
-        assert len(store.texts) == texts
-        assert record.application_id == held
-        await newer.aclose()
-
-
-class LateStore(MemoryCheckpointStore):
-    """A store whose answer to a save can be held back, once it is made."""
-
-    is_held = False
-
-    async def save(self, name: str, checkpoint: str, **changes: Any) -> int:
-        """Save, and answer or not."""
-        version = await super().save(name, checkpoint, **changes)
-        if self.is_held:
-            self.is_held = False
-            await asyncio.get_running_loop().create_future()
-        return version
+        with pytest.raises(CheckpointConflictError):
+            await rest(older)
+        assert (await store.load("default"), store.tries) == (before, 0)
+        assert await rest(newer) == []
 
 
 async def test_a_commit_that_was_cancelled_and_made_is_not_undone_at_the_end() -> None:
     """Closing the poller stores where it is, and not where it was before that commit."""
     async with scene() as place:
-        place.store = store = LateStore()
+        place.store = store = FailingStore()
         place.touch(1, 2, 3)
         place.service.advance(10)
         poller = place.poll(interval=10_000)
         batch = await take(poller)
-        store.is_held = True
-        committing = asyncio.create_task(batch.commit())
-        await until(lambda: not store.is_held)
-        committing.cancel()
-        await asyncio.wait([committing])
-        assert committing.cancelled()
-        made = read_checkpoint((await store.load("default")).checkpoint or "").progress
+        store.failures, store.saves_first, store.error = 1, True, asyncio.CancelledError()
+        with pytest.raises(asyncio.CancelledError):
+            await batch.commit()
+        made = read_checkpoint(await text_of(place)).progress
         assert made == read_checkpoint(batch.checkpoint).progress
         await poller.aclose()
-        assert read_checkpoint((await store.load("default")).checkpoint or "").progress == made
+        assert read_checkpoint(await text_of(place)).progress == made
         assert await rest(place.poll()) == []
-
-
-class VersionsOnly(MemoryCheckpointStore):
-    """A store as users write them: it compares versions, and nothing else."""
-
-    async def save(  # type: ignore[override]
-        self,
-        name: str,
-        checkpoint: str,
-        *,
-        version: int,
-        dead_letters: Sequence[DeadLetter] = (),
-        resolved: Sequence[str] = (),
-    ) -> int:
-        """Save for a version."""
-        return await super().save(
-            name, checkpoint, version=version, dead_letters=dead_letters, resolved=resolved
-        )
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "versions only"])
@@ -445,7 +324,7 @@ async def test_an_older_poller_overwrites_nothing_where_versions_meet(
     """After a restore from a backup both have counted to the same version, and the newer stays."""
     file, backup = tmp_path / "polls.db", tmp_path / "backup.db"
     async with scene() as place:
-        memory = VersionsOnly() if kind == "versions only" else MemoryCheckpointStore()
+        memory = FailingStore() if kind == "versions only" else MemoryCheckpointStore()
         place.store = SQLiteCheckpointStore(file) if kind == "sqlite" else memory
         await rest(place.poll())
         kept = dict(memory._stored)
@@ -487,28 +366,11 @@ async def test_a_poller_whose_checkpoint_vanishes_begins_again_where_it_began(
     assert "gone from the store: whatever was updated since" in caplog.text
 
 
-@pytest.mark.parametrize("delay", [3, 5])
-async def test_a_checkpoint_stays_behind_the_service_s_time_by_settle(delay: int) -> None:
+async def test_a_checkpoint_stays_behind_the_service_s_time_by_settle() -> None:
     """Updates that become visible within that time are delivered by a later poll."""
-    async with scene(visibility_delay=delay) as place:
+    async with scene(visibility_delay=5) as place:
         (late,) = place.touch(3)
-        place.service.advance(delay - 1)
-        assert await rest(place.poll(settle=float(delay))) == []
-        place.service.advance(delay + 1)
-        assert ids_of(await rest(place.poll(settle=float(delay)))) == [late]
-
-
-async def test_a_later_commit_does_not_cover_an_earlier_batch_that_failed() -> None:
-    """After a restart the failed batch is delivered again."""
-    async with scene(250) as place:
-        updated = set(place.touch(*range(250)))
-        place.service.advance(30)
-        batches = place.poll().batches()
-        first_batch, second_batch = await anext(batches), await anext(batches)
-        with pytest.raises(ValueError, match="away"):
-            async with first_batch:
-                fail_if(condition=True)
-        async with second_batch:
-            pass
-        await batches.aclose()
-        assert set(ids_of(first_batch)) <= set(ids_of(await rest(place.poll()))) <= updated
+        place.service.advance(4)
+        assert await rest(place.poll(settle=5.0)) == []
+        place.service.advance(6)
+        assert ids_of(await rest(place.poll(settle=5.0))) == [late]
