@@ -121,7 +121,7 @@ class _Setup:
         }
         command = [
             str(Path(sys.executable).with_name("income-client")), "relay",
-            "--nats", self.place.nats, "--bucket", BUCKET, "--standby", "--lease", f"{_LEASE:g}",
+            "--to", self.place.nats, "--bucket", BUCKET, "--standby", "--lease", f"{_LEASE:g}",
             "--start", BEGINNING, "--interval", "1", "--settle", "1", "--no-documents",
         ]  # fmt: skip
         return start(become, command, environment)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from nats.js.kv import KeyValue
 
     from income_client.engines.nats_connection import NoConnection
+
 _CONNECT_SECONDS: Final = 5.0
 _ATTEMPTS_ONCE: Final = 6
 """How often --once publishes a batch: with the pauses between, for half a minute or more."""
@@ -208,8 +209,8 @@ def _unreachable_text(url: str, reason: "NoConnection") -> str:
     parts = [one if "@" in one or "@" not in url else "" for one in url.split(",")]
     places = ", ".join(map(_place_of, parts))
     if reason is NoConnection.CREDENTIALS:
-        return f"--nats: the server at {places} refused the credentials"
-    return f"--nats: no NATS server answers at {places}"
+        return f"--to: the server at {places} refused the credentials"
+    return f"--to: no NATS server answers at {places}"
 
 
 def _place_of(url: str) -> str:
@@ -233,7 +234,7 @@ async def _check_subject(server: "Client", subject: str) -> None:
         advice = f"nats stream add UPDATES --subjects '{subject}'"
         raise IncomeClientError(f"--subject: no stream has {subject}; try {advice}")
     except Error as error:
-        raise IncomeClientError(f"--nats: JetStream fails with {type(error).__name__}")
+        raise IncomeClientError(f"--to: JetStream fails with {type(error).__name__}")
 
 
 async def _open_bucket(server: "Client", bucket: str) -> "KeyValue":
@@ -248,4 +249,4 @@ async def _open_bucket(server: "Client", bucket: str) -> "KeyValue":
     except InvalidBucketNameError:
         raise ConfigurationError("--bucket: this cannot be the name of a bucket")
     except Error as error:
-        raise IncomeClientError(f"--nats: JetStream fails with {type(error).__name__}")
+        raise IncomeClientError(f"--to: JetStream fails with {type(error).__name__}")

@@ -200,7 +200,7 @@ def test_the_store_is_no_place_for_the_output(
     for command, *more in (
         ("poll", "--once"),
         ("dead-letters",),
-        ("relay", "--nats", "nats://127.0.0.1:9"),
+        ("relay", "--to", "nats://127.0.0.1:9"),
     ):
         streams: dict[str, Any] = {stream: link}
         ran = shell(command, "--store", "polls.db", *more, **streams)

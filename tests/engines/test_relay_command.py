@@ -41,7 +41,7 @@ class Relay:
 
     def __call__(self, *arguments: str, url: str | None = None, **options: Any) -> Ran:
         """Run it."""
-        places = ("--nats", url or self._server.url, "--subject", self.subject)
+        places = ("--to", url or self._server.url, "--subject", self.subject)
         return self._shell("relay", *places, *arguments, **options)
 
     @property
