@@ -9,28 +9,17 @@ import pytest
 from attrs import evolve
 
 from income_client import (
-    AuthenticationError,
+    ApplicationRecord,
     ClientClosedError,
     IncomeClient,
     MemoryCheckpointStore,
-    OAuth2ClientCredentials,
     ServerError,
 )
 from income_client.emulator import Fault
 from income_client.polling.checkpoint import Checkpoint, read_checkpoint
 from income_client.testing import JumpingClock
-from tests.support.pollers import StandingClock
-from tests.support.polling import Scene, first, rest, scene
-from tests.support.service import HeldClock, client_tasks, quiet, until
-
-LIST = "/v1/income/applications"
-DETAILS = "/v1/income/applications/*"
-
-
-def pauses_of(place: Scene) -> list[float]:
-    """Return the pauses so far, in seconds."""
-    clock: Any = place.client._clock
-    return list(clock.slept)
+from tests.support.polling import LIST, NOW_TEXT, first, ids_of, reached, rest, scene
+from tests.support.service import HeldClock, client_tasks, collect, quiet, until
 
 
 async def test_leaving_the_loop_leaves_nothing_behind() -> None:
@@ -107,25 +96,16 @@ async def test_stopping_a_pause_ends_it_at_once() -> None:
         clock.release_all()
 
 
-async def test_stopping_ends_a_request_that_is_under_way() -> None:
+@pytest.mark.parametrize("start", [None, NOW_TEXT], ids=["for-the-present", "for-a-page"])
+async def test_stopping_ends_a_request_that_is_under_way(start: str | None) -> None:
     """A service that does not answer does not delay the end of a process."""
     async with scene() as place:
         place.service.faults.add(Fault("stall", path=LIST))
-        waiting = asyncio.create_task(anext(poller := place.poll(), None))
+        waiting = asyncio.create_task(anext(poller := place.poll(start=start), None))
         await until(lambda: bool(place.requests("list_applications")))
         poller.stop()
         assert await waiting is None
         assert place.requests("list_applications") == 1
-
-
-async def test_stopping_ends_the_call_that_asks_for_the_present() -> None:
-    """Without a stored checkpoint, the first call asks the service where to begin."""
-    async with scene() as place:
-        place.service.faults.add(Fault("stall", path=LIST))
-        waiting = asyncio.create_task(anext(poller := place.poll(start=None), None))
-        await until(lambda: bool(place.requests("list_applications")))
-        poller.stop()
-        assert await waiting is None
 
 
 async def test_stopping_before_the_first_poll_asks_nothing() -> None:
@@ -135,37 +115,6 @@ async def test_stopping_before_the_first_poll_asks_nothing() -> None:
         poller.stop()
         assert [record async for record in poller] == []
         assert not place.service.requests
-
-
-async def test_a_job_ends_with_its_poll() -> None:
-    """A job reads everything up to the present second, commits and ends."""
-    async with scene(time_flows=False) as place:
-        updated = place.touch(1, 2)
-        assert sorted(r.application_id for r in await rest(place.poll())) == sorted(updated)
-        assert await rest(place.poll()) == []
-
-
-async def test_a_job_raises_the_failure_of_its_poll() -> None:
-    """The failure of a single poll is raised to the caller."""
-    async with scene() as place:
-        place.service.faults.add(Fault("status", status=503, path=LIST, times=3))
-        with pytest.raises(ServerError):
-            await rest(place.poll())
-
-
-async def test_waking_cuts_a_pause_short() -> None:
-    """A woken poller polls at once, and lists what is updated in that very second."""
-    clock = StandingClock()
-    async with scene(clock=clock, time_flows=False) as place:
-        poller = place.poll()
-        waiting = asyncio.create_task(anext(poller))
-        await until(lambda: poller.status.polls == 1 and clock.is_slept_on)
-        updated = place.touch(7)
-        clock.advance(2)
-        await quiet(place.service)
-        assert not waiting.done()
-        poller.wake()
-        assert (await waiting).application_id == updated[0]
 
 
 async def test_failures_are_reported_and_retried_with_growing_pauses() -> None:
@@ -178,7 +127,8 @@ async def test_failures_are_reported_and_retried_with_growing_pauses() -> None:
         status = poller.status
         assert isinstance(status.last_error, ServerError)
         assert status.last_error.__traceback__ is None
-        grown = pauses_of(place)
+        clock: Any = place.client._clock
+        grown = [*clock.slept]
         updated = place.touch(3)
         assert (await waiting).application_id == updated[0]
         assert poller.status.failures == 0
@@ -203,15 +153,6 @@ async def test_a_pause_that_the_service_asks_for_is_kept() -> None:
         assert max(clock.slept) >= 899
         poller.stop()
         await asyncio.wait([waiting])
-
-
-async def test_wrong_credentials_end_a_poller() -> None:
-    """Wrong credentials are not retried."""
-    async with scene() as place:
-        wrong = OAuth2ClientCredentials(place.service.oauth2.client_id, "another secret")
-        async with IncomeClient(place.service.url, auth=wrong, clock=JumpingClock()) as client:
-            with pytest.raises(AuthenticationError):
-                await first(client.poll(MemoryCheckpointStore()), 1)
 
 
 async def test_a_closed_client_ends_a_poller() -> None:
@@ -278,12 +219,7 @@ async def test_a_wrong_local_clock_changes_nothing(
 async def test_a_poller_ends_with_its_task_group() -> None:
     """The failure of another task cancels the poller, and nothing is lost."""
     async with scene() as place:
-        updated = place.touch(1)
-        got: list[str] = []
-
-        async def poll() -> None:
-            async for record in place.poll():
-                got.append(record.application_id)  # noqa: PERF401 - it never ends
+        updated, got = place.touch(1), list[ApplicationRecord]()
 
         async def fail() -> None:
             await until(lambda: bool(got))
@@ -291,26 +227,88 @@ async def test_a_poller_ends_with_its_task_group() -> None:
 
         async def work() -> None:
             async with asyncio.TaskGroup() as group:
-                group.create_task(poll())
+                group.create_task(collect(place.poll(), got))
                 group.create_task(fail())
 
         with pytest.raises(ExceptionGroup):
             await work()
-        assert got == updated
+        assert ids_of(got) == updated
         await quiet(place.service)
         assert {t for t in client_tasks() if "income_client" not in t.get_name()} == set()
 
 
 async def test_a_batch_holds_about_a_hundred_records() -> None:
     """However many applications were updated, batches stay small."""
-    async with scene(450) as place:
-        place.touch(*range(450))
+    async with scene(250) as place:
+        place.touch(*range(250))
         place.service.advance(30)
-        poller = place.poll()
-        poller.stop(after_poll=True)
         sizes = []
-        async for batch in poller.batches():
+        async for batch in place.poll(once=True).batches():
             async with batch:
                 sizes.append(len(batch))
-        assert sum(sizes) == 450
-        assert max(sizes) <= 200
+        assert sizes == [100, 100, 50]
+
+
+@pytest.mark.parametrize("way", ["records", "batches"])
+async def test_one_poll_delivers_all_that_is_new(way: str) -> None:
+    """All of its batches, each application once, and no poll after it."""
+    async with scene(30, batch_size=10) as place:
+        updated = place.touch(*range(25))
+        place.service.advance(10)
+        poller, ids = place.poll(once=True), []
+        if way == "records":
+            ids = [record.application_id async for record in poller]
+        else:
+            async for batch in poller.batches():
+                async with batch:
+                    ids += ids_of(batch)
+        assert sorted(ids) == sorted(updated)
+        assert place.requests("get_application") == 25
+        assert poller.status.polls == 1
+
+
+async def test_the_next_single_poll_begins_where_the_last_one_ended() -> None:
+    """A job that is started now and then misses nothing, and gets nothing twice."""
+    async with scene() as place:
+        for numbers in ([1, 2], [], [3]):
+            updated = place.touch(*numbers)
+            place.service.advance(10)
+            records = [record async for record in place.poll(once=True)]
+            assert ids_of(records) == updated
+        before = await reached(place)
+        place.service.advance(60)
+        assert [record async for record in place.poll(once=True)] == []
+        assert await reached(place) >= before + 60
+
+
+async def test_a_single_poll_that_fails_raises_its_error() -> None:
+    """It is not retried beyond what the client's own policy does."""
+    async with scene() as place:
+        place.service.faults.add(Fault("status", status=503, path=LIST, times=None))
+        poller = place.poll(once=True)
+        with pytest.raises(ServerError):
+            await anext(poller)
+        assert poller.status.failures == 1
+
+
+class BrokenClock(JumpingClock):
+    """A clock with a mistake in it, which shows at its first long pause."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep, or fail as wrong code does."""
+        if seconds > 20:
+            raise AttributeError("no such attribute")
+        await super().sleep(seconds)
+
+
+async def test_wrong_code_is_not_retried() -> None:
+    """Its error comes out as it is, and the poller may be used again."""
+    async with scene(clock=BrokenClock()) as place:
+        poller = place.poll()
+        for _ in range(2):
+            with pytest.raises(AttributeError, match="no such attribute"):
+                await first(poller, 1)
+        assert poller.status.failures == 0
+        updated = place.touch(1)
+        poller.wake()
+        assert [one.application_id for one in await first(poller, 1)] == updated

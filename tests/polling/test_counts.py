@@ -1,4 +1,4 @@
-"""A poller's events and status agree on what was delivered and what was read again."""
+"""What a poller reads: its events and its status agree on it, and so many are read at a time."""
 
 import asyncio
 import contextlib
@@ -10,33 +10,25 @@ import pytest
 from income_client import (
     ApplicationRecord,
     Event,
-    IncomeClient,
-    MemoryCheckpointStore,
-    Poller,
     RecordDelivered,
 )
-from income_client.emulator import Emulator
 from income_client.testing import JumpingClock
 from tests.support.pollers import StandingClock
 from tests.support.polling import first, ids_of, rest, scene
-from tests.support.service import NOW, until
+from tests.support.service import NOW, HeldClock, collect, quiet, until
 
 
 @pytest.mark.parametrize("way", ["records", "batches"])
 async def test_a_redelivered_record_counts_again(way: str) -> None:
     """In the events as in the status, after each delivered record."""
-    clock, told, got = JumpingClock(), [], 0
+    told, got = list[str](), 0
 
     def hear(event: Event) -> None:
         if isinstance(event, RecordDelivered):
             told.append(event.application_id)
 
-    async with (
-        Emulator(range(NOW - 100, NOW - 80), clock=clock, time_flows=True) as service,
-        IncomeClient(service.url, auth=service.oauth2, clock=clock, on_event=hear) as client,
-    ):
-        options: dict[str, Any] = {"start": "2026-06-30T11:00:00", "documents": False}
-        poller = client.poll(MemoryCheckpointStore(), **options)
+    async with scene(on_event=hear) as place:
+        poller = place.poll(start="2026-06-30T11:00:00")
         if way == "records":
             async for _ in poller:
                 got += 1
@@ -56,7 +48,7 @@ async def test_a_redelivered_record_counts_again(way: str) -> None:
                     poller.stop()
             assert got == 60
         assert poller.status.records == len(told) == got
-        assert set(told) == set(service.world.ids)
+        assert set(told) == set(place.ids)
 
 
 async def test_blocks_that_fail_are_counted_until_a_batch_is_committed() -> None:
@@ -106,21 +98,16 @@ async def test_each_poll_counts_anew_what_it_reads_again() -> None:
 async def test_the_last_poll_is_read_to_its_end_after_others_have_ended() -> None:
     """Asked to end with the next poll, a poller delivers all of it, however many batches."""
     clock = StandingClock()
-    async with scene(300, clock=clock) as place:
-        poller = place.poll()
-        reading = asyncio.create_task(all_of(poller))
+    async with scene(30, batch_size=10, clock=clock) as place:
+        poller, records = place.poll(), list[ApplicationRecord]()
+        reading = asyncio.create_task(collect(poller, records))
         await until(lambda: poller.status.polls == 1 and clock.is_slept_on)
-        updated = place.touch(*range(250))
+        updated = place.touch(*range(25))
         poller.stop(after_poll=True)
         while not reading.done():
             clock.advance(10)
             await asyncio.sleep(0)
-        assert sorted(ids_of(await reading)) == sorted(updated)
-
-
-async def all_of(poller: Poller) -> list[ApplicationRecord]:
-    """Take every record until the poller ends."""
-    return [record async for record in poller]
+        assert sorted(ids_of(records)) == sorted(updated)
 
 
 async def test_a_costly_lookback_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -158,3 +145,27 @@ async def test_a_block_that_fails_for_a_day_is_delivered_again_each_time() -> No
                         raise ValueError
                 poller.stop()
         assert failures == 1_100
+
+
+@pytest.mark.parametrize(("concurrency", "documents"), [(1, True), (2, False), (5, True)])
+async def test_a_poll_has_its_concurrency_in_flight(concurrency: int, documents: bool) -> None:
+    """While replies are held back there are that many requests, and one more for each reply."""
+    held = HeldClock()
+    held.is_held = True
+    async with scene(30, clock=held, latency=1) as place:
+        poller = place.poll(
+            start="2000-01-01", concurrency=concurrency, documents=documents, once=True
+        )
+        records: list[ApplicationRecord] = []
+        polling = asyncio.create_task(collect(poller, records))
+        service = place.service
+        while await quiet(service) and service.requests[-1].name in ("token", "list_applications"):
+            held.release()
+        for _ in range(15):
+            await quiet(service)
+            assert service._in_flight == concurrency
+            held.release()
+        held.release_all()
+        await polling
+        assert service.max_in_flight == concurrency
+        assert len(records) == 30

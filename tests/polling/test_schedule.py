@@ -1,19 +1,30 @@
 """When the next poll begins: never late, never in a hurry while the service is down."""
 
+import asyncio
+import contextlib
+import gc
+from collections.abc import AsyncIterator
 from itertools import pairwise
+from typing import Any, Final
 
 import pytest
+from attrs import define
 from hypothesis import given
 from hypothesis import strategies as st
 
+from income_client import Poller
+from income_client.emulator import Fault
 from income_client.errors import (
     AuthenticationError,
     IncomeClientError,
     RateLimitedError,
     ServerError,
 )
-from income_client.polling.schedule import Schedule
+from income_client.polling.schedule import Schedule, run_unless_set
 from income_client.testing import JumpingClock
+from tests.support.pollers import StandingClock
+from tests.support.polling import LIST, Scene, scene
+from tests.support.service import quiet, until
 
 DAY = 86_400.0
 FAILED = ServerError("failed")
@@ -173,3 +184,172 @@ def test_waking_after_failures_before_any_poll_began_is_no_hot_loop() -> None:
         one.wake()
         assert one.next_poll_at >= now + 1
         now = one.next_poll_at
+
+
+@contextlib.asynccontextmanager
+async def nothing_left() -> AsyncIterator[None]:
+    """See that no task is left, and that the loop has nothing to complain about."""
+    complaints: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: complaints.append(context))
+    before = asyncio.all_tasks()
+    yield
+    gc.collect()
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == before
+    assert complaints == []
+
+
+async def test_a_result_is_not_lost_to_an_event_of_the_same_turn() -> None:
+    """Where both come together the result counts."""
+    async with nothing_left():
+        begun, event = asyncio.Event(), asyncio.Event()
+        result: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        async def work() -> str:
+            begun.set()
+            return await result
+
+        waiting = asyncio.create_task(run_unless_set(event, work()))
+        await begun.wait()
+        result.set_result("done")
+        event.set()
+        assert await waiting == "done"
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_work_may_take_its_time_to_end(*, is_cancelled: bool) -> None:
+    """Neither the event nor a cancellation returns before it has cleaned up."""
+    async with nothing_left():
+        begun, event, cleaned = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def work() -> None:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                cleaned.set()
+
+        waiting = asyncio.create_task(run_unless_set(event, work()))
+        await begun.wait()
+        waiting.cancel() if is_cancelled else event.set()
+        await asyncio.wait([waiting])
+        assert waiting.cancelled() == is_cancelled
+        assert cleaned.is_set()
+
+
+async def test_work_that_fails_while_it_is_cancelled_leaves_no_complaint() -> None:
+    """The error is no longer needed, and the loop must not log it."""
+    async with nothing_left():
+        event, begun = asyncio.Event(), asyncio.Event()
+
+        async def work() -> None:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise ValueError("in the cleanup") from None
+
+        waiting = asyncio.create_task(run_unless_set(event, work()))
+        await begun.wait()
+        event.set()
+        await waiting
+        del waiting
+
+
+INTERVAL: Final = 100
+
+
+@define
+class Resting:
+    """A poller between two polls, on a clock that a test moves."""
+
+    place: Scene
+    poller: Poller
+    clock: StandingClock
+
+    async def rest(self, polls: int) -> None:
+        """Wait until so many polls have ended and the poller sleeps."""
+        await until(lambda: self.poller.status.polls >= polls and self.clock.is_slept_on)
+        await quiet(self.place.service)
+
+    async def pass_time(self, seconds: int) -> None:
+        """Move the clock second by second, and let the poller do what it wants in each."""
+        for _ in range(seconds):
+            self.clock.advance(1)
+            await quiet(self.place.service)
+
+
+@contextlib.asynccontextmanager
+async def resting(**options: Any) -> AsyncIterator[Resting]:
+    """Run a poller with a long interval until its first poll has ended."""
+    clock = StandingClock()
+    async with scene(clock=clock, time_flows=False) as place:
+        poller = place.poll(interval=INTERVAL, **options)
+        waiting = asyncio.create_task(anext(poller, None))
+        one = Resting(place, poller, clock)
+        try:
+            await one.rest(1)
+            yield one
+        finally:
+            poller.stop()
+            await waiting
+
+
+async def test_waking_while_it_waits_is_one_poll() -> None:
+    """However often it is woken: a second after the last began, and nothing before the interval."""
+    async with resting() as one:
+        for _ in range(3):
+            one.poller.wake()
+        await quiet(one.place.service)
+        assert one.poller.status.polls == 1
+        await one.pass_time(1)
+        await one.rest(2)
+        await one.pass_time(60)
+        assert one.poller.status.polls == 2
+        await one.pass_time(INTERVAL - 60)
+        assert one.poller.status.polls == 3
+
+
+async def test_waking_during_a_poll_is_one_more() -> None:
+    """The poll under way may have listed too early; the one after it begins later."""
+    async with resting() as one:
+        await one.pass_time(10)
+        asked = one.place.requests("list_applications")
+        one.poller.wake()
+        await until(lambda: one.place.requests("list_applications") > asked)
+        assert one.poller.status.polls == 1
+        for _ in range(3):
+            one.poller.wake()
+        await one.rest(2)
+        assert one.poller.status.polls == 2
+        await one.pass_time(1)
+        assert one.poller.status.polls == 3
+        await one.pass_time(30)
+        assert one.poller.status.polls == 3
+
+
+async def test_a_woken_poll_that_fails_is_made_up_for_by_one() -> None:
+    """It is tried again until one has come to its end."""
+    async with resting() as one:
+        await one.pass_time(10)
+        one.place.service.faults.add(Fault("status", status=400, path=LIST, times=4))
+        one.poller.wake()
+        await one.pass_time(30)
+        assert one.poller.status.polls == 2
+        assert not one.place.service.faults
+        await one.pass_time(30)
+        assert one.poller.status.polls == 2
+
+
+async def test_what_it_is_woken_for_is_delivered_by_that_poll() -> None:
+    """What was updated in the present second is listed as well."""
+    async with resting() as one:
+        await one.pass_time(10)
+        (updated,) = one.place.touch(7)
+        one.poller.wake()
+        await until(lambda: one.poller.status.records == 1)
+        assert one.place.requests("get_application") == 1
+        assert updated in one.place.service.requests[-1].path

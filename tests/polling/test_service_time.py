@@ -1,28 +1,18 @@
-"""The time that a checkpoint goes by: the smaller of what the service says."""
+"""The time that a checkpoint goes by: the smaller of what the service says, wherever that jumps."""
 
 import asyncio
-import json
+from typing import Any
 
 import pytest
 
 from income_client import Event, IncomeClient, RequestAnswered, UnexpectedResponseError
-from income_client.emulator import Fault
 from income_client.emulator.times import http_date, stamp
-from tests.support.polling import Scene, ids_of, reached, rest, scene
+from tests.support.polling import NOW_TEXT, Scene, first, ids_of, reached, rest, scene
 from tests.support.service import NOW, until
 
 SETTLE = 5
+HOUR = 3_600
 DAY = 86_400
-PATH = "/v1/income/applications"
-
-
-def say(place: Scene, *, echo: int, date: str) -> None:
-    """Have the next pages of the list be empty, and say these times."""
-    page = {"updated_after": stamp(NOW - 1), "updated_before": stamp(echo), "applications": []}
-    body = json.dumps(page).encode()
-    place.service.faults.add(
-        Fault("body", body=body, headers={"Date": date}, path=PATH, times=None)
-    )
 
 
 @pytest.mark.parametrize("now", [NOW + 60, NOW + 4_000])
@@ -57,7 +47,7 @@ async def test_what_becomes_visible_only_after_the_start_is_delivered() -> None:
 async def test_a_checkpoint_is_behind_echo_and_date(echo: int, date: str, now: int) -> None:
     """Neither a `Date` nor an echo that runs ahead moves it."""
     async with scene() as place:
-        say(place, echo=echo, date=date)
+        place.show(before=echo, headers={"Date": date}, times=None)
         await rest(place.poll(settle=SETTLE))
         assert now - SETTLE - 1 <= await reached(place) <= now - SETTLE
 
@@ -87,31 +77,34 @@ async def test_what_was_updated_between_listing_and_reading_comes_once() -> None
 async def test_a_service_without_any_time_is_an_error() -> None:
     """The end of the calendar is not the present, and there is no other clock to use."""
     async with scene() as place:
-        say(place, echo=253_402_300_799, date="some day")
+        place.show(before=253_402_300_799, headers={"Date": "some day"}, times=None)
         with pytest.raises(UnexpectedResponseError, match="sends no time"):
             await rest(place.poll())
         assert await reached(place) == NOW
 
 
-@pytest.mark.parametrize("offset", [-86_400, 500])
-async def test_a_date_of_another_clock_costs_no_list_calls(offset: int) -> None:
-    """The first poll still learns that the end of the list is the present."""
+@pytest.mark.parametrize("offset", [-86_400, 0, 500])
+async def test_steady_polls_take_one_list_call_each(offset: int) -> None:
+    """And no other call, also where its `Date` is that of another clock."""
     async with scene(clock_offset=offset) as place:
+        await rest(place.poll())
         poller = place.poll()
         waiting = asyncio.create_task(anext(poller, None))
         await until(lambda: poller.status.polls >= 2)
-        polls, calls = poller.status.polls, place.requests("list_applications")
+        polls, calls = poller.status.polls, len(place.service.requests)
         await until(lambda: poller.status.polls >= polls + 4)
         waiting.cancel()
         await asyncio.wait([waiting])
-        assert place.requests("list_applications") - calls <= poller.status.polls - polls + 1
+        asked = place.service.requests[calls:]
+        assert len(asked) <= poller.status.polls - polls + 1
+        assert {request.name for request in asked} == {"list_applications"}
 
 
 async def test_a_clock_set_back_behind_the_start_is_followed_by_the_next_process() -> None:
     """A poller may begin, and end, in the hour before clocks are set back."""
     async with scene() as place:
         for second in (3_600, 3_660):
-            say(place, echo=NOW + second, date=http_date(NOW + second))
+            run_ahead(place, second, replies=None)
             assert await rest(place.poll(start=None)) == []
             place.service.faults.clear()
         assert await reached(place) > NOW + 3_600
@@ -119,3 +112,62 @@ async def test_a_clock_set_back_behind_the_start_is_followed_by_the_next_process
         updated = place.touch(3)
         place.service.advance(60)
         assert updated[0] in ids_of(await rest(place.poll(start=None)))
+
+
+def run_ahead(place: Scene, seconds: int, replies: int | None) -> None:
+    """Make the service report a future time and list nothing, for a number of list calls."""
+    ahead = place.service.now + seconds
+    place.show(before=ahead, headers={"Date": http_date(ahead)}, times=replies)
+
+
+@pytest.mark.parametrize(("start", "seconds"), [(None, HOUR), (NOW_TEXT, 365 * DAY)])
+async def test_a_clock_that_is_set_back_is_followed(start: str | None, seconds: int) -> None:
+    """Even if polling began while it was ahead; the checkpoint stays there."""
+    async with scene() as place:
+        run_ahead(place, seconds, replies=3)
+        poller = place.poll(start=start)
+        waiting = asyncio.create_task(first(poller, 1))
+        await until(lambda: poller.status.polls >= 3)
+        updated = place.touch(3)
+        assert ids_of(await waiting) == updated
+        updated = place.touch(4)
+        assert ids_of(await first(poller, 1)) == updated
+        assert await rest(poller) == []
+        updated = place.touch(5)
+        assert ids_of(await first(place.poll(start=start), 1)) == updated
+        assert await reached(place) > NOW + seconds - 100
+
+
+@pytest.mark.parametrize(("lookback", "found"), [(0, False), (HOUR, True)])
+async def test_a_lookback_covers_a_clock_that_was_set_back_meanwhile(
+    lookback: int, found: bool
+) -> None:
+    """The clock was set back while the poller was stopped, and has caught up since."""
+    async with scene() as place:
+        run_ahead(place, HOUR, replies=1)
+        assert await rest(place.poll(settle=0)) == []
+        place.service.advance(10)
+        (updated,) = place.touch(3)
+        place.service.advance(2 * HOUR)
+        poller = place.poll(settle=0, lookback=lookback)
+        assert ids_of(await rest(poller)) == [updated] * found
+        assert await rest(place.poll(settle=0)) == []
+
+
+@pytest.mark.parametrize(
+    ("max_span", "span_clamp", "future"),
+    [(1200, "before", "accept"), (600, "after", "clamp"), (4000, "before", "refuse")],
+)
+async def test_windows_that_are_cut_short_hold_nothing_up(
+    max_span: int, span_clamp: str, future: str
+) -> None:
+    """Each poll comes to the present, and not only to the end of the first window it is shown."""
+    rules: Any = {"max_span": max_span, "span_clamp": span_clamp, "future": future}
+    async with scene(range(NOW - 40, NOW - 20), **rules) as place:
+        updated: list[str] = []
+        for number in range(6):
+            poller = place.poll(start=None, lookback=HOUR)
+            assert set(updated) <= set(ids_of(await rest(poller)))
+            assert place.service.now - await reached(place) <= 30
+            place.service.advance(600)
+            updated = place.touch(number)

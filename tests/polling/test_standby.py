@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -73,7 +73,7 @@ class Cluster:
         await self.pass_time(seconds)
         return replica
 
-    async def batch(self, **options: Any) -> tuple[Replica, AsyncIterator[Batch], Batch]:
+    async def batch(self, **options: Any) -> tuple[Replica, AsyncGenerator[Batch], Batch]:
         """Add a replica that does not consume; return it, its iteration, and its first batch."""
         replica = self.add(**options)
         batches = replica.poller.batches()

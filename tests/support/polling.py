@@ -1,5 +1,6 @@
 """A poller on real sockets and a jumping clock, and short ways to say what it does."""
 
+import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Iterable
@@ -18,8 +19,9 @@ from income_client import (
     Poller,
     StoredCheckpoint,
 )
-from income_client.emulator import Emulator
-from tests.support.service import NOW, served
+from income_client.emulator import Emulator, Fault, FaultKind
+from income_client.emulator.times import stamp
+from tests.support.service import NOW, served, until
 
 
 @define
@@ -49,6 +51,21 @@ class Scene:
     def requests(self, name: str) -> int:
         """Return how many calls of a kind the service saw."""
         return sum(request.name == name for request in self.service.requests)
+
+    def asked(self, application_id: str) -> int:
+        """Return how often an application was asked for."""
+        return sum(request.path.endswith(f"/{application_id}") for request in self.service.requests)
+
+    def spoil(self, *ids: str, kind: FaultKind = "status", **fault: Any) -> None:
+        """Have the service fail for applications, unless told otherwise for good."""
+        for one in ids:
+            self.service.faults.add(Fault(kind, path=f"*/{one}", **{"times": None} | fault))
+
+    def show(self, *rows: Any, before: int = NOW + 10, **fault: Any) -> None:
+        """Have the list call show these rows, as a page up to this second."""
+        page = {"updated_after": stamp(NOW - 1), "updated_before": stamp(before)}
+        body = json.dumps(page | {"applications": rows}).encode()
+        self.service.faults.add(Fault("body", body=body, path=LIST, **fault))
 
     async def letters(self) -> list[str | None]:
         """Return the ids of the dead letters."""
@@ -84,6 +101,7 @@ class FailingStore(MemoryCheckpointStore):
 
 
 NOW_TEXT = "2026-06-30T12:00:00"
+LIST = "/v1/income/applications"
 
 
 @contextlib.asynccontextmanager
@@ -112,6 +130,15 @@ async def rest(poller: Poller) -> list[ApplicationRecord]:
     """Take what is left until the poll under way, or else the next, has come to its end."""
     poller.stop(after_poll=True)
     return [record async for record in poller]
+
+
+async def one_poll(poller: Poller) -> None:
+    """Have a poller that runs make one more poll, which delivers nothing."""
+    waiting = asyncio.create_task(anext(poller, None))
+    done = poller.status.polls
+    await until(lambda: poller.status.polls > done)
+    waiting.cancel()
+    await asyncio.wait([waiting])
 
 
 async def take(poller: Poller) -> Batch:
