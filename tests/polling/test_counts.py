@@ -110,20 +110,23 @@ async def test_the_last_poll_is_read_to_its_end_after_others_have_ended() -> Non
         assert sorted(ids_of(records)) == sorted(updated)
 
 
-async def test_a_costly_lookback_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_costly_lookback_is_warned_of_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It says for how many seconds each poll reads everything again."""
 
     def warnings() -> list[logging.LogRecord]:
         return [one for one in caplog.records if hasattr(one, "unchanged")]
 
-    async with scene(range(NOW - 1110, NOW)) as place:
+    monkeypatch.setattr("income_client.polling.status._MANY_UNCHANGED", 10)
+    async with scene(range(NOW - 12, NOW)) as place:
         options: dict[str, Any] = {"start": "2026-06-30T11:00:00", "lookback": 3600}
         place.service.advance(10)
-        assert len(await rest(place.poll(**options))) == 1110
+        assert len(await rest(place.poll(**options))) == 12
         assert not warnings()
         poller = place.poll(**options)
         assert await rest(poller) == []
-        assert poller.status.unchanged == 1110
+        assert poller.status.unchanged == 12
         (warning,) = warnings()
         assert vars(warning)["seconds"] == 3605
         assert "3605 seconds" in warning.getMessage()

@@ -1,7 +1,9 @@
-"""A reply and its version: what was read, whose it is, and a digest of both."""
+"""A version: what was read, whose it is, and a digest of both, which goes by content alone."""
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from random import Random
 from typing import Any
 
 import msgspec
@@ -16,6 +18,7 @@ from income_client.polling.reading import (
     DIGEST_BYTES,
     KEY_BYTES,
     Versioned,
+    canonical,
     key_of,
     read_version,
     record_of,
@@ -23,8 +26,10 @@ from income_client.polling.reading import (
 )
 from income_client.records.applications import Application
 from income_client.records.documents import ApplicationDocuments
+from income_client.wire.codec import parse_exactly
 from tests.support.clients import outcome_of
-from tests.support.payloads import APPLICATION, DOCUMENTS, Path, changed
+from tests.support.payloads import APPLICATION, DOCUMENTS, Path, changed, text_of
+from tests.support.strategies import applications, documents_replies
 
 
 def reply(body: bytes) -> Response:
@@ -47,50 +52,41 @@ def documents_of(payload: Any) -> Versioned[ApplicationDocuments]:
 
 
 @pytest.mark.parametrize(
-    "path",
+    ("payload", "path"),
     [
-        ("applicants", "applicant1", "email"),
-        ("income_calculations", "applicant1", "incomes", 0, "income_sources", 0, "source_type"),
+        (APPLICATION, "applicants applicant1 email"),
+        (APPLICATION, "income_calculations applicant1 incomes 0 income_sources 0 source_type"),
+        (DOCUMENTS, "documents paystub 0 extracted_data employer_name"),
     ],
 )
-def test_an_address_in_the_data_is_content(path: Path) -> None:
-    """What was read from a document is never passed over."""
-    one, two = (changed(APPLICATION, path, address) for address in ("https://a", "https://b"))
-    assert application_of(one).digest != application_of(two).digest
+def test_an_address_in_the_data_is_content(payload: Any, path: str) -> None:
+    """What was read from a document is never passed over: a site is not the address of a file."""
+    steps = tuple(int(step) if step.isdigit() else step for step in path.split())
+    read = documents_of if payload is DOCUMENTS else application_of
+    one, two = (read(changed(payload, steps, address)) for address in ("https://a", "https://b"))
+    assert one.digest != two.digest
 
 
-def test_an_address_read_from_a_document_is_content() -> None:
-    """The employer's site on a paystub is not the address of a file."""
-    path = ("documents", "paystub", 0, "extracted_data", "employer_name")
-    one, two = (changed(DOCUMENTS, path, address) for address in ("https://a", "https://b"))
-    assert documents_of(one).digest != documents_of(two).digest
+@given(
+    st.sampled_from([98, 101, 240, 255, 260, 1000, 1030, 2000, 100_000]),
+    st.sampled_from([(b"[", b"]"), (b'{"documents":', b"}"), (b"[", b"")]),
+)
+def test_a_reply_nested_too_deeply_is_an_error(depth: int, brackets: tuple[bytes, bytes]) -> None:
+    """However deep, the reply is a value or an error; no digest is made of what is refused."""
+    opening, closing = brackets
+    deep = opening * depth + b"0" + closing * depth
+    body = json.dumps(APPLICATION).encode()[:-1] + b',"new":' + deep + b"}"
+    result = outcome_of(read_version, Application, get_application("app-1"), reply(body))
+    if closing and depth < 100:
+        assert isinstance(result, Versioned)
+    else:
+        assert isinstance(result, IncomeClientError)
 
 
 def test_the_id_is_part_of_a_version() -> None:
     """Even where it looks like an address, which content leaves out."""
     one, two = (APPLICATION | {"application_id": f"https://id/{n}"} for n in range(2))
     assert application_of(one).digest != application_of(two).digest
-
-
-@pytest.mark.parametrize("depth", [10, 100, 240, 2000, 100_000])
-@pytest.mark.parametrize("brackets", [(b"[", b"]"), (b'{"documents":', b"}"), (b"[", b"")])
-def test_no_depth_breaks_the_reading_of_a_version(
-    depth: int, brackets: tuple[bytes, bytes]
-) -> None:
-    """The reply is a value or an error."""
-    opening, closing = brackets
-    deep = opening * depth + b"0" + closing * depth
-    body = json.dumps(APPLICATION).encode()[:-1] + b',"new":' + deep + b"}"
-    result = outcome_of(read_version, Application, get_application("app-1"), reply(body))
-    assert isinstance(result, Versioned | IncomeClientError)
-
-
-@pytest.mark.parametrize("depth", [98, 101, 250, 255, 260, 500, 1000, 1030])
-def test_a_reply_nested_too_deeply_is_an_error(depth: int) -> None:
-    """The digest is made of nothing that the reader refused."""
-    body = json.dumps(APPLICATION).encode()[:-1] + b',"new":' + b"[" * depth + b"]" * depth + b"}"
-    result = outcome_of(read_version, Application, get_application("app-1"), reply(body))
-    assert isinstance(result, DecodeError) is (depth > 100)
 
 
 @pytest.mark.parametrize("number", ["1e999", "9" * 4000, "-1e-999", "0." + "1" * 60])
@@ -166,3 +162,152 @@ def test_a_version_shows_no_digest() -> None:
     assert "digest" not in shown
     assert APPLICATION["applicants"]["applicant1"]["ssn"] not in shown
     assert msgspec.json.encode(APPLICATION) not in shown.encode()
+
+
+SIGNED = "https://bucket.s3.amazonaws.com/file-1?X-Amz-Signature="
+
+
+def meaning(payload: Any) -> bytes:
+    """Return what a payload says, in one form."""
+    return content_of(text_of(payload))
+
+
+def content_of(text: bytes) -> bytes:
+    """Return what a text says, in one form."""
+    tree = parse_exactly(text)
+    return canonical(ApplicationDocuments if "documents" in tree else Application, tree)
+
+
+def shuffled(value: Any, chance: Random) -> Any:
+    """Return the same JSON with the members of every object in another order."""
+    match value:
+        case dict():
+            names = list(value)
+            chance.shuffle(names)
+            return {name: shuffled(value[name], chance) for name in names}
+        case list():
+            return [shuffled(item, chance) for item in value]
+        case _:
+            return value
+
+
+def leaves(value: Any, path: Path = ()) -> Iterator[Path]:
+    """Return where something stands that holds nothing else."""
+    inner: list[tuple[str | int, Any]] = []
+    match value:
+        case dict():
+            inner = list(value.items())
+        case list():
+            inner = list(enumerate(value))
+    if not inner:
+        yield path
+    for step, item in inner:
+        yield from leaves(item, (*path, step))
+
+
+def other(payload: Any, path: Path) -> Any:
+    """Return another value of the same kind as the one in this place."""
+    for step in path:
+        payload = payload[step]
+    match payload:
+        case bool():
+            return not payload
+        case int() | float():
+            return payload + 0.01
+        case str():
+            return payload + "x"
+        case _:
+            return "x"
+
+
+@given(applications(), st.randoms())
+def test_the_order_of_members_means_nothing(payload: dict[str, Any], chance: Random) -> None:
+    """JSON gives it no meaning."""
+    assert meaning(payload) == meaning(shuffled(payload, chance))
+
+
+@given(documents_replies(), st.randoms())
+def test_the_order_of_documents_means_nothing(payload: dict[str, Any], chance: Random) -> None:
+    """The service gives them in whatever order it likes, and with new addresses each time."""
+    again = shuffled(payload, chance)
+    for documents in again["documents"].values():
+        chance.shuffle(documents)
+        for document in documents:
+            document["url"] = SIGNED + str(chance.random())
+    assert meaning(payload) == meaning(again)
+
+
+@given(applications() | documents_replies())
+def test_the_way_it_is_written_means_nothing(payload: dict[str, Any]) -> None:
+    """Spaces, escapes and a byte order mark are no content."""
+    plain = text_of(payload)
+    spaced = msgspec.json.format(plain, indent=1)
+    assert content_of(spaced) == content_of(plain) == content_of(b"\xef\xbb\xbf" + plain)
+
+
+@pytest.mark.parametrize("payload", [APPLICATION, DOCUMENTS], ids=["application", "documents"])
+def test_a_change_of_any_value_is_another_version(payload: Any) -> None:
+    """Each leaf of a whole reply counts, an address of a document aside."""
+    seen = {meaning(payload)}
+    paths = [path for path in leaves(payload) if path[-1] != "url"]
+    for path in paths:
+        found = meaning(changed(payload, path, other(payload, path)))
+        assert found not in seen, path
+        seen.add(found)
+    assert len(paths) > 25
+
+
+@pytest.mark.parametrize("payload", [APPLICATION, DOCUMENTS], ids=["application", "documents"])
+def test_a_value_that_comes_or_goes_is_another_version(payload: Any) -> None:
+    """So is one that is there and empty."""
+    assert meaning(payload) != meaning({**payload, "new": None})
+    assert meaning({**payload, "new": None}) != meaning({**payload, "new": ""})
+    assert meaning({**payload, "new": [1, 2]}) != meaning({**payload, "new": [2, 1]})
+
+
+def test_a_document_more_or_less_is_another_version() -> None:
+    """Even one that is the same as another but for its address."""
+    first = DOCUMENTS["documents"]["unknown_form"][0]
+    same = {**first, "url": SIGNED + "2"}
+    choices: list[dict[str, Any]] = [
+        {},
+        {"unknown_form": []},
+        {"unknown_form": [first]},
+        {"unknown_form": [first, same]},
+        {"unknown_form": [first], "new": [same]},
+        {"new": [first, same]},
+    ]
+    versions = {meaning({**DOCUMENTS, "documents": documents}) for documents in choices}
+    assert len(versions) == len(choices)
+
+
+ADDRESSES: list[Any] = [
+    {"url": SIGNED},
+    {"link": SIGNED},
+    {"pages": {"1": {"image": SIGNED, "text": "Ada"}}},
+    {"pages": [[SIGNED, "one"], [SIGNED, "two"]]},
+    {"more": {"deep": [{"url": SIGNED}]}},
+]
+
+
+@pytest.mark.parametrize("extra", ADDRESSES)
+def test_a_signed_address_outside_the_data_means_nothing(extra: dict[str, Any]) -> None:
+    """Wherever a reply holds one, it is another the next time."""
+    again = json.loads(json.dumps(extra).replace("Signature=", "Signature=123"))
+    document = DOCUMENTS["documents"]["unknown_form"][0]
+    for one, two in (
+        (APPLICATION | extra, APPLICATION | again),
+        (DOCUMENTS | extra, DOCUMENTS | again),
+        (
+            DOCUMENTS | {"documents": {"unknown_form": [document | extra]}},
+            DOCUMENTS | {"documents": {"unknown_form": [document | again]}},
+        ),
+    ):
+        assert one != two
+        assert meaning(one) == meaning(two)
+
+
+@pytest.mark.parametrize("extra", ADDRESSES[1:])
+def test_what_is_beside_an_address_is_content(extra: dict[str, Any]) -> None:
+    """Only the URL is ignored, not the member that holds it."""
+    assert meaning(APPLICATION | extra) != meaning(APPLICATION)
