@@ -437,6 +437,8 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
     "to_arrow": {
         "records must be an iterable, such as a list, not {}": each("records", None,
             make_record(application_id="app-1")),
+        "gather records that are awaited first: [record async for record in ...]":
+            each("records", yields()),
     },
     "CallbackBasicAuth": {
         "username is empty or not a str": each("username", ""),

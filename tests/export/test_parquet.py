@@ -17,7 +17,14 @@ import pyarrow.parquet as pq
 from attrs import evolve
 
 from income_client import ApplicationRecord, ConfigurationError, ParquetTables, to_arrow
+from income_client.exporting import schema
 from tests.support.export_records import handmade, known_record, with_year
+
+
+@pytest.fixture(autouse=True)
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Convert the rows of 50 records at once, in place of a thousand."""
+    monkeypatch.setattr(schema, "AT_ONCE", 50)
 
 
 def many(count: int) -> Iterator[ApplicationRecord]:
@@ -48,11 +55,11 @@ def refuses(tables: ParquetTables, why: str) -> None:
         tables.close()
 
 
-@pytest.mark.parametrize("count", [0, 1100])
+@pytest.mark.parametrize("count", [0, 60])
 def test_files_hold_what_arrow_tables_hold(count: int, tmp_path: Path) -> None:
     """Rows and schema are those of `to_arrow`, whatever the row groups; the owner alone reads."""
     folder = tmp_path / "all"
-    with ParquetTables(folder, rows_per_group=300) as tables:
+    with ParquetTables(folder, rows_per_group=20) as tables:
         for record in many(count):
             tables.write(record)
     expected = dict(to_arrow(many(count)).items())
@@ -101,10 +108,10 @@ def test_tables_are_open_within_their_block_only(tmp_path: Path) -> None:
 def test_memory_does_not_grow_with_the_records(tmp_path: Path) -> None:
     """Row groups are written as records come: of four times as many, no more is held."""
     peaks = []
-    for count in (1100, 3300):
+    for count in (150, 600):
         before = pa.total_allocated_bytes()
         held = []
-        with ParquetTables(tmp_path / str(count), rows_per_group=1500) as tables:
+        with ParquetTables(tmp_path / str(count), rows_per_group=100) as tables:
             for record in many(count):
                 tables.write(record)
                 held.append(pa.total_allocated_bytes() - before)
@@ -146,10 +153,10 @@ def test_a_disk_that_is_full_leaves_nothing(
 ) -> None:
     """Nor does a program that passes errors over end as if all were well."""
     monkeypatch.setattr(*failing, full_disk)
-    tables = ParquetTables(tmp_path / "all", rows_per_group=100)
+    tables = ParquetTables(tmp_path / "all", rows_per_group=10)
     message = "no space left|given up after OSError"
     with pytest.raises((OSError, ConfigurationError), match=message), tables:
-        write_past_errors(tables, many(1100))
+        write_past_errors(tables, many(60))
     refuses(tables, "given up after OSError")
     assert list(tmp_path.iterdir()) == []
 
@@ -158,7 +165,7 @@ def test_a_record_that_fails_late_takes_all_with_it(tmp_path: Path) -> None:
     """One made by hand is found when rows are converted; the end says that nothing is there."""
     tables = ParquetTables(tmp_path / "all")
     with pytest.raises(ConfigurationError, match="given up after"), tables:
-        write_past_errors(tables, [handmade("app-3"), *many(1100)])
+        write_past_errors(tables, [handmade("app-3"), *many(60)])
     assert list(tmp_path.iterdir()) == []
 
 
