@@ -104,7 +104,7 @@ async def test_each_waiter_gets_an_error_of_its_own() -> None:
     async with running(token_request=in_turn(reply(503))) as (service, client):
         errors = await asyncio.gather(*[ask(client) for _ in range(20)], return_exceptions=True)
         assert {(type(error), str(error)) for error in errors} == {
-            (TokenError, "token: 503 Service Unavailable (3 attempts)"),
+            (TokenError, "token: 503 Service Unavailable (3 attempts)")
         }
         assert len({id(error) for error in errors}) == 20
         assert service.token_requests == 3
@@ -378,7 +378,7 @@ async def test_refused_credentials_are_raised_at_once_and_retried_after_a_pause(
         )
         assert {str(error) for error in errors} == {expected}
         assert {(type(e), vars(e)["status"], vars(e)["retryable"]) for e in errors} == {
-            (AuthenticationError, status, False),
+            (AuthenticationError, status, False)
         }
         assert (service.token_requests, clock.slept) == (1, [])
         clock.advance(7.5)

@@ -286,10 +286,7 @@ async def test_a_429_without_retry_after_uses_throttled_delay() -> None:
     "headers",
     [
         {"Retry_After": "60"},
-        {
-            "Retry_After": "Wed, 01 Jul 2026 12:01:00 GMT",
-            "Date": "Wed, 01 Jul 2026 12:00:00 GMT",
-        },
+        {"Retry_After": "Wed, 01 Jul 2026 12:01:00 GMT", "Date": "Wed, 01 Jul 2026 12:00:00 GMT"},
     ],
     ids=["seconds", "date"],
 )

@@ -65,12 +65,7 @@ async def poll(client: IncomeClient) -> None:
 
 @pytest.mark.parametrize(
     "hook",
-    [
-        "on_request_start",
-        "on_connection_create_start",
-        "on_request_headers_sent",
-        "on_request_end",
-    ],
+    ["on_request_start", "on_connection_create_start", "on_request_headers_sent", "on_request_end"],
 )
 @pytest.mark.parametrize("work", [read_one, walk, fetch, poll])
 async def test_a_bug_comes_out_as_itself(

@@ -5,17 +5,11 @@ from urllib.parse import parse_qs, quote, unquote
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.http.endpoints import (
-    get_application,
-    get_documents,
-    list_applications,
-)
+from income_client.http.endpoints import get_application, get_documents, list_applications
 
-IDS = st.text(
-    st.characters(exclude_categories=("Cc", "Cs")),
-    min_size=1,
-    max_size=60,
-).filter(lambda text: text not in {".", ".."})
+IDS = st.text(st.characters(exclude_categories=("Cc", "Cs")), min_size=1, max_size=60).filter(
+    lambda text: text not in {".", ".."}
+)
 
 
 @given(IDS)

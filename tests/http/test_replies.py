@@ -20,13 +20,7 @@ from income_client.errors import (
     UnexpectedResponseError,
 )
 from income_client.http.endpoints import Response, get_application, list_applications, token_request
-from income_client.http.replies import (
-    failure_of,
-    read_reply,
-    request_id,
-    retry_after,
-    served_at,
-)
+from income_client.http.replies import failure_of, read_reply, request_id, retry_after, served_at
 from income_client.records.applications import ApplicationSummary
 from income_client.wire.times import Rounding, service_second
 from tests.support.clients import outcome_of
@@ -76,9 +70,7 @@ def read(response: Response) -> ApplicationSummary | IncomeClientError:
     ],
 )
 def test_each_status_is_one_error(
-    status: int,
-    cls: type[IncomeClientError],
-    retryable: bool,
+    status: int, cls: type[IncomeClientError], retryable: bool
 ) -> None:
     """The class says what to do, and whether to try again."""
     error = read(answered(status, b'{"ssn": "S3CRET"}', x_request_id="r-1"))
@@ -215,9 +207,7 @@ def test_a_body_of_another_shape_is_not_retried(content_type: str, body: bytes) 
     ],
 )
 def test_a_pause_is_read_as_seconds_or_relative_to_the_date(
-    text: str,
-    date: str,
-    seconds: float | None,
+    text: str, date: str, seconds: float | None
 ) -> None:
     """A pause that cannot be read is as good as none."""
     assert retry_after(answered(429, retry_after=text, date=date)) == seconds

@@ -39,10 +39,7 @@ async def test_a_second_process_requests_nothing(shop: Shop, clock: JumpingClock
     assert (shop.asked, shelf.saved) == (1, 1)
 
 
-async def test_a_refused_token_is_not_taken_from_the_store(
-    shop: Shop,
-    clock: JumpingClock,
-) -> None:
+async def test_a_refused_token_is_not_taken_from_the_store(shop: Shop, clock: JumpingClock) -> None:
     """What was just refused is not loaded again; what another process saved since then is."""
     shelf = Shelf()
     first, second = shared(shop, clock, shelf), shared(shop, clock, shelf)
@@ -78,10 +75,7 @@ async def test_a_refused_token_of_another_process_is_replaced_as_well() -> None:
 
 @pytest.mark.parametrize(("seconds", "requests"), [(3600, 0), (200, 0), (5, 1), (-10, 1)])
 async def test_a_stored_token_is_used_while_it_serves(
-    shop: Shop,
-    clock: JumpingClock,
-    seconds: float,
-    requests: int,
+    shop: Shop, clock: JumpingClock, seconds: float, requests: int
 ) -> None:
     """A token that is over, or nearly so, is replaced; a stale one is better than waiting."""
     stored = StoredToken(access_token=Secret("s"), expires_at=NOON + timedelta(seconds=seconds))
@@ -90,10 +84,7 @@ async def test_a_stored_token_is_used_while_it_serves(
     assert shop.asked == requests
 
 
-async def test_early_renewal_takes_a_fresh_token_of_others(
-    shop: Shop,
-    clock: JumpingClock,
-) -> None:
+async def test_early_renewal_takes_a_fresh_token_of_others(shop: Shop, clock: JumpingClock) -> None:
     """If another process renewed it already, its token is taken."""
     shelf = Shelf()
     cache = shared(shop, clock, shelf)
@@ -108,10 +99,7 @@ async def test_early_renewal_takes_a_fresh_token_of_others(
 
 @pytest.mark.parametrize("fault", [OSError("S3CRET"), KeyError("S3CRET"), TimeoutError("S3CRET")])
 async def test_a_failing_store_never_breaks_a_call(
-    shop: Shop,
-    clock: JumpingClock,
-    fault: Exception,
-    caplog: pytest.LogCaptureFixture,
+    shop: Shop, clock: JumpingClock, fault: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A store that fails is warned about by type only, and done without."""
     shelf = Shelf()
@@ -124,9 +112,7 @@ async def test_a_failing_store_never_breaks_a_call(
 
 
 async def test_a_store_that_gives_something_else_is_done_without(
-    shop: Shop,
-    clock: JumpingClock,
-    caplog: pytest.LogCaptureFixture,
+    shop: Shop, clock: JumpingClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Anything but a stored token counts as a failure of the store."""
     shelf = Shelf("S3CRET")  # type: ignore[arg-type]
@@ -137,9 +123,7 @@ async def test_a_store_that_gives_something_else_is_done_without(
 
 
 async def test_a_hanging_store_is_not_waited_for(
-    shop: Shop,
-    clock: JumpingClock,
-    monkeypatch: pytest.MonkeyPatch,
+    shop: Shop, clock: JumpingClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store that never answers delays a call a little and no more."""
 
@@ -204,8 +188,7 @@ async def test_nobody_waits_for_the_saving(shop: Shop, clock: JumpingClock) -> N
 
 
 async def test_a_token_refused_while_it_is_saved_is_not_given_out(
-    shop: Shop,
-    clock: JumpingClock,
+    shop: Shop, clock: JumpingClock
 ) -> None:
     """A new one is requested, and it is the one that stays in the store."""
     shelf = Snail()

@@ -6,19 +6,9 @@ from typing import Any
 
 import pytest
 
-from income_client.errors import (
-    AuthenticationError,
-    IncomeClientError,
-    TokenError,
-)
+from income_client.errors import AuthenticationError, IncomeClientError, TokenError
 from income_client.http.endpoints import Response
-from income_client.http.tokens import (
-    StoredToken,
-    Token,
-    from_stored,
-    read_token,
-    to_stored,
-)
+from income_client.http.tokens import StoredToken, Token, from_stored, read_token, to_stored
 from income_client.settings import Secret
 
 NOON = datetime(2026, 6, 30, 12, tzinfo=UTC)
@@ -61,10 +51,7 @@ def test_a_reply_becomes_a_token() -> None:
             [None, "", " ", "a b", "a\r\nX: y", "S3CRET\xe9", "S3CRET\x00", 7, ["a"], "a" * 16385],
         ),
         ("token_type", [None, "", "mac", "S3CRET", 1, ["Bearer"], "Bearer "]),
-        (
-            "expires_in",
-            [None, 0, -1, True, "3600", 3600.0, 1e400, 10**10, 2**63, [3600]],
-        ),
+        ("expires_in", [None, 0, -1, True, "3600", 3600.0, 1e400, 10**10, 2**63, [3600]]),
     ],
 )
 def test_a_field_that_is_wrong_is_named_and_not_shown(field: str, values: list[Any]) -> None:

@@ -5,12 +5,16 @@ import json
 import pickle
 import re
 from collections.abc import Iterator
-from decimal import Decimal
-from typing import Any
+from datetime import datetime, timedelta
+from decimal import Decimal, localcontext
+from typing import Any, Final
 
 import attrs
 import msgspec
 import pytest
+from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
 
 from income_client import from_json, records
 from income_client.records import (
@@ -23,10 +27,17 @@ from income_client.records import (
     Document,
     FrozenDict,
     ImageFile,
+    IncomeCalculation,
+    IncomeSource,
     Paystub,
+    SuspectedFraudulent,
     Window,
+    YearlyIncome,
 )
+from income_client.records.dead_letters import DeadLetter, key_of_application, key_of_window
 from income_client.records.fields import NO_EXTRA, UntypedDict, shown_key
+from income_client.records.window import EPOCH
+from income_client.testing import make_application, make_document, make_record
 from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE
 
 CLASSES = [kind for kind in vars(records).values() if attrs.has(kind) and kind is not Window]
@@ -48,19 +59,19 @@ def _within(value: Any) -> Iterator[Any]:
         yield value
         for field in attrs.fields(type(value)):
             yield from _within(getattr(value, field.name))
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _within(item)
-    elif isinstance(value, tuple):
-        for item in value:
+    elif isinstance(value, dict | tuple):
+        for item in value.values() if isinstance(value, dict) else value:
             yield from _within(item)
 
 
 EVERY_RECORD = [*_within(_read(ApplicationPage, PAGE)), *_within(_application_record())]
 
 
+# Values
+
+
 def test_the_samples_hold_every_record() -> None:
-    """The sample payloads have a record of every class, so that the other tests see all."""
+    """So that the other tests see all classes."""
     assert {type(record) for record in EVERY_RECORD} == set(CLASSES)
 
 
@@ -75,31 +86,34 @@ def test_every_record_is_frozen_slotted_and_has_a_place_for_unknown_fields(cls: 
         assert attrs.fields(cls).extra.default is NO_EXTRA
 
 
-@pytest.mark.parametrize("record", EVERY_RECORD, ids=lambda record: type(record).__name__)
-def test_a_record_can_be_copied_pickled_and_evolved(record: Any) -> None:
-    """Copies, pickles and evolved records are equal to the original and frozen like it."""
-    for twin in (
-        copy.copy(record),
-        copy.deepcopy(record),
-        pickle.loads(pickle.dumps(record)),
-        attrs.evolve(record),
-    ):
-        assert twin == record
-        assert hash(twin) == hash(record)
-        with pytest.raises(attrs.exceptions.FrozenInstanceError):
-            setattr(twin, attrs.fields(type(record))[0].name, None)
+def test_a_record_can_be_copied_pickled_and_evolved() -> None:
+    """All of these are equal to the original and frozen like it."""
+    for record in EVERY_RECORD:
+        name = attrs.fields(type(record))[0].name
+        for twin in (
+            record,
+            copy.copy(record),
+            copy.deepcopy(record),
+            pickle.loads(pickle.dumps(record)),
+            evolve(record),
+        ):
+            assert type(twin) is type(record)
+            assert twin == record
+            assert hash(twin) == hash(record)
+            with pytest.raises(attrs.exceptions.FrozenInstanceError):
+                setattr(twin, name, None)
+            with pytest.raises(attrs.exceptions.FrozenInstanceError):
+                delattr(twin, name)
 
 
 def test_extra_counts_for_equality_and_not_for_the_hash() -> None:
-    """Two records that differ only in unknown fields are unequal and have one hash."""
     plain = _read(ImageFile, {"file_id": "f", "file_reference_id": "n"})
-    more = attrs.evolve(plain, extra=UntypedDict({"size": [1]}))
+    more = evolve(plain, extra=UntypedDict({"size": [1]}))
     assert plain != more
     assert hash(plain) == hash(more)
 
 
 def test_all_iterates_every_document_with_its_type() -> None:
-    """ApplicationDocuments.all() gives each document of each type once, with the type."""
     documents = _read(ApplicationDocuments, DOCUMENTS)
     types = [entry.document_type for entry in documents.all()]
     assert types == ["paystub", "paystub", "unknown_form"]
@@ -107,71 +121,12 @@ def test_all_iterates_every_document_with_its_type() -> None:
 
 
 def test_an_application_record_answers_for_its_application() -> None:
-    """The id and update time of an ApplicationRecord are those of its application."""
     record = _application_record()
     assert record.application_id == record.application.application_id
     assert record.last_updated_at == record.application.last_updated_at
 
 
-CANARIES = ("canary", "4196.5", "1971")
-READABLE = {
-    "application_id",
-    "application_reference_id",
-    "application_date",
-    "last_updated_at",
-    "updated_at",
-    "document_id",
-    "document_ids",
-    "file_id",
-    "file_ids",
-    "year",
-    "source_type",
-    "data_action",
-}
-KEYED_BY_DATA = {"applicants", "income_calculations", "documents"}
-
-
-def _poisoned(value: Any, key: str = "") -> Any:
-    poison: Any = value
-    match value:
-        case dict():
-            more = {} if key in KEYED_BY_DATA else {"canary": "canary"}
-            poison = {name: _poisoned(item, name) for name, item in value.items()} | more
-        case list():
-            poison = [_poisoned(item, key) for item in value]
-        case int() | float() if key not in READABLE and not isinstance(value, bool):
-            poison = 4196.5
-        case str() if value and key not in READABLE:
-            poison = "1971-01-09" if re.fullmatch(r"\d{4}-\d\d-\d\d", value) else "canary"
-    return poison
-
-
-def test_no_repr_shows_a_borrowers_data() -> None:
-    """Names, numbers, dates, addresses, amounts, links and unknown fields stay hidden."""
-    for cls, payload in ((Application, APPLICATION), (ApplicationDocuments, DOCUMENTS)):
-        for record in _within(_read(cls, _poisoned(payload))):
-            for canary in CANARIES:
-                assert canary not in repr(record), type(record)
-                assert canary not in str(record), type(record)
-
-
-def test_a_repr_shows_ids_times_and_types() -> None:
-    """What is needed to find a record again stays readable."""
-    shown = repr(_application_record())
-    for text in ("app-1", "loan-1", "doc-1", "file-1", "2024, 1, 31", "2023", "wages", "create"):
-        assert text in shown
-    assert "AmountPair(current=***, ytd=***" in shown
-
-
-def test_the_mappings_of_a_record_show_no_key_that_came_with_the_data() -> None:
-    """A key that is no plain name, an e-mail address say, is a star in a repr."""
-    assert repr(FrozenDict({"ada@example.org": 1, "applicant1": 2})) == "{*: 1, applicant1: 2}"
-    assert repr(UntypedDict({"ssn": "000112222"})) == "<1 fields>"
-    assert shown_key("a" * 41) == shown_key("1a") == shown_key("ä") == shown_key(7) == "*"
-
-
 def test_a_frozen_dict_cannot_be_changed() -> None:
-    """Every way to change a dict is a TypeError on a FrozenDict."""
     frozen: Any = FrozenDict({"a": 1})
     attempts = [
         lambda: frozen.__setitem__("a", 2),
@@ -200,15 +155,6 @@ def test_a_deep_copy_shares_nothing_that_can_change() -> None:
     assert twin["list"] is not fields["list"]
 
 
-def test_records_can_be_made_by_hand() -> None:
-    """A record needs only the fields of the contract, plain mappings included."""
-    pair = AmountPair(current=Decimal("1.10"), ytd=None)
-    assert repr(pair) == "AmountPair(current=***, ytd=***)"
-    row = _read(ApplicationSummary, PAGE["applications"][0])
-    assert attrs.evolve(row, extra={"ssn": "000112222"}).extra == {"ssn": "000112222"}
-    assert "000112222" not in repr(attrs.evolve(row, extra={"ssn": "000112222"}))
-
-
 def test_extracted_data_of_a_type_without_a_class_is_an_immutable_mapping() -> None:
     """Paystubs are records, the data of other types a mapping that cannot be changed."""
     documents = _read(ApplicationDocuments, DOCUMENTS).documents
@@ -217,3 +163,182 @@ def test_extracted_data_of_a_type_without_a_class_is_an_immutable_mapping() -> N
     assert isinstance(other, Document)
     assert isinstance(other.extracted_data, UntypedDict)
     assert other.extracted_data["wages"] == Decimal("51234.56")
+
+
+# What they show
+
+CANARIES = ("canary", "4196.5", "1971")
+READABLE = {
+    "application_id", "application_reference_id", "application_date", "last_updated_at",
+    "updated_at", "document_id", "document_ids", "file_id", "file_ids", "year", "source_type",
+    "data_action",
+}  # fmt: skip
+KEYED_BY_DATA = {"applicants", "income_calculations", "documents"}
+
+
+def _poisoned(value: Any, key: str = "") -> Any:
+    poison: Any = value
+    match value:
+        case dict():
+            more = {} if key in KEYED_BY_DATA else {"canary": "canary"}
+            poison = {name: _poisoned(item, name) for name, item in value.items()} | more
+        case list():
+            poison = [_poisoned(item, key) for item in value]
+        case int() | float() if key not in READABLE and not isinstance(value, bool):
+            poison = 4196.5
+        case str() if value and key not in READABLE:
+            poison = "1971-01-09" if re.fullmatch(r"\d{4}-\d\d-\d\d", value) else "canary"
+    return poison
+
+
+def test_no_repr_shows_a_borrowers_data() -> None:
+    """Names, numbers, dates, addresses, amounts, links and unknown fields stay hidden."""
+    for cls, payload in ((Application, APPLICATION), (ApplicationDocuments, DOCUMENTS)):
+        for record in _within(_read(cls, _poisoned(payload))):
+            for canary in CANARIES:
+                assert canary not in repr(record), type(record)
+                assert canary not in str(record), type(record)
+
+
+def test_a_repr_shows_ids_times_and_types() -> None:
+    """What is needed to find a record again."""
+    shown = repr(_application_record())
+    for text in ("app-1", "loan-1", "doc-1", "file-1", "2024, 1, 31", "2023", "wages", "create"):
+        assert text in shown
+    assert "AmountPair(current=***, ytd=***" in shown
+
+
+def test_the_mappings_of_a_record_show_no_key_that_came_with_the_data() -> None:
+    """A key that is no plain name, an e-mail address say, is a star in a repr."""
+    assert repr(FrozenDict({"ada@example.org": 1, "applicant1": 2})) == "{*: 1, applicant1: 2}"
+    assert repr(UntypedDict({"ssn": "000112222"})) == "<1 fields>"
+    assert shown_key("a" * 41) == shown_key("1a") == shown_key("ä") == shown_key(7) == "*"
+
+
+def test_records_can_be_made_by_hand() -> None:
+    """A record needs only the fields of the contract, plain mappings included."""
+    pair = AmountPair(current=Decimal("1.10"), ytd=None)
+    assert repr(pair) == "AmountPair(current=***, ytd=***)"
+    row = evolve(_read(ApplicationSummary, PAGE["applications"][0]), extra={"ssn": "000112222"})
+    assert row.extra == {"ssn": "000112222"}
+    assert "000112222" not in repr(row)
+
+
+# What they add up and pick out for their readers
+
+
+def income(year: int, *amounts: Decimal | str) -> YearlyIncome:
+    """Return the income of a year with one source for each amount."""
+    sources = tuple(
+        IncomeSource(source_type="wages", calculated_income_amount=Decimal(one), document_ids=())
+        for one in amounts
+    )
+    return YearlyIncome(year=year, income_sources=sources)
+
+
+def application(*applicants: tuple[YearlyIncome, ...]) -> Application:
+    """Return an application with these incomes, a tuple for each applicant."""
+    calculations = {
+        f"applicant{number}": IncomeCalculation(
+            incomes=incomes, suspected_fraudulent=SuspectedFraudulent(document_ids=())
+        )
+        for number, incomes in enumerate(applicants, 1)
+    }
+    return evolve(make_application(), income_calculations=calculations)
+
+
+@given(st.lists(st.decimals(-(10**20), 10**20, places=2), max_size=9))
+def test_the_total_of_a_year_is_exact(amounts: list[Decimal]) -> None:
+    """To the cent, whatever the program's own decimal context is."""
+    cents = sum(int(amount.scaleb(2)) for amount in amounts)
+    with localcontext(prec=3):
+        total = income(2025, *amounts).total
+    assert total.scaleb(2) == cents
+
+
+def test_no_digit_of_the_largest_and_the_smallest_amount_is_lost() -> None:
+    """Numbers of the service have up to 40 digits, and exponents up to 40."""
+    total = income(2025, "9" * 40 + "E+40", "1E-40").total
+    assert str(total) == f"{'9' * 40}{'0' * 40}.{'0' * 39}1"
+
+
+def test_the_income_of_a_year_is_that_of_all_applicants() -> None:
+    """Other years stay out, and a year that is listed twice counts twice."""
+    both = application(
+        (income(2024, "10.50"), income(2025, "1", "2.25")),
+        (income(2025, "4"), income(2025, "0.25")),
+    )
+    assert both.total_income(2025) == Decimal("7.50")
+    assert both.total_income(2024) == Decimal("10.50")
+
+
+def test_a_year_that_was_not_calculated_has_no_total() -> None:
+    """None, not 0, which is the total of a year without sources."""
+    assert application((income(2024, "1"),), ()).total_income(2025) is None
+    assert application().total_income(2025) is None
+    assert application((income(2025),)).total_income(2025) == 0
+
+
+def test_pay_slips_come_with_their_data() -> None:
+    """In the service's order, and each with its document; other types stay out."""
+    documents = make_record().documents
+    assert documents is not None
+    others = (make_document(document_type="unknown_form", extracted_data={"wages": 1}),)
+    mixed = evolve(documents, documents={"unknown_form": others, **documents.documents})
+    assert mixed.paystubs
+    for document, paystub in mixed.paystubs:
+        assert isinstance(paystub, Paystub)
+        assert paystub is document.extracted_data
+    slips = documents.documents["paystub"]
+    assert tuple(entry.document for entry in mixed.paystubs) == slips
+    for none in ({}, {"paystub": ()}):
+        assert evolve(documents, documents=none).paystubs == ()
+
+
+# Dead letters
+
+NOON: Final = datetime(2026, 6, 30, 12)  # noqa: DTZ001 - the service's times carry no zone
+LAST: Final = datetime(9999, 12, 31, 23, 59, 59)  # noqa: DTZ001 - likewise
+ids = st.text(max_size=12) | st.integers(-99, 99).map(lambda n: f"window:{n}")
+
+
+def letter(application_id: str | None, after: int = 5) -> DeadLetter:
+    """Return a letter about an application, or about a second."""
+    return DeadLetter(
+        application_id=application_id,
+        window=Window(after, after + 1),
+        reason="NotFoundError: get_application(app-1): 404 Not Found",
+        attempts=2,
+        first_tried_at=NOON,
+        last_tried_at=NOON,
+    )
+
+
+@given(ids, ids, st.integers(-9, 9), st.integers(-9, 9))
+def test_no_two_subjects_have_one_key(one: str, two: str, first: int, second: int) -> None:
+    """An application has one key wherever it was listed, and is taken for no second."""
+    assert (letter(one, first).key == letter(two, second).key) is (one == two)
+    assert (letter(None, first).key == letter(None, second).key) is (first == second)
+    assert letter(one, first).key != letter(None, second).key
+
+
+def test_an_application_of_an_empty_id_is_no_second() -> None:
+    """Only the absence of an id makes a letter one about the list."""
+    assert letter("").key == key_of_application("")
+    assert letter(None).key == key_of_window(Window(5, 6))
+
+
+def test_a_letter_is_a_value() -> None:
+    """What a store gives back is equal to what it was given."""
+    assert letter("app-1") == letter("app-1")
+    assert hash(letter("app-1")) == hash(letter("app-1"))
+    assert letter("app-1").window.starts_at == EPOCH + timedelta(seconds=5)
+
+
+@given(st.integers(1, 60), st.sampled_from((NOON, LAST)))
+def test_the_next_try_is_a_while_after_the_last(attempts: int, last: datetime) -> None:
+    """The more often it was tried, the later, and a day later at most."""
+    one = evolve(letter("app-1"), attempts=attempts, last_tried_at=last)
+    more = evolve(one, attempts=attempts + 1)
+    assert last <= one.next_try_at <= more.next_try_at
+    assert one.next_try_at - last <= timedelta(days=1)

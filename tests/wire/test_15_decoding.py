@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 import attrs
 import pytest
-from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,12 +30,15 @@ from income_client import (
     from_json,
     to_json,
 )
+from income_client.wire.codec import parse
+from income_client.wire.rows import MalformedRow, decode_rows
 from tests.support import strategies
 from tests.support.canaries import CANARY
-from tests.support.export_records import known_record, records
+from tests.support.export_records import known_record
 from tests.support.leaks import held_by
 from tests.support.listing import ListService, rows_at, serving
-from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE, text_of, tree_of
+from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE, row_of_list, text_of, tree_of
+from tests.support.server import Reply, ScriptedServer, in_turn, json_reply, reply
 from tests.support.walk_data import (
     BASE,
     LIMITS,
@@ -51,12 +53,15 @@ from tests.support.walk_data import (
 )
 
 T = TypeVar("T")
-_PIECE = 2**16
+ONE_OF_EACH = {kind: several[-1:] for kind, several in DOCUMENTS["documents"].items()}
 REPLIES: list[tuple[type[Any], dict[str, Any]]] = [
     (ApplicationPage, PAGE),
     (Application, APPLICATION),
-    (ApplicationDocuments, DOCUMENTS),
+    (ApplicationDocuments, {**DOCUMENTS, "documents": ONE_OF_EACH}),
 ]
+of_each = pytest.mark.parametrize(
+    ("cls", "sample"), REPLIES, ids=lambda value: getattr(value, "__name__", "")
+)
 
 
 def decode(cls: type[T], text: bytes) -> T | DecodeError:
@@ -81,26 +86,33 @@ def _faults(cls: type[Any], payload: object) -> dict[str, str]:
     return {fault.path: fault.reason for fault in error.faults}
 
 
+# What is read goes back as it came
+
+
 @given(strategies.pages())
 def test_a_page_survives_a_round_trip(payload: dict[str, Any]) -> None:
-    """A list reply is written back unchanged, unknown fields included."""
+    """Unknown fields included."""
     _assert_round_trip(ApplicationPage, payload)
 
 
-@given(strategies.applications())
-def test_an_application_survives_a_round_trip(payload: dict[str, Any]) -> None:
-    """An application is written back unchanged, unknown fields included."""
-    _assert_round_trip(Application, payload)
-
-
-@given(strategies.documents_replies())
-def test_documents_survive_a_round_trip(payload: dict[str, Any]) -> None:
-    """A documents reply is written back unchanged, explicit null for pages included."""
-    _assert_round_trip(ApplicationDocuments, payload)
+@given(strategies.applications(), strategies.documents_replies())
+def test_a_record_survives_a_round_trip(
+    application: dict[str, Any], documents: dict[str, Any]
+) -> None:
+    """In parts and as one line; unknown fields and explicit null for pages included."""
+    _assert_round_trip(Application, application)
+    _assert_round_trip(ApplicationDocuments, documents)
+    record = ApplicationRecord(
+        application=from_json(Application, text_of(application)),
+        documents=from_json(ApplicationDocuments, text_of(documents)),
+    )
+    line = to_json(record)
+    assert b"\n" not in line
+    assert from_json(ApplicationRecord, line) == record
 
 
 def test_a_record_is_an_object_of_its_two_parts() -> None:
-    """An ApplicationRecord is written as its application and its documents, or null."""
+    """Or of its application and null."""
     application = decode(Application, json.dumps(APPLICATION).encode())
     documents = decode(ApplicationDocuments, json.dumps(DOCUMENTS).encode())
     assert isinstance(application, Application)
@@ -114,7 +126,6 @@ def test_a_record_is_an_object_of_its_two_parts() -> None:
 
 
 def test_values_have_their_own_types() -> None:
-    """Times, dates, amounts, arrays and objects have the annotated types."""
     application = decode(Application, json.dumps(APPLICATION).encode())
     assert isinstance(application, Application)
     assert application.last_updated_at == datetime(2024, 1, 31, 10, tzinfo=UTC)
@@ -125,13 +136,10 @@ def test_values_have_their_own_types() -> None:
     assert application.data_sources.structured_data == ({"kind": "payroll", "values": [1, 2.5]},)
 
 
+# Wrong values and missing fields
+
 WRONG: tuple[Any, ...] = (
-    None,
-    True,
-    41968273,
-    4196.8273,
-    CANARY,
-    [CANARY],
+    *(None, True, 41968273, 4196.8273, CANARY, [CANARY]),
     {"Canary key": CANARY, "ssn": 41968273},
 )
 NULLABLE = {"end_date", "street_2", "middle_name", "suffix", "pages"}
@@ -168,12 +176,9 @@ def _is_acceptable(key: Any, old: Any, new: Any) -> bool:
     return fits
 
 
-@pytest.mark.parametrize(
-    ("cls", "sample"), REPLIES, ids=lambda value: getattr(value, "__name__", "")
-)
+@of_each
 def test_every_wrong_value_is_refused_with_its_path_only(
-    cls: type[Any],
-    sample: dict[str, Any],
+    cls: type[Any], sample: dict[str, Any]
 ) -> None:
     """A value of the wrong kind raises DecodeError with its path and without the value."""
     tried = 0
@@ -197,11 +202,8 @@ def test_every_wrong_value_is_refused_with_its_path_only(
     assert tried > 20
 
 
-@pytest.mark.parametrize(
-    ("cls", "sample"), REPLIES, ids=lambda value: getattr(value, "__name__", "")
-)
+@of_each
 def test_every_missing_field_is_named(cls: type[Any], sample: dict[str, Any]) -> None:
-    """A payload without a required field raises DecodeError with the field's name."""
     payload = json.loads(json.dumps(sample))
     for container, key, path in list(_leaves(payload)):
         is_open = key in {"applicant1", "paystub", "unknown_form"}
@@ -212,7 +214,7 @@ def test_every_missing_field_is_named(cls: type[Any], sample: dict[str, Any]) ->
 
 
 def test_one_error_names_every_fault() -> None:
-    """One error lists all faults of a payload, invalid unknown fields included."""
+    """Invalid unknown fields included."""
     payload = json.loads(json.dumps(APPLICATION))
     payload["application_id"] = None
     payload["new_field"] = payload["ada@example.org"] = json.loads("[" * 101 + "]" * 101)
@@ -241,9 +243,10 @@ def test_one_error_names_every_fault() -> None:
     ],
 )
 def test_reasons_say_what_was_expected(path: str, value: object, reason: str) -> None:
-    """A reason has the expected kind and the kind that was found."""
     assert _faults(Application, {**APPLICATION, path: value}) == {f"$.{path}": reason}
 
+
+# What JSON cannot carry
 
 ROW = ApplicationSummary(
     application_id="a",
@@ -265,7 +268,7 @@ ROW = ApplicationSummary(
     ],
 )
 def test_what_json_cannot_carry_exactly_is_refused(record: object) -> None:
-    """A hand-made record that JSON cannot represent exactly raises ConfigurationError."""
+    """The record was made by hand."""
     with pytest.raises(ConfigurationError, match="cannot carry") as caught:
         to_json(record)
     assert caught.value.__context__ is None
@@ -283,6 +286,8 @@ def test_times_with_another_zone_are_written_in_utc() -> None:
         to_json(naive)
 
 
+# Hostile and unusual text
+
 PAGE_TEXT = json.dumps(PAGE)
 ROW_END = '"application_date": "2024-01-05T09:30:00"'
 
@@ -294,8 +299,8 @@ def _page_with(member: str) -> bytes:
 @pytest.mark.parametrize(
     ("body", "retryable"),
     [
-        (b"", True),
-        (b" ", True),
+        *((body, True) for body in (b"", b" ", b"<html>log in</html>")),
+        *((body, False) for body in (b"null", b"[]", b'"text"', b"7", b"{}")),
         (PAGE_TEXT.encode()[:-1], True),
         (PAGE_TEXT.encode() + b"}", True),
         (PAGE_TEXT.encode() + b"\x00", True),
@@ -304,15 +309,9 @@ def _page_with(member: str) -> bytes:
         (PAGE_TEXT.encode().replace(b"loan-1", b"loan-\xed\xa0\x80"), True),
         (PAGE_TEXT.encode().replace(b"loan-1", b"loan-\\ud800"), False),
         (PAGE_TEXT.encode().replace(b"loan-1", b"loan-\\ud800")[:-1], True),
-        (b"<html>log in</html>", True),
         (b"[" * 2000 + b"]" * 2000, False),
         (_page_with('"x": NaN'), True),
         (_page_with('"x": -Infinity'), True),
-        (b"null", False),
-        (b"[]", False),
-        (b'"text"', False),
-        (b"7", False),
-        (b"{}", False),
         (b"[" * 300 + b"]" * 300, False),
         (_page_with('"x": ' + "1" * 5000), False),
         (_page_with('"x": 1e999999999999999999999'), False),
@@ -321,7 +320,7 @@ def _page_with(member: str) -> bytes:
     ],
 )
 def test_hostile_text_is_a_decode_error_and_nothing_else(body: bytes, retryable: bool) -> None:
-    """Invalid bodies raise only DecodeError; only incomplete JSON is retryable."""
+    """Only incomplete JSON is retryable."""
     error = decode(ApplicationPage, body)
     assert isinstance(error, DecodeError)
     assert error.retryable is retryable
@@ -357,33 +356,23 @@ def test_an_unusual_number_is_kept_with_its_digits() -> None:
 
 @given(st.binary(max_size=60) | st.text(alphabet='{}[]":,\\u03ae1-. ', max_size=40).map(str.encode))
 def test_any_bytes_are_a_record_or_a_decode_error(body: bytes) -> None:
-    """Arbitrary bytes raise no other exception."""
     assert isinstance(decode(ApplicationSummary, body), ApplicationSummary | DecodeError)
 
 
+# Amounts
+
 BEYOND = "a number of more than 40 digits, or an exponent beyond 40"
+AMOUNTS = (
+    "1234.56", "0.1", "100", "100.0", "0", "-12.5", "1234.50", "99999999999999.99", "-0.00",
+    "1" + "0" * 39, "0." + "1" * 40, "999999999999999", "12345678901234.5",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("text", "amount"),
     [
-        ("1234.56", "1234.56"),
-        ("0.1", "0.1"),
-        ("100", "100"),
-        ("100.0", "100.0"),
-        ("0", "0"),
-        ("-12.5", "-12.5"),
-        ("1e3", "1E+3"),
-        ("1234.50", "1234.50"),
-        ("99999999999999.99", "99999999999999.99"),
-        ("-0.00", "-0.00"),
-        ("1" + "0" * 39, "1" + "0" * 39),
-        ("0." + "1" * 40, "0." + "1" * 40),
-        ("1e40", "1E+40"),
-        ("1e-40", "1E-40"),
-        ("0.0000001", "1E-7"),
-        ("999999999999999", "999999999999999"),
-        ("12345678901234.5", "12345678901234.5"),
+        *zip(AMOUNTS, AMOUNTS, strict=True),
+        *[("1e3", "1E+3"), ("1e40", "1E+40"), ("1e-40", "1E-40"), ("0.0000001", "1E-7")],
     ],
 )
 def test_amounts_are_the_digits_that_were_sent(text: str, amount: str) -> None:
@@ -398,21 +387,14 @@ def test_amounts_are_the_digits_that_were_sent(text: str, amount: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("1" + "0" * 40, BEYOND),
-        ("0." + "1" * 41, BEYOND),
-        ("1e41", BEYOND),
-        ("1e-41", BEYOND),
-        ("-1e300", BEYOND),
+        *((text, BEYOND) for text in ("1" + "0" * 40, "0." + "1" * 41, "1e41", "1e-41", "-1e300")),
+        *((text, "expected a number, found a string") for text in ('"12"', '" "', '"nan"')),
         ("null", "expected a number, found null"),
         ("true", "expected a number, found a boolean"),
-        ('"12"', "expected a number, found a string"),
-        ('" "', "expected a number, found a string"),
-        ('"nan"', "expected a number, found a string"),
         ("[]", "expected a number, found an array"),
     ],
 )
 def test_an_inexact_amount_is_refused(text: str, reason: str) -> None:
-    """An amount with too many digits, or of any other kind, is a fault."""
     error = decode(AmountPair, f'{{"current": {text}, "ytd": 1}}'.encode())
     assert isinstance(error, DecodeError)
     assert [(fault.path, fault.reason) for fault in error.faults] == [("$.current", reason)]
@@ -420,7 +402,6 @@ def test_an_inexact_amount_is_refused(text: str, reason: str) -> None:
 
 @given(st.decimals(-(10**12), 10**12, places=2))
 def test_cents_are_exact(amount: Decimal) -> None:
-    """Every amount in cents survives a round trip through JSON."""
     pair = AmountPair(current=amount, ytd=None)
     assert decode(AmountPair, to_json(pair)) == pair
 
@@ -433,16 +414,7 @@ def test_the_empty_string_is_an_absent_amount_only_in_a_pair() -> None:
     assert _faults(ApplicationDocuments, payload) == {path: "expected a number, found a string"}
 
 
-@given(records())
-def test_a_line_equals_its_record(record: ApplicationRecord) -> None:
-    """Records survive a round trip, unknown fields, amounts and times included."""
-    line = to_json(record)
-    assert b"\n" not in line
-    assert from_json(ApplicationRecord, line) == record
-
-
 def test_text_is_read_like_bytes() -> None:
-    """Lines of files opened in text mode are read as well."""
     record = known_record()
     assert from_json(ApplicationRecord, to_json(record).decode() + "\n") == record
     assert from_json(Application, to_json(record.application)) == record.application
@@ -455,73 +427,85 @@ def test_other_content_is_a_decode_error(text: bytes | str) -> None:
         from_json(ApplicationRecord, text)
 
 
+# Over a connection
+
+
 @contextlib.asynccontextmanager
-async def _answering(body: bytes, **headers: str) -> AsyncIterator[tuple[str, list[str]]]:
-    """Serve one body for every request; yield the URL and the requested paths."""
-    asked: list[str] = []
-
-    async def answer(request: web.BaseRequest) -> web.StreamResponse:
-        asked.append(request.path)
-        reply = web.StreamResponse(headers={"Content-Type": "application/json"} | headers)
-        await reply.prepare(request)
-        with contextlib.suppress(ConnectionError):
-            for start in range(0, len(body), _PIECE):
-                await reply.write(memoryview(body)[start : start + _PIECE])
-        return reply
-
-    runner = web.ServerRunner(web.Server(answer))
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        host, port = runner.addresses[0][:2]
-        yield f"http://{host}:{port}", asked
-    finally:
-        await runner.cleanup()
-
-
-def _client(url: str, **options: Any) -> IncomeClient:
-    return IncomeClient(url, auth=BasicAuth("partner", "invented"), **options)
+async def _answering(out: Reply, **options: Any) -> AsyncIterator[tuple[ScriptedServer, Any]]:
+    """Serve one reply for every request."""
+    async with (
+        ScriptedServer(in_turn(out)) as server,
+        IncomeClient(server.url, auth=BasicAuth("partner", "invented"), **options) as client,
+    ):
+        yield server, client.get_application("app-1")
 
 
 async def test_a_reply_of_the_wrong_shape_is_requested_once_and_stays_private() -> None:
     """The error has the path and the status, and neither it nor its frames have the body."""
     wrong = {**APPLICATION, "applicants": {"applicant1": {"ssn": CANARY}}}
-    async with _answering(text_of(wrong)) as (url, asked), _client(url) as client:
+    async with _answering(json_reply(wrong)) as (server, call):
         with pytest.raises(DecodeError, match=r"\$\.applicants\.applicant1\.first_name") as caught:
-            await client.get_application("app-1")
-    assert (caught.value.status, len(asked)) == (200, 1)
+            await call
+    assert (caught.value.status, len(server.requests)) == (200, 1)
 
 
 @pytest.mark.parametrize("coding", ["identity", "gzip", "deflate"])
 async def test_a_body_beyond_the_limit_is_not_read_to_its_end(coding: str) -> None:
     """Compressed or not, it takes no more memory than the limit allows."""
     bits = {"gzip": 31, "deflate": 15}.get(coding)
-    body = b" " * 48 * 2**20
+    body = b" " * 24 * 2**20
     if bits:
         packer = zlib.compressobj(wbits=bits)
         body = packer.compress(body) + packer.flush()
-    fields = {"Content-Encoding": coding} if bits else {}
-    async with (
-        _answering(body, **fields) as (url, asked),
-        _client(url, max_response_bytes=2**20) as client,
-    ):
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for start in range(0, len(body), 2**16):
+            piece = body[start : start + 2**16]
+            yield b"%x\r\n%b\r\n" % (len(piece), piece)
+        yield b"0\r\n\r\n"
+
+    coded = {"Content_Encoding": coding} if bits else {}
+    out = reply(body=b"", slow=chunks, Content_Length=None, Transfer_Encoding="chunked", **coded)
+    async with _answering(out, max_response_bytes=2**20) as (server, call):
         tracemalloc.start()
         try:
             with pytest.raises(UnexpectedResponseError, match="larger than 1048576 bytes"):
-                await client.get_application("app-1")
+                await call
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-    assert len(asked) == 1
+    assert len(server.requests) == 1
     assert peak < 12 * 2**20
 
 
 async def test_a_body_of_just_the_limit_is_read() -> None:
-    """A body of exactly the maximum length is accepted."""
-    body = text_of(APPLICATION)
-    async with _answering(body) as (url, _), _client(url, max_response_bytes=len(body)) as client:
-        assert (await client.get_application("app-1")).application_id == "app-1"
+    out = json_reply(APPLICATION)
+    async with _answering(out, max_response_bytes=len(out.body)) as (_, call):
+        assert (await call).application_id == "app-1"
+
+
+# Rows that are malformed
+
+ROWS = [row_of_list("app-1"), row_of_list("app-2", application_reference_id="loan-2")]
+
+
+def test_bytes_of_half_a_character_spoil_their_row_only() -> None:
+    """They are no UTF-8, which some services write all the same; other bytes are no page."""
+    body = text_of({**PAGE, "applications": ROWS}).replace(b"loan-2", b"loan-\xed\xa0\x80")
+    page = decode_rows(body, keep_extra=True)
+    assert page is not None
+    assert [isinstance(row, MalformedRow) for row in page.applications] == [False, True]
+    assert [row.application_id for row in page.applications] == ["app-1", "app-2"]
+    assert decode_rows(body.replace(b"\xed\xa0\x80", b"\xff"), keep_extra=True) is None
+    assert decode_rows(body[:-1], keep_extra=True) is None
+
+
+def test_an_error_names_a_thousand_halves_of_characters_at_most() -> None:
+    """A reply that is made to be large makes no large error."""
+    with pytest.raises(DecodeError) as caught:
+        parse(b"[" + b",".join([b'"\\ud800"'] * 1500) + b"]")
+    assert len(caught.value.faults) == 1000
+    assert caught.value.faults[999].path == "$[999]"
 
 
 @given(data=st.data(), limit=LIMITS, walkers=WALKERS, is_open=st.booleans())
@@ -534,7 +518,7 @@ async def test_malformed_rows_hide_no_other_row_of_a_walk(
     """
     times = data.draw(update_seconds(limit))
     last = max([*times, BASE + 5]) + 5
-    rules = data.draw(readings(last - BASE, oldest=None, future="accept"))
+    rules = data.draw(readings(last - BASE, oldest=None, widest=None, future="accept"))
     service = ListService(rows=rows_at(times), now=last, rules=rules)
     kinds = data.draw(st.fixed_dictionaries({}, optional=_kinds_of(service)), "malformed")
     service.malformed = {key: MALFORMED[kind](key) for key, kind in kinds.items()}

@@ -1,9 +1,13 @@
 """Document types with a class of the caller's: read strictly, and nothing lost."""
 
+import csv
 import json
+import subprocess
+import sys
 from collections.abc import Mapping
 from datetime import date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -19,14 +23,9 @@ from income_client import (
 from income_client.records import ApplicationDocuments, Paystub
 from income_client.records.fields import UtcTime
 from income_client.wire import readers
+from tests.support.canaries import CANARY
 from tests.support.leaks import held_by
 from tests.support.payloads import DOCUMENTS
-
-
-def _faults(cls: type[Any], payload: object) -> dict[str, str]:
-    with pytest.raises(DecodeError) as caught:
-        from_json(cls, json.dumps(payload))
-    return {fault.path: fault.reason for fault in caught.value.faults}
 
 
 def _assert_round_trip(cls: type[Any], payload: object) -> None:
@@ -116,38 +115,27 @@ def test_a_class_without_extra_loses_nothing_either() -> None:
     assert _form_document(_form_reply({"wages": 1})).extracted_extra == {}
 
 
-def test_a_registered_class_is_read_strictly() -> None:
-    """Wrong types in it are faults like any others."""
-    register_document_type("unknown_form", Form)
-    path = "$.documents.unknown_form[0].extracted_data"
-    payload = _form_reply({"wages": "12", "employers": [{"name": None}], "rate": True})
-    assert _faults(ApplicationDocuments, payload) == {
-        f"{path}.wages": "expected a number, found a string",
-        f"{path}.employers[0].name": "expected a string, found null",
-        f"{path}.rate": "expected a number, found a boolean",
-    }
-
-
 @pytest.mark.parametrize(
     ("data", "path", "reason"),
     [
-        ({"employers": [{"name": 5}]}, ".employers[0].name", "expected a string, found a number"),
-        ({"employers": [{"name": None}]}, ".employers[0].name", "expected a string, found null"),
-        ({"rate": "0.5"}, ".rate", "expected a number, found a string"),
-        ({"rate": True}, ".rate", "expected a number, found a boolean"),
-        ({"year": 2024.5}, ".year", "expected an integer, found a number"),
-        ({"year": "2024"}, ".year", "expected an integer, found a string"),
-        ({"is_final": 1}, ".is_final", "expected a boolean, found a number"),
-        ({"is_final": "no"}, ".is_final", "expected a boolean, found a string"),
+        ({"wages": "12"}, ".wages", "a number, found a string"),
+        ({"employers": [{"name": 5}]}, ".employers[0].name", "a string, found a number"),
+        ({"employers": [{"name": None}]}, ".employers[0].name", "a string, found null"),
+        ({"rate": "0.5"}, ".rate", "a number, found a string"),
+        ({"rate": True}, ".rate", "a number, found a boolean"),
+        ({"year": 2024.5}, ".year", "an integer, found a number"),
+        ({"year": "2024"}, ".year", "an integer, found a string"),
+        ({"is_final": 1}, ".is_final", "a boolean, found a number"),
+        ({"is_final": "no"}, ".is_final", "a boolean, found a string"),
     ],
 )
-def test_one_wrong_value_in_a_registered_class_is_never_converted(
-    data: dict[str, Any], path: str, reason: str
-) -> None:
-    """A number is no text, a text no number, and null is not the word None."""
+def test_a_registered_class_is_read_strictly(data: dict[str, Any], path: str, reason: str) -> None:
+    """Nothing is converted: a number is no text, a text no number, and null not the word None."""
     register_document_type("unknown_form", Form)
-    faults = _faults(ApplicationDocuments, _form_reply({"wages": 1, **data}))
-    assert faults == {f"$.documents.unknown_form[0].extracted_data{path}": reason}
+    with pytest.raises(DecodeError) as caught:
+        from_json(ApplicationDocuments, json.dumps(_form_reply({"wages": 1, **data})))
+    found = [(fault.path, fault.reason) for fault in caught.value.faults]
+    assert found == [(f"$.documents.unknown_form[0].extracted_data{path}", f"expected {reason}")]
 
 
 def test_a_number_beyond_a_float_is_a_fault() -> None:
@@ -158,17 +146,34 @@ def test_a_number_beyond_a_float_is_a_fault() -> None:
         from_json(ApplicationDocuments, text)
 
 
-def test_a_class_that_refuses_its_values_is_a_fault_without_them() -> None:
-    """An exception of a registered class becomes a DecodeError that says nothing of the value."""
+def misspelt(value: Any) -> Any:
+    """Fail as a converter with a bug does."""
+    return value.no_such_method()
 
-    @attrs.frozen
-    class Picky:
-        wages: int = attrs.field(validator=attrs.validators.lt(10))
 
-    register_document_type("unknown_form", Picky)
-    with pytest.raises(DecodeError, match="not accepted") as caught:
-        from_json(ApplicationDocuments, json.dumps(_form_reply({"wages": 41968273})))
-    assert "41968273" not in held_by(caught.value.with_traceback(None))
+def refusing(value: str) -> str:
+    """Refuse the value, and repeat it."""
+    raise ValueError(value)
+
+
+@pytest.mark.parametrize(
+    ("field", "name"),
+    [
+        (attrs.field(type=str, validator=attrs.validators.max_len(2)), "ValueError"),
+        (attrs.field(type=str, converter=misspelt), "AttributeError"),
+        (attrs.field(type=str, converter=refusing), "ValueError"),
+        (attrs.field(type=str, converter=float), "ValueError"),
+    ],
+    ids=["validator", "bug", "refusal", "conversion"],
+)
+def test_what_a_class_raises_is_named_and_no_value_is_shown(field: Any, name: str) -> None:
+    """A bug of the class looks otherwise than data that it refuses."""
+    made = attrs.make_class("Picky", {"employer": field}, frozen=True)
+    register_document_type("unknown_form", made)
+    with pytest.raises(DecodeError, match=f"not accepted by its class: {name}") as caught:
+        from_json(ApplicationDocuments, json.dumps(_form_reply({"employer": CANARY})))
+    assert CANARY not in held_by(caught.value)
+    assert not caught.value.retryable
 
 
 @attrs.define
@@ -233,7 +238,6 @@ class Lost:
     ],
 )
 def test_a_class_that_cannot_be_read_strictly_is_refused(key: Any, cls: Any) -> None:
-    """Bad keys, taken keys and classes without strict rules are a ConfigurationError."""
     with pytest.raises(ConfigurationError):
         register_document_type(key, cls)
 
@@ -244,3 +248,32 @@ def test_a_document_type_is_not_given_away() -> None:
     register_document_type("paystub", Paystub)
     with pytest.raises(ConfigurationError, match="already"):
         register_document_type("unknown_form", Closed)
+
+
+def test_a_second_type_is_known_everywhere(tmp_path: Path) -> None:
+    """An entry in one table: it is decoded, exported, and shown with its period and its facts."""
+    pytest.importorskip("pyarrow", reason="tables need the extra 'parquet'")
+    program = [sys.executable, "-m", "tests.support.bank_statements"]
+    here = Path(__file__).parents[2]
+    environment = {"PYTHONPATH": str(here), "HOME": str(tmp_path), "COLUMNS": "120"}
+    ended = subprocess.run(
+        program, cwd=here, env=environment, capture_output=True, text=True, check=True
+    )
+    assert ended.stderr == ""
+    shown, exported, *rest = ended.stdout.splitlines()
+    listed, page = list(csv.DictReader(rest[:2])), rest[2:]
+    row = json.loads(exported)
+    assert shown.startswith("BankStatement(bank_name=***, opened_on=datetime.date(")
+    assert row["document_type"] == "bank_statement"
+    assert row["bank_name"] == "bank_name 7"
+    assert float(row["balance"]) > 0
+    assert json.loads(row["bookings"]) == []
+    assert (row["extracted_data"], row["pay_date"]) == (None, None)
+    period = (row["opened_on"], row["closed_on"])
+    assert [(one["pay_begin_date"], one["pay_end_date"]) for one in listed] == [period]
+    (bar,) = [line for line in page if line.startswith("D1 bank statement")]
+    assert "█" in bar
+    assert bar.endswith(f"{period[0]} to {period[1]}")
+    facts = page[page.index(bar) + 1]
+    assert f"balance {float(row['balance']):,.2f}" in facts
+    assert row["bank_name"] not in facts
