@@ -36,7 +36,8 @@ _NOTHING: Final = 1e-9
 _LAST: Final = 0.2
 """Part of a window at its end in which a sample must have rows.
 
-That 1,000 even rows all miss it by chance has a probability of 0.8 ** 1000. Measured: without, equal dates 2.00 and 2.18.
+That 1,000 even rows all miss it by chance has a probability of 0.8 ** 1000. Measured: without,
+equal dates 2.00 and 2.18.
 """
 
 
