@@ -2,12 +2,12 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 from income_client.clock import Clock
 from income_client.errors import IncomeClientError
 from income_client.http.tokens import StoredToken, Token, TokenCache
 from income_client.settings import Secret
-from income_client.testing import JumpingClock
 
 NOON = datetime(2026, 6, 30, 12, tzinfo=UTC)
 
@@ -64,12 +64,21 @@ def text(token: Token | None) -> str:
     return token.authorization.reveal().removeprefix("Bearer ")
 
 
-def shared(cache_of: Shop, clock: JumpingClock, shelf: Shelf) -> TokenCache:
-    """Return a cache with a store; the time of day goes with the clock."""
+class Endpoint(Protocol):
+    """Where tokens are requested."""
+
+    async def request(self) -> Token:
+        """Give one."""
+
+
+def shared(
+    endpoint: Endpoint, clock: Clock, shelf: Shelf, ahead: timedelta = timedelta()
+) -> TokenCache:
+    """Return a cache with a store; the time of day goes with the clock, or ahead of it."""
     began = clock.monotonic()
     return TokenCache(
-        cache_of.request,
+        endpoint.request,
         clock,
         store=shelf,
-        wall_time=lambda: NOON + timedelta(seconds=clock.monotonic() - began),
+        wall_time=lambda: NOON + ahead + timedelta(seconds=clock.monotonic() - began),
     )

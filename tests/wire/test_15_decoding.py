@@ -464,8 +464,13 @@ async def test_a_body_beyond_the_limit_is_not_read_to_its_end(coding: str) -> No
             yield b"%x\r\n%b\r\n" % (len(piece), piece)
         yield b"0\r\n\r\n"
 
-    coded = {"Content_Encoding": coding} if bits else {}
-    out = reply(body=b"", slow=chunks, Content_Length=None, Transfer_Encoding="chunked", **coded)
+    out = reply(
+        body=b"",
+        slow=chunks,
+        Content_Length=None,
+        Transfer_Encoding="chunked",
+        Content_Encoding=coding if bits else None,
+    )
     async with _answering(out, max_response_bytes=2**20) as (server, call):
         tracemalloc.start()
         try:
