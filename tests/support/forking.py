@@ -1,7 +1,7 @@
 """Run as a script: use a client, fork, and use it in the child and in the parent.
 
-Arguments: the service's address, the file of its authority or an empty text, and the event loop of
-the child: ``same``, ``new``, or ``running`` for a fork within a coroutine.
+Arguments: the service's address, and the file of its authority or an empty text. Three children
+are forked, one after the other, to use the same event loop, a new one, and the running one.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ async def refused(client: IncomeClient) -> None:
     try:
         await client.get_application("of-the-child")
     except ClientClosedError as error:
-        sys.stdout.write(str(error))
+        sys.stdout.write(f"{error}\n")
         sys.stdout.flush()
     await client.aclose()
     await client.aclose()
@@ -60,20 +60,18 @@ async def fork_in_loop(client: IncomeClient) -> None:
     check_end(child)
 
 
-def main(url: str, authority: str, loop: str) -> None:
-    """Use the client before and after."""
+def main(url: str, authority: str) -> None:
+    """Use the client before and after each fork."""
     trust = ssl.create_default_context(cafile=authority) if authority else None
     client = IncomeClient(url, auth=BasicAuth("user", "invented"), ssl=trust)
     with asyncio.Runner() as runner:
         runner.run(client.get_application("before"))
-        match loop:
-            case "same":
-                fork(runner.run, client)
-            case "new":
-                fork(asyncio.run, client)
-            case _:
-                runner.run(fork_in_loop(client))
-        runner.run(client.get_application("after"))
+        fork(runner.run, client)
+        runner.run(client.get_application("same"))
+        fork(asyncio.run, client)
+        runner.run(client.get_application("new"))
+        runner.run(fork_in_loop(client))
+        runner.run(client.get_application("running"))
         runner.run(client.aclose())
 
 

@@ -1,0 +1,301 @@
+"""Connections that have died, whose event loop has ended, or that a forked child has inherited.
+
+A retry after a failure on a used connection goes out on a new one, and the idle connections of
+that time are closed (promise 13): they have the same fate.
+"""
+
+import asyncio
+import gc
+import ssl
+import sys
+import warnings
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import pytest
+import trustme
+
+from income_client import (
+    ClientClosedError,
+    ConnectionFailedError,
+    DeadlineExceededError,
+    IncomeClient,
+    RetryPolicy,
+)
+from income_client.events import CallFinished, RequestRetried
+from income_client.testing import JumpingClock
+from tests.support.beside import beside
+from tests.support.beside import until as until_beside
+from tests.support.clients import BASIC, OAUTH
+from tests.support.connections import Death, Way, answer_to, mortal, tls_pair
+from tests.support.loop_time import pass_time
+from tests.support.ordered_clock import OrderedClock
+from tests.support.server import ScriptedServer
+from tests.support.service import until
+
+ONCE: Final = RetryPolicy(max_attempts=1)
+ELSEWHERE: Final = "belongs to the event loop in which it was first used"
+ALL_AT_ONCE: Final = 8
+
+
+# Connections that have died in the pool
+
+
+async def get(client: IncomeClient, name: str) -> None:
+    """Make a call, and check its result."""
+    assert (await client.get_application(name)).application_id == name
+
+
+@pytest.mark.parametrize(
+    ("death", "way"),
+    [
+        *((Death.RESET, way) for way in Way),
+        *((death, Way.HTTP) for death in (Death.CLOSED, Death.SILENT)),
+        (Death.SILENT, Way.HTTPS_PROXY),
+    ],
+)
+async def test_no_call_is_lost_when_all_idle_connections_are_dead(death: Death, way: Way) -> None:
+    """The first one that fails costs neither an attempt nor a pause, the others cost nothing."""
+    once_and_no_budget = RetryPolicy(max_attempts=1, budget=0)
+    async with mortal(death, way, retry=once_and_no_budget) as (service, client, events):
+        await service.fill(client, ALL_AT_ONCE)
+        service.die()
+        events.clear()
+        for number in range(6):
+            call = asyncio.create_task(get(client, f"next-{number}"))
+            if death is Death.SILENT and number == 0:
+                await until(lambda: len(service.over) > ALL_AT_ONCE)
+                pass_time(31)
+            await call
+        (first, *others) = service.over[ALL_AT_ONCE:]
+        assert first < ALL_AT_ONCE
+        # All the others went over one new connection, and the dead ones are closed.
+        assert others == [ALL_AT_ONCE] * 6
+        # A silent one does not even notice that.
+        await until(lambda: service.open_connections - {first} == {ALL_AT_ONCE})
+    (retried,) = [event for event in events if isinstance(event, RequestRetried)]
+    assert (retried.attempt, retried.pause) == (1, 0)
+    finished = [event for event in events if isinstance(event, CallFinished)]
+    assert [event.attempts for event in finished] == [2, 1, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("death", [Death.RESET, Death.CLOSED])
+async def test_calls_at_once_over_dead_connections_all_succeed(death: Death) -> None:
+    """Each of them finds out by itself, and is sent twice."""
+    async with mortal(death, retry=ONCE) as (service, client, _):
+        await service.fill(client, ALL_AT_ONCE)
+        service.die()
+        await asyncio.gather(*[get(client, f"next-{n}") for n in range(ALL_AT_ONCE)])
+        assert len(service.over) == 3 * ALL_AT_ONCE
+
+
+async def test_a_connection_in_use_is_left_alone() -> None:
+    """Its own call is answered, and it serves the next ones."""
+    async with mortal(Death.RESET) as (service, client, _):
+        await service.fill(client, 4)
+        service.held["slow"] = asyncio.Event()
+        slow = asyncio.create_task(get(client, "slow"))
+        await until(lambda: len(service.over) == 5)
+        in_use = service.over[4]
+        service.die(but=in_use)
+        await get(client, "next-1")
+        assert service.over[6] == 4
+        service.held["slow"].set()
+        await slow
+        await get(client, "next-2")
+        await get(client, "next-3")
+        assert service.over[7:] == [4, in_use]
+        assert service.open_connections == {4, in_use}
+
+
+async def test_a_borrowed_connection_that_its_owner_uses_is_left_alone() -> None:
+    """Though a call of the client has used it before, and finds others dead."""
+    async with (
+        aiohttp.ClientSession() as session,
+        mortal(Death.RESET, session=session) as (service, client, _),
+    ):
+        await service.fill(client, 2)
+        service.held["slow"] = asyncio.Event()
+        url = f"{service.server.url}/v1/income/applications/slow"
+
+        async def use() -> None:
+            async with session.get(url) as answer:
+                assert (await answer.json())["application_id"] == "slow"
+
+        owner = asyncio.create_task(use())
+        await until(lambda: len(service.over) == 3)
+        in_use = service.over[2]
+        service.die(but=in_use)
+        await get(client, "next-1")
+        service.held["slow"].set()
+        await owner
+        assert service.over[3:] == [1 - in_use, 2]
+
+
+async def test_a_reply_that_is_cut_costs_an_attempt() -> None:
+    """The service had begun to answer; the retry goes over a new connection all the same."""
+    async with mortal(Death.CUT, retry=RetryPolicy(max_attempts=2)) as (service, client, _):
+        await service.fill(client, ALL_AT_ONCE)
+        service.die()
+        await get(client, "next-1")
+        assert service.over[ALL_AT_ONCE + 1 :] == [ALL_AT_ONCE]
+        service.die()
+        with pytest.raises(ConnectionFailedError) as caught:
+            await get(client.with_options(retry=ONCE), "next-2")
+        assert caught.value.attempts == 1
+
+
+async def test_a_service_that_loses_every_connection_is_not_asked_for_ever() -> None:
+    """One request for nothing, and as many as the policy allows."""
+    async with mortal(Death.RESET) as (service, client, _):
+        await service.fill(client, 2)
+        service.is_always_deadly = True
+        with pytest.raises(ConnectionFailedError) as caught:
+            await get(client, "next")
+        assert caught.value.attempts == 4
+        assert service.over[3:] == [2, 3, 4]
+
+
+async def test_a_token_is_requested_over_a_new_connection_as_well() -> None:
+    """The token endpoint and the service are one host here, with the same connections."""
+    clock = JumpingClock()
+    options: dict[str, Any] = {"auth": OAUTH, "clock": clock, "retry": ONCE}
+    async with mortal(Death.RESET, **options) as (service, client, _):
+        await get(client, "first")
+        await service.fill(client, ALL_AT_ONCE)
+        service.die()
+        clock.advance(4000)
+        before = len(service.over)
+        await get(client, "next")
+        assert service.over[before + 1 :] == [ALL_AT_ONCE] * 2
+        paths = [request.path.rpartition("/")[2] for request in service.server.requests[before:]]
+        assert paths == ["token", "token", "next"]
+
+
+@pytest.mark.parametrize("giving_up", ["deadline", "timeout of the caller"])
+async def test_a_call_that_gives_up_a_dead_connection_is_the_last_one(giving_up: str) -> None:
+    """Where nothing came for long, the next call does not find out for itself."""
+    async with mortal(Death.SILENT) as (service, client, _):
+        await service.fill(client, ALL_AT_ONCE)
+        service.die()
+        hurried = client.with_options(deadline=20) if giving_up == "deadline" else client
+        call = asyncio.create_task(asyncio.wait_for(get(hurried, "lost"), 25))
+        await until(lambda: len(service.over) > ALL_AT_ONCE)
+        pass_time(26)
+        with pytest.raises((DeadlineExceededError, TimeoutError)):
+            await call
+        await get(client, "next")
+        assert service.over[ALL_AT_ONCE + 1 :] == [ALL_AT_ONCE]
+
+
+async def test_calls_that_are_cancelled_early_close_no_other_connection() -> None:
+    """A caller who changes his mind says nothing about the connections."""
+    async with mortal(Death.RESET) as (service, client, _):
+        await service.fill(client, 4)
+        service.held["slow"] = asyncio.Event()
+        call = asyncio.create_task(get(client, "slow"))
+        await until(lambda: len(service.over) == 5)
+        call.cancel()
+        await asyncio.wait([call])
+        for number in range(3):
+            await get(client, f"next-{number}")
+        assert {*service.over[5:], service.over[4]} == {0, 1, 2, 3}
+
+
+async def test_a_repeated_request_waits_for_its_turn() -> None:
+    """``max_rate`` counts it, and it goes ahead of calls that were not sent yet."""
+    clock = OrderedClock()
+    async with mortal(Death.RESET, clock=clock, max_rate=1) as (service, client, _):
+        await get(client, "first")
+        service.die()
+        calls = [asyncio.create_task(get(client, name)) for name in ("next", "last")]
+        await clock.let_pass(1)
+        assert service.over == [0, 0]
+        await clock.let_pass(1)
+        assert [request.path.rpartition("/")[2] for request in service.server.requests][2:] == [
+            "next"
+        ]
+        await clock.let_pass(1)
+        await asyncio.gather(*calls)
+        assert service.over == [0, 0, 1, 1]
+
+
+# Connections of another event loop or process
+
+
+async def make_calls(client: IncomeClient) -> None:
+    """Make some calls at once, so that there are several connections."""
+    await asyncio.gather(*[client.get_application(f"app-{n}") for n in range(3)])
+
+
+@pytest.mark.parametrize(("is_tls", "in_order"), [(True, True), (True, False), (False, False)])
+def test_a_client_whose_loop_has_ended_can_be_closed(
+    is_tls: bool, in_order: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its connections are closed, with no warning that they were not."""
+    tls, trust = tls_pair() if is_tls else (None, {})
+    with (
+        beside(ScriptedServer(answer_to, tls)) as server,
+        warnings.catch_warnings(record=True) as caught,
+    ):
+        warnings.simplefilter("always")
+        client = IncomeClient(server.url, auth=OAUTH, **trust)
+        if in_order:
+            asyncio.run(make_calls(client))
+        else:
+            loop = asyncio.new_event_loop()
+            loop.run_until_complete(make_calls(client))
+            loop.close()
+        for _ in range(2):
+            asyncio.run(client.aclose())
+        until_beside(lambda: not server.connections)
+        with pytest.raises(ClientClosedError, match="the client was closed"):
+            asyncio.run(client.get_application("app-9"))
+        del client
+        gc.collect()
+    assert [str(warning.message) for warning in caught] == []
+    assert capfd.readouterr().err == ""
+
+
+def test_a_client_whose_loop_runs_elsewhere_is_not_closed() -> None:
+    """Not from another thread: its connections are in use there."""
+
+    async def stay(client: IncomeClient) -> None:
+        await make_calls(client)
+        with pytest.raises(ClientClosedError, match=ELSEWHERE):
+            await asyncio.to_thread(asyncio.run, client.aclose())
+        await make_calls(client)
+        await client.aclose()
+
+    with beside(ScriptedServer(answer_to)) as server:
+        asyncio.run(stay(IncomeClient(server.url, auth=BASIC)))
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+async def test_a_forked_child_leaves_the_connection_to_its_parent(
+    is_tls: bool, tmp_path: Path
+) -> None:
+    """In the same, a new or the running event loop, it can neither send over it nor close it."""
+    tls, authority = None, tmp_path / "authority.pem"
+    if is_tls:
+        issuer = trustme.CA()
+        issuer.cert_pem.write_to_path(authority)
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        issuer.issue_cert("127.0.0.1").configure_cert(tls)
+    async with ScriptedServer(answer_to, tls) as server:
+        script = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-W", "error", "-m", "tests.support.forking"),
+            *(server.url, str(authority) if is_tls else ""),
+            cwd=Path(__file__).parents[2],
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        said, complaints = await script.communicate()
+    assert complaints.decode() == ""
+    assert (
+        said.decode().splitlines()
+        == ["the client was used before this process was forked; make one after the fork"] * 3
+    )
+    over = [(request.name, request.connection) for request in server.requests]
+    assert over == [(name, 0) for name in ("before", "same", "new", "running")]
