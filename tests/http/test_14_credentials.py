@@ -1,8 +1,12 @@
-"""Promise 14: credentials go only to the configured origin, and replies match their requests."""
+"""Promise 14: credentials go only to the configured origin, and replies match their requests.
+
+That a reply counts only for the request that it answers is in test_unasked_replies.py.
+"""
 
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +14,8 @@ import aiohttp
 import pytest
 import trustme
 from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
 
 from income_client import (
     AuthenticationError,
@@ -22,23 +28,28 @@ from income_client import (
 )
 from income_client.testing import JumpingClock, make_document
 from tests.support.clients import BASIC, HERE, OAUTH
-from tests.support.connections import When, answer_to, application, page, straying, tls_pair
-from tests.support.payloads import APPLICATION, DOCUMENTS
+from tests.support.connections import answer_to, tls_pair
 from tests.support.proxies import tunnelling
 from tests.support.server import (
     Reply,
     Request,
     ScriptedServer,
     in_turn,
-    json_reply,
     reply,
     token_reply,
     token_rules,
     turns,
 )
 
+SERVICE: Final = "https://service.example"
 BASIC_HEADER: Final = "Basic dXNlcjppbnZlbnRlZA=="
 CLIENT_HEADER: Final = "Basic cGFydG5lcjppbnZlbnRlZA=="
+LOCAL: Final = ("http://127.0.0.1:8000", "http://localhost", "http://[::1]:8000/prefix")
+FAR: Final = (
+    "http://proxy.example:3128",
+    "https://u:invented@10.0.0.1",
+    "http://127.0.0.1.example",
+)
 REDIRECTS: Final = (300, 301, 302, 303, 305, 306, 307, 308)
 
 
@@ -51,10 +62,12 @@ def client_of(url: str, **options: Any) -> IncomeClient:
 # Redirects
 
 
-@pytest.mark.parametrize("status", REDIRECTS)
-@pytest.mark.parametrize("before", [[], [401], [503], [503, 401], [401, 503]])
-@pytest.mark.parametrize("target", ["another origin", "the same origin", "a path"])
-async def test_a_call_is_not_redirected(status: int, before: list[int], target: str) -> None:
+@given(
+    status=st.sampled_from(REDIRECTS),
+    before=st.sampled_from([(), (401,), (503,), (503, 401), (401, 503)]),
+    target=st.sampled_from(["another origin", "the same origin", "a path"]),
+)
+async def test_a_call_is_not_redirected(status: int, before: tuple[int, ...], target: str) -> None:
     """Any redirect is an error, also after a token renewal and after a retry."""
     left = list(before)
 
@@ -71,14 +84,13 @@ async def test_a_call_is_not_redirected(status: int, before: list[int], target: 
         with pytest.raises(UnexpectedResponseError) as caught:
             await client.get_application("app-1")
         assert (caught.value.status, caught.value.retryable) == (status, False)
-        calls = [request.path for request in server.requests if request.path != "/token"]
+        calls = [request.path for request in server.calls]
         assert calls == ["/v1/income/applications/app-1"] * (1 + len(before))
         assert other.requests == []
 
 
-@pytest.mark.parametrize("status", REDIRECTS)
-@pytest.mark.parametrize("before", [[], [503]])
-async def test_a_token_request_is_not_redirected(status: int, before: list[int]) -> None:
+@given(status=st.sampled_from(REDIRECTS), before=st.sampled_from([(), (503,)]))
+async def test_a_token_request_is_not_redirected(status: int, before: tuple[int, ...]) -> None:
     """Neither the client's secret nor the request body is sent anywhere else."""
     async with ScriptedServer(in_turn(token_reply())) as other:
         replies = [*map(reply, before), reply(status, Location=f"{other.url}/token")]
@@ -118,7 +130,7 @@ async def test_each_origin_gets_only_its_own_credentials(tmp_path: Path) -> None
 
 
 async def test_the_token_endpoint_defaults_to_the_origin_of_the_api() -> None:
-    """The token endpoint has the API's origin by default, without the path of its URL."""
+    """Without the path of its URL."""
     async with (
         ScriptedServer(answer_to) as server,
         client_of(f"{server.url}/x/y", auth=OAUTH) as client,
@@ -131,16 +143,12 @@ async def test_the_token_endpoint_defaults_to_the_origin_of_the_api() -> None:
 @pytest.mark.parametrize(
     "application_id",
     [
-        "//127.0.0.1:1/x",
-        "@127.0.0.1:1",
-        "http://127.0.0.1:1/",
-        "../../../token",
-        "app?x=1#y",
-        "a b\\c%2f",
+        *("//127.0.0.1:1/x", "@127.0.0.1:1", "http://127.0.0.1:1/", "../../../token"),
+        *("app?x=1#y", "a b\\c%2f"),
     ],
 )
 async def test_an_id_does_not_change_where_a_call_goes(application_id: str) -> None:
-    """An id is always a single path segment, whatever it contains."""
+    """It is always a single path segment, whatever it contains."""
     async with ScriptedServer(in_turn(reply(404))) as server, client_of(server.url) as client:
         with pytest.raises(NotFoundError):
             await client.get_application(application_id)
@@ -154,31 +162,17 @@ async def test_an_id_does_not_change_where_a_call_goes(application_id: str) -> N
 # TLS
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "http://service.example",
-        "http://localhost.example.com",
-        "http://127.0.0.1.example.com",
-        "http://127.1",
-        "http://127.0.0.1.",
-        "http://127.0.0.1.:8080",
-        "http://2130706433",
-        "http://0x7f000001",
-        "http://0.0.0.0",
-        "http://[::]",
-        "http://[::ffff:127.0.0.1]",
-        "http://10.0.0.1",
-        "http://169.254.169.254",
-        "http://localhost@service.example",
-        "http://127.0.0.1\\@service.example",
-        "HTTP://service.example",
-        "ftp://service.example",
-        "ws://service.example",
-        "//service.example",
-        "service.example",
-    ],
-)
+EXPOSED: Final = (
+    "http://service.example", "http://localhost.example.com", "http://127.0.0.1.example.com",
+    "http://127.1", "http://127.0.0.1.", "http://127.0.0.1.:8080", "http://2130706433",
+    "http://0x7f000001", "http://0.0.0.0", "http://[::]", "http://[::ffff:127.0.0.1]",
+    "http://10.0.0.1", "http://169.254.169.254", "http://localhost@service.example",
+    "http://127.0.0.1\\@service.example", "HTTP://service.example", "ftp://service.example",
+    "ws://service.example", "//service.example", "service.example",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("address", EXPOSED)
 def test_credentials_are_not_sent_in_plain_text(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,8 +180,8 @@ def test_credentials_are_not_sent_in_plain_text(
     with pytest.raises(ConfigurationError, match="base_url"):
         client_of(address)
     with pytest.raises(ConfigurationError, match="auth_url"):
-        client_of("https://service.example", auth=OAUTH, auth_url=address)
-    monkeypatch.setenv("INCOME_BASE_URL", "https://service.example")
+        client_of(SERVICE, auth=OAUTH, auth_url=address)
+    monkeypatch.setenv("INCOME_BASE_URL", SERVICE)
     monkeypatch.setenv("INCOME_CLIENT_ID", "partner")
     monkeypatch.setenv("INCOME_CLIENT_SECRET", "invented")
     monkeypatch.setenv("INCOME_AUTH_URL", address)
@@ -195,14 +189,11 @@ def test_credentials_are_not_sent_in_plain_text(
         IncomeClient.from_env()
 
 
-@pytest.mark.parametrize(
-    "address",
-    ["https://service.example", "http://localhost:8000", "http://127.0.0.1", "http://[::1]:8000"],
-)
-async def test_https_and_this_machine_are_accepted(address: str) -> None:
+async def test_https_and_this_machine_are_accepted() -> None:
     """Plain http is allowed for tests and emulators on the same machine."""
-    async with client_of(address), client_of("https://a.example", auth=OAUTH, auth_url=address):
-        pass
+    for address in (SERVICE, *LOCAL):
+        async with client_of(address), client_of(SERVICE, auth=OAUTH, auth_url=address):
+            pass
 
 
 @pytest.mark.parametrize("fault", ["unknown authority", "another host"])
@@ -267,14 +258,25 @@ async def test_a_proxy_sees_a_host_and_a_port(auth: Any, user: str, shown: str |
     assert not any("proxy-authorization" in request.headers for request in server.requests)
 
 
-@pytest.mark.parametrize("proxy", ["http://proxy.example:3128", "https://10.0.0.1"])
-@pytest.mark.parametrize("address", ["http://127.0.0.1:8000", "http://localhost"])
-def test_a_proxy_elsewhere_gets_no_plain_text(address: str, proxy: str) -> None:
-    """A remote proxy is refused for a local http URL, whose credentials it would see."""
-    with pytest.raises(ConfigurationError, match="only inside TLS"):
-        client_of(address, proxy=proxy)
-    with pytest.raises(ConfigurationError, match="only inside TLS"):
-        client_of("https://service.example", auth=OAUTH, auth_url=address, proxy=proxy)
+def test_a_proxy_elsewhere_gets_no_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused for a local http URL, whose credentials it would see."""
+    monkeypatch.setenv("INCOME_USERNAME", "user")
+    monkeypatch.setenv("INCOME_PASSWORD", "invented")
+    for address, proxy in product(LOCAL, FAR):
+        monkeypatch.setenv("INCOME_BASE_URL", address)
+        with pytest.raises(ConfigurationError, match="base_url is http, and proxy is"):
+            client_of(address, proxy=proxy)
+        with pytest.raises(ConfigurationError, match="auth_url is http, and proxy is"):
+            client_of(SERVICE, auth=OAUTH, auth_url=address, proxy=proxy)
+        with pytest.raises(ConfigurationError, match="base_url is http, and proxy is"):
+            IncomeClient.from_env(proxy=proxy)
+
+
+async def test_other_addresses_go_with_a_proxy() -> None:
+    """On the same machine nothing leaves it, and inside TLS the proxy sees nothing."""
+    for address, proxy in [*product(LOCAL, LOCAL), *product([SERVICE], (*LOCAL, *FAR))]:
+        async with client_of(address, auth=OAUTH, auth_url=address, proxy=proxy):
+            pass
 
 
 # What is around: the environment, cookies, a caller's session
@@ -298,22 +300,6 @@ async def test_the_environment_adds_nothing(
     shown = [request.headers.get("authorization") for request in server.requests]
     assert shown == [CLIENT_HEADER, "Bearer token-1", None]
     assert not any("proxy-authorization" in request.headers for request in server.requests)
-
-
-async def test_cookies_are_not_kept() -> None:
-    """Cookies that the service sets are not sent back."""
-
-    def answer(request: Request) -> Reply:
-        return evolve(answer_to(request), headers={"Set-Cookie": "session=theirs; Path=/"})
-
-    async with ScriptedServer(answer) as server:
-        # Cookies of bare IP addresses would not be kept anyway.
-        url = server.url.replace("127.0.0.1", "localhost")
-        async with client_of(url, auth=OAUTH) as client:
-            for name in ("app-1", "app-2"):
-                await client.get_application(name)
-    assert len(server.requests) == 3
-    assert not any("cookie" in request.headers for request in server.requests)
 
 
 @contextlib.asynccontextmanager
@@ -364,8 +350,9 @@ async def test_a_borrowed_session_lends_its_connections_only(auth: Any, requests
         assert not any("cookie" in request.headers for request in server.requests)
 
 
-async def test_a_borrowed_session_learns_nothing() -> None:
-    """Later requests of its owner carry neither our credentials nor our cookies."""
+@pytest.mark.parametrize("is_borrowed", [False, True])
+async def test_cookies_are_not_kept(is_borrowed: bool) -> None:
+    """Later requests, of the owner of a session too, carry neither them nor our credentials."""
 
     def answer(request: Request) -> Reply:
         return evolve(answer_to(request), headers={"Set-Cookie": "session=ours; Path=/"})
@@ -374,13 +361,19 @@ async def test_a_borrowed_session_learns_nothing() -> None:
         ScriptedServer(answer) as server,
         aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session,
     ):
-        async with client_of(server.url, auth=OAUTH, session=session) as client:
-            await client.get_application("app-1")
+        # Cookies of bare IP addresses would not be kept anyway.
+        url = server.url.replace("127.0.0.1", "localhost")
+        options = {"session": session} if is_borrowed else {}
+        async with client_of(url, auth=OAUTH, **options) as client:
+            for name in ("app-1", "app-2"):
+                await client.get_application(name)
         assert not list(session.cookie_jar)
-        async with session.get(f"{server.url}/v1/income/applications/app-2") as answered:
+        async with session.get(f"{url}/v1/income/applications/app-3") as answered:
             assert answered.status == 200
-    *_, theirs = server.requests
-    assert not {"authorization", "cookie"} & set(theirs.headers)
+    *ours, theirs = server.requests
+    assert len(ours) == 3
+    assert not any("cookie" in request.headers for request in server.requests)
+    assert "authorization" not in theirs.headers
 
 
 async def test_a_redirect_is_not_followed_by_a_borrowed_session() -> None:
@@ -395,144 +388,6 @@ async def test_a_redirect_is_not_followed_by_a_borrowed_session() -> None:
                 await client.get_application("app-1")
         assert caught.value.status == 307
         assert other.requests == []
-
-
-# A reply counts only for the request that it answers
-
-
-@pytest.mark.parametrize("kind", ["plain", "tls", "borrowed", "oauth2"])
-@pytest.mark.parametrize("when", When)
-async def test_an_unrequested_reply_answers_no_call(when: When, kind: str) -> None:
-    """Its connection is closed and not reused; each call is one request with its own reply."""
-    stray, token = bytes(application("somebody-else")), kind == "oauth2"
-    tls, options = tls_pair() if kind == "tls" else (None, {})
-    async with contextlib.AsyncExitStack() as stack:
-        if kind == "borrowed":
-            options = {"session": await stack.enter_async_context(aiohttp.ClientSession())}
-        if token:
-            options = {"auth": OAUTH}
-        strays = [b"", stray] if token else [stray]
-        service = await stack.enter_async_context(straying(when, *strays, tls=tls))
-        client = await stack.enter_async_context(client_of(service.server.url, **options))
-        for number in range(5):
-            wanted = f"app-{number}"
-            assert (await client.get_application(wanted)).application_id == wanted
-            await service.pass_time()
-        assert len(service.server.requests) == 5 + token
-        assert service.over == [0] * (1 + token) + [1] * 4
-        assert len(service.server.connections) == 1
-
-
-@pytest.mark.parametrize("when", [When.IDLE, When.UNREAD])
-@pytest.mark.parametrize("part", [b"\r\n", b"HTTP/1.1 200", b"HTTP/1.1 100 X\r\n\r\n", b"?"])
-async def test_unrequested_bytes_close_a_connection(when: When, part: bytes) -> None:
-    """Even a single unrequested byte closes the connection."""
-    async with straying(when, part) as service, client_of(service.server.url) as client:
-        for number in range(3):
-            await client.get_application(f"app-{number}")
-            await service.pass_time()
-        assert service.over == [0, 1, 1]
-
-
-@pytest.mark.parametrize("when", When)
-async def test_a_stray_list_hides_no_application(when: When) -> None:
-    """An unrequested empty list does not make an application seem to be missing."""
-    async with (
-        straying(when, bytes(page()) * 3) as service,
-        client_of(service.server.url) as client,
-    ):
-        for reference in ("loan-1", "loan-2"):
-            assert await client.find_application(reference) is not None
-            await service.pass_time()
-
-
-@pytest.mark.parametrize("when", When)
-async def test_an_unrequested_file_is_not_taken(when: When, tmp_path: Path) -> None:
-    """Download connections are closed after unrequested replies as well."""
-
-    def answer(request: Request) -> Reply:
-        return reply(body=request.path.encode(), content_type="text/csv")
-
-    stray = bytes(reply(body=b"/slip-9", content_type="text/csv"))
-    async with (
-        straying(when, stray, answer=answer) as service,
-        client_of("https://service.example", downloads=HERE) as client,
-    ):
-        for number in range(3):
-            document = make_document(url=f"{service.server.url}/slip-{number}")
-            await client.download(document, tmp_path / f"{number}")
-            await service.pass_time()
-        assert service.over == [0, 1, 1]
-    files = [(tmp_path / f"{number}").read_text() for number in range(3)]
-    assert files == ["/slip-0", "/slip-1", "/slip-2"]
-
-
-@pytest.mark.parametrize("call", [IncomeClient.get_application, IncomeClient.get_documents])
-async def test_a_reply_about_another_application_is_not_taken(
-    call: Callable[..., Awaitable[object]],
-) -> None:
-    """Its connection is closed and the call retried; if that does not help, it fails."""
-    whole = {**APPLICATION, **DOCUMENTS, "application_id": "somebody-else"}
-    out = json_reply(whole, X_Request_Id="r-1")
-    async with (
-        straying(When.SAME, answer=lambda _: out) as service,
-        client_of(service.server.url) as client,
-    ):
-        with pytest.raises(UnexpectedResponseError, match="another application") as caught:
-            await call(client, "app-1")
-    error = caught.value
-    assert (error.status, error.request_id, error.attempts) == (200, "r-1", 3)
-    assert service.over == [0, 1, 2]
-
-
-async def test_a_reply_to_another_request_is_retried() -> None:
-    """If only the connection was at fault, the call succeeds over another one."""
-    wrong = [application("somebody-else"), page("loan-9")]
-
-    def answer(request: Request) -> Reply:
-        return wrong.pop(0) if len(service.over) in (1, 3) else answer_to(request)
-
-    async with (
-        straying(When.SAME, answer=answer) as service,
-        client_of(service.server.url) as client,
-    ):
-        assert (await client.get_application("app-1")).application_id == "app-1"
-        found = await client.find_application("loan-1")
-        assert found is not None
-        assert found.application_reference_id == "loan-1"
-        assert service.over == [0, 1, 1, 2]
-
-
-@pytest.mark.parametrize("row", ["loan-2", "LOAN-1"])
-async def test_other_applications_do_not_mean_not_found(row: str) -> None:
-    """A service that ignores the reference has not answered the call."""
-    async with (
-        straying(When.SAME, answer=lambda _: page(row)) as service,
-        client_of(service.server.url) as client,
-    ):
-        with pytest.raises(UnexpectedResponseError):
-            await client.find_application("loan-1")
-
-
-async def test_an_empty_list_means_not_found() -> None:
-    """Only an empty list means that there is no such application."""
-    async with (
-        straying(When.SAME, answer=lambda _: page()) as service,
-        client_of(service.server.url) as client,
-    ):
-        assert await client.find_application("loan-1") is None
-
-
-async def test_an_unrequested_401_is_ignored() -> None:
-    """A 401 without a request neither fails a call nor drops a token."""
-    async with (
-        straying(When.IDLE, b"", bytes(reply(401))) as service,
-        client_of(service.server.url, auth=OAUTH) as client,
-    ):
-        await client.get_application("app-1")
-        await service.pass_time()
-        await client.get_application("app-2")
-    assert [request.path for request in service.server.requests].count("/token") == 1
 
 
 async def test_a_challenge_does_not_redirect_credentials() -> None:

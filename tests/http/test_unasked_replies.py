@@ -1,6 +1,11 @@
-"""A reply counts only for the request that it answers."""
+"""Promise 14: a reply counts only for the request that it answers.
+
+A connection on which bytes came that nobody asked for is closed, and not used again.
+"""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
@@ -11,8 +16,8 @@ from income_client import (
     IncomeClient,
     UnexpectedResponseError,
 )
-from income_client.testing import JumpingClock
-from tests.support.clients import BASIC, OAUTH
+from income_client.testing import JumpingClock, make_document
+from tests.support.clients import BASIC, HERE, OAUTH
 from tests.support.connections import (
     StrayService,
     When,
@@ -22,11 +27,22 @@ from tests.support.connections import (
     straying,
     tls_pair,
 )
-from tests.support.server import Reply, Request, ScriptedServer, accepting, reply, reset, turns
+from tests.support.payloads import APPLICATION, DOCUMENTS
+from tests.support.server import (
+    Reply,
+    Request,
+    ScriptedServer,
+    accepting,
+    json_reply,
+    reply,
+    reset,
+    turns,
+)
 
 STRAY: Final = bytes(application("somebody-else"))
 PARTS: Final = {"half a head": STRAY[:30], "an empty line": b"\r\n"}
 JOINED: Final = [When.SAME, When.TAIL]
+APART: Final = [When.IDLE, When.UNREAD]
 
 
 def client_of(service: StrayService, **options: Any) -> IncomeClient:
@@ -44,20 +60,83 @@ async def two_calls(service: StrayService, client: IncomeClient) -> None:
     assert paths == ["app-1", "app-2"]
 
 
+# Bytes that nobody asked for
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+@pytest.mark.parametrize("when", When)
+async def test_an_unrequested_reply_answers_no_call(when: When, is_tls: bool) -> None:
+    """Its connection is closed and not reused; each call is one request with its own reply."""
+    tls, trust = tls_pair() if is_tls else (None, {})
+    async with straying(when, STRAY, tls=tls) as service, client_of(service, **trust) as client:
+        for number in range(5):
+            wanted = f"app-{number}"
+            assert (await client.get_application(wanted)).application_id == wanted
+            await service.pass_time()
+        assert len(service.server.requests) == 5
+        assert service.over == [0] + [1] * 4
+        assert len(service.server.connections) == 1
+
+
+@pytest.mark.parametrize("when", APART)
+@pytest.mark.parametrize("part", [b"\r\n", b"HTTP/1.1 200", b"HTTP/1.1 100 X\r\n\r\n", b"?"])
+async def test_unrequested_bytes_close_a_connection(when: When, part: bytes) -> None:
+    """Even a single one."""
+    async with straying(when, part) as service, client_of(service) as client:
+        for number in range(3):
+            await client.get_application(f"app-{number}")
+            await service.pass_time()
+        assert service.over == [0, 1, 1]
+
+
+@pytest.mark.parametrize("when", [When.UNREAD, When.SAME])
+async def test_a_stray_list_hides_no_application(when: When) -> None:
+    """An unrequested empty list does not make an application seem to be missing."""
+    async with straying(when, bytes(page()) * 3) as service, client_of(service) as client:
+        for reference in ("loan-1", "loan-2"):
+            assert await client.find_application(reference) is not None
+            await service.pass_time()
+
+
+@pytest.mark.parametrize("when", When)
+async def test_an_unrequested_file_is_not_taken(when: When, tmp_path: Path) -> None:
+    """Download connections are closed after unrequested replies as well."""
+
+    def answer(request: Request) -> Reply:
+        return reply(body=request.path.encode(), content_type="text/csv")
+
+    stray = bytes(reply(body=b"/slip-9", content_type="text/csv"))
+    async with (
+        straying(when, stray, answer=answer) as service,
+        client_of(service, downloads=HERE) as client,
+    ):
+        for number in range(3):
+            document = make_document(url=f"{service.server.url}/slip-{number}")
+            await client.download(document, tmp_path / f"{number}")
+            await service.pass_time()
+        assert service.over == [0, 1, 1]
+    files = [(tmp_path / f"{number}").read_text() for number in range(3)]
+    assert files == ["/slip-0", "/slip-1", "/slip-2"]
+
+
+async def test_an_unrequested_401_is_ignored() -> None:
+    """It neither fails a call nor drops a token."""
+    async with (
+        straying(When.IDLE, b"", bytes(reply(401))) as service,
+        client_of(service, auth=OAUTH) as client,
+    ):
+        await client.get_application("app-1")
+        await service.pass_time()
+        await client.get_application("app-2")
+    assert service.server.token_requests == 1
+
+
 @pytest.mark.parametrize("when", JOINED)
 @pytest.mark.parametrize("stray", PARTS)
 async def test_a_part_that_comes_with_a_reply_spoils_no_other(stray: str, when: When) -> None:
     """It cannot be told apart from the reply before it, and is ignored."""
     async with straying(when, PARTS[stray]) as service, client_of(service) as client:
         await two_calls(service, client)
-
-
-async def test_connections_inside_tls_are_used_again() -> None:
-    """Where nothing comes unasked, one connection is enough."""
-    tls, trust = tls_pair()
-    async with straying(When.SAME, tls=tls) as service, client_of(service, **trust) as client:
-        await two_calls(service, client)
-        assert service.over == [0, 0]
 
 
 @pytest.mark.parametrize("when", When)
@@ -190,6 +269,59 @@ async def test_a_reply_that_is_no_token_ends_its_connection() -> None:
     ):
         assert (await client.get_application("app-1")).application_id == "app-1"
         assert service.over == [0, 1, 1]
+
+
+# Replies about something else
+
+
+@pytest.mark.parametrize("call", [IncomeClient.get_application, IncomeClient.get_documents])
+async def test_a_reply_about_another_application_is_not_taken(
+    call: Callable[..., Awaitable[object]],
+) -> None:
+    """Its connection is closed and the call retried; if that does not help, it fails."""
+    whole = {**APPLICATION, **DOCUMENTS, "application_id": "somebody-else"}
+    out = json_reply(whole, X_Request_Id="r-1")
+    async with (
+        straying(When.SAME, answer=lambda _: out) as service,
+        client_of(service) as client,
+    ):
+        with pytest.raises(UnexpectedResponseError, match="another application") as caught:
+            await call(client, "app-1")
+    error = caught.value
+    assert (error.status, error.request_id, error.attempts) == (200, "r-1", 3)
+    assert service.over == [0, 1, 2]
+
+
+async def test_a_reply_to_another_request_is_retried() -> None:
+    """If only the connection was at fault, the call succeeds over another one."""
+    wrong = [application("somebody-else"), page("loan-9")]
+
+    def answer(request: Request) -> Reply:
+        return wrong.pop(0) if len(service.over) in (1, 3) else answer_to(request)
+
+    async with (
+        straying(When.SAME, answer=answer) as service,
+        client_of(service) as client,
+    ):
+        assert (await client.get_application("app-1")).application_id == "app-1"
+        found = await client.find_application("loan-1")
+        assert found is not None
+        assert found.application_reference_id == "loan-1"
+        assert service.over == [0, 1, 1, 2]
+
+
+async def test_other_applications_do_not_mean_not_found() -> None:
+    """A service that ignores the reference has not answered the call; an empty list does."""
+    rows = [page("loan-2"), page("LOAN-1"), page()]
+    async with (
+        straying(When.SAME, answer=lambda _: rows[0]) as service,
+        client_of(service) as client,
+    ):
+        while len(rows) > 1:
+            with pytest.raises(UnexpectedResponseError):
+                await client.find_application("loan-1")
+            rows.pop(0)
+        assert await client.find_application("loan-1") is None
 
 
 async def test_two_applications_with_one_reference_are_an_error() -> None:
