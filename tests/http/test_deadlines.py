@@ -1,4 +1,4 @@
-"""Many limits share one timer, and each ends its own block only."""
+"""Deadlines share one timer, and each ends its own block only; the pacer leaves even spaces."""
 
 import asyncio
 import math
@@ -8,8 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from income_client.http.retry import Deadlines
+from income_client.http.retry import Deadlines, Pacer
 from tests.support.loop_time import pass_time
+from tests.support.server import turns
 
 SHORT = 0.02
 TICK = 100.0
@@ -24,14 +25,6 @@ async def hang(deadlines: Deadlines) -> None:
     """Wait under a deadline until it ends the block."""
     with pytest.raises(TimeIsUpError), deadlines.limit(TimeIsUpError):
         await asyncio.get_running_loop().create_future()
-
-
-async def test_a_block_that_ends_in_time_is_left_alone() -> None:
-    """Nothing is cancelled, and nothing is watched any more."""
-    deadlines = Deadlines(5)
-    with deadlines.limit(TimeIsUpError):
-        await asyncio.sleep(0)
-    assert not deadlines.running
 
 
 async def test_a_cancellation_at_the_same_moment_continues() -> None:
@@ -72,24 +65,6 @@ async def test_the_time_of_a_block_may_start_later() -> None:
         await start_late()
 
 
-async def test_many_blocks_share_one_timer() -> None:
-    """Blocks end in the order in which they began, those done in time are passed over."""
-    deadlines = Deadlines(SHORT)
-    ended: list[int] = []
-
-    async def number(n: int) -> None:
-        try:
-            with deadlines.limit(TimeIsUpError):
-                if n % 2:
-                    await asyncio.get_running_loop().create_future()
-        except TimeIsUpError:
-            ended.append(n)
-
-    await asyncio.gather(*[number(n) for n in range(20)])
-    assert ended == list(range(1, 20, 2))
-    await hang(deadlines)
-
-
 @given(
     st.lists(
         st.tuples(st.integers(0, 3), st.lists(st.sampled_from([1, 3, 5, 9]), max_size=4)),
@@ -126,8 +101,7 @@ async def test_each_block_ends_at_its_own_time(blocks: list[tuple[int, list[int]
         has_passed = len(quick) < len(pauses)
         expected[number] = (begins_at + sum(quick) + has_passed * limit, has_passed)
     for now in range(60):  # noqa: B007 - the blocks read it
-        for _ in range(10):
-            await asyncio.sleep(0)
+        await turns(10)
         pass_time(TICK)
     await asyncio.gather(*tasks)
     assert ended == expected
@@ -151,8 +125,7 @@ async def test_a_block_that_came_on_just_in_time_is_not_ended(starts_again: bool
 
     task = asyncio.create_task(work())
     for _ in range(4):
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await turns(5)
         pass_time(TICK)
     await task
 
@@ -167,3 +140,40 @@ def test_a_second_loop_gets_a_timer_of_its_own() -> None:
 
     asyncio.run(brief())
     asyncio.run(hang(deadlines))
+
+
+# The pacer, whoever leaves the line or is late
+
+
+def test_a_call_that_leaves_takes_no_turn_along() -> None:
+    """The next one in the line gets the turn of a call that has left it."""
+    pacer = Pacer(rate=1)
+    pacer.join("gone")
+    pacer.join("next")
+    pacer.leave("gone")
+    assert pacer.turn_of("next", 0) == 0
+
+
+def test_calls_that_go_ahead_keep_their_own_order() -> None:
+    """A second one is behind the first, and before all others, also when one has left."""
+    pacer = Pacer(rate=1)
+    for name in "ab":
+        pacer.join(name)
+    for name in "xy":
+        pacer.join(name, ahead=True)
+    for leaving, joining, line in (("", "", "xyab"), ("x", "z", "yzab"), ("a", "w", "yzwb")):
+        if leaving:
+            pacer.leave(leaving)
+            pacer.join(joining, ahead=True)
+        assert [pacer.turn_of(name, 0) for name in line] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("late", "next_turn"), [(0.05, 1.0), (7.0, 7.9)])
+def test_a_late_timer_does_not_slow_down_the_line(late: float, next_turn: float) -> None:
+    """A delay of a busy loop is made up for, a longer one is not: that would be a burst."""
+    pacer = Pacer(rate=1)
+    pacer.join("first")
+    pacer.join("second")
+    pacer.take_turn(0, now=late)
+    pacer.leave("first")
+    assert pacer.turn_of("second", 0) == pytest.approx(next_turn)

@@ -1,12 +1,14 @@
-"""What both transports keep, that of calls and that of files: replies whole, or errors of ours."""
+"""Bytes on a wire become replies or errors of ours: what the transports of calls and files keep."""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 import pytest
 from attrs import frozen
+from yarl import URL
 
 from income_client import (
     ClientClosedError,
@@ -14,12 +16,22 @@ from income_client import (
     DeadlineExceededError,
     DownloadError,
     IncomeClientError,
+    UnexpectedResponseError,
 )
 from income_client.downloads.http import FilePool
-from income_client.http.endpoints import Response, addresses
+from income_client.http.endpoints import (
+    Response,
+    addresses,
+    get_application,
+    get_documents,
+    list_applications,
+    proxy_address,
+    token_request,
+)
 from income_client.http.transport import Transport
-from tests.support.clients import CHUNKED, HERE, fetched, open_connections, send
+from tests.support.clients import CHUNKED, HERE, connected, fetched, one, open_connections, send
 from tests.support.leaks import held_by
+from tests.support.loop_time import pass_time, silence
 from tests.support.server import (
     HUNG_UP,
     Answer,
@@ -30,6 +42,7 @@ from tests.support.server import (
     in_turn,
     reply,
     reset,
+    turns,
 )
 
 CANARY: Final = b"S3CRET"
@@ -43,7 +56,7 @@ class Door:
 
     ask: Callable[..., Awaitable[Result]]
     """Makes one request, and returns the body of its reply; takes the seconds of silence."""
-    close: Callable[[], Awaitable[None]]
+    aclose: Callable[[], Awaitable[None]]
     in_use: Callable[[], int]
     """Counts the connections that are neither closed nor back in the pool."""
 
@@ -63,23 +76,17 @@ def door_to(kind: str, url: str) -> Door:
         found = await send(transport, read=read)
         return found.body if isinstance(found, Response) else found
 
-    def in_use() -> int:
-        assert transport.pool._session is not None
-        assert transport.pool._session.connector is not None
-        return len(transport.pool._session.connector._acquired)
-
-    return Door(call, transport.pool.aclose, in_use)
+    return Door(call, transport.pool.aclose, lambda: open_connections(transport.pool))
 
 
 @contextlib.asynccontextmanager
 async def open_door(kind: str, answer: Answer) -> AsyncIterator[tuple[Door, ScriptedServer]]:
     """Run a server and a transport to it."""
-    async with ScriptedServer(answer) as server:
-        door = door_to(kind, server.url)
-        try:
-            yield door, server
-        finally:
-            await door.close()
+    async with (
+        ScriptedServer(answer) as server,
+        contextlib.aclosing(door_to(kind, server.url)) as door,
+    ):
+        yield door, server
 
 
 def failure_in(found: Result) -> IncomeClientError:
@@ -106,42 +113,34 @@ async def test_connections_are_used_again(kind: str) -> None:
     assert {request.connection for request in server.requests} == {0}
 
 
+NOT_HTTP: Final = {
+    "TLS": b"\x16\x03\x01\x02\x00" + CANARY + b"\r\n\r\n",
+    "an unknown version": b"HTTP/9.9.9 " + CANARY + b"\r\n\r\n",
+    "a zero in a name": b"HTTP/1.1 200 X\r\nX-\x00: " + CANARY + b"\r\n\r\n",
+    "a long field": b"HTTP/1.1 200 X\r\nX: " + CANARY * 2000 + b"\r\n\r\n",
+    "many fields": b"HTTP/1.1 200 X\r\n" + b"X: a\r\n" * 200 + b"\r\n",
+    "two lengths": b"HTTP/1.1 200 X\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+    "chunks with a length": CHUNKED.replace(b"\r\n\r\n", b"\r\nContent-Length: 2\r\n\r\n{}"),
+    "a bad chunk": CHUNKED + b"zz\r\n" + CANARY,
+}
+
+
 @every
-@pytest.mark.parametrize(
-    ("out", "text"),
-    [
-        (b"\x16\x03\x01\x02\x00" + CANARY + b"\r\n\r\n", "what came is not HTTP"),
-        (b"HTTP/9.9.9 " + CANARY + b"\r\n\r\n", "what came is not HTTP"),
-        (b"HTTP/1.1 200 X\r\nX-\x00: " + CANARY + b"\r\n\r\n", "what came is not HTTP"),
-        (b"HTTP/1.1 200 X\r\nX: " + CANARY * 2000 + b"\r\n\r\n", "what came is not HTTP"),
-        (b"HTTP/1.1 200 X\r\n" + b"X: a\r\n" * 200 + b"\r\n", "what came is not HTTP"),
-        (
-            b"HTTP/1.1 200 X\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
-            "what came is not HTTP",
-        ),
-        (
-            b"HTTP/1.1 200 X\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}",
-            "what came is not HTTP",
-        ),
-        (CHUNKED + b"zz\r\n" + CANARY, "what came is not HTTP"),
-        (b"", "connection closed without a reply"),
-    ],
-)
-async def test_what_cannot_be_read_is_a_failure(kind: str, out: bytes, text: str) -> None:
+@pytest.mark.parametrize("fault", NOT_HTTP)
+async def test_what_cannot_be_read_is_a_failure(kind: str, fault: str) -> None:
     """Broken HTTP is reported by kind; nothing of it is shown, and it can be tried again."""
-    async with open_door(kind, in_turn(Reply(raw=out, closed=True))) as (door, _):
-        assert failure_in(await door.ask()).message.endswith(text)
+    async with open_door(kind, in_turn(Reply(raw=NOT_HTTP[fault], closed=True))) as (door, _):
+        assert failure_in(await door.ask()).message.endswith("what came is not HTTP")
 
 
 @every
-@pytest.mark.parametrize("ending", ["fin", "rst", "hang"])
-@pytest.mark.parametrize("sent", [0, 5, 500])
-async def test_a_body_that_ends_early_is_noticed(kind: str, sent: int, ending: str) -> None:
+@pytest.mark.parametrize(("sent", "is_reset"), [(0, False), (5, False), (500, False), (500, True)])
+async def test_a_body_that_ends_early_is_noticed(kind: str, sent: int, is_reset: bool) -> None:
     """Cut before the head, within it or within the body: never a reply, never a hang."""
-    body, is_held, is_reset = b"x" * 1000, ending == "hang", ending == "rst"
-    partial = reply(body=body, cut=sent, held=is_held, reset=is_reset)
-    async with open_door(kind, in_turn(partial)) as (door, _):
-        failure_in(await door.ask(0.05 if ending == "hang" else 5.0))
+    partial_reply = reply(body=b"x" * 1000, cut=sent, reset=is_reset)
+    async with open_door(kind, in_turn(partial_reply)) as (door, _):
+        message = failure_in(await door.ask()).message
+    assert sent or message.endswith("connection closed without a reply")
 
 
 @every
@@ -176,47 +175,39 @@ async def test_one_dead_connection_is_enough(kind: str) -> None:
 
 @every
 async def test_nobody_at_the_address_is_told(kind: str) -> None:
-    """The connection was refused: nothing was sent."""
     async with ScriptedServer(in_turn(reply())) as server:
         pass
-    door = door_to(kind, server.url)
-    error = failure_in(await door.ask())
-    await door.close()
+    async with contextlib.aclosing(door_to(kind, server.url)) as door:
+        error = failure_in(await door.ask())
     assert error.message.endswith("connection refused")
 
 
 @every
-async def test_who_does_not_speak_tls_is_not_spoken_to(kind: str) -> None:
-    """It is reported that the handshake failed."""
-
-    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(bytes(reply(body=CANARY)))
-        await reader.read(1)
-
-    async with accepting(greet) as port:
-        door = door_to(kind, f"https://127.0.0.1:{port}")
-        error = failure_in(await door.ask())
-        await door.close()
-    assert error.message.endswith("TLS handshake failed")
-
-
-@every
-@pytest.mark.parametrize("ending", ["fin", "rst"])
-async def test_a_handshake_that_is_broken_off_is_told_from_a_refusal(
-    kind: str, ending: str
+@pytest.mark.parametrize(
+    ("ending", "text"),
+    [
+        ("plain text", "TLS handshake failed"),
+        # The connection was accepted, so the network is in order.
+        ("fin", "connected, but the other side broke off the TLS handshake"),
+        ("rst", "connected, but the other side broke off the TLS handshake"),
+    ],
+)
+async def test_a_handshake_that_fails_is_told_from_a_refusal(
+    kind: str, ending: str, text: str
 ) -> None:
-    """The connection was accepted, so the network is in order."""
-
-    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if ending == "plain text":
+            writer.write(bytes(reply(body=CANARY)))
         await reader.read(1)
         if ending == "rst":
             reset(writer)
 
-    async with accepting(hang_up) as port:
-        door = door_to(kind, f"https://127.0.0.1:{port}")
+    async with (
+        accepting(converse) as port,
+        contextlib.aclosing(door_to(kind, f"https://127.0.0.1:{port}")) as door,
+    ):
         error = failure_in(await door.ask())
-        await door.close()
-    assert "connected, but the other side broke off the TLS handshake" in error.message
+    assert text in error.message
 
 
 def silent_from(moment: str, reached: asyncio.Event) -> Answer:
@@ -253,9 +244,8 @@ async def test_closing_ends_what_is_under_way(kind: str, moment: str) -> None:
     async with open_door(kind, silent_from(moment, reached)) as (door, _):
         task = asyncio.ensure_future(door.ask(3600))
         await reached.wait()
-        for _ in range(20):
-            await asyncio.sleep(0)
-        await door.close()
+        await turns(20)
+        await door.aclose()
         assert isinstance(await task, ClientClosedError)
 
 
@@ -263,8 +253,8 @@ async def test_closing_ends_what_is_under_way(kind: str, moment: str) -> None:
 async def test_what_was_closed_stays_closed(kind: str) -> None:
     """Closing twice does nothing, and nothing is sent afterwards."""
     async with open_door(kind, in_turn(reply())) as (door, server):
-        await door.close()
-        await door.close()
+        await door.aclose()
+        await door.aclose()
         error = await door.ask()
         assert isinstance(error, ClientClosedError)
         assert error.message == "the client was closed"
@@ -282,19 +272,169 @@ def test_another_event_loop_is_told_apart(kind: str) -> None:
         assert await door.ask() == b"{}"
         return door, stack
 
-    async def ask(door: Door) -> Result:
+    async def ask() -> Result:
         return await door.ask()
 
-    async def close(door: Door) -> None:
-        await door.close()
+    async def close() -> None:
+        await door.aclose()
 
     with asyncio.Runner() as first:
         door, stack = first.run(begin())
         with asyncio.Runner() as second:
-            error = second.run(ask(door))
+            error = second.run(ask())
             assert isinstance(error, ClientClosedError)
             assert error.message == ELSEWHERE
             with pytest.raises(ClientClosedError, match=ELSEWHERE):
-                second.run(close(door))
-        first.run(close(door))
+                second.run(close())
+        first.run(close())
         first.run(stack.aclose())
+
+
+# The transport of calls
+
+
+async def test_a_request_carries_what_it_needs_and_no_more() -> None:
+    """Path and query arrive byte by byte; the header is set by us alone."""
+    request = list_applications(application_reference_id="%2F ~+'&é")
+    async with connected(in_turn(reply(body=b'{"a":1}', X_Request_Id="r"))) as (transport, server):
+        answer = await send(transport, request)
+        await send(transport, token_request())
+    assert isinstance(answer, Response)
+    assert (answer.status, answer.body, answer.headers["x-request-id"]) == (200, b'{"a":1}', "r")
+    get, post = server.requests
+    assert f"{get.path}?{get.query}" == f"{request.path}?{request.query}"
+    assert get.authorization == "Bearer S3CRET"
+    assert get.headers["accept"] == "application/json"
+    assert get.headers["user-agent"].startswith("income-client/")
+    assert {"cookie", "content-type"}.isdisjoint(get.headers)
+    assert (post.method, post.path) == ("POST", "/token")
+    assert post.body == b"grant_type=client_credentials"
+    assert post.headers["content-type"] == "application/x-www-form-urlencoded"
+
+
+async def test_a_reply_over_the_limit_is_not_read() -> None:
+    """A body as long as the limit is read, a longer one refused and not tried again."""
+    whole = await one(in_turn(reply(body=b"x" * 1000)), max_response_bytes=1000)
+    assert isinstance(whole, Response)
+    chunked = Reply(raw=CHUNKED + b"3e9\r\n" + b"x" * 1001 + b"\r\n0\r\n\r\n")
+    for out in (reply(body=b"x" * 1001), chunked):
+        error = await one(in_turn(out), max_response_bytes=1000)
+        assert isinstance(error, UnexpectedResponseError)
+        assert error.message == "get_application(a/1): the reply is larger than 1000 bytes"
+        assert (error.status, error.retryable) == (200, False)
+
+
+@pytest.mark.parametrize("tail", [b"", b"x" * 70_000])
+async def test_an_error_status_needs_no_body(tail: bytes) -> None:
+    """However the body of an error continues, its status is what counts."""
+    fields = {"Content-Length": "90000", "Retry-After": "3"}
+    found = await one(in_turn(Reply(status=503, headers=fields, body=tail, closed=True)))
+    assert isinstance(found, Response)
+    assert (found.status, found.body, found.headers["retry-after"]) == (503, b"", "3")
+
+
+async def test_an_upgrade_nobody_asked_for_ends_the_connection() -> None:
+    """A 101 is a reply with an unexpected status."""
+    out = b"HTTP/1.1 101 X\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\nS3CRET"
+    found = await one(in_turn(Reply(raw=out)))
+    assert isinstance(found, Response)
+    assert (found.status, found.body) == (101, b"")
+
+
+async def test_a_proxy_is_used() -> None:
+    """A request goes to the proxy with the whole address in its first line."""
+    async with ScriptedServer(in_turn(reply(body=b'"proxied"'))) as proxy:
+        transport = Transport(addresses("http://127.0.0.1:9"), proxy=proxy_address(proxy.url))
+        answer = await send(transport)
+        await transport.pool.aclose()
+    assert isinstance(answer, Response)
+    assert answer.body == b'"proxied"'
+    assert proxy.requests[0].path == "http://127.0.0.1:9/v1/income/applications/a%2F1"
+
+
+@pytest.mark.parametrize(
+    "root",
+    ["http://127.0.0.1:8000", "https://a.example", "https://a.example/x/y%2F", "http://[::1]:80"],
+)
+@pytest.mark.parametrize("name", ["plain", "%2F ~+'&é", ":@?#"])
+def test_an_address_is_that_of_the_whole_text(root: str, name: str) -> None:
+    """Whether it is put together of its parts or read from a text: the same to the last byte."""
+    places = addresses(root, "https://login.example/y/")
+    transport = Transport(places)
+    for request in (
+        get_application(name),
+        get_documents(name, pages=True),
+        list_applications(updated_after="2024-01-01T00:00:00", application_reference_id=name),
+        token_request(),
+    ):
+        origin = places.token if request.form else places.api
+        query = f"?{request.query}" if request.query else ""
+        url, wanted = transport._url_of(request), URL(origin + request.path + query, encoded=True)
+        assert (url, str(url), url.raw_path_qs) == (wanted, str(wanted), wanted.raw_path_qs)
+        assert (url.raw_host, url.port) == (wanted.raw_host, wanted.port)
+        assert url.host_port_subcomponent == wanted.host_port_subcomponent
+
+
+@pytest.mark.parametrize("prefix", ["/income%2Fapi", "/%7Elender", "/a%20b"])
+async def test_the_path_of_the_address_is_sent_as_it_was_given(prefix: str) -> None:
+    """What is quoted in it stays quoted: it may mean something else to a gateway."""
+    async with ScriptedServer(in_turn(reply())) as server:
+        transport = Transport(addresses(f"{server.url}{prefix}"))
+        await send(transport, get_application("app-1"))
+        await transport.pool.aclose()
+    assert [one.path for one in server.requests] == [f"{prefix}/v1/income/applications/app-1"]
+
+
+# Silence: a reply may be slow, but not stand still
+
+LIMIT: Final = 100.0
+"""Seconds of the loop's time, far more than a test takes."""
+
+
+@pytest.mark.parametrize("sent", [0, 30, -20], ids=["nothing", "half a head", "half a body"])
+async def test_a_silent_service_is_given_up(sent: int) -> None:
+    """The task itself continues."""
+    begun = reply(body=b"x" * 100, cut=sent, slow=partial(silence, LIMIT))
+    error = await one(in_turn(begun), read=LIMIT)
+    assert isinstance(error, DeadlineExceededError)
+    assert error.message == "get_application(a/1): nothing came for too long"
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+    await asyncio.sleep(0)
+
+
+async def test_a_slow_body_is_read() -> None:
+    """What comes in pieces may take longer than the longest silence."""
+
+    async def drops() -> AsyncIterator[bytes]:
+        for _ in range(8):
+            await turns()
+            pass_time(LIMIT * 0.75)
+            yield b"x"
+
+    found = await one(in_turn(reply(body=b"x" * 8, cut=-8, slow=drops)), read=LIMIT)
+    assert isinstance(found, Response)
+    assert found.body == b"x" * 8
+
+
+async def test_a_loop_that_was_held_up_is_no_silence() -> None:
+    """A reply that lay there while the caller's own code ran is taken, however late."""
+
+    def answer(_: Request) -> Reply:
+        # Once this has been sent, and before it can be read.
+        asyncio.get_running_loop().call_soon(pass_time, LIMIT * 1.5)
+        return reply(body=b"{}")
+
+    found = await one(answer, read=LIMIT)
+    assert isinstance(found, Response)
+    assert found.body == b"{}"
+
+
+async def test_a_silence_is_not_sent_again() -> None:
+    """One send is one request, also when nothing came; the next one has a connection of its own."""
+    answer = in_turn(Reply(cut=0, slow=partial(silence, LIMIT)), reply())
+    async with connected(answer) as (transport, server):
+        assert isinstance(await send(transport, read=LIMIT), DeadlineExceededError)
+        assert len(server.requests) == 1
+        assert isinstance(await send(transport, read=5.0), Response)

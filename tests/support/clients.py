@@ -26,7 +26,7 @@ from income_client.http.endpoints import Request, Response, addresses, get_appli
 from income_client.http.faults import StaleConnectionError
 from income_client.http.replies import failure_of
 from income_client.http.session import SessionManager
-from income_client.http.transport import SocketLimits, Transport
+from income_client.http.transport import Pool, SocketLimits, Transport
 from income_client.instrumentation import Instrumentation
 from income_client.settings import DownloadPolicy, OnEvent, Timeouts
 from income_client.testing import JumpingClock, make_document
@@ -248,7 +248,7 @@ async def fetched(
         return error.again()
 
 
-def open_connections(pool: FilePool) -> int:
+def open_connections(pool: Pool) -> int:
     """Return how many connections are neither closed nor back in the pool."""
     assert pool._session is not None
     assert pool._session.connector is not None
