@@ -24,12 +24,14 @@ async def raw(service: Emulator, path: str) -> Any:
 
 
 async def test_a_page_is_given_just_as_the_service_gives_it() -> None:
-    """Unset parameters are left to the service: 25 rows, and its own bounds."""
-    async with served(100) as (service, client):
+    """Unset parameters are left to the service: 25 rows, and its own bounds; 1000 rows at most."""
+    async with served(1200) as (service, client):
         page = await client.get_application_page()
         assert list_queries(service) == [{}]
         assert len(page.applications) == 25
         assert json.loads(to_json(page)) == await raw(service, "/v1/income/applications")
+        for limit in (1, 1000):
+            assert len((await client.get_application_page(limit=limit)).applications) == limit
         await client.get_application_page("2026-06-01", "2026-06-02T03:04:05", 7, "LOAN-1")
     assert list_queries(service)[-1] == {
         "updated_after": "2026-06-01T00:00:00",
@@ -39,31 +41,18 @@ async def test_a_page_is_given_just_as_the_service_gives_it() -> None:
     }
 
 
-@pytest.mark.parametrize("limit", [1, 1000])
-async def test_the_limits_of_the_contract_are_accepted(limit: int) -> None:
-    """1 and 1000 rows may be asked for."""
-    async with served(1200) as (_, client):
-        page = await client.get_application_page(limit=limit)
-    assert len(page.applications) == limit
-
-
-async def test_an_application_is_read_whole() -> None:
-    """The record holds all that the service sent, and nothing else."""
-    async with served(20) as (service, client):
+async def test_a_record_is_read_whole() -> None:
+    """It holds all that the service sent, and nothing else; pages only when asked for."""
+    async with served(6) as (service, client):
         for one in service.world.ids:
-            application = await client.get_application(one)
             path = f"/v1/income/applications/{one}"
-            assert json.loads(to_json(application)) == await raw(service, path)
-
-
-@pytest.mark.parametrize("pages", [False, True])
-async def test_documents_are_read_whole(pages: bool) -> None:
-    """Documents come with all their fields; the pages block only when asked for."""
-    async with served(20) as (service, client):
-        for one in service.world.ids:
-            documents = await client.get_documents(one, pages=pages)
-            path = f"/v1/income/applications/{one}/documents" + "?pages=true" * pages
-            assert json.loads(to_json(documents)) == await raw(service, path)
+            assert json.loads(to_json(await client.get_application(one))) == await raw(
+                service, path
+            )
+            for pages in (False, True):
+                documents = await client.get_documents(one, pages=pages)
+                sent = await raw(service, f"{path}/documents" + "?pages=true" * pages)
+                assert json.loads(to_json(documents)) == sent
 
 
 @pytest.mark.parametrize("unknown", ["app-nowhere", "a/b", "ä ö", "../token", "%2e%2e", "?limit=1"])
@@ -94,31 +83,20 @@ async def test_an_application_is_found_by_its_reference(knobs: dict[str, Any]) -
             assert found.application_reference_id == service.world.reference_of(number)
 
 
-@pytest.mark.parametrize("upper_closed", [False, True])
-@pytest.mark.parametrize("future", ["accept", "clamp", "refuse"])
-async def test_an_application_updated_this_second_is_found(future: str, upper_closed: bool) -> None:
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        *({"future": future} for future in ("accept", "clamp", "refuse")),
+        *({"future": future, "upper_closed": True} for future in ("clamp", "refuse")),
+        # The question about the present is short enough for a service with a widest window.
+        *({"max_span": 86_400, "span_clamp": clamp} for clamp in ("after", "before")),
+    ],
+)
+async def test_an_application_updated_this_second_is_found(knobs: dict[str, Any]) -> None:
     """The second that the service's own upper bound hides is asked for as well."""
-    async with served([NOW], future=future, upper_closed=upper_closed) as (service, client):
-        found = await client.find_application(service.world.reference_of(0))
-    assert found is not None
-
-
-@pytest.mark.parametrize("future", ["accept", "clamp", "refuse"])
-async def test_an_unknown_reference_finds_nothing(future: str) -> None:
-    """None, and no error."""
-    async with served(3, future=future) as (_, client):
-        assert await client.find_application("LOAN-unheard-of") is None
-
-
-@pytest.mark.parametrize("span_clamp", ["after", "before"])
-async def test_an_application_updated_this_second_is_found_where_windows_are_cut(
-    span_clamp: str,
-) -> None:
-    """The question about the present is short enough for a service with a widest window."""
-    knobs: dict[str, Any] = {"max_span": 86_400, "span_clamp": span_clamp}
     async with served([NOW], **knobs) as (service, client):
-        found = await client.find_application(service.world.reference_of(0))
-    assert found is not None
+        assert await client.find_application(service.world.reference_of(0)) is not None
+        assert await client.find_application("LOAN-unheard-of") is None
 
 
 async def test_bounds_that_the_service_leaves_open_are_no_obstacle() -> None:
