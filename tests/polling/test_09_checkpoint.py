@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from income_client import (
-    Batch,
+    CheckpointCommitted,
     CheckpointConflictError,
+    Event,
     MemoryCheckpointStore,
     SQLiteCheckpointStore,
 )
@@ -39,58 +40,37 @@ def fail_if(condition: bool) -> None:
 
 
 async def test_a_batch_is_committed_by_its_own_block() -> None:
-    """Leaving the block normally stores the checkpoint of the batch."""
-    async with scene() as place:
+    """Once, and by a clean end; a commit within it or after it stores nothing more."""
+    events: list[Event] = []
+    async with scene(on_event=events.append) as place:
         place.touch(1, 2)
-        async for batch in place.poll().batches():
-            async with batch:
-                assert len(batch) == len(batch.records) == 2
+        for is_early in (False, True):
+            async with await take(place.poll()) as batch:
+                assert len(batch) == len(batch.records) == 2 - is_early
                 assert list(batch) == list(batch.records)
-                assert (await place.store.load("default")).checkpoint != batch.checkpoint
-            assert (await place.store.load("default")).checkpoint == batch.checkpoint
-            break
-        assert await rest(place.poll()) == []
-
-
-async def test_a_second_commit_of_a_batch_stores_nothing() -> None:
-    """The block of a batch that was committed within it ends without another write."""
-    async with scene() as place:
-        place.touch(1)
-        async with await take(place.poll()) as batch:
+                assert await text_of(place) != batch.checkpoint
+                if is_early:
+                    await batch.commit()
+            assert await text_of(place) == batch.checkpoint
+            version = (await place.store.load("default")).version
             await batch.commit()
-            stored = await place.store.load("default")
-        await batch.commit()
-        assert (await place.store.load("default")).version == stored.version
+            assert (await place.store.load("default")).version == version
+            assert isinstance(events[-1], CheckpointCommitted)
+            assert events[-1].reached == await reached(place)
+            place.touch(3)
 
 
-async def test_a_batch_whose_block_fails_comes_again() -> None:
-    """A failed batch is delivered again before any later one, as often as it fails."""
-    async with scene() as place:
-        place.touch(1)
-        seen: list[Batch] = []
-        async for batch in place.poll().batches():
-            seen.append(batch)
-            try:
-                async with batch:
-                    fail_if(len(seen) < 4)
-            except ValueError:
-                place.touch(2)
-            if len(seen) == 5:
-                break
-        assert [ids_of(batch) for batch in seen[:4]] == [[place.ids[1]]] * 4
-        assert ids_of(seen[4]) == [place.ids[2]]
-
-
-async def test_a_failing_block_is_retried_with_growing_delays() -> None:
-    """They begin anew with each batch."""
+async def test_a_batch_whose_block_fails_comes_again_with_growing_delays() -> None:
+    """Before any later one, as often as it fails; the delays begin anew with each batch."""
     async with scene() as place:
         poller = place.poll(interval=1000)
         clock: Any = place.client._clock
-        for number in range(3):
-            place.touch(number)
+        (updated,) = place.touch(0)
+        for number in range(1, 4):
             poller.wake()
             failures = 0
             async for batch in poller.batches():
+                assert ids_of(batch) == [updated]
                 if failures == 5:
                     pauses = [seconds for seconds in clock.slept if seconds < 100]
                     await batch.commit()
@@ -100,6 +80,9 @@ async def test_a_failing_block_is_retried_with_growing_delays() -> None:
                     async with batch:
                         failures += 1
                         fail_if(failures > 0)
+                if failures == 1:
+                    (later,) = place.touch(number)
+            updated = later
             assert len(pauses) == 5
             assert all(2**n / 2 <= pause <= 2**n for n, pause in enumerate(pauses, start=1))
 
@@ -136,22 +119,6 @@ async def test_all_of_history_comes_batch_by_batch() -> None:
         assert progress == sorted(progress)
         assert len(ids) == len(set(ids)) == 65
         assert len(set(progress)) > 2
-
-
-async def test_a_batch_without_a_block_comes_again() -> None:
-    """A batch whose block was never entered may have failed, so it is delivered again."""
-    async with scene(30, batch_size=10) as place:
-        place.touch(*range(25))
-        poller, ids = place.poll(), []
-        left = await take(poller)
-        async for batch in poller.batches():
-            async with batch:
-                ids += ids_of(batch)
-            if len(ids) == 25:
-                break
-        assert ids[:10] == ids_of(left)
-        assert len(set(ids)) == 25
-        assert await rest(place.poll()) == []
 
 
 async def test_a_later_commit_does_not_cover_a_batch_that_failed() -> None:
@@ -364,13 +331,3 @@ async def test_a_poller_whose_checkpoint_vanishes_begins_again_where_it_began(
         await poller.aclose()
         assert read_checkpoint((await store.load("default")).checkpoint or "").takeovers == 2
     assert "gone from the store: whatever was updated since" in caplog.text
-
-
-async def test_a_checkpoint_stays_behind_the_service_s_time_by_settle() -> None:
-    """Updates that become visible within that time are delivered by a later poll."""
-    async with scene(visibility_delay=5) as place:
-        (late,) = place.touch(3)
-        place.service.advance(4)
-        assert await rest(place.poll(settle=5.0)) == []
-        place.service.advance(6)
-        assert ids_of(await rest(place.poll(settle=5.0))) == [late]

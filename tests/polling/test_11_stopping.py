@@ -10,6 +10,7 @@ from attrs import evolve
 
 from income_client import (
     ApplicationRecord,
+    Batch,
     ClientClosedError,
     IncomeClient,
     MemoryCheckpointStore,
@@ -237,33 +238,18 @@ async def test_a_poller_ends_with_its_task_group() -> None:
         assert {t for t in client_tasks() if "income_client" not in t.get_name()} == set()
 
 
-async def test_a_batch_holds_about_a_hundred_records() -> None:
-    """However many applications were updated, batches stay small."""
+async def test_one_poll_delivers_all_that_is_new() -> None:
+    """In batches of a hundred, each application once, and no poll after it."""
     async with scene(250) as place:
-        place.touch(*range(250))
-        place.service.advance(30)
-        sizes = []
-        async for batch in place.poll(once=True).batches():
-            async with batch:
-                sizes.append(len(batch))
-        assert sizes == [100, 100, 50]
-
-
-@pytest.mark.parametrize("way", ["records", "batches"])
-async def test_one_poll_delivers_all_that_is_new(way: str) -> None:
-    """All of its batches, each application once, and no poll after it."""
-    async with scene(30, batch_size=10) as place:
-        updated = place.touch(*range(25))
+        updated = place.touch(*range(250))
         place.service.advance(10)
-        poller, ids = place.poll(once=True), []
-        if way == "records":
-            ids = [record.application_id async for record in poller]
-        else:
-            async for batch in poller.batches():
-                async with batch:
-                    ids += ids_of(batch)
-        assert sorted(ids) == sorted(updated)
-        assert place.requests("get_application") == 25
+        poller, batches = place.poll(once=True), list[Batch]()
+        async for batch in poller.batches():
+            async with batch:
+                batches.append(batch)
+        assert [len(batch) for batch in batches] == [100, 100, 50]
+        assert sorted(one for batch in batches for one in ids_of(batch)) == sorted(updated)
+        assert place.requests("get_application") == 250
         assert poller.status.polls == 1
 
 

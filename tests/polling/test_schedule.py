@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client import Poller
-from income_client.emulator import Fault
 from income_client.errors import (
     AuthenticationError,
     IncomeClientError,
@@ -23,7 +22,7 @@ from income_client.errors import (
 from income_client.polling.schedule import Schedule, run_unless_set
 from income_client.testing import JumpingClock
 from tests.support.pollers import StandingClock
-from tests.support.polling import LIST, Scene, scene
+from tests.support.polling import Scene, scene
 from tests.support.service import quiet, until
 
 DAY = 86_400.0
@@ -329,19 +328,6 @@ async def test_waking_during_a_poll_is_one_more() -> None:
         assert one.poller.status.polls == 3
         await one.pass_time(30)
         assert one.poller.status.polls == 3
-
-
-async def test_a_woken_poll_that_fails_is_made_up_for_by_one() -> None:
-    """It is tried again until one has come to its end."""
-    async with resting() as one:
-        await one.pass_time(10)
-        one.place.service.faults.add(Fault("status", status=400, path=LIST, times=4))
-        one.poller.wake()
-        await one.pass_time(30)
-        assert one.poller.status.polls == 2
-        assert not one.place.service.faults
-        await one.pass_time(30)
-        assert one.poller.status.polls == 2
 
 
 async def test_what_it_is_woken_for_is_delivered_by_that_poll() -> None:

@@ -1,7 +1,7 @@
 """Batches that are committed in a database transaction with the consumer's own rows."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,11 +12,9 @@ from income_client import (
     CheckpointConflictError,
     CheckpointStore,
     ConfigurationError,
-    DeadLetter,
     MemoryCheckpointStore,
-    StoredCheckpoint,
 )
-from tests.support.polling import rest, scene, take
+from tests.support.polling import Scene, rest, scene, take
 
 
 @define
@@ -60,7 +58,7 @@ class DatabaseStore(MemoryCheckpointStore):
 
     async def _commit(self, bound: "_Bound") -> None:
         if bound.change is not None:
-            await self.save(bound.name, bound.checkpoint, **bound.change)
+            await self.save(**bound.change)
 
 
 class _Bound(MemoryCheckpointStore):
@@ -69,22 +67,21 @@ class _Bound(MemoryCheckpointStore):
         self._store = store
         self.change: dict[str, Any] | None = None
 
-    async def save(  # type: ignore[override]  # as stores of users are
-        self,
-        name: str,
-        checkpoint: str,
-        *,
-        version: int,
-        dead_letters: Sequence[DeadLetter] = (),
-        resolved: Sequence[str] = (),
-    ) -> int:
+    async def save(self, name: str, checkpoint: str, **changes: Any) -> int:
         """Check the version, and keep the change."""
-        stored: StoredCheckpoint = await self._store.load(name)
-        if stored.version != version:
+        stored = await self._store.load(name)
+        if stored.version != changes["version"]:
             raise CheckpointConflictError("another poller has taken over")
-        self.name, self.checkpoint = name, checkpoint
-        self.change = {"version": version, "dead_letters": dead_letters, "resolved": resolved}
-        return version + 1
+        self.change = {"name": name, "checkpoint": checkpoint} | changes
+        return stored.version + 1
+
+
+@asynccontextmanager
+async def database(**options: Any) -> AsyncIterator[tuple[Scene, Connection]]:
+    """Run a service whose poller keeps its checkpoints with the rows of a database."""
+    async with scene(**options) as place:
+        place.store = DatabaseStore()
+        yield place, Connection()
 
 
 async def write(batch: Any, connection: Connection, error: Exception | None = None) -> None:
@@ -105,9 +102,7 @@ async def write(batch: Any, connection: Connection, error: Exception | None = No
 )
 async def test_each_update_takes_effect_once(faults: list[str | None]) -> None:
     """Also where the connection is lost at the commit, which may be made, now or later."""
-    async with scene() as place:
-        place.store = DatabaseStore()
-        connection = Connection()
+    async with database() as (place, connection):
         poller = place.poll()
         for numbers, fails in zip(((1, 2), (3,), (4, 5)), faults, strict=True):
             place.touch(*numbers)
@@ -125,9 +120,7 @@ async def test_each_update_takes_effect_once(faults: list[str | None]) -> None:
 
 async def test_a_block_that_fails_writes_nothing_and_gets_its_batch_again() -> None:
     """Rows and checkpoint are one."""
-    async with scene() as place:
-        place.store = DatabaseStore()
-        connection = Connection()
+    async with database() as (place, connection):
         poller = place.poll()
         place.touch(1)
         batch = await take(poller)
@@ -147,9 +140,7 @@ async def test_a_block_that_fails_writes_nothing_and_gets_its_batch_again() -> N
 
 async def test_a_batch_is_not_committed_within_its_own_transaction() -> None:
     """If that failed, its rows would be lost."""
-    async with scene() as place:
-        place.store = DatabaseStore()
-        connection = Connection()
+    async with database() as (place, connection):
         poller = place.poll()
         place.touch(1)
 
@@ -167,9 +158,7 @@ async def test_a_batch_is_not_committed_within_its_own_transaction() -> None:
 
 async def test_a_poller_that_was_replaced_writes_no_rows() -> None:
     """Its transaction is rolled back."""
-    async with scene() as place:
-        place.store = DatabaseStore()
-        connection = Connection()
+    async with database() as (place, connection):
         poller = place.poll()
         place.touch(1)
         batch = await take(poller)
@@ -190,9 +179,7 @@ async def test_a_store_without_transactions_is_named() -> None:
 
 async def test_batches_are_committed_in_order() -> None:
     """A transaction that came before one whose block has failed would pass it over."""
-    async with scene(applications=150) as place:
-        place.store = DatabaseStore()
-        connection = Connection()
+    async with database(applications=15, batch_size=10) as (place, connection):
         poller = place.poll(start="2020-01-01")
         batches = poller.batches()
         first, second = await anext(batches), await anext(batches)
@@ -211,9 +198,7 @@ async def test_batches_are_committed_in_order() -> None:
 
 async def test_a_batch_whose_connection_did_not_come_is_not_passed_over() -> None:
     """A consumer that lost it before the transaction began has written nothing of it."""
-    async with scene(applications=150) as place:
-        place.store = DatabaseStore()
-        connection = Connection()
+    async with database(applications=15, batch_size=10) as (place, connection):
         batches = place.poll(start="2020-01-01").batches()
         first, second = await anext(batches), await anext(batches)
         with pytest.raises(ConfigurationError, match="not committed"):

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import aiohttp
 import pytest
@@ -103,20 +104,9 @@ class GatedStore:
         await self.gate.step()
         return stored
 
-    async def save(
-        self,
-        name: str,
-        checkpoint: str,
-        *,
-        version: int,
-        dead_letters: Sequence[DeadLetter] = (),
-        resolved: Sequence[str] = (),
-    ) -> int:
-        """Replace the checkpoint."""
+    async def save(self, name: str, checkpoint: str, **changes: Any) -> int:
         await self.gate.step()
-        new = await self.store.save(
-            name, checkpoint, version=version, dead_letters=dead_letters, resolved=resolved
-        )
+        new = await self.store.save(name, checkpoint, **changes)
         await self.saved(checkpoint)
         await self.gate.step()
         return new

@@ -19,7 +19,7 @@ from income_client import (
     Poller,
     StoredCheckpoint,
 )
-from income_client.emulator import Emulator, Fault, FaultKind
+from income_client.emulator import Emulator, Fault
 from income_client.emulator.times import stamp
 from tests.support.service import NOW, served, until
 
@@ -56,7 +56,7 @@ class Scene:
         """Return how often an application was asked for."""
         return sum(request.path.endswith(f"/{application_id}") for request in self.service.requests)
 
-    def spoil(self, *ids: str, kind: FaultKind = "status", **fault: Any) -> None:
+    def spoil(self, *ids: str, kind: Any = "status", **fault: Any) -> None:
         """Have the service fail for applications, unless told otherwise for good."""
         for one in ids:
             self.service.faults.add(Fault(kind, path=f"*/{one}", **{"times": None} | fault))
