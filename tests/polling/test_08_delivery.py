@@ -321,74 +321,70 @@ def _second(record: ApplicationRecord) -> int:
 TestDelivery = DeliveryMachine.TestCase
 
 
-async def test_each_update_comes_once() -> None:
-    async with scene() as place:
-        poller = place.poll(documents=True)
-        updated = place.touch(3, 4)
-        records = await first(poller, 2)
-        assert sorted(ids_of(records)) == sorted(updated)
-        assert all(record.documents is not None for record in records)
-        again = place.touch(4)
-        assert ids_of(await first(poller, 1)) == again
-        assert await rest(poller) == []
+async def test_each_update_comes_once(place: Scene) -> None:
+    poller = place.poll(documents=True)
+    updated = place.touch(3, 4)
+    records = await first(poller, 2)
+    assert sorted(ids_of(records)) == sorted(updated)
+    assert all(record.documents is not None for record in records)
+    again = place.touch(4)
+    assert ids_of(await first(poller, 1)) == again
+    assert await rest(poller) == []
 
 
-async def test_a_batch_is_committed_when_the_next_record_is_requested() -> None:
+async def test_a_batch_is_committed_when_the_next_record_is_requested(place: Scene) -> None:
     """A batch that its consumer leaves half-way stays uncommitted, and is delivered again."""
-    async with scene() as place:
-        updated = place.touch(1, 2, 3)
-        assert len(await first(place.poll(), 3)) == 3
-        assert await reached(place) == NOW
-        assert sorted(ids_of(await first(place.poll(), 3))) == sorted(updated)
-        assert sorted(ids_of(await rest(place.poll()))) == sorted(updated)
-        assert await reached(place) > NOW
-        assert await rest(place.poll()) == []
+    updated = place.touch(1, 2, 3)
+    assert len(await first(place.poll(), 3)) == 3
+    assert await reached(place) == NOW
+    assert sorted(ids_of(await first(place.poll(), 3))) == sorted(updated)
+    assert sorted(ids_of(await rest(place.poll()))) == sorted(updated)
+    assert await reached(place) > NOW
+    assert await rest(place.poll()) == []
 
 
-async def test_the_further_checkpoint_counts() -> None:
-    async with scene() as place:
-        place.touch(1)
-        batch = await take(place.poll())
-        poller = place.poll(start=batch.checkpoint)
-        place.touch(2)
-        assert ids_of(await first(poller, 1)) == [place.ids[2]]
-        await rest(place.poll())
-        assert await rest(place.poll(start=batch.checkpoint)) == []
+async def test_the_further_checkpoint_counts(place: Scene) -> None:
+    place.touch(1)
+    batch = await take(place.poll())
+    poller = place.poll(start=batch.checkpoint)
+    place.touch(2)
+    assert ids_of(await first(poller, 1)) == [place.ids[2]]
+    await rest(place.poll())
+    assert await rest(place.poll(start=batch.checkpoint)) == []
 
 
-async def test_pollers_of_different_names_are_independent() -> None:
-    async with scene() as place:
-        updated = place.touch(1)
-        one, two = place.poll(name="one"), place.poll(name="two")
-        assert ids_of(await first(one, 1)) == ids_of(await first(two, 1)) == updated
-        assert ids_of(await rest(one)) == []
+async def test_pollers_of_different_names_are_independent(place: Scene) -> None:
+    updated = place.touch(1)
+    one, two = place.poll(name="one"), place.poll(name="two")
+    assert ids_of(await first(one, 1)) == ids_of(await first(two, 1)) == updated
+    assert ids_of(await rest(one)) == []
 
 
-async def test_a_damaged_checkpoint_is_an_error() -> None:
-    async with scene() as place:
-        batch_text = (await take_text(place))[:-5] + '"}'
-        with pytest.raises(CheckpointError):
-            place.poll(start=batch_text)
-        await place.store.save("spoilt", "{}", version=0)
-        with pytest.raises(CheckpointError):
-            await first(place.poll(name="spoilt"), 1)
+async def test_a_damaged_checkpoint_is_an_error(place: Scene) -> None:
+    batch_text = (await take_text(place))[:-5] + '"}'
+    with pytest.raises(CheckpointError):
+        place.poll(start=batch_text)
+    await place.store.save("spoilt", "{}", version=0)
+    with pytest.raises(CheckpointError):
+        await first(place.poll(name="spoilt"), 1)
 
 
-async def test_a_store_that_was_emptied_by_accident_is_an_error(tmp_path: Path) -> None:
+async def test_a_store_that_was_emptied_by_accident_is_an_error(
+    place: Scene, tmp_path: Path
+) -> None:
     """A file of no bytes does not begin anew: the update is delivered once it is restored."""
     path = tmp_path / "polls.db"
-    async with scene() as place:
-        place.store = SQLiteCheckpointStore(path)
-        assert await rest(place.poll(start=None)) == []
-        updated, held = place.touch(5), path.read_bytes()
-        path.write_bytes(b"")
-        place.store = SQLiteCheckpointStore(path)
-        place.service.requests.clear()
-        with pytest.raises(CheckpointError, match="is empty"):
-            await rest(place.poll(start=None))
-        assert len(place.service.requests) == 0
-        path.write_bytes(held)
-        assert ids_of(await rest(place.poll(start=None))) == updated
+    place.store = SQLiteCheckpointStore(path)
+    assert await rest(place.poll(start=None)) == []
+    updated, held = place.touch(5), path.read_bytes()
+    path.write_bytes(b"")
+    place.store = SQLiteCheckpointStore(path)
+    place.service.requests.clear()
+    with pytest.raises(CheckpointError, match="is empty"):
+        await rest(place.poll(start=None))
+    assert len(place.service.requests) == 0
+    path.write_bytes(held)
+    assert ids_of(await rest(place.poll(start=None))) == updated
 
 
 class Chatty(MemoryCheckpointStore):
@@ -431,24 +427,25 @@ async def test_a_new_beginning_is_reported(
 @pytest.mark.parametrize(
     ("start", "standby"), [(None, False), ("2026-06-30", True), ("a checkpoint", False)]
 )
-async def test_a_name_that_must_exist_does_not_begin_anew(start: Any, standby: bool) -> None:
+async def test_a_name_that_must_exist_does_not_begin_anew(
+    place: Scene, start: Any, standby: bool
+) -> None:
     """Without a checkpoint in the store it is an error, before anything is sent or stored."""
-    async with scene() as place:
-        if start == "a checkpoint":
-            start = await take_text(place)
-        place.service.requests.clear()
-        options = {"start": start, "standby": standby, "must_exist": True}
-        with pytest.raises(
-            CheckpointError, match=r"in MemoryCheckpointStore: .*poll without must_exist"
-        ) as caught:
-            await rest(place.poll(**options))
-        assert not caught.value.retryable
-        assert len(place.service.requests) == 0
-        assert (await place.store.load("default")).version == 0
-        await rest(place.poll())
-        updated = place.touch(5)
-        assert ids_of(await rest(place.poll(**options))) == updated
-        await until(lambda: client_tasks() == set())
+    if start == "a checkpoint":
+        start = await take_text(place)
+    place.service.requests.clear()
+    options = {"start": start, "standby": standby, "must_exist": True}
+    with pytest.raises(
+        CheckpointError, match=r"in MemoryCheckpointStore: .*poll without must_exist"
+    ) as caught:
+        await rest(place.poll(**options))
+    assert not caught.value.retryable
+    assert len(place.service.requests) == 0
+    assert (await place.store.load("default")).version == 0
+    await rest(place.poll())
+    updated = place.touch(5)
+    assert ids_of(await rest(place.poll(**options))) == updated
+    await until(lambda: client_tasks() == set())
 
 
 async def take_text(place: Scene) -> str:
@@ -457,18 +454,17 @@ async def take_text(place: Scene) -> str:
     return (await take(place.poll(name="other"))).checkpoint
 
 
-async def test_one_consumer_at_a_time() -> None:
+async def test_one_consumer_at_a_time(place: Scene) -> None:
     """A second consumer is refused, as it would take records from the first."""
-    async with scene() as place:
-        poller = place.poll()
-        waiting = asyncio.create_task(anext(poller))
-        await asyncio.sleep(0)
-        with pytest.raises(ConfigurationError):
-            await anext(poller)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        await quiet(place.service)
+    poller = place.poll()
+    waiting = asyncio.create_task(anext(poller))
+    await asyncio.sleep(0)
+    with pytest.raises(ConfigurationError):
+        await anext(poller)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await quiet(place.service)
 
 
 async def test_updates_of_one_second_are_told_apart_by_content() -> None:

@@ -60,31 +60,30 @@ async def test_a_batch_is_committed_by_its_own_block() -> None:
             place.touch(3)
 
 
-async def test_a_batch_whose_block_fails_comes_again_with_growing_delays() -> None:
+async def test_a_batch_whose_block_fails_comes_again_with_growing_delays(place: Scene) -> None:
     """Before any later one, as often as it fails; the delays begin anew with each batch."""
-    async with scene() as place:
-        poller = place.poll(interval=1000)
-        clock: Any = place.client._clock
-        (updated,) = place.touch(0)
-        for number in range(1, 4):
-            poller.wake()
-            failures = 0
-            async for batch in poller.batches():
-                assert ids_of(batch) == [updated]
-                if failures == 5:
-                    pauses = [seconds for seconds in clock.slept if seconds < 100]
-                    await batch.commit()
-                    break
-                clock.slept.clear() if failures == 0 else None
-                with contextlib.suppress(ValueError):
-                    async with batch:
-                        failures += 1
-                        fail_if(failures > 0)
-                if failures == 1:
-                    (later,) = place.touch(number)
-            updated = later
-            assert len(pauses) == 5
-            assert all(2**n / 2 <= pause <= 2**n for n, pause in enumerate(pauses, start=1))
+    poller = place.poll(interval=1000)
+    clock: Any = place.client._clock
+    (updated,) = place.touch(0)
+    for number in range(1, 4):
+        poller.wake()
+        failures = 0
+        async for batch in poller.batches():
+            assert ids_of(batch) == [updated]
+            if failures == 5:
+                pauses = [seconds for seconds in clock.slept if seconds < 100]
+                await batch.commit()
+                break
+            clock.slept.clear() if failures == 0 else None
+            with contextlib.suppress(ValueError):
+                async with batch:
+                    failures += 1
+                    fail_if(failures > 0)
+            if failures == 1:
+                (later,) = place.touch(number)
+        updated = later
+        assert len(pauses) == 5
+        assert all(2**n / 2 <= pause <= 2**n for n, pause in enumerate(pauses, start=1))
 
 
 async def test_a_checkpoint_kept_elsewhere_begins_where_it_was() -> None:
@@ -173,24 +172,23 @@ async def test_batches_that_failed_come_again_in_their_order() -> None:
         assert await rest(place.poll()) == []
 
 
-async def test_an_empty_poll_waits_for_the_open_batch() -> None:
+async def test_an_empty_poll_waits_for_the_open_batch(place: Scene) -> None:
     """A caller that stores checkpoints itself may not have stored that of the batch yet."""
-    async with scene() as place:
-        place.touch(1)
-        place.service.advance(10)
-        poller = place.poll()
-        batches = poller.batches()
-        batch = await anext(batches)
-        waiting = asyncio.create_task(anext(batches, None))
-        await until(lambda: poller.status.polls >= 3)
-        assert await reached(place) == NOW
-        await batch.commit()
-        committed = await reached(place)
-        polls = poller.status.polls
-        await until(lambda: poller.status.polls >= polls + 2)
-        assert await reached(place) > committed
-        poller.stop()
-        await waiting
+    place.touch(1)
+    place.service.advance(10)
+    poller = place.poll()
+    batches = poller.batches()
+    batch = await anext(batches)
+    waiting = asyncio.create_task(anext(batches, None))
+    await until(lambda: poller.status.polls >= 3)
+    assert await reached(place) == NOW
+    await batch.commit()
+    committed = await reached(place)
+    polls = poller.status.polls
+    await until(lambda: poller.status.polls >= polls + 2)
+    assert await reached(place) > committed
+    poller.stop()
+    await waiting
 
 
 async def test_commits_during_a_poll_do_not_conflict_with_it(tmp_path: Path) -> None:
@@ -248,86 +246,83 @@ async def test_any_saved_checkpoint_gives_what_it_does_not_cover() -> None:
             assert missing <= set(ids_of(await rest(again)))
 
 
-async def test_an_older_poller_overwrites_nothing_once_a_newer_one_has_begun() -> None:
+async def test_an_older_poller_overwrites_nothing_once_a_newer_one_has_begun(place: Scene) -> None:
     """Its commit fails without a save, for good; the newer one delivers what it held."""
-    async with scene() as place:
-        place.store = store = FailingStore()
-        held = place.touch(1)
-        older, newer = place.poll(), place.poll()
-        batch = await take(older)
-        assert ids_of(await first(newer, 1)) == held
-        before, store.tries = await store.load("default"), 0
-        with pytest.raises(CheckpointConflictError):
-            async with batch:
-                pass
-        with pytest.raises(CheckpointConflictError):
-            await rest(older)
-        assert (await store.load("default"), store.tries) == (before, 0)
-        assert await rest(newer) == []
+    place.store = store = FailingStore()
+    held = place.touch(1)
+    older, newer = place.poll(), place.poll()
+    batch = await take(older)
+    assert ids_of(await first(newer, 1)) == held
+    before, store.tries = await store.load("default"), 0
+    with pytest.raises(CheckpointConflictError):
+        async with batch:
+            pass
+    with pytest.raises(CheckpointConflictError):
+        await rest(older)
+    assert (await store.load("default"), store.tries) == (before, 0)
+    assert await rest(newer) == []
 
 
-async def test_a_commit_that_was_cancelled_and_made_is_not_undone_at_the_end() -> None:
+async def test_a_commit_that_was_cancelled_and_made_is_not_undone_at_the_end(place: Scene) -> None:
     """Closing the poller stores where it is, and not where it was before that commit."""
-    async with scene() as place:
-        place.store = store = FailingStore()
-        place.touch(1, 2, 3)
-        place.service.advance(10)
-        poller = place.poll(interval=10_000)
-        batch = await take(poller)
-        store.failures, store.saves_first, store.error = 1, True, asyncio.CancelledError()
-        with pytest.raises(asyncio.CancelledError):
-            await batch.commit()
-        made = read_checkpoint(await text_of(place)).progress
-        assert made == read_checkpoint(batch.checkpoint).progress
-        await poller.aclose()
-        assert read_checkpoint(await text_of(place)).progress == made
-        assert await rest(place.poll()) == []
+    place.store = store = FailingStore()
+    place.touch(1, 2, 3)
+    place.service.advance(10)
+    poller = place.poll(interval=10_000)
+    batch = await take(poller)
+    store.failures, store.saves_first, store.error = 1, True, asyncio.CancelledError()
+    with pytest.raises(asyncio.CancelledError):
+        await batch.commit()
+    made = read_checkpoint(await text_of(place)).progress
+    assert made == read_checkpoint(batch.checkpoint).progress
+    await poller.aclose()
+    assert read_checkpoint(await text_of(place)).progress == made
+    assert await rest(place.poll()) == []
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "versions only"])
 async def test_an_older_poller_overwrites_nothing_where_versions_meet(
-    kind: str, tmp_path: Path
+    place: Scene, kind: str, tmp_path: Path
 ) -> None:
     """After a restore from a backup both have counted to the same version, and the newer stays."""
     file, backup = tmp_path / "polls.db", tmp_path / "backup.db"
-    async with scene() as place:
-        memory = FailingStore() if kind == "versions only" else MemoryCheckpointStore()
-        place.store = SQLiteCheckpointStore(file) if kind == "sqlite" else memory
-        await rest(place.poll())
-        kept = dict(memory._stored)
-        if kind == "sqlite":
-            shutil.copy(file, backup)
-        place.touch(1)
-        older = await take(place.poll())
-        versions = [(await place.store.load("default")).version]
-        memory._stored = kept
-        if kind == "sqlite":
-            shutil.copy(backup, file)
-        place.touch(2)
-        newer = await take(place.poll())
-        before = await place.store.load("default")
-        assert [before.version] == versions
-        with pytest.raises(CheckpointConflictError):
-            await older.commit()
-        assert await place.store.load("default") == before
-        await newer.commit()
-        assert await reached(place) > read_checkpoint(before.checkpoint or "").reached
+    memory = FailingStore() if kind == "versions only" else MemoryCheckpointStore()
+    place.store = SQLiteCheckpointStore(file) if kind == "sqlite" else memory
+    await rest(place.poll())
+    kept = dict(memory._stored)
+    if kind == "sqlite":
+        shutil.copy(file, backup)
+    place.touch(1)
+    older = await take(place.poll())
+    versions = [(await place.store.load("default")).version]
+    memory._stored = kept
+    if kind == "sqlite":
+        shutil.copy(backup, file)
+    place.touch(2)
+    newer = await take(place.poll())
+    before = await place.store.load("default")
+    assert [before.version] == versions
+    with pytest.raises(CheckpointConflictError):
+        await older.commit()
+    assert await place.store.load("default") == before
+    await newer.commit()
+    assert await reached(place) > read_checkpoint(before.checkpoint or "").reached
 
 
 async def test_a_poller_whose_checkpoint_vanishes_begins_again_where_it_began(
+    place: Scene,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """What it has delivered comes again, what was updated meanwhile comes, and the log says so."""
-    async with scene() as place:
-        place.store = store = MemoryCheckpointStore()
-        updated = place.touch(1, 2)
-        poller = place.poll()
-        delivered = ids_of(await first(poller, 2))
-        place.service.advance(10)
-        store._stored.clear()
-        updated += place.touch(3)
-        delivered += ids_of(await first(poller, 3))
-        assert sorted(delivered) == sorted([*updated, *updated[:2]])
-        await poller.aclose()
-        assert read_checkpoint((await store.load("default")).checkpoint or "").takeovers == 2
+    place.store = store = MemoryCheckpointStore()
+    updated = place.touch(1, 2)
+    poller = place.poll()
+    delivered = ids_of(await first(poller, 2))
+    place.service.advance(10)
+    store._stored.clear()
+    updated += place.touch(3)
+    delivered += ids_of(await first(poller, 3))
+    assert sorted(delivered) == sorted([*updated, *updated[:2]])
+    await poller.aclose()
+    assert read_checkpoint((await store.load("default")).checkpoint or "").takeovers == 2
     assert "gone from the store: whatever was updated since" in caplog.text

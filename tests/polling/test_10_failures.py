@@ -39,31 +39,32 @@ FAULTS: Final[dict[str, tuple[dict[str, Any], int]]] = {
 
 @pytest.mark.parametrize("is_alone", [False, True], ids=["among-others", "alone"])
 @pytest.mark.parametrize("name", FAULTS)
-async def test_an_unreadable_record_becomes_a_dead_letter(name: str, *, is_alone: bool) -> None:
+async def test_an_unreadable_record_becomes_a_dead_letter(
+    place: Scene, name: str, *, is_alone: bool
+) -> None:
     """The others are delivered, the checkpoint moves on, and the dead letter has the reason.
 
     What hangs is tried once, since it holds up the others; what may be the service, thrice.
     Also where nothing else is updated: the others are in the list all the same.
     """
     fault, attempts = FAULTS[name]
-    async with scene() as place:
-        bad, *good = place.touch(1) if is_alone else place.touch(1, 2, 3)
-        place.spoil(bad, **fault)
-        place.service.advance(10)
-        polling = asyncio.create_task(rest(place.poll()))
-        if fault is LATE:
-            for times in range(1, 3 if is_alone else 2):
-                await until(partial(is_held_up_by, place, bad, times))
-                (deadline,) = place.client._session.deadlines.running
-                deadline.expire(math.inf)
-        assert sorted(ids_of(await polling)) == sorted(good)
-        (letter,) = await place.store.dead_letters("default")
-        assert (letter.application_id, letter.attempts) == (bad, attempts)
-        assert letter.window.after <= NOW < letter.window.before + 1
-        assert bad in letter.reason or "Error" in letter.reason
-        assert await reached(place) > NOW
-        place.service.faults.clear()
-        assert await rest(place.poll()) == []
+    bad, *good = place.touch(1) if is_alone else place.touch(1, 2, 3)
+    place.spoil(bad, **fault)
+    place.service.advance(10)
+    polling = asyncio.create_task(rest(place.poll()))
+    if fault is LATE:
+        for times in range(1, 3 if is_alone else 2):
+            await until(partial(is_held_up_by, place, bad, times))
+            (deadline,) = place.client._session.deadlines.running
+            deadline.expire(math.inf)
+    assert sorted(ids_of(await polling)) == sorted(good)
+    (letter,) = await place.store.dead_letters("default")
+    assert (letter.application_id, letter.attempts) == (bad, attempts)
+    assert letter.window.after <= NOW < letter.window.before + 1
+    assert bad in letter.reason or "Error" in letter.reason
+    assert await reached(place) > NOW
+    place.service.faults.clear()
+    assert await rest(place.poll()) == []
 
 
 def is_held_up_by(place: Scene, one: str, times: int) -> bool:
@@ -72,50 +73,49 @@ def is_held_up_by(place: Scene, one: str, times: int) -> bool:
 
 
 @pytest.mark.parametrize("fault", [GONE, FAILING], ids=["deleted", "failing"])
-async def test_a_dead_letter_is_tried_again_and_taken_out(fault: dict[str, Any]) -> None:
+async def test_a_dead_letter_is_tried_again_and_taken_out(
+    place: Scene, fault: dict[str, Any]
+) -> None:
     """Retries get rarer and survive a restart; once read, the record is delivered."""
-    async with scene() as place:
-        bad, good = place.touch(1, 2)
-        place.spoil(bad, **fault)
-        place.service.advance(10)
-        assert ids_of(await rest(place.poll())) == [good]
-        tries = place.asked(bad)
-        for _ in range(10):
-            place.service.advance(600)
-            assert await rest(place.poll()) == []
-        (letter,) = await place.store.dead_letters("default")
-        assert 4 <= letter.attempts <= 9
-        assert place.asked(bad) > tries
-        place.service.faults.clear()
-        place.service.advance(40_000)
-        assert ids_of(await rest(place.poll())) == [bad]
-        assert await place.letters() == []
-        place.service.advance(90_000)
+    bad, good = place.touch(1, 2)
+    place.spoil(bad, **fault)
+    place.service.advance(10)
+    assert ids_of(await rest(place.poll())) == [good]
+    tries = place.asked(bad)
+    for _ in range(10):
+        place.service.advance(600)
         assert await rest(place.poll()) == []
+    (letter,) = await place.store.dead_letters("default")
+    assert 4 <= letter.attempts <= 9
+    assert place.asked(bad) > tries
+    place.service.faults.clear()
+    place.service.advance(40_000)
+    assert ids_of(await rest(place.poll())) == [bad]
+    assert await place.letters() == []
+    place.service.advance(90_000)
+    assert await rest(place.poll()) == []
 
 
-async def test_a_newer_version_that_is_read_removes_the_dead_letter() -> None:
+async def test_a_newer_version_that_is_read_removes_the_dead_letter(place: Scene) -> None:
     """A dead letter is removed once the newest version of its application is delivered."""
-    async with scene() as place:
-        (bad,) = place.touch(1)
-        place.spoil(bad, times=2, **GONE)
-        place.service.advance(10)
-        assert await rest(place.poll()) == []
-        assert await place.letters() == [bad]
-        place.touch(1)
-        place.service.advance(10)
-        assert ids_of(await rest(place.poll())) == [bad]
-        assert await place.letters() == []
+    (bad,) = place.touch(1)
+    place.spoil(bad, times=2, **GONE)
+    place.service.advance(10)
+    assert await rest(place.poll()) == []
+    assert await place.letters() == [bad]
+    place.touch(1)
+    place.service.advance(10)
+    assert ids_of(await rest(place.poll())) == [bad]
+    assert await place.letters() == []
 
 
-async def test_an_outage_makes_no_dead_letters() -> None:
+async def test_an_outage_makes_no_dead_letters(place: Scene) -> None:
     """While no record can be read the poll fails, and is retried until the service is back."""
-    async with scene() as place:
-        updated = place.touch(*range(8))
-        place.spoil("*", status=503, times=100)
-        place.service.advance(10)
-        assert sorted(ids_of(await first(place.poll(), 8))) == sorted(updated)
-        assert await place.letters() == []
+    updated = place.touch(*range(8))
+    place.spoil("*", status=503, times=100)
+    place.service.advance(10)
+    assert sorted(ids_of(await first(place.poll(), 8))) == sorted(updated)
+    assert await place.letters() == []
 
 
 async def test_a_lone_failing_record_does_not_stop_a_first_poll() -> None:
@@ -130,17 +130,16 @@ async def test_a_lone_failing_record_does_not_stop_a_first_poll() -> None:
         assert await place.letters() == [bad]
 
 
-async def test_a_bad_row_does_not_hold_up_the_others() -> None:
+async def test_a_bad_row_does_not_hold_up_the_others(place: Scene) -> None:
     """The poller needs only its id; a reference that was cut inside a character does no harm."""
-    async with scene() as place:
-        ids = place.touch(1, 2, 3)
-        place.show(
-            row_of_list(ids[0], application_date=None),
-            row_of_list(ids[1], application_reference_id="LOAN \ud83d"),
-            row_of_list(ids[2]),
-            times=3,
-        )
-        assert sorted(ids_of(await first(place.poll(), 3))) == sorted(ids)
+    ids = place.touch(1, 2, 3)
+    place.show(
+        row_of_list(ids[0], application_date=None),
+        row_of_list(ids[1], application_reference_id="LOAN \ud83d"),
+        row_of_list(ids[2]),
+        times=3,
+    )
+    assert sorted(ids_of(await first(place.poll(), 3))) == sorted(ids)
 
 
 async def test_a_saturated_second_is_reported_and_not_raised() -> None:
@@ -166,85 +165,82 @@ async def test_a_saturated_second_is_reported_and_not_raised() -> None:
 
 
 @pytest.mark.parametrize("row", [NO_ID, "invented"])
-async def test_a_row_without_an_id_does_not_hold_up_the_others(row: Any) -> None:
+async def test_a_row_without_an_id_does_not_hold_up_the_others(place: Scene, row: Any) -> None:
     """It is a dead letter without an id, which polls of the same seconds do not repeat."""
-    async with scene() as place:
-        place.touch(0, 1)
-        place.show(*map(row_of_list, place.ids[:2]), row, times=3)
+    place.touch(0, 1)
+    place.show(*map(row_of_list, place.ids[:2]), row, times=3)
+    place.service.advance(10)
+    poller = place.poll()
+    assert sorted(ids_of(await rest(poller))) == sorted(place.ids[:2])
+    for _ in range(2):
         place.service.advance(10)
-        poller = place.poll()
-        assert sorted(ids_of(await rest(poller))) == sorted(place.ids[:2])
-        for _ in range(2):
-            place.service.advance(10)
-            assert await rest(place.poll()) == []
-        (letter,) = await place.store.dead_letters("default")
-        assert letter.application_id is None
-        assert letter.key == f"rows:{letter.window.after}"
-        assert letter.window.after <= NOW < letter.window.before
-        assert letter.reason.startswith(
-            "DecodeError: a row of the list without an id (list_applications: $.applications[2]"
-        )
-        assert "invented" not in letter.reason
-        assert poller.status.failures == 0
-        assert poller.status.saturated == ()
-        assert poller.status.dead_letters == 1
+        assert await rest(place.poll()) == []
+    (letter,) = await place.store.dead_letters("default")
+    assert letter.application_id is None
+    assert letter.key == f"rows:{letter.window.after}"
+    assert letter.window.after <= NOW < letter.window.before
+    assert letter.reason.startswith(
+        "DecodeError: a row of the list without an id (list_applications: $.applications[2]"
+    )
+    assert "invented" not in letter.reason
+    assert poller.status.failures == 0
+    assert poller.status.saturated == ()
+    assert poller.status.dead_letters == 1
 
 
-async def test_a_row_without_an_id_is_looked_for_again() -> None:
+async def test_a_row_without_an_id_is_looked_for_again(place: Scene) -> None:
     """Once the list does not show it, what stood in its place is delivered."""
-    async with scene() as place:
-        hidden = place.touch(0, 1, 2)[-1]
-        place.show(*map(row_of_list, place.ids[:2]), None)
-        place.service.advance(10)
-        assert hidden not in ids_of(await rest(place.poll()))
-        place.service.advance(4000)
-        place.show(*map(row_of_list, place.ids[:2]), None, skip=1)
-        await rest(place.poll())
-        (letter,) = await place.store.dead_letters("default")
-        assert letter.attempts == 2
-        place.service.advance(4000)
-        assert hidden in ids_of(await rest(place.poll()))
-        assert await place.letters() == []
+    hidden = place.touch(0, 1, 2)[-1]
+    place.show(*map(row_of_list, place.ids[:2]), None)
+    place.service.advance(10)
+    assert hidden not in ids_of(await rest(place.poll()))
+    place.service.advance(4000)
+    place.show(*map(row_of_list, place.ids[:2]), None, skip=1)
+    await rest(place.poll())
+    (letter,) = await place.store.dead_letters("default")
+    assert letter.attempts == 2
+    place.service.advance(4000)
+    assert hidden in ids_of(await rest(place.poll()))
+    assert await place.letters() == []
 
 
-async def test_an_unreadable_list_holds_the_checkpoint_back() -> None:
+async def test_an_unreadable_list_holds_the_checkpoint_back(place: Scene) -> None:
     """The checkpoint does not move, and the poll is retried."""
-    async with scene() as place:
-        updated = place.touch(1)
-        for body in (b"{}", b"[]", b'{"applications": [{}]}', b"null"):
-            place.service.faults.add(Fault("body", body=body, path=LIST))
-        poller = place.poll()
-        assert ids_of(await first(poller, 1)) == updated
-        assert poller.status.last_error is not None
+    updated = place.touch(1)
+    for body in (b"{}", b"[]", b'{"applications": [{}]}', b"null"):
+        place.service.faults.add(Fault("body", body=body, path=LIST))
+    poller = place.poll()
+    assert ids_of(await first(poller, 1)) == updated
+    assert poller.status.last_error is not None
 
 
-async def test_an_invalid_id_is_a_dead_letter() -> None:
+async def test_an_invalid_id_is_a_dead_letter(place: Scene) -> None:
     """A listed id is untrusted text, and no request is sent for one that changes the path."""
-    async with scene() as place:
-        place.show(*map(row_of_list, ("..", "a\u0007", "", "b\0")))
-        await rest(place.poll())
-        assert sorted(map(str, await place.letters())) == ["", "..", "a\u0007", "b\\x00"]
-        assert place.requests("get_application") == 0
-        reasons = [letter.reason for letter in await place.store.dead_letters("default")]
-        path = "DecodeError: $.applications[*].application_id: "
-        assert all(reason.startswith(path) for reason in reasons)
+    place.show(*map(row_of_list, ("..", "a\u0007", "", "b\0")))
+    await rest(place.poll())
+    assert sorted(map(str, await place.letters())) == ["", "..", "a\u0007", "b\\x00"]
+    assert place.requests("get_application") == 0
+    reasons = [letter.reason for letter in await place.store.dead_letters("default")]
+    path = "DecodeError: $.applications[*].application_id: "
+    assert all(reason.startswith(path) for reason in reasons)
 
 
-async def test_an_id_that_is_too_long_is_cut(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_id_that_is_too_long_is_cut(
+    place: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
     """Neither the store nor the log takes all of it, and each has a dead letter of its own."""
     ids = [f"{'x' * 100_000}{end}" for end in "ab"]
-    async with scene() as place:
-        for one in ids:
-            place.show(row_of_list(one))
-            place.service.advance(10)
-            await rest(place.poll())
-        place.service.advance(4000)
+    for one in ids:
+        place.show(row_of_list(one))
+        place.service.advance(10)
         await rest(place.poll())
-        letters = await place.store.dead_letters("default")
-        assert [letter.attempts for letter in letters] == [3, 3]
-        assert all(letter.key.startswith(f"application:{'x' * 512}...") for letter in letters)
-        assert all(len(letter.key) < 600 for letter in letters)
-        assert all("must not be longer than 512" in letter.reason for letter in letters)
+    place.service.advance(4000)
+    await rest(place.poll())
+    letters = await place.store.dead_letters("default")
+    assert [letter.attempts for letter in letters] == [3, 3]
+    assert all(letter.key.startswith(f"application:{'x' * 512}...") for letter in letters)
+    assert all(len(letter.key) < 600 for letter in letters)
+    assert all("must not be longer than 512" in letter.reason for letter in letters)
     assert max(map(len, caplog.messages)) < 1_000
 
 
@@ -274,36 +270,34 @@ async def test_the_only_application_of_a_service_is_not_given_up() -> None:
         assert await place.letters() == []
 
 
-async def test_one_that_was_read_shows_that_the_service_works() -> None:
+async def test_one_that_was_read_shows_that_the_service_works(place: Scene) -> None:
     """It is asked for once more, not delivered, and the list is not needed; until it is gone."""
-    async with scene() as place:
-        poller = place.poll()
-        (witness,) = place.touch(1)
-        assert ids_of(await first(poller, 1)) == [witness]
+    poller = place.poll()
+    (witness,) = place.touch(1)
+    assert ids_of(await first(poller, 1)) == [witness]
+    place.service.advance(10)
+    await one_poll(poller)
+    for bad, is_listed in ((2, False), (3, True)):
+        (failing,) = place.touch(bad)
+        place.spoil(failing, **FAILING)
+        if is_listed:
+            place.spoil(witness, **GONE)
+        asked = place.asked(witness)
         place.service.advance(10)
         await one_poll(poller)
-        for bad, is_listed in ((2, False), (3, True)):
-            (failing,) = place.touch(bad)
-            place.spoil(failing, **FAILING)
-            if is_listed:
-                place.spoil(witness, **GONE)
-            asked = place.asked(witness)
-            place.service.advance(10)
-            await one_poll(poller)
-            assert failing in await place.letters()
-            assert place.asked(witness) > asked
+        assert failing in await place.letters()
+        assert place.asked(witness) > asked
 
 
-async def test_a_service_that_refuses_to_list_others_does_not_end_the_poller() -> None:
+async def test_a_service_that_refuses_to_list_others_does_not_end_the_poller(place: Scene) -> None:
     """Without another to compare with, the one that failed is asked for again."""
-    async with scene() as place:
-        listed = Fault("status", status=400, path=LIST, skip=1, times=1)
-        (updated,) = place.touch(1)
-        place.spoil(updated, times=4, **FAILING)
-        place.service.faults.add(listed)
-        place.service.advance(10)
-        assert ids_of(await rest(place.poll())) == [updated]
-        assert [request.status for request in place.service.requests].count(400) == 1
+    listed = Fault("status", status=400, path=LIST, skip=1, times=1)
+    (updated,) = place.touch(1)
+    place.spoil(updated, times=4, **FAILING)
+    place.service.faults.add(listed)
+    place.service.advance(10)
+    assert ids_of(await rest(place.poll())) == [updated]
+    assert [request.status for request in place.service.requests].count(400) == 1
 
 
 async def test_what_failed_waits_until_the_others_are_read() -> None:

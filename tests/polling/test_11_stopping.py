@@ -19,69 +19,66 @@ from income_client import (
 from income_client.emulator import Fault
 from income_client.polling.checkpoint import Checkpoint, read_checkpoint
 from income_client.testing import JumpingClock
-from tests.support.polling import LIST, NOW_TEXT, first, ids_of, reached, rest, scene
+from tests.support.polling import LIST, NOW_TEXT, Scene, first, ids_of, reached, rest, scene
 from tests.support.service import HeldClock, client_tasks, collect, quiet, until
 
 
-async def test_leaving_the_loop_leaves_nothing_behind() -> None:
+async def test_leaving_the_loop_leaves_nothing_behind(place: Scene) -> None:
     """No task is running after the loop is left, whether the poller object is kept or not."""
-    async with scene() as place:
-        place.touch(1, 2, 3)
-        poller = place.poll()
-        async for _ in poller:
-            assert client_tasks() == set()
-            break
-        await quiet(place.service)
+    place.touch(1, 2, 3)
+    poller = place.poll()
+    async for _ in poller:
         assert client_tasks() == set()
-        del poller
-        gc.collect()
+        break
+    await quiet(place.service)
+    assert client_tasks() == set()
+    del poller
+    gc.collect()
 
 
 @pytest.mark.parametrize("ending", ["left", "cancelled", "stopped", "closed"])
-async def test_a_poller_with_standbys_leaves_nothing_behind(ending: str) -> None:
+async def test_a_poller_with_standbys_leaves_nothing_behind(place: Scene, ending: str) -> None:
     """Neither the renewal of its lease nor what listens for wake-ups, nor one on its way."""
-    async with scene() as place:
-        leader, standby = (place.poll(standby=True, interval=600) for _ in range(2))
-        place.touch(1)
-        await anext(leader)
-        waiting = asyncio.create_task(anext(standby, None))
-        await quiet(place.service)
-        assert standby.wake()
-        match ending:
-            case "left":
-                waiting.cancel()
-                del leader, standby
-            case "cancelled":
-                waiting.cancel()
-                reading = asyncio.create_task(anext(leader))
-                await quiet(place.service)
-                reading.cancel()
-                await asyncio.wait([reading])
-            case "stopped":
-                leader.stop()
-                standby.stop()
-                assert await anext(leader, None) is None
-            case _:
-                await leader.aclose()
-                await standby.aclose()
-        await asyncio.wait([waiting])
-        del waiting
-        gc.collect()
-        await quiet(place.service)
-        assert client_tasks() == set()
+    leader, standby = (place.poll(standby=True, interval=600) for _ in range(2))
+    place.touch(1)
+    await anext(leader)
+    waiting = asyncio.create_task(anext(standby, None))
+    await quiet(place.service)
+    assert standby.wake()
+    match ending:
+        case "left":
+            waiting.cancel()
+            del leader, standby
+        case "cancelled":
+            waiting.cancel()
+            reading = asyncio.create_task(anext(leader))
+            await quiet(place.service)
+            reading.cancel()
+            await asyncio.wait([reading])
+        case "stopped":
+            leader.stop()
+            standby.stop()
+            assert await anext(leader, None) is None
+        case _:
+            await leader.aclose()
+            await standby.aclose()
+    await asyncio.wait([waiting])
+    del waiting
+    gc.collect()
+    await quiet(place.service)
+    assert client_tasks() == set()
 
 
-async def test_stopping_finishes_the_batch_in_hand() -> None:
+async def test_stopping_finishes_the_batch_in_hand(place: Scene) -> None:
     """The open batch is delivered and committed, and nothing more is requested."""
-    async with scene() as place:
-        updated = place.touch(1, 2, 3)
-        poller, ids = place.poll(), []
-        async for record in poller:
-            poller.stop()
-            ids.append(record.application_id)
-        assert sorted(ids) == sorted(updated)
-        assert await rest(place.poll()) == []
-        assert [record async for record in poller] == []
+    updated = place.touch(1, 2, 3)
+    poller, ids = place.poll(), []
+    async for record in poller:
+        poller.stop()
+        ids.append(record.application_id)
+    assert sorted(ids) == sorted(updated)
+    assert await rest(place.poll()) == []
+    assert [record async for record in poller] == []
 
 
 async def test_stopping_a_pause_ends_it_at_once() -> None:
@@ -98,46 +95,43 @@ async def test_stopping_a_pause_ends_it_at_once() -> None:
 
 
 @pytest.mark.parametrize("start", [None, NOW_TEXT], ids=["for-the-present", "for-a-page"])
-async def test_stopping_ends_a_request_that_is_under_way(start: str | None) -> None:
+async def test_stopping_ends_a_request_that_is_under_way(place: Scene, start: str | None) -> None:
     """A service that does not answer does not delay the end of a process."""
-    async with scene() as place:
-        place.service.faults.add(Fault("stall", path=LIST))
-        waiting = asyncio.create_task(anext(poller := place.poll(start=start), None))
-        await until(lambda: bool(place.requests("list_applications")))
-        poller.stop()
-        assert await waiting is None
-        assert place.requests("list_applications") == 1
+    place.service.faults.add(Fault("stall", path=LIST))
+    waiting = asyncio.create_task(anext(poller := place.poll(start=start), None))
+    await until(lambda: bool(place.requests("list_applications")))
+    poller.stop()
+    assert await waiting is None
+    assert place.requests("list_applications") == 1
 
 
-async def test_stopping_before_the_first_poll_asks_nothing() -> None:
+async def test_stopping_before_the_first_poll_asks_nothing(place: Scene) -> None:
     """A poller that is stopped before its iteration begins sends no request."""
-    async with scene() as place:
-        poller = place.poll()
-        poller.stop()
-        assert [record async for record in poller] == []
-        assert not place.service.requests
+    poller = place.poll()
+    poller.stop()
+    assert [record async for record in poller] == []
+    assert not place.service.requests
 
 
-async def test_failures_are_reported_and_retried_with_growing_pauses() -> None:
+async def test_failures_are_reported_and_retried_with_growing_pauses(place: Scene) -> None:
     """Transient failures never end the iteration."""
-    async with scene() as place:
-        place.service.faults.add(Fault("status", status=503, path=LIST, times=3 * 7))
-        poller = place.poll()
-        waiting = asyncio.create_task(anext(poller))
-        await until(lambda: poller.status.failures == 7)
-        status = poller.status
-        assert isinstance(status.last_error, ServerError)
-        assert status.last_error.__traceback__ is None
-        clock: Any = place.client._clock
-        grown = [*clock.slept]
-        updated = place.touch(3)
-        assert (await waiting).application_id == updated[0]
-        assert poller.status.failures == 0
-        assert poller.status.last_error is not None
-        growing = [pause for pause in grown if pause >= 0.5]
-        assert len(growing) == 6
-        assert growing == sorted(growing)
-        assert max(growing) <= 60
+    place.service.faults.add(Fault("status", status=503, path=LIST, times=3 * 7))
+    poller = place.poll()
+    waiting = asyncio.create_task(anext(poller))
+    await until(lambda: poller.status.failures == 7)
+    status = poller.status
+    assert isinstance(status.last_error, ServerError)
+    assert status.last_error.__traceback__ is None
+    clock: Any = place.client._clock
+    grown = [*clock.slept]
+    updated = place.touch(3)
+    assert (await waiting).application_id == updated[0]
+    assert poller.status.failures == 0
+    assert poller.status.last_error is not None
+    growing = [pause for pause in grown if pause >= 0.5]
+    assert len(growing) == 6
+    assert growing == sorted(growing)
+    assert max(growing) <= 60
 
 
 async def test_a_pause_that_the_service_asks_for_is_kept() -> None:
@@ -156,15 +150,14 @@ async def test_a_pause_that_the_service_asks_for_is_kept() -> None:
         await asyncio.wait([waiting])
 
 
-async def test_a_closed_client_ends_a_poller() -> None:
+async def test_a_closed_client_ends_a_poller(place: Scene) -> None:
     """The iteration raises instead of polling a closed client for ever."""
-    async with scene() as place:
-        other = IncomeClient(place.service.url, auth=place.service.oauth2, clock=JumpingClock())
-        poller = other.poll(MemoryCheckpointStore(), start="2026-06-30")
-        await first(poller, 1)
-        await other.aclose()
-        with pytest.raises(ClientClosedError):
-            await first(poller, 100)
+    other = IncomeClient(place.service.url, auth=place.service.oauth2, clock=JumpingClock())
+    poller = other.poll(MemoryCheckpointStore(), start="2026-06-30")
+    await first(poller, 1)
+    await other.aclose()
+    with pytest.raises(ClientClosedError):
+        await first(poller, 100)
 
 
 async def test_the_status_serves_a_health_endpoint() -> None:
@@ -217,25 +210,24 @@ async def test_a_wrong_local_clock_changes_nothing(
     assert await story() == right
 
 
-async def test_a_poller_ends_with_its_task_group() -> None:
+async def test_a_poller_ends_with_its_task_group(place: Scene) -> None:
     """The failure of another task cancels the poller, and nothing is lost."""
-    async with scene() as place:
-        updated, got = place.touch(1), list[ApplicationRecord]()
+    updated, got = place.touch(1), list[ApplicationRecord]()
 
-        async def fail() -> None:
-            await until(lambda: bool(got))
-            raise ZeroDivisionError
+    async def fail() -> None:
+        await until(lambda: bool(got))
+        raise ZeroDivisionError
 
-        async def work() -> None:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(collect(place.poll(), got))
-                group.create_task(fail())
+    async def work() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(collect(place.poll(), got))
+            group.create_task(fail())
 
-        with pytest.raises(ExceptionGroup):
-            await work()
-        assert ids_of(got) == updated
-        await quiet(place.service)
-        assert {t for t in client_tasks() if "income_client" not in t.get_name()} == set()
+    with pytest.raises(ExceptionGroup):
+        await work()
+    assert ids_of(got) == updated
+    await quiet(place.service)
+    assert {t for t in client_tasks() if "income_client" not in t.get_name()} == set()
 
 
 async def test_one_poll_delivers_all_that_is_new() -> None:
@@ -253,28 +245,26 @@ async def test_one_poll_delivers_all_that_is_new() -> None:
         assert poller.status.polls == 1
 
 
-async def test_the_next_single_poll_begins_where_the_last_one_ended() -> None:
+async def test_the_next_single_poll_begins_where_the_last_one_ended(place: Scene) -> None:
     """A job that is started now and then misses nothing, and gets nothing twice."""
-    async with scene() as place:
-        for numbers in ([1, 2], [], [3]):
-            updated = place.touch(*numbers)
-            place.service.advance(10)
-            records = [record async for record in place.poll(once=True)]
-            assert ids_of(records) == updated
-        before = await reached(place)
-        place.service.advance(60)
-        assert [record async for record in place.poll(once=True)] == []
-        assert await reached(place) >= before + 60
+    for numbers in ([1, 2], [], [3]):
+        updated = place.touch(*numbers)
+        place.service.advance(10)
+        records = [record async for record in place.poll(once=True)]
+        assert ids_of(records) == updated
+    before = await reached(place)
+    place.service.advance(60)
+    assert [record async for record in place.poll(once=True)] == []
+    assert await reached(place) >= before + 60
 
 
-async def test_a_single_poll_that_fails_raises_its_error() -> None:
+async def test_a_single_poll_that_fails_raises_its_error(place: Scene) -> None:
     """It is not retried beyond what the client's own policy does."""
-    async with scene() as place:
-        place.service.faults.add(Fault("status", status=503, path=LIST, times=None))
-        poller = place.poll(once=True)
-        with pytest.raises(ServerError):
-            await anext(poller)
-        assert poller.status.failures == 1
+    place.service.faults.add(Fault("status", status=503, path=LIST, times=None))
+    poller = place.poll(once=True)
+    with pytest.raises(ServerError):
+        await anext(poller)
+    assert poller.status.failures == 1
 
 
 class BrokenClock(JumpingClock):

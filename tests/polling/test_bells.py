@@ -15,7 +15,7 @@ from income_client import (
 )
 from tests.polling.test_standby import Cluster, Replica, cluster, leader_and_standby
 from tests.support import loop_time
-from tests.support.polling import ids_of, scene
+from tests.support.polling import Scene, ids_of
 from tests.support.service import client_tasks
 
 LOGGER = "income_client.poller.bell"
@@ -259,9 +259,8 @@ async def test_nothing_is_left_of_a_bell(ending: str) -> None:
         assert [task for task in client_tasks() if "bell" in task.get_name()] == []
 
 
-async def test_a_wake_up_of_a_standby_needs_an_event_loop() -> None:
+async def test_a_wake_up_of_a_standby_needs_an_event_loop(place: Scene) -> None:
     """A thread without one has no way to ring."""
-    async with scene() as place:
-        poller = place.poll(standby=True)
-        with pytest.raises(ConfigurationError, match="event loop"):
-            await asyncio.to_thread(poller.wake)
+    poller = place.poll(standby=True)
+    with pytest.raises(ConfigurationError, match="event loop"):
+        await asyncio.to_thread(poller.wake)

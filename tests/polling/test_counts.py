@@ -14,7 +14,7 @@ from income_client import (
 )
 from income_client.testing import JumpingClock
 from tests.support.pollers import StandingClock
-from tests.support.polling import first, ids_of, rest, scene
+from tests.support.polling import Scene, first, ids_of, rest, scene
 from tests.support.service import NOW, HeldClock, collect, quiet, until
 
 
@@ -51,21 +51,20 @@ async def test_a_redelivered_record_counts_again(way: str) -> None:
         assert set(told) == set(place.ids)
 
 
-async def test_blocks_that_fail_are_counted_until_a_batch_is_committed() -> None:
+async def test_blocks_that_fail_are_counted_until_a_batch_is_committed(place: Scene) -> None:
     """Of their errors, which may hold anything, the status shows the class."""
-    async with scene() as place:
-        poller, failures = place.poll(), []
-        place.touch(1)
-        async for batch in poller.batches():
-            failures.append(poller.status.failures)
-            with contextlib.suppress(ValueError):
-                async with batch:
-                    if len(failures) < 3:
-                        raise ValueError("S3CRET")
-                break
-        assert failures == [0, 1, 2]
-        assert poller.status.failures == 0
-        assert str(poller.status.last_error) == "the block of a batch has failed: ValueError"
+    poller, failures = place.poll(), []
+    place.touch(1)
+    async for batch in poller.batches():
+        failures.append(poller.status.failures)
+        with contextlib.suppress(ValueError):
+            async with batch:
+                if len(failures) < 3:
+                    raise ValueError("S3CRET")
+            break
+    assert failures == [0, 1, 2]
+    assert poller.status.failures == 0
+    assert str(poller.status.last_error) == "the block of a batch has failed: ValueError"
 
 
 async def test_what_is_read_again_is_counted() -> None:

@@ -262,100 +262,95 @@ class HookedStore(MemoryCheckpointStore):
         return letters
 
 
-async def test_a_forgotten_one_is_neither_tried_nor_shown_nor_stored_again() -> None:
+async def test_a_forgotten_one_is_neither_tried_nor_shown_nor_stored_again(place: Scene) -> None:
     """Its poller runs all the time, gets no conflict, and keeps the other."""
-    async with scene() as place:
-        store = place.store = MemoryCheckpointStore()
-        lost, kept = lose(place, 1), lose(place, 2)
-        poller = place.poll()
-        await one_poll(poller)
-        assert poller.status.dead_letters == 2
-        version = (await store.load("default")).version
-        assert await store.forget("default", [f"application:{lost}"]) == (f"application:{lost}",)
-        assert (await store.load("default")).version == version
-        before = place.asked(lost), place.asked(kept)
-        place.service.advance(LONG)
-        await one_poll(poller)
-        assert poller.status.dead_letters == 1
-        assert place.asked(lost) == before[0]
-        assert place.asked(kept) > before[1]
-        assert await place.letters() == [kept]
+    store = place.store = MemoryCheckpointStore()
+    lost, kept = lose(place, 1), lose(place, 2)
+    poller = place.poll()
+    await one_poll(poller)
+    assert poller.status.dead_letters == 2
+    version = (await store.load("default")).version
+    assert await store.forget("default", [f"application:{lost}"]) == (f"application:{lost}",)
+    assert (await store.load("default")).version == version
+    before = place.asked(lost), place.asked(kept)
+    place.service.advance(LONG)
+    await one_poll(poller)
+    assert poller.status.dead_letters == 1
+    assert place.asked(lost) == before[0]
+    assert place.asked(kept) > before[1]
+    assert await place.letters() == [kept]
 
 
-async def test_one_that_is_forgotten_while_it_is_tried_does_not_come_back() -> None:
+async def test_one_that_is_forgotten_while_it_is_tried_does_not_come_back(place: Scene) -> None:
     """The store is asked again before a letter that it had is replaced."""
-    async with scene() as place:
-        store = place.store = HookedStore()
-        lost = lose(place, 1)
-        poller = place.poll()
-        await one_poll(poller)
-        before = place.asked(lost)
-        store.after = partial(store.forget, "default", [f"application:{lost}"])
-        place.service.advance(LONG)
-        await one_poll(poller)
-        assert place.asked(lost) > before
-        assert await place.letters() == []
-        assert poller.status.dead_letters == 0
+    store = place.store = HookedStore()
+    lost = lose(place, 1)
+    poller = place.poll()
+    await one_poll(poller)
+    before = place.asked(lost)
+    store.after = partial(store.forget, "default", [f"application:{lost}"])
+    place.service.advance(LONG)
+    await one_poll(poller)
+    assert place.asked(lost) > before
+    assert await place.letters() == []
+    assert poller.status.dead_letters == 0
 
 
 @pytest.mark.parametrize("is_late", [False, True], ids=["before-the-poll", "during-the-poll"])
-async def test_one_that_is_listed_again_is_a_new_one(is_late: bool) -> None:
+async def test_one_that_is_listed_again_is_a_new_one(place: Scene, is_late: bool) -> None:
     """It is never lost, also if the old one is forgotten while the new one is being read."""
-    async with scene() as place:
-        store = place.store = HookedStore()
-        lost = lose(place, 1)
-        poller = place.poll()
-        await one_poll(poller)
-        (old,) = await store.dead_letters("default")
-        if is_late:
-            store.after = partial(store.forget, "default", [old.key])
-        else:
-            await store.forget("default", [old.key])
-        place.service.advance(100)
-        lose(place, 1)
-        await one_poll(poller)
-        (new,) = await store.dead_letters("default")
-        assert (new.key, new.attempts) == (old.key, old.attempts)
-        assert new.first_tried_at > old.first_tried_at
-        assert poller.status.dead_letters == 1
-        assert lost in new.key
+    store = place.store = HookedStore()
+    lost = lose(place, 1)
+    poller = place.poll()
+    await one_poll(poller)
+    (old,) = await store.dead_letters("default")
+    if is_late:
+        store.after = partial(store.forget, "default", [old.key])
+    else:
+        await store.forget("default", [old.key])
+    place.service.advance(100)
+    lose(place, 1)
+    await one_poll(poller)
+    (new,) = await store.dead_letters("default")
+    assert (new.key, new.attempts) == (old.key, old.attempts)
+    assert new.first_tried_at > old.first_tried_at
+    assert poller.status.dead_letters == 1
+    assert lost in new.key
 
 
-async def test_the_store_is_asked_for_letters_only_where_there_are_some() -> None:
+async def test_the_store_is_asked_for_letters_only_where_there_are_some(place: Scene) -> None:
     """A poll without dead letters costs no read; one with some costs one."""
-    async with scene() as place:
-        store = place.store = HookedStore()
-        poller = place.poll()
-        await one_poll(poller)
-        reads = store.reads
-        place.service.advance(100)
-        await one_poll(poller)
-        assert store.reads == reads
-        lose(place, 1)
-        await one_poll(poller)
-        await one_poll(poller)
-        assert store.reads == reads + 1
+    store = place.store = HookedStore()
+    poller = place.poll()
+    await one_poll(poller)
+    reads = store.reads
+    place.service.advance(100)
+    await one_poll(poller)
+    assert store.reads == reads
+    lose(place, 1)
+    await one_poll(poller)
+    await one_poll(poller)
+    assert store.reads == reads + 1
 
 
-async def test_a_store_whose_letters_cannot_be_read_is_tried_again() -> None:
+async def test_a_store_whose_letters_cannot_be_read_is_tried_again(place: Scene) -> None:
     """As where a save fails: with pauses, which the status shows."""
-    async with scene() as place:
-        store = place.store = HookedStore()
-        lose(place, 1)
-        poller = place.poll()
-        await one_poll(poller)
-        failures: list[int] = []
+    store = place.store = HookedStore()
+    lose(place, 1)
+    poller = place.poll()
+    await one_poll(poller)
+    failures: list[int] = []
 
-        async def fail() -> None:
-            failures.append(poller.status.failures)
-            if len(failures) < 3:
-                store.before = fail
-                raise CheckpointError("the store is away", retryable=True)
+    async def fail() -> None:
+        failures.append(poller.status.failures)
+        if len(failures) < 3:
+            store.before = fail
+            raise CheckpointError("the store is away", retryable=True)
 
-        store.before = fail
-        await one_poll(poller)
-        assert failures == [0, 1, 2]
-        assert poller.status.failures == 0
+    store.before = fail
+    await one_poll(poller)
+    assert failures == [0, 1, 2]
+    assert poller.status.failures == 0
 
 
 async def test_a_second_that_is_forgotten_does_not_come_back() -> None:

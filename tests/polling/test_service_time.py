@@ -16,12 +16,13 @@ DAY = 86_400
 
 
 @pytest.mark.parametrize("now", [NOW + 60, NOW + 4_000])
-async def test_a_poller_without_a_start_begins_settle_seconds_before_the_present(now: int) -> None:
+async def test_a_poller_without_a_start_begins_settle_seconds_before_the_present(
+    place: Scene, now: int
+) -> None:
     """What was written in those seconds may become visible later."""
-    async with scene() as place:
-        place.service.advance(now - NOW)
-        assert await rest(place.poll(start=None, settle=SETTLE)) == []
-        assert NOW + 55 <= now - SETTLE <= await reached(place) <= now - SETTLE + 5
+    place.service.advance(now - NOW)
+    assert await rest(place.poll(start=None, settle=SETTLE)) == []
+    assert NOW + 55 <= now - SETTLE <= await reached(place) <= now - SETTLE + 5
 
 
 async def test_what_becomes_visible_only_after_the_start_is_delivered() -> None:
@@ -44,12 +45,13 @@ async def test_what_becomes_visible_only_after_the_start_is_delivered() -> None:
     ],
     ids=["date-behind", "date-ahead", "no-date"],
 )
-async def test_a_checkpoint_is_behind_echo_and_date(echo: int, date: str, now: int) -> None:
+async def test_a_checkpoint_is_behind_echo_and_date(
+    place: Scene, echo: int, date: str, now: int
+) -> None:
     """Neither a `Date` nor an echo that runs ahead moves it."""
-    async with scene() as place:
-        place.show(before=echo, headers={"Date": date}, times=None)
-        await rest(place.poll(settle=SETTLE))
-        assert now - SETTLE - 1 <= await reached(place) <= now - SETTLE
+    place.show(before=echo, headers={"Date": date}, times=None)
+    await rest(place.poll(settle=SETTLE))
+    assert now - SETTLE - 1 <= await reached(place) <= now - SETTLE
 
 
 async def test_what_was_updated_between_listing_and_reading_comes_once() -> None:
@@ -74,13 +76,12 @@ async def test_what_was_updated_between_listing_and_reading_comes_once() -> None
         assert ids_of(await rest(place.poll(start=start))) == []
 
 
-async def test_a_service_without_any_time_is_an_error() -> None:
+async def test_a_service_without_any_time_is_an_error(place: Scene) -> None:
     """The end of the calendar is not the present, and there is no other clock to use."""
-    async with scene() as place:
-        place.show(before=253_402_300_799, headers={"Date": "some day"}, times=None)
-        with pytest.raises(UnexpectedResponseError, match="sends no time"):
-            await rest(place.poll())
-        assert await reached(place) == NOW
+    place.show(before=253_402_300_799, headers={"Date": "some day"}, times=None)
+    with pytest.raises(UnexpectedResponseError, match="sends no time"):
+        await rest(place.poll())
+    assert await reached(place) == NOW
 
 
 @pytest.mark.parametrize("offset", [-86_400, 0, 500])
@@ -100,18 +101,19 @@ async def test_steady_polls_take_one_list_call_each(offset: int) -> None:
         assert {request.name for request in asked} == {"list_applications"}
 
 
-async def test_a_clock_set_back_behind_the_start_is_followed_by_the_next_process() -> None:
+async def test_a_clock_set_back_behind_the_start_is_followed_by_the_next_process(
+    place: Scene,
+) -> None:
     """A poller may begin, and end, in the hour before clocks are set back."""
-    async with scene() as place:
-        for second in (3_600, 3_660):
-            run_ahead(place, second, replies=None)
-            assert await rest(place.poll(start=None)) == []
-            place.service.faults.clear()
-        assert await reached(place) > NOW + 3_600
-        place.service.advance(60)
-        updated = place.touch(3)
-        place.service.advance(60)
-        assert updated[0] in ids_of(await rest(place.poll(start=None)))
+    for second in (3_600, 3_660):
+        run_ahead(place, second, replies=None)
+        assert await rest(place.poll(start=None)) == []
+        place.service.faults.clear()
+    assert await reached(place) > NOW + 3_600
+    place.service.advance(60)
+    updated = place.touch(3)
+    place.service.advance(60)
+    assert updated[0] in ids_of(await rest(place.poll(start=None)))
 
 
 def run_ahead(place: Scene, seconds: int, replies: int | None) -> None:
@@ -121,37 +123,37 @@ def run_ahead(place: Scene, seconds: int, replies: int | None) -> None:
 
 
 @pytest.mark.parametrize(("start", "seconds"), [(None, HOUR), (NOW_TEXT, 365 * DAY)])
-async def test_a_clock_that_is_set_back_is_followed(start: str | None, seconds: int) -> None:
+async def test_a_clock_that_is_set_back_is_followed(
+    place: Scene, start: str | None, seconds: int
+) -> None:
     """Even if polling began while it was ahead; the checkpoint stays there."""
-    async with scene() as place:
-        run_ahead(place, seconds, replies=3)
-        poller = place.poll(start=start)
-        waiting = asyncio.create_task(first(poller, 1))
-        await until(lambda: poller.status.polls >= 3)
-        updated = place.touch(3)
-        assert ids_of(await waiting) == updated
-        updated = place.touch(4)
-        assert ids_of(await first(poller, 1)) == updated
-        assert await rest(poller) == []
-        updated = place.touch(5)
-        assert ids_of(await first(place.poll(start=start), 1)) == updated
-        assert await reached(place) > NOW + seconds - 100
+    run_ahead(place, seconds, replies=3)
+    poller = place.poll(start=start)
+    waiting = asyncio.create_task(first(poller, 1))
+    await until(lambda: poller.status.polls >= 3)
+    updated = place.touch(3)
+    assert ids_of(await waiting) == updated
+    updated = place.touch(4)
+    assert ids_of(await first(poller, 1)) == updated
+    assert await rest(poller) == []
+    updated = place.touch(5)
+    assert ids_of(await first(place.poll(start=start), 1)) == updated
+    assert await reached(place) > NOW + seconds - 100
 
 
 @pytest.mark.parametrize(("lookback", "found"), [(0, False), (HOUR, True)])
 async def test_a_lookback_covers_a_clock_that_was_set_back_meanwhile(
-    lookback: int, found: bool
+    place: Scene, lookback: int, found: bool
 ) -> None:
     """The clock was set back while the poller was stopped, and has caught up since."""
-    async with scene() as place:
-        run_ahead(place, HOUR, replies=1)
-        assert await rest(place.poll(settle=0)) == []
-        place.service.advance(10)
-        (updated,) = place.touch(3)
-        place.service.advance(2 * HOUR)
-        poller = place.poll(settle=0, lookback=lookback)
-        assert ids_of(await rest(poller)) == [updated] * found
-        assert await rest(place.poll(settle=0)) == []
+    run_ahead(place, HOUR, replies=1)
+    assert await rest(place.poll(settle=0)) == []
+    place.service.advance(10)
+    (updated,) = place.touch(3)
+    place.service.advance(2 * HOUR)
+    poller = place.poll(settle=0, lookback=lookback)
+    assert ids_of(await rest(poller)) == [updated] * found
+    assert await rest(place.poll(settle=0)) == []
 
 
 @pytest.mark.parametrize(

@@ -196,21 +196,22 @@ async def test_a_single_poll_waits_for_the_store_for_a_while() -> None:
 
 
 @pytest.mark.parametrize("moment", ["commit", "poll"])
-async def test_a_store_that_was_restored_from_a_backup_is_named_as_such(moment: str) -> None:
+async def test_a_store_that_was_restored_from_a_backup_is_named_as_such(
+    place: Scene, moment: str
+) -> None:
     """The poller ends; started again, it delivers what came since the backup."""
-    async with scene() as place:
-        place.store = store = MemoryCheckpointStore()
-        await rest(place.poll())
-        backup = dict(store._stored)
-        updated = place.touch(1, 2)
-        place.service.advance(10)
-        batch = await take(poller := place.poll())
-        if moment == "poll":
-            await batch.commit()
-        store._stored = backup
-        with pytest.raises(CheckpointConflictError, match="restore from a backup"):
-            await (batch.commit() if moment == "commit" else take(poller))
-        assert set(ids_of(await rest(place.poll()))) == set(updated)
+    place.store = store = MemoryCheckpointStore()
+    await rest(place.poll())
+    backup = dict(store._stored)
+    updated = place.touch(1, 2)
+    place.service.advance(10)
+    batch = await take(poller := place.poll())
+    if moment == "poll":
+        await batch.commit()
+    store._stored = backup
+    with pytest.raises(CheckpointConflictError, match="restore from a backup"):
+        await (batch.commit() if moment == "commit" else take(poller))
+    assert set(ids_of(await rest(place.poll()))) == set(updated)
 
 
 async def test_commits_in_tasks_of_their_own_are_retried_beside_the_poll() -> None:
@@ -261,21 +262,20 @@ async def test_a_batch_is_given_out_again_once_the_store_answers(
 
 
 @pytest.mark.parametrize("way", ["records", "batches", "commit", "block"])
-async def test_an_error_leaves_without_the_frames_of_the_poller(way: str) -> None:
+async def test_an_error_leaves_without_the_frames_of_the_poller(place: Scene, way: str) -> None:
     """They hold what was being read, and crash reporters send the locals of frames."""
-    async with scene() as place:
-        place.store = store = FailingStore()
-        place.touch(1)
-        poller = place.poll()
-        batch = await take(poller)
-        store.error, store.failures = CheckpointError("the store is damaged"), 2
-        ways: dict[str, Callable[[], Awaitable[object]]] = {
-            "records": lambda: first(place.poll(), 1),
-            "batches": lambda: take(place.poll()),
-            "commit": batch.commit,
-            "block": lambda: batch.__aexit__(None, None, None),
-        }
-        with pytest.raises(IncomeClientError) as caught:
-            await ways[way]()
+    place.store = store = FailingStore()
+    place.touch(1)
+    poller = place.poll()
+    batch = await take(poller)
+    store.error, store.failures = CheckpointError("the store is damaged"), 2
+    ways: dict[str, Callable[[], Awaitable[object]]] = {
+        "records": lambda: first(place.poll(), 1),
+        "batches": lambda: take(place.poll()),
+        "commit": batch.commit,
+        "block": lambda: batch.__aexit__(None, None, None),
+    }
+    with pytest.raises(IncomeClientError) as caught:
+        await ways[way]()
     assert package_frames(caught.value) == []
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)

@@ -168,13 +168,12 @@ async def test_a_poller_that_was_replaced_writes_no_rows() -> None:
         assert connection.rows == []
 
 
-async def test_a_store_without_transactions_is_named() -> None:
+async def test_a_store_without_transactions_is_named(place: Scene) -> None:
     """Before the block begins."""
-    async with scene() as place:
-        poller = place.poll()
-        place.touch(1)
-        with pytest.raises(ConfigurationError, match="transaction"):
-            await write(await take(poller), Connection())
+    poller = place.poll()
+    place.touch(1)
+    with pytest.raises(ConfigurationError, match="transaction"):
+        await write(await take(poller), Connection())
 
 
 async def test_batches_are_committed_in_order() -> None:
@@ -213,7 +212,9 @@ async def test_a_batch_whose_connection_did_not_come_is_not_passed_over() -> Non
 
 
 @pytest.mark.parametrize("standby", [False, True])
-async def test_a_transaction_is_bounded_by_the_lease_before_its_save(*, standby: bool) -> None:
+async def test_a_transaction_is_bounded_by_the_lease_before_its_save(
+    place: Scene, *, standby: bool
+) -> None:
     """A database that can undo one whose process is lost gets a limit: no standby waits longer."""
     bounds: list[float] = []
 
@@ -227,11 +228,10 @@ async def test_a_transaction_is_bounded_by_the_lease_before_its_save(*, standby:
     async def end_when_idle(seconds: float) -> None:
         bounds.append(seconds)
 
-    async with scene() as place:
-        place.store = BoundedStore()
-        place.touch(1)
-        poller = place.poll(standby=standby, lease=7.0)
-        await write(await take(poller), Connection())
-        await poller.aclose()
-        assert bounds == [7.0 if standby else 15.0]
-        await asyncio.sleep(0)  # the renewal that was cancelled ends
+    place.store = BoundedStore()
+    place.touch(1)
+    poller = place.poll(standby=standby, lease=7.0)
+    await write(await take(poller), Connection())
+    await poller.aclose()
+    assert bounds == [7.0 if standby else 15.0]
+    await asyncio.sleep(0)  # the renewal that was cancelled ends

@@ -67,7 +67,7 @@ async def served(
     **options: Any,
 ) -> AsyncIterator[tuple[Emulator, IncomeClient]]:
     """Run a service and a client of it; afterwards nothing of either is left."""
-    before = asyncio.all_tasks()
+    before = _other_tasks()
     clock = clock or JumpingClock()
     usual: dict[str, Any] = {"clock": clock, "time_flows": True, "days": 30}
     async with Emulator(applications, **usual | options) as service:
@@ -79,9 +79,13 @@ async def served(
             on_event=on_event,
         ) as client:
             yield service, client
-            assert asyncio.all_tasks() == before | service_tasks()
+            assert _other_tasks() == before | service_tasks()
         await until(lambda: service._in_flight == 0)
-    await until(lambda: asyncio.all_tasks() == before)
+    await until(lambda: _other_tasks() == before)
+
+
+def _other_tasks() -> set["asyncio.Task[Any]"]:
+    return {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
 
 
 def service_tasks() -> set["asyncio.Task[Any]"]:
