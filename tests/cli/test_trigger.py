@@ -15,9 +15,9 @@ import pytest
 from income_client.emulator import CallbackTarget, Fault
 from income_client.testing import IncomeService
 from tests.support.beside import beside
-from tests.support.cli import Cli, spelt
+from tests.support.cli import Cli, Running, spelt
 from tests.support.listening import OAUTH2_VARIABLES
-from tests.support.processes import environment, run, started
+from tests.support.processes import environment, started
 from tests.support.served import served
 from tests.support.server import HUNG_UP, Reply, ScriptedServer, in_turn, json_reply, reply
 from tests.support.streams import Ran, Terminal
@@ -202,17 +202,17 @@ def test_help_explains_every_outcome(cli: Cli) -> None:
 
 
 @pytest.fixture
-def user(tmp_path: Path) -> dict[str, str]:
-    """Return the variables of a user who has set nothing."""
-    return environment(HOME=str(tmp_path), XDG_RUNTIME_DIR="")
+def user(cli: Cli) -> dict[str, str]:
+    """The variables of a user who has set nothing, in the home of `cli`."""
+    return environment(HOME=str(cli.folder / "home"), XDG_RUNTIME_DIR="")
 
 
-def announcement(user: dict[str, str], name: str) -> Path:
+def announcement(cli: Cli, name: str) -> Path:
     """Return where a running command says where it is."""
-    return Path(user["HOME"]) / ".local" / "state" / "income-client" / f"{name}.json"
+    return cli.folder / "home/.local/state/income-client" / f"{name}.json"
 
 
-def test_emulate_listen_and_trigger_work_in_that_order(user: dict[str, str]) -> None:
+def test_emulate_listen_and_trigger_work_in_that_order(cli: Cli, user: dict[str, str]) -> None:
     """Nothing need be set or copied, whether credentials are made up or chosen."""
     with started("emulate", "--applications", "9", env=user) as emulator:
         emulator.stdout.wait_for("# Its files")
@@ -220,24 +220,24 @@ def test_emulate_listen_and_trigger_work_in_that_order(user: dict[str, str]) -> 
             with started("listen", "--port", "0", env={**user, **chosen}) as listener:
                 emulator.stderr.wait_for("where income-client listen runs", times=count)
                 for name in ("emulate", "listen"):
-                    assert announcement(user, name).stat().st_mode & 0o777 == 0o600
-                ran = run("trigger", env=user)
+                    assert announcement(cli, name).stat().st_mode & 0o777 == 0o600
+                ran = cli("trigger")
                 assert (ran.status, ran.stderr) == (0, "")
                 (line,) = listener.stdout.wait_for_lines(1)
                 assert json.loads(line)["application_id"] == rows(ran)[0]["application_id"]
                 listener.send(signal.SIGTERM)
                 assert listener.wait().status == 0
             emulator.stderr.wait_for("listen has ended", times=count)
-        assert "income-client listen" in run("trigger", env=user).stderr
+        assert "income-client listen" in cli("trigger").stderr
         emulator.send(signal.SIGTERM)
         assert emulator.wait().status == 0
-    assert not announcement(user, "emulate").exists()
-    assert not announcement(user, "listen").exists()
+    assert not announcement(cli, "emulate").exists()
+    assert not announcement(cli, "listen").exists()
 
 
 @pytest.mark.shows_private("file", reason="credentials are kept in it")
 def test_callbacks_to_the_address_of_a_listener_carry_its_credentials(
-    user: dict[str, str],
+    cli: Cli, user: dict[str, str]
 ) -> None:
     """It may begin after an emulator that has its address and no credentials."""
     with socket.socket() as free:
@@ -248,27 +248,36 @@ def test_callbacks_to_the_address_of_a_listener_carry_its_credentials(
         emulator.stdout.wait_for("They carry no credentials")
         with started("listen", "--port", port, env=user):
             emulator.stderr.wait_for("where income-client listen runs")
-            assert rows(run("trigger", env=user))[0]["attempts"] == [200]
+            assert rows(cli("trigger"))[0]["attempts"] == [200]
+
+
+def emulated(cli: Cli) -> Ran:
+    """Run an emulator until it can be found."""
+
+    def find(running: Running) -> None:
+        shown = running.stdout.wait_for("# Its files")
+        assert json.loads(announcement(cli, "emulate").read_bytes())["url"] in shown
+        running.terminate()
+
+    return cli("emulate", "--applications", "1", during=find)
 
 
 @pytest.mark.shows_private("file", reason="credentials are kept in it")
-def test_a_killed_emulator_is_not_found(user: dict[str, str]) -> None:
+def test_a_killed_emulator_is_not_found(cli: Cli, user: dict[str, str]) -> None:
     """What it has left behind counts for nothing, and the next one takes its place."""
     with started("emulate", "--applications", "1", env=user) as emulator:
         emulator.stdout.wait_for("# Its files")
         emulator.send(signal.SIGKILL)
         emulator.wait()
-    assert announcement(user, "emulate").exists()
-    assert "no emulator is running" in run("trigger", env=user).stderr
-    with started("emulate", "--applications", "1", env=user) as emulator:
-        emulator.stdout.wait_for("# Its files")
-        assert "has nowhere to send" in run("trigger", env=user).stderr
+    assert announcement(cli, "emulate").exists()
+    assert "no emulator is running" in cli("trigger").stderr
+    assert emulated(cli).status == 0
 
 
 @contextmanager
-def announcing(user: dict[str, str], name: str, content: bytes, mode: int = 0o600) -> Iterator[int]:
+def announcing(cli: Cli, name: str, content: bytes, mode: int = 0o600) -> Iterator[int]:
     """Hold a file as a running command does; yields its descriptor."""
-    place = announcement(user, name)
+    place = announcement(cli, name)
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_bytes(content)
     place.chmod(mode)
@@ -280,28 +289,25 @@ def announcing(user: dict[str, str], name: str, content: bytes, mode: int = 0o60
 HERE: Final = json.dumps({"url": NOBODY, "USERNAME": "a", "PASSWORD": "b"}).encode()
 
 
-def test_an_announcement_of_somebody_else_is_not_believed(user: dict[str, str]) -> None:
+def test_an_announcement_of_somebody_else_is_not_believed(cli: Cli) -> None:
     """Anyone who can write the file could choose where credentials and callbacks go."""
-    with announcing(user, "emulate", HERE):
-        assert "nobody answers" in run("trigger", env=user).stderr
-    with announcing(user, "emulate", HERE, mode=0o622):
-        assert "no emulator is running" in run("trigger", env=user).stderr
+    with announcing(cli, "emulate", HERE):
+        assert "nobody answers" in cli("trigger").stderr
+    with announcing(cli, "emulate", HERE, mode=0o622):
+        assert "no emulator is running" in cli("trigger").stderr
     if os.geteuid() == 0:
-        with announcing(user, "emulate", HERE) as descriptor:
+        with announcing(cli, "emulate", HERE) as descriptor:
             os.fchown(descriptor, 65534, 65534)
-            assert "no emulator is running" in run("trigger", env=user).stderr
+            assert "no emulator is running" in cli("trigger").stderr
 
 
 @pytest.mark.parametrize(
     "content",
     [b"", b"[]", b"{}", b"\xff", b"[" * 100_000, b'{"url": 1}', HERE.replace(b"url", b"x")],
 )
-def test_a_damaged_announcement_is_none(content: bytes, user: dict[str, str]) -> None:
+def test_a_damaged_announcement_is_none(content: bytes, cli: Cli) -> None:
     """Neither what asks an emulator nor what looks for a listener fails on it."""
-    with announcing(user, "emulate", content), announcing(user, "listen", content):
-        assert "no emulator is running" in run("trigger", env=user).stderr
-        with started("emulate", "--applications", "1", env=user) as emulator:
-            emulator.stdout.wait_for("# Its files")
-            assert "has nowhere to send" in run("trigger", env=user).stderr
-            emulator.send(signal.SIGTERM)
-            assert emulator.wait().status == 0
+    with announcing(cli, "emulate", content), announcing(cli, "listen", content):
+        assert "no emulator is running" in cli("trigger").stderr
+        ran = emulated(cli)
+        assert (ran.status, ran.stderr) == (0, "")

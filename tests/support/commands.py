@@ -71,12 +71,21 @@ class Form:
     def __str__(self) -> str:
         return " ".join((self.name, *self.more))
 
+    @property
+    def statuses(self) -> tuple[int, ...]:
+        """How it may end: a service of another day is a finding of doctor."""
+        return (0, 1) if self.name == "doctor" else (0,)
+
     def line(self, service: IncomeService) -> tuple[str, ...]:
         """Return the command line."""
         return (self.name, *LINES[self.name](service), *self.more)
 
 
 FORMS: Final = tuple(Form(name, more) for name in LINES for more in ((), *_FORMS.get(name, ())))
+
+
+PREPARED: Final = ("dead.db", "home")
+"""What `prepare` leaves in a folder."""
 
 
 def prepare(folder: Path, run: LoopRunner) -> None:
