@@ -129,7 +129,6 @@ def test_a_name_in_a_place_of_kinds_is_hidden(name: str, look: Look) -> None:
 
 
 def test_personal_data_is_shown_on_request(look: Look) -> None:
-    """Names, numbers, addresses, employers and file names; the page says that it holds them."""
     personal = (
         "Ada Sample", "000-11-2222", "ada@example.org", "5550100", "1 Invented Way", "1980-02-29",
         "Invented Works",
@@ -156,7 +155,6 @@ def test_personal_data_is_shown_on_request(look: Look) -> None:
     )
 )
 def test_amounts_are_exact_and_add_up(look: Look, years: dict[int, list[Decimal]]) -> None:
-    """Every amount is shown with all its digits, and every year with the sum of its own."""
     sources = {
         year: [source("pension", str(each)) for each in amounts] for year, amounts in years.items()
     }
@@ -167,7 +165,6 @@ def test_amounts_are_exact_and_add_up(look: Look, years: dict[int, list[Decimal]
 
 
 def test_amounts_of_any_form_are_written_alike(look: Look) -> None:
-    """Thousands are grouped, there are two decimals at least, and no digit is lost silently."""
     amounts = {
         "0": "0.00",
         "-0": "0.00",
@@ -195,7 +192,6 @@ def test_short_amounts_of_the_chart_have_two_digits_or_so(look: Look) -> None:
 
 
 def test_it_says_what_there_is(look: Look) -> None:
-    """Years, sources, amounts, documents and totals are in one line each."""
     lines = look(suspicious()).splitlines()
     assert lines[0] == "Application app-1"
     assert lines[1] == "Reference loan-1  applied 2024-01-05  updated 2024-01-31 10:00 UTC"
@@ -234,7 +230,6 @@ def test_years_come_once_and_the_latest_first(look: Look) -> None:
 
 
 def test_applicants_without_a_calculation_are_shown(look: Look) -> None:
-    """All of them are there, with income or without."""
     text = look(four_applicants())
     headings = re.findall(r"^Applicant \d", text, re.MULTILINE)
     assert headings == [f"Applicant {n}" for n in range(1, 5)]
@@ -244,7 +239,6 @@ def test_applicants_without_a_calculation_are_shown(look: Look) -> None:
 
 @given(payloads=ANY)
 def test_every_document_is_listed_in_the_services_order(payloads: Payloads, look: Look) -> None:
-    """Each has its mark once, and those that are suspected have a sign."""
     documents = payloads.documents["documents"]
     every = [each["document_id"] for kind in documents for each in documents[kind]]
     suspected = {
@@ -259,7 +253,6 @@ def test_every_document_is_listed_in_the_services_order(payloads: Payloads, look
 
 
 def test_a_doubt_is_said_and_not_only_coloured(look: Look) -> None:
-    """What is suspected is red where there are colours, and has words and a sign everywhere."""
     plain = look(suspicious())
     assert "! Suspected fraudulent: D2 paystub, doc-2. It supports 41,234.50" in plain
     assert "! D2 paystub, suspected" in plain
@@ -295,7 +288,6 @@ def test_a_doubt_of_one_applicant_holds_for_all(look: Look) -> None:
 
 
 def test_an_unfinished_year_is_said_to_be_one(look: Look) -> None:
-    """The year of the last update may not be over, wherever it is named."""
     text = look.plain(unfinished_year(), width=40)
     assert re.search("^2024 +employment.*\nso far ", text, re.MULTILINE)
     assert text.count("so far") == 1
@@ -305,8 +297,6 @@ def test_an_unfinished_year_is_said_to_be_one(look: Look) -> None:
 
 
 def test_unknown_fields_are_counted_at_every_depth(look: Look) -> None:
-    """One in the application, one in an applicant, one in a document and one in its paystub."""
-
     def count(payloads: Payloads) -> int:
         found = re.search(r"(\d+) further field", look(payloads))
         return int(found[1]) if found else 0
@@ -331,7 +321,6 @@ def test_unknown_fields_are_counted_at_every_depth(look: Look) -> None:
 def test_no_line_is_wider_than_the_terminal(
     payloads: Payloads, width: int, arguments: tuple[str, ...], look: Look
 ) -> None:
-    """Whatever the service says, the terminal breaks no line."""
     text = look.plain(payloads, *arguments, width=width)
     assert all(cell_len(line) <= width for line in text.splitlines())
 
@@ -339,7 +328,6 @@ def test_no_line_is_wider_than_the_terminal(
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
 @pytest.mark.parametrize("name", CASES)
 def test_special_applications_fit(name: str, width: int, look: Look) -> None:
-    """Long words are folded, not cut, amounts are whole, and nothing acts on the terminal."""
     made = CASES[name]()
     text = look.plain(made, SHOW_ALL, width=width)
     assert all(cell_len(line) <= width for line in text.splitlines())
@@ -364,7 +352,6 @@ def test_bars_of_all_applicants_have_one_scale(width: int, look: Look) -> None:
 
 
 def test_ascii_is_enough(look: Look) -> None:
-    """Where the output is ASCII, stars hide names, number signs are bars, letters are replaced."""
     text = look(suspicious(), PYTHONIOENCODING="ascii")
     assert text.isascii()
     assert "Applicant 1  ********" in text
@@ -375,7 +362,6 @@ def test_ascii_is_enough(look: Look) -> None:
 
 
 def test_documents_lie_on_a_time_line(look: Look) -> None:
-    """Pay periods are filled, years double lines, below days that are evenly named."""
     lines = look(suspicious()).splitlines()
     after = lines[lines.index("Documents") :]
     assert after[3].split() == ["2025-01", "2025-04", "2025-07", "2025-10", "2026-01"]
@@ -395,7 +381,6 @@ def test_documents_lie_on_a_time_line(look: Look) -> None:
 @example([date(2026, 1, 5), date(2026, 3, 20)])
 @example([date(2015, 2, 5), date(2026, 3, 20)])
 def test_few_days_are_named_and_in_order(look: Look, days: list[date]) -> None:
-    """No span of time, from a day to all there is, has more months or years than fit."""
     stubs = [
         paystub(number, pay_begin_date=f"{day}", pay_end_date=f"{day}", pay_date=f"{day}")
         for number, day in enumerate(days)
@@ -446,7 +431,6 @@ def test_twice_as_much_is_twice_the_work(of_one: bool, look: Look) -> None:
 def test_what_the_service_says_is_never_markup(
     payloads: Payloads, hostile: str, look: Look
 ) -> None:
-    """With any text in every field the page has the same elements and attributes as with none."""
     pages = [
         look.page(
             Payloads(
@@ -467,7 +451,6 @@ def test_what_the_service_says_is_never_markup(
 
 
 def test_hostile_text_is_shown_as_it_is(look: Look) -> None:
-    """It is read as text, not hidden and not interpreted."""
     sources = [source(hostile, 1) for hostile in HOSTILE[:-1]]
     text = Reader(look.page(one_year(*sources), SHOW_ALL)).text
     assert all(hostile.replace("_", " ") in text for hostile in HOSTILE[:-1])
@@ -475,7 +458,6 @@ def test_hostile_text_is_shown_as_it_is(look: Look) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_page_needs_nothing_else(name: str, look: Look) -> None:
-    """No script, no address and nothing that is loaded; its own policy forbids all of it."""
     content = look.page(CASES[name](), SHOW_ALL)
     assert "default-src 'none'; style-src 'unsafe-inline'" in content
     assert "<script" not in content
@@ -518,7 +500,6 @@ def write(shell: Cli, folder: Path) -> Write:
 
 @pytest.mark.parametrize("umask", [0, 0o777], ids=oct)
 def test_a_page_is_private_and_its_path_is_printed(umask: int, write: Write, folder: Path) -> None:
-    """Only its owner can read it, whatever the mask is, and no part of it is left."""
     before = os.umask(umask)
     try:
         ran = write("zürich.html")
@@ -541,7 +522,6 @@ def test_a_page_is_private_and_its_path_is_printed(umask: int, write: Write, fol
 def test_a_place_that_cannot_be_used_is_an_error(
     name: str, said: str, write: Write, folder: Path
 ) -> None:
-    """What is there stays as it was, even a link to nowhere, and nothing is left."""
     (folder / "page.html").write_text("old")
     (folder / "link.html").symlink_to(folder / "nowhere")
     ran = write(name)
@@ -552,7 +532,6 @@ def test_a_place_that_cannot_be_used_is_an_error(
 
 
 def test_a_page_is_replaced_where_that_is_asked_for(write: Write, folder: Path) -> None:
-    """The new one is private, and what a link leads to is left alone."""
     (folder / "other").write_text("other")
     (folder / "other").chmod(0o644)
     (folder / "page.html").symlink_to(folder / "other")
@@ -577,7 +556,6 @@ def test_only_a_regular_file_is_replaced(write: Write, folder: Path) -> None:
 def test_no_page_is_left_of_a_failure(
     write: Write, folder: Path, income_service: IncomeService
 ) -> None:
-    """Where the documents cannot be read, nothing is written."""
     income_service.faults.add(Fault("status", status=403, path="*/documents", times=None))
     assert write("page.html").status == 4
     assert names_in(folder) == []
@@ -586,8 +564,6 @@ def test_no_page_is_left_of_a_failure(
 def test_a_page_needs_no_hard_links(
     write: Write, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without them it is put at its place all the same, and never over another one."""
-
     def refused(*_: Any, **__: Any) -> None:
         raise PermissionError(1, "Operation not permitted")
 

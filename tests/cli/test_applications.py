@@ -25,7 +25,6 @@ pytestmark = pytest.mark.income_service(applications=3)
 
 @several_pages
 def test_each_application_comes_once(shell: Cli) -> None:
-    """Every application is listed once, as the service's own JSON, or as many as are asked for."""
     ran = shell("applications")
     assert (ran.status, ran.stderr) == (0, "")
     assert sorted(ids_in(ran.stdout)) == sorted(shell.service.ids)
@@ -50,7 +49,6 @@ def test_a_saturated_second_is_reported(shell: Cli) -> None:
 
 @pytest.mark.parametrize("more", [(), ("--limit", "3")], ids=["all", "limited"])
 def test_malformed_rows_are_reported_and_hide_no_other(more: tuple[str, ...], shell: Cli) -> None:
-    """The others are listed, they are named in a line each, and the status is 1."""
     *two, other = shell.service.ids
     with malformed_rows(shell.service, *two) as row:
         ran = shell("applications", "-q", *more, env=row.env)
@@ -72,7 +70,6 @@ def test_a_malformed_page_ends_it(shell: Cli) -> None:
 
 @several_pages
 def test_a_terminal_shows_a_table_and_progress(shell: Cli) -> None:
-    """Rows are printed above a line of progress, which is erased in the end."""
     shown = shell("applications", "--updated-after", "9d", terminal=Terminal())
     assert shown.status == 0
     assert "\x1b[2K\x1b[1mApplication" in shown.screen
@@ -88,7 +85,6 @@ def test_a_terminal_shows_a_table_and_progress(shell: Cli) -> None:
 def test_a_span_is_measured_by_the_service_clock(
     shell: Cli, income_client: IncomeClient, income_run: LoopRunner
 ) -> None:
-    """Seven days back are the rows that a client finds in the same span of service time."""
     bounds = (PRESENT - timedelta(days=7), PRESENT - timedelta(days=1))
     expected = {row.application_id for row in income_run(income_client.list_applications(*bounds))}
     ran = shell("applications", "-q", "--updated-after", "7d", "--updated-before", "1d")
@@ -120,7 +116,6 @@ def test_times_are_words_spans_and_iso_8601(text: str, bound: str, shell: Cli) -
 
 
 def test_a_span_may_end_where_time_begins(shell: Cli) -> None:
-    """An early end is an end: nothing was updated before it."""
     ran = shell("applications", "-q", "--updated-before", "beginning")
     assert (ran.status, ran.stdout) == (0, "")
 
@@ -159,7 +154,6 @@ def test_a_span_does_not_reach_before_time_begins(command: str, span: str, shell
 def test_a_span_without_time_in_it_is_status_2(
     command: str, after: str, before: str | None, shell: Cli
 ) -> None:
-    """It ends before it begins, or begins in the service's future, in whatever form it is given."""
     bounds = ["--updated-after", after, *(["--updated-before", before] if before else [])]
     ran = shell(*command.split(), *bounds)
     assert (ran.status, ran.stdout) == (2, "")
@@ -168,7 +162,6 @@ def test_a_span_without_time_in_it_is_status_2(
 
 
 def test_an_empty_span_is_reported(shell: Cli) -> None:
-    """A person and a script are informed, unless ids alone were asked for."""
     empty = ("applications", "--updated-after", "2026-06-30T11:59:59")
     assert "no application" in shell(*empty, terminal=Terminal()).screen
     ran = shell(*empty)
@@ -227,7 +220,6 @@ def test_a_limited_list_keeps_to_the_span_where_windows_are_narrowed(shell: Cli)
 
 
 def test_find_gives_the_one_with_a_reference(shell: Cli) -> None:
-    """The application is found by the partner's reference, as a row or as an id alone."""
     row = json.loads(shell("applications", "--limit", "1").stdout)
     ran = shell("find", row["application_reference_id"])
     assert (ran.status, ran.stderr) == (0, "")
@@ -240,7 +232,6 @@ def test_find_gives_the_one_with_a_reference(shell: Cli) -> None:
 
 
 def test_a_reference_in_place_of_an_id_has_a_hint(shell: Cli) -> None:
-    """The service knows applications by its own ids, and find knows both."""
     ran = shell("application", "LOAN-1")
     assert (ran.status, ran.stdout) == (1, "")
     assert "404 Not Found" in ran.stderr

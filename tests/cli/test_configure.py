@@ -42,7 +42,6 @@ def options_of(service: IncomeService, kind: str = "oauth2") -> tuple[tuple[str,
 def test_what_is_saved_is_read(
     kind: str, profile: tuple[str, ...], cli: Cli, file: Path, income_service: IncomeService
 ) -> None:
-    """The other commands read the file, which only its owner can; nothing shows the secret."""
     options, secret = options_of(income_service, kind)
     ran = cli("configure", *options, *profile, stdin=f"{secret}\n")
     assert (ran.status, ran.stdout) == (0, "")
@@ -60,7 +59,6 @@ def test_what_is_saved_is_read(
 def test_the_profile_of_the_variable_is_saved(
     cli: Cli, file: Path, income_service: IncomeService
 ) -> None:
-    """INCOME_PROFILE is the profile that is saved and tried, as it is the one that is read."""
     options, secret = options_of(income_service, "oauth2")
     env = {"INCOME_PROFILE": "staging"}
     ran = cli("configure", *options, stdin=f"{secret}\n", env=env)
@@ -72,7 +70,6 @@ def test_the_profile_of_the_variable_is_saved(
 
 @pytest.mark.parametrize("kind", ["oauth2", "basic"])
 def test_a_person_is_asked(kind: str, income_service: IncomeService, tmp_path: Path) -> None:
-    """A terminal asks for all that is missing, and does not show the secret."""
     options, secret = options_of(income_service, kind)
     _, url, _, name = options
     answers = {"Address of the service: ": url, "Client id (none for a user name): ": name}
@@ -92,7 +89,6 @@ def test_a_person_is_asked(kind: str, income_service: IncomeService, tmp_path: P
 
 @pytest.mark.parametrize(("keys", "status"), [("\x03", 130), ("\x04", 2)], ids=["Ctrl-C", "Ctrl-D"])
 def test_a_person_may_leave(keys: str, status: int, tmp_path: Path) -> None:
-    """Without an answer nothing is saved."""
     env = {**environment(), "HOME": str(tmp_path)}
     with started("configure", env=env, terminal=Terminal(), owns_terminal=True) as process:
         process.stderr.wait_for("Address of the service: ")
@@ -194,7 +190,6 @@ def test_comments_order_and_layout_are_kept(cli: Cli, file: Path) -> None:
     ],
 )
 def test_a_file_is_changed_as_meant_or_not_at_all(text: str, cli: Cli, file: Path) -> None:
-    """However it is written, nothing else in it changes its meaning."""
     file.parent.mkdir(parents=True)
     file.write_text(text, "utf-8")
     options = ("--base-url", NOWHERE, "--client-id", "new", "--no-check", "--profile", "x")
@@ -213,7 +208,6 @@ def test_a_file_is_changed_as_meant_or_not_at_all(text: str, cli: Cli, file: Pat
 def test_what_does_not_work_is_not_saved(
     cli: Cli, file: Path, income_service: IncomeService
 ) -> None:
-    """Refused credentials are status 4, a service that is down is 1; the file stays as it was."""
     options, _ = options_of(income_service)
     assert cli("configure", *options, stdin="wrong\n").status == 4
     down = ("--base-url", NOWHERE, *options[2:])
@@ -241,7 +235,6 @@ def test_what_does_not_work_is_not_saved(
 def test_misuse_names_the_option(
     arguments: tuple[str, ...], named: str, cli: Cli, file: Path
 ) -> None:
-    """What is missing or invalid is status 2, and nothing is saved."""
     ran = cli("configure", *arguments, stdin="" if named == "secret" else "secret\n")
     assert (ran.status, ran.stdout) == (2, "")
     assert named in ran.stderr
@@ -260,7 +253,6 @@ def test_misuse_names_the_option(
     ],
 )
 def test_a_file_that_cannot_be_changed_stays_as_it_is(text: str, cli: Cli, file: Path) -> None:
-    """A malformed file, or one that says something else there, is left to its owner."""
     file.parent.mkdir(parents=True)
     file.write_text(text, "utf-8")
     options = ("--base-url", NOWHERE, "--client-id", "new", "--no-check", "--profile", "x")

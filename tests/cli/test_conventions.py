@@ -69,7 +69,6 @@ def ready(shell: Cli, income_run: LoopRunner) -> Ready:
 
 
 def test_help_lists_every_command(cli: Cli) -> None:
-    """What one tries first comes first, and each exit status has a line."""
     shown = cli("--help")
     listed = re.findall(r"^│ ([a-z-]+) ", shown.stdout, re.MULTILINE)
     names = [name for name in listed if not name.startswith("-")]
@@ -106,7 +105,6 @@ def test_help_fits_a_terminal(name: str, cli: Cli) -> None:
 def test_what_other_programs_call_it(
     words: tuple[str, ...], same: tuple[str, ...], cli: Cli
 ) -> None:
-    """Help and the version come by their usual other names as well."""
     shown = cli(*words)
     assert (shown.status, shown.stderr) == (0, "")
     assert shown.stdout == cli(*same).stdout
@@ -137,7 +135,6 @@ def test_examples_can_be_typed(name: str, cli: Cli) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_wrong_option_is_named(name: str, cli: Cli) -> None:
-    """Wrong usage is explained on standard error, with status 2, and starts nothing."""
     ran = cli(name, "--no-such-option", "value")
     assert (ran.status, ran.stdout) == (2, "")
     # Where something is missing as well, that is said first.
@@ -190,7 +187,6 @@ def test_an_output_that_takes_nothing_ends_it(form: Form, ready: Ready) -> None:
 
 @pytest.mark.parametrize("name", READING)
 def test_ctrl_c_is_quiet(name: str, shell: Cli) -> None:
-    """Interrupted while the service keeps it waiting, it ends with 130 and prints nothing."""
     line = Form(name).line(shell.service)
     asked = len(shell.service.requests)
     shell.service.faults.add(Fault("stall", times=None))
@@ -202,7 +198,6 @@ def test_ctrl_c_is_quiet(name: str, shell: Cli) -> None:
 @pytest.mark.income_service(applications=0)
 @pytest.mark.parametrize("form", SHOWING, ids=str)
 def test_data_cannot_act_on_a_terminal(form: Form, shell: Cli, ready: Ready) -> None:
-    """A name that would clear a screen, ring a bell or turn the text is shown without that."""
     one = shell.service.add(make_record(application_reference_id=HARMFUL)).application_id
     for path, rest in ((f"*/{one}", ""), (f"*/{one}/documents", "/documents")):
         reply = ending_with(served(shell.service, one, rest), HARMFUL)
@@ -227,7 +222,6 @@ def test_data_cannot_act_on_a_terminal(form: Form, shell: Cli, ready: Ready) -> 
 def test_folders_that_cannot_be_synced_are_no_failure(
     form: Form, number: int, shell: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file is there, so nothing says that it could not be written."""
     real = os.fsync
 
     def fsync(descriptor: int) -> None:
@@ -250,7 +244,6 @@ def test_folders_that_cannot_be_synced_are_no_failure(
     "command", [None, (sys.executable, "-m", "income_client.cli")], ids=["script", "module"]
 )
 def test_it_starts(command: tuple[str, ...] | None) -> None:
-    """As the script that is installed, and as a module."""
     ran = run("--version", command=command, env=environment())
     assert (ran.status, ran.stdout, ran.stderr) == (0, f"{__version__}\n", "")
 
@@ -258,7 +251,6 @@ def test_it_starts(command: tuple[str, ...] | None) -> None:
 def test_without_the_extra_it_names_what_to_install(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where its libraries are missing, the status is 1."""
     monkeypatch.setitem(sys.modules, "cyclopts", None)
     ran = cli("--version")
     assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
@@ -299,7 +291,6 @@ def test_a_full_disk_is_one_line_whatever_is_buffered() -> None:
 
 @pytest.mark.income_service(applications=300)
 def test_a_reader_may_leave(income_service: IncomeService) -> None:
-    """Where a pipe is closed by its reader, nothing is said."""
     line = "income-client applications | head -n 2; test ${PIPESTATUS[0]} -eq 141"
     path = str(Path(sys.executable).parent)
     env = environment(income_service)
@@ -313,7 +304,6 @@ def test_a_reader_may_leave(income_service: IncomeService) -> None:
 def test_signals_end_a_process(
     number: signal.Signals, status: int, income_service: IncomeService, tmp_path: Path
 ) -> None:
-    """With the status that it has in a shell, and no traceback."""
     income_service.faults.add(Fault("stall", times=None))
     command = ("poll", "--store", str(tmp_path / "polls.db"), "--once")
     with started(*command, env=environment(income_service)) as process:
@@ -338,7 +328,6 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 @pytest.mark.skipif(not BASH, reason="bash is not installed")
 def test_bash_offers_commands_and_options(cli: Cli, tmp_path: Path) -> None:
-    """What begins with the letters typed is offered, and the options of a sub-command."""
     script = tmp_path / "income-client"
     script.write_text(cli("completion", "bash").stdout, "utf-8")
 
@@ -357,7 +346,6 @@ def test_bash_offers_commands_and_options(cli: Cli, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shell_name", ["bash", "zsh", "fish"])
 def test_each_shell_has_a_script(shell_name: str, cli: Cli) -> None:
-    """It names the sub-commands."""
     ran = cli("completion", shell_name)
     assert (ran.status, ran.stderr) == (0, "")
     for name in ("applications", "dead-letters", "find", "documents"):

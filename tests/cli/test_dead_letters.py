@@ -41,7 +41,6 @@ def store(tmp_path: Path, income_run: LoopRunner) -> str:
 
 
 def test_each_is_a_row(store: str, cli: Cli) -> None:
-    """What, why, how often, since when and until when, in the order of the first tries."""
     ran = cli("dead-letters", "--store", store)
     assert (ran.status, ran.stderr) == (0, "")
     first, second, third = map(json.loads, ran.lines)
@@ -86,7 +85,6 @@ def test_an_empty_id_and_a_part_of_the_list_are_named(
 
 
 def test_some_are_forgotten(store: str, cli: Cli, income_run: LoopRunner) -> None:
-    """By the id or the key that is shown; what was removed is listed and counted."""
     keys = [json.loads(line)["key"] for line in cli("dead-letters", "--store", store).lines]
     before = income_run(SQLiteCheckpointStore(store).load("default"))
     ran = cli("dead-letters", "--store", store, "--forget", "app-2", "--forget", keys[2])
@@ -113,7 +111,6 @@ def test_a_key_that_is_not_there_is_named(store: str, form: tuple[str, ...], cli
 
 
 def test_a_table_gives_the_whole_reason(tmp_path: Path, income_run: LoopRunner, cli: Cli) -> None:
-    """On 80 columns the reason is complete, without the id that is in the row already."""
     one = "app-e3" + "0123456789" * 3
     lost = evolve(LOST, application_id=one, reason=f"NotFoundError: get_documents({one}): 404 Gone")
     store = SQLiteCheckpointStore(tmp_path / "polls.db")
@@ -127,7 +124,6 @@ def test_a_table_gives_the_whole_reason(tmp_path: Path, income_run: LoopRunner, 
 
 
 def test_nothing_lost_is_reported(store: str, cli: Cli) -> None:
-    """A person and a script are informed, unless ids alone were asked for."""
     clean = ("dead-letters", "--store", store, "--name", "clean")
     assert "income-client: no dead letters" in cli(*clean, terminal=Terminal()).screen
     ran = cli(*clean)
@@ -151,7 +147,6 @@ def test_nothing_lost_is_reported(store: str, cli: Cli) -> None:
 def test_a_store_or_a_name_that_cannot_be_used_is_named(
     arguments: tuple[str, ...], status: int, named: str, cli: Cli
 ) -> None:
-    """A missing file stays missing; a damaged one, and a name without polls, are errors too."""
     (cli.folder / "damaged").write_text("no database", "utf-8")
     ran = cli("dead-letters", *arguments)
     assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (status, "", 1)

@@ -22,7 +22,6 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 
 def test_a_pipe_gets_the_summary_alone(printed: Ran) -> None:
-    """It is plain text without progress, and the counts agree."""
     assert (printed.status, printed.stderr) == (0, "")
     lines = printed.lines
     assert any(re.fullmatch(r"Applications found +300  of 300 existing", line) for line in lines)
@@ -34,7 +33,6 @@ def test_a_pipe_gets_the_summary_alone(printed: Ran) -> None:
 
 
 def test_amounts_are_aligned_beside_their_bars(printed: Ran) -> None:
-    """The chart has a line a year, its longest bar for the largest amount."""
     chart = [line for line in printed.lines if re.match(r"20\d\d", line)]
     assert len(chart) >= 2
     assert len({len(line) for line in chart}) == 1
@@ -44,7 +42,6 @@ def test_amounts_are_aligned_beside_their_bars(printed: Ran) -> None:
 
 
 def test_the_summary_names_nobody(printed: Ran) -> None:
-    """No name, number, address or employer of an applicant is in the output."""
     with IncomeService(300) as service:
         for one in service.ids:
             for person in served(service, one)["applicants"].values():
@@ -53,7 +50,6 @@ def test_the_summary_names_nobody(printed: Ran) -> None:
 
 
 def test_a_terminal_shows_a_bar_for_each_stage(cli: Cli) -> None:
-    """No line is wider than the terminal, and the cursor is given back."""
     shown = cli(*SMALL, terminal=Terminal())
     assert shown.status == 0
     text = ESCAPE.sub("", shown.screen)
@@ -73,7 +69,6 @@ def test_without_a_recent_update_there_is_no_chart(cli: Cli) -> None:
 
 
 def test_little_room_shortens_bars_and_no_figure(cli: Cli) -> None:
-    """On 40 columns, in ASCII, the amounts stay whole."""
     terminal = Terminal(columns=40)
     shown = cli(*SMALL, terminal=terminal, env={"PYTHONIOENCODING": "ascii"}).screen
     lines = terminal.standing(shown)
@@ -83,8 +78,6 @@ def test_little_room_shortens_bars_and_no_figure(cli: Cli) -> None:
 
 
 def test_ctrl_c_leaves_the_cursor_visible(cli: Cli) -> None:
-    """Interrupted, it says nothing more."""
-
     def stop(running: Running) -> None:
         running.stderr.wait_for("Reading records")
         running.interrupt()

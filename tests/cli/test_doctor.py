@@ -149,7 +149,6 @@ def test_each_habit_of_the_service_is_found(
 def test_applications_that_cannot_be_read_are_counted_without_ids(
     bad: int, verdict: str, doctor: Doctor
 ) -> None:
-    """The usual error is reported and how many failed; if nothing can be read it is a failure."""
     if bad == len(doctor.service.ids):
         doctor.service.faults.add(refusing(path=f"{LIST}/*", status=404))
     elif bad:
@@ -174,7 +173,6 @@ def test_applications_that_cannot_be_read_are_counted_without_ids(
     ids=["many", "few", "narrow windows", "another clock"],
 )
 def test_it_asks_no_more_than_it_says(settings: dict[str, Any], cli: Cli) -> None:
-    """In any world it stays within 40 requests, one at a time, and changes nothing."""
     with IncomeService(**settings) as service:
         elsewhere = {"INCOME_AUTH_URL": service.url.replace("127.0.0.1", "localhost")}
         assert cli.at(service)("doctor", env=elsewhere).status == 0
@@ -197,7 +195,6 @@ def test_it_asks_no_more_than_it_says(settings: dict[str, Any], cli: Cli) -> Non
 def test_credentials_are_judged_by_their_kind(
     env: dict[str, str], status: int, words: str, shell: Cli
 ) -> None:
-    """Refused ones are 4, the advice shows neither part, and Basic ones need no token."""
     ran = shell("doctor", env=env)
     assert ran.status == status
     assert words in " ".join(ran.words.split())
@@ -272,7 +269,6 @@ def test_the_setting_to_check_is_named_where_it_is_set(status: int, doctor: Doct
 
 
 def test_a_rate_limit_ends_the_questions(doctor: Doctor) -> None:
-    """After a 429 nothing more is asked, and what is known by then is reported."""
     doctor.service.faults.add(refusing(status=429, skip=3, path="/v1/*", headers=PAUSE))
     status, found = doctor()
     assert (status, found["applications"]["verdict"]) == (0, "warning")
@@ -285,7 +281,6 @@ def test_a_rate_limit_ends_the_questions(doctor: Doctor) -> None:
 @pytest.mark.parametrize("kind", ["status", "reset", "garbage", "cut", "redirect", "body"])
 @pytest.mark.parametrize("skip", [1, 4, 9])
 def test_a_service_that_begins_to_fail_is_a_finding(kind: str, skip: int, doctor: Doctor) -> None:
-    """Whichever request fails first and how: a report, without an id, and few requests more."""
     doctor.service.faults.add(refusing(kind, path="/v1/*", skip=skip))
     status, found = doctor()
     assert status in (0, 1)
@@ -299,7 +294,6 @@ def test_a_service_that_begins_to_fail_is_a_finding(kind: str, skip: int, doctor
 def test_a_time_at_the_end_of_the_calendar_is_a_finding(
     field: str, time: str, doctor: Doctor
 ) -> None:
-    """However far from the present a reply's times are, there is a report."""
     date = format_datetime(datetime.fromisoformat(time).replace(tzinfo=UTC), usegmt=True)
 
     def change(piece: bytes) -> bytes:
@@ -327,7 +321,6 @@ def test_a_time_at_the_end_of_the_calendar_is_a_finding(
 def test_what_builds_on_a_failure_is_skipped(
     address: str, check: str, status: int, advice: str, doctor: Doctor
 ) -> None:
-    """The first thing that fails is reported with advice, and the rest names it."""
     ended, found = doctor(INCOME_BASE_URL=address)
     assert (ended, found[check]["verdict"]) == (status, "failed")
     assert advice in found[check]["advice"]
@@ -337,7 +330,6 @@ def test_what_builds_on_a_failure_is_skipped(
 
 
 def test_a_token_endpoint_that_is_down_is_reported(doctor: Doctor) -> None:
-    """Where it is another server it has rows of its own, and no more of its address is shown."""
     status, found = doctor(INCOME_AUTH_URL="http://127.0.0.1:1/tenant-7")
     assert status == 1
     assert "127.0.0.1:1" in found["configuration"]["finding"]
@@ -364,7 +356,6 @@ def test_a_token_endpoint_that_is_down_is_reported(doctor: Doctor) -> None:
 def test_certificates_are_judged(
     name: str, days: int, check: str, verdict: str, words: str, tmp_path: Path, doctor: Doctor
 ) -> None:
-    """Their end is announced, and one that is not trusted stops all, with advice for its reason."""
     advice = {"expired": "clock is wrong: it says 20", "Hostname": "host name", "get": "CA_FILE"}
     authority = trustme.CA(organization_name="An Authority")
     authority.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
@@ -403,7 +394,6 @@ def test_a_server_that_ends_the_tls_handshake_is_reported_as_such(
     ("ahead", "verdict"), [(0, "ok"), (20, "note"), (-600, "warning")], ids=str
 )
 def test_clocks_are_compared(ahead: int, verdict: str, cli: Cli) -> None:
-    """Some seconds are a note, more than half a minute a warning; the stated error holds."""
     start = datetime.now(UTC).replace(tzinfo=None, microsecond=0) + timedelta(seconds=ahead)
     with IncomeService(20, start=start, time_flows=True) as service:
         ran = cli.at(service)("doctor", "-o", "json")
@@ -433,7 +423,6 @@ def test_a_proxy_is_named(
 
 
 def test_what_a_proxy_hides_is_skipped(shell: Cli) -> None:
-    """What cannot be looked at is named, and the rest is looked at through the proxy."""
     with beside(proxying(shell.service.url)) as (port, _):
         proxy = f"http://user:hush@127.0.0.1:{port}"
         ran = shell("doctor", "-o", "json", env={"INCOME_PROXY": proxy})
@@ -452,7 +441,6 @@ def test_what_a_proxy_hides_is_skipped(shell: Cli) -> None:
 
 
 def test_a_table_can_be_pasted_into_a_ticket(shell: Cli) -> None:
-    """A pipe gets plain lines of 100 columns, and neither they nor JSON hold a secret."""
     ran = shell("doctor")
     assert ran.status == 0
     assert re.fullmatch(r"income-client: .*\b20 requests\b.*\n", ran.stderr)
@@ -472,7 +460,6 @@ def test_a_table_can_be_pasted_into_a_ticket(shell: Cli) -> None:
 
 
 def test_a_terminal_gets_colour_and_words(shell: Cli) -> None:
-    """Verdicts are words as well as colours, and ASCII is enough."""
     assert "\x1b[32mok" in shell("doctor", terminal=Terminal()).screen
     plain = shell("doctor", terminal=Terminal(), env={"NO_COLOR": "1"}).screen
     assert "\x1b[32m" not in plain
@@ -484,7 +471,6 @@ def test_a_terminal_gets_colour_and_words(shell: Cli) -> None:
 
 
 def test_the_source_of_each_setting_is_named(cli: Cli, income_service: IncomeService) -> None:
-    """Each key is named with the variable or the file that gives it, the secret among them."""
     path, variables = cli.folder / "config.toml", income_service.environment
     path.write_text(
         f'client_id = "{variables["INCOME_CLIENT_ID"]}"\n'

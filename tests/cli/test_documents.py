@@ -20,7 +20,6 @@ def rows_of(text: str) -> list[dict[str, Any]]:
 
 
 def test_a_line_is_a_whole_document(shell: Cli) -> None:
-    """It is the service's own JSON without the file's address, beside its application and type."""
     one = shell.service.ids[0]
     ran = shell("documents", one)
     assert (ran.status, ran.stderr) == (0, "")
@@ -32,7 +31,6 @@ def test_a_line_is_a_whole_document(shell: Cli) -> None:
 
 
 def test_pages_come_when_asked_for(shell: Cli) -> None:
-    """JSON has the block of pages, and a row their number."""
     one = shell.service.ids[0]
     assert "pages" not in parsed(shell("documents", one).stdout)[0]["document"]
     ran = shell("documents", one, "--pages")
@@ -42,7 +40,6 @@ def test_pages_come_when_asked_for(shell: Cli) -> None:
 
 
 def test_csv_has_the_pay_period(shell: Cli) -> None:
-    """A paystub's days are in columns; other types have none."""
     rows = rows_of(shell("documents", *shell.service.ids, "--output", "csv").stdout)
     assert {row["document_id"] for row in rows} == set(documents_of(shell.service))
     for row in rows:
@@ -50,7 +47,6 @@ def test_csv_has_the_pay_period(shell: Cli) -> None:
 
 
 def test_an_unreadable_application_keeps_no_other_back(shell: Cli) -> None:
-    """It is named on standard error, the others are listed, and the status is 1."""
     first, second = shell.service.ids[:2]
     ran = shell("documents", first, "nobody", second, "-q")
     assert ran.status == 1
@@ -61,7 +57,6 @@ def test_an_unreadable_application_keeps_no_other_back(shell: Cli) -> None:
 
 @pytest.mark.parametrize("columns", [40, 60, 80])
 def test_a_table_is_as_wide_as_the_terminal(columns: int, shell: Cli) -> None:
-    """Columns that have no room are left out, and no id loses its end."""
     one = shell.service.ids[0]
     ids = [each for each, owner in documents_of(shell.service).items() if owner == one]
     shown = shell("documents", one, terminal=Terminal(columns=columns))

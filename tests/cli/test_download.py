@@ -42,7 +42,6 @@ def download(shell: Cli) -> Download:
 
 @pytest.mark.income_service(applications=8)
 def test_files_come_whole_and_are_listed(download: Download) -> None:
-    """Every file is there, private, printed and listed with what it is."""
     ran = download()
     documents = documents_of(download.service)
     assert ran.status == 0
@@ -95,7 +94,6 @@ def test_a_second_run_asks_for_what_is_missing(download: Download) -> None:
 
 
 def test_another_file_is_replaced_only_on_request(download: Download) -> None:
-    """A file that differs stays and is reported; with --overwrite it is replaced."""
     download()
     one, *others = download.listed
     path = download.folder / one["path"]
@@ -114,7 +112,6 @@ def test_another_file_is_replaced_only_on_request(download: Download) -> None:
 
 @pytest.mark.income_service(applications=6)
 def test_failures_leave_the_others_alone(download: Download) -> None:
-    """An application or a file that cannot be had is named; all others come."""
     bad, *good = download.service.ids
     documents = documents_of(download.service)
     lost, *rest = (one for one, owner in documents.items() if owner in good)
@@ -181,7 +178,6 @@ def test_names_can_be_chosen(download: Download) -> None:
 
 
 def test_quiet_reports_failures_only(download: Download) -> None:
-    """With --quiet nothing is said of what went well."""
     ran = download("--quiet", terminal=Terminal(), stdout=NOWHERE)
     assert (ran.status, ran.screen) == (0, "")
     download.service.faults.add(Fault("status", status=404, times=None, path=FILES))
@@ -226,7 +222,6 @@ def test_a_refused_address_names_the_option(
     hint: str | None,
     download: Download,
 ) -> None:
-    """What would allow it is named last, where there is such an option; nothing is sent."""
     download.serve_one(url=url)
     download.hosts = tuple(part for host in hosts for part in ("--allow-host", host))
     ran = download()
@@ -242,7 +237,6 @@ def test_a_refused_address_names_the_option(
 
 @pytest.mark.income_service(applications=4)
 def test_ids_come_from_standard_input(download: Download, shell: Cli) -> None:
-    """A line is an id or what applications and poll print; each is asked for once."""
     first, second, third, fourth = download.service.ids
     ran = download(third, "-", stdin=f"{first}\n\n  {second} \r\n{first}\n{third}")
     assert ran.status == 0
@@ -262,7 +256,6 @@ def test_ids_come_from_standard_input(download: Download, shell: Cli) -> None:
 
 
 def test_it_begins_before_its_input_ends(download: Download) -> None:
-    """Files of the first line are there while the pipe is still open."""
     first, second = download.service.ids
     count = sum(one == first for one in documents_of(download.service).values())
 
@@ -296,7 +289,6 @@ def test_a_line_without_an_id_ends_it(line: bytes, download: Download) -> None:
 @pytest.mark.income_service(applications=40, days=30)
 @pytest.mark.parametrize("after", ["3d", "2026-06-27T12:00:00"])
 def test_a_span_chooses_everything_that_changed(after: str, download: Download) -> None:
-    """Without ids a span says which applications: since a time, or back from the present."""
     expected = {
         one
         for one in download.service.ids
@@ -313,7 +305,6 @@ def test_a_span_chooses_everything_that_changed(after: str, download: Download) 
 @pytest.mark.income_service(applications=2, file_bytes=3 * MiB)
 @pytest.mark.parametrize("signal", ["interrupt", "terminate"])
 def test_an_interrupted_file_begins_anew(signal: str, download: Download) -> None:
-    """Stopped in mid-file, nothing is left of it, and the next run completes it."""
     download.service.faults.add(Fault("stall", times=None, keep=2 * MiB, path=FILES))
 
     def are_begun() -> bool:
@@ -332,8 +323,6 @@ def test_an_interrupted_file_begins_anew(signal: str, download: Download) -> Non
 
 @pytest.mark.income_service(applications=1)
 def test_ctrl_c_ends_a_wait_for_input(download: Download) -> None:
-    """Interrupted while nobody writes, it ends with 130."""
-
     def stop(running: Running) -> None:
         running.write(f"{download.service.ids[0]}\n")
         running.stdout.wait_for_lines(1)
@@ -368,7 +357,6 @@ def mode_of(path: Path) -> int:
 
 
 def test_everything_that_is_made_is_private(download: Download, tmp_path: Path) -> None:
-    """Folders and the list are for their owner alone; a folder that was there stays as it was."""
     (tmp_path / "top").mkdir()
     (tmp_path / "top").chmod(0o755)
     download.folder = tmp_path / "top" / "a" / "b"
@@ -446,7 +434,6 @@ def _folder(path: Path) -> None:
 def test_what_is_no_file_is_not_taken_for_one(
     replace: Callable[[Path], None], download: Download
 ) -> None:
-    """Something else in a file's place is not waited for, and does not count as the file."""
     download()
     replace(download.folder / download.listed[0]["path"])
     assert counts_of(download().stderr)["there"] < len(download.listed)
@@ -466,7 +453,6 @@ def test_what_is_no_file_is_not_taken_for_one(
 def test_a_list_is_a_file_in_a_folder(
     make: Callable[[Path], None], folder: str, download: Download
 ) -> None:
-    """Anything else in its place is an error before anything is sent."""
     download.folder.mkdir()
     (download.folder / "target").touch()
     make(download.folder / "manifest.jsonl")
@@ -480,7 +466,6 @@ def test_a_list_is_a_file_in_a_folder(
 
 @pytest.mark.income_service(applications=8, file_bytes=100)
 def test_a_list_without_room_loses_nothing(download: Download) -> None:
-    """A line that could not be written whole is an error; with room again, all files are listed."""
     with no_room_above(2000):
         ran = download()
     assert ran.status == 1
@@ -498,7 +483,6 @@ def test_a_list_without_room_loses_nothing(download: Download) -> None:
     kind=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20),
 )
 def test_any_name_is_listed_and_found_again(name: str, kind: str, download: Download) -> None:
-    """Whatever the service calls documents and types, a line holds it and is read again."""
     one = download.service.ids[0]
     download.service.faults.clear()
     download.serve_one(kind, document_id=name, extracted_data={})
@@ -533,7 +517,6 @@ def interrupting(*texts: str) -> Callable[[Running], None]:
 @large
 @pytest.mark.usefixtures("stalled")
 def test_each_file_has_a_bar_and_all_together_one(download: Download) -> None:
-    """A file on its way shows its bytes; in the end only the summary remains."""
     terminal = Terminal(columns=200)
     shown = download(terminal=terminal, stdout=NOWHERE, during=interrupting(HALF_WAY))
     assert shown.status == 130
@@ -549,7 +532,6 @@ def test_each_file_has_a_bar_and_all_together_one(download: Download) -> None:
 @large
 @pytest.mark.usefixtures("stalled")
 def test_a_failure_remains_above_the_bars(download: Download) -> None:
-    """It is a line of its own."""
     lost, *_ = documents_of(download.service)
     download.service.faults.clear()
     download.service.faults.add(
@@ -567,7 +549,6 @@ def test_a_failure_remains_above_the_bars(download: Download) -> None:
 @pytest.mark.usefixtures("stalled")
 @pytest.mark.parametrize(("rows", "columns"), [(3, 80), (8, 80), (24, 80), (8, 20), (8, 40)])
 def test_bars_fit_the_terminal(rows: int, columns: int, download: Download) -> None:
-    """However many files are on their way, nothing scrolls, and nothing remains but the summary."""
     terminal = Terminal(rows=rows, columns=columns)
     shown = download(
         "--concurrency", "40", terminal=terminal, stdout=NOWHERE, during=interrupting("...")
@@ -579,7 +560,6 @@ def test_bars_fit_the_terminal(rows: int, columns: int, download: Download) -> N
 
 @pytest.mark.income_service(applications=5)
 def test_paths_on_the_same_terminal_stay_whole(download: Download) -> None:
-    """Where both streams are one terminal, the bars make way for the paths."""
     terminal = Terminal(columns=300)
     *paths, summary = terminal.standing(download(terminal=terminal).screen)
     assert paths == [str(download.folder / entry["path"]) for entry in download.listed]
@@ -592,7 +572,6 @@ def test_paths_on_the_same_terminal_stay_whole(download: Download) -> None:
     "name", ["doc\x1b[2J\x07\u202e\n", "[red]doc[/red] {task}", "doc" + "d" * 300], ids=ascii
 )
 def test_a_name_cannot_act_on_the_terminal(name: str, download: Download) -> None:
-    """A document's id is shown as it is spelt but for control characters, and is cut."""
     download.serve_one(document_id=name)
     shown = download(terminal=Terminal(), stdout=NOWHERE, during=interrupting(HALF_WAY))
     text = STYLE.sub("", shown.screen)
@@ -614,7 +593,6 @@ def test_the_manifest_is_no_place_for_the_output(download: Download) -> None:
 
 @pytest.mark.income_service(applications=4)
 def test_malformed_rows_are_reported_and_hide_no_other(download: Download) -> None:
-    """The files of all others come, the rows are named, and the status is 1."""
     two = download.service.ids[1:3]
     with malformed_rows(download.service, *two) as row:
         ran = download("--updated-after", "beginning", env=row.env)

@@ -110,8 +110,6 @@ def emulate(cli: Cli) -> Emulate:
 
 @pytest.mark.parametrize("arguments", [(), ("--oauth",), ("--basic",)], ids=spelt)
 def test_its_variables_lead_a_client_to_it(arguments: tuple[str, ...], emulate: Emulate) -> None:
-    """A client made from the printed environment reads every application."""
-
     async def read(emulator: Emulating) -> None:
         assert ("INCOME_PASSWORD" in emulator.variables) is (arguments == ("--basic",))
         async with emulator.client() as client:
@@ -156,7 +154,6 @@ def test_its_present_is_that_of_the_machine(emulate: Emulate) -> None:
 
 @pytest.mark.parametrize("start", ["2026-06-30", "2026-06-30T02:00:00+02:00", "7d"])
 def test_its_present_can_be_chosen(start: str, emulate: Emulate) -> None:
-    """Service time begins where --start says, in UTC where there is no zone."""
     begins = datetime.now(UTC) - timedelta(days=7, seconds=1) if start == "7d" else MIDNIGHT
 
     def compare(emulator: Emulating) -> None:
@@ -167,7 +164,6 @@ def test_its_present_can_be_chosen(start: str, emulate: Emulate) -> None:
 
 
 def test_a_port_can_be_chosen(emulate: Emulate, cli: Cli) -> None:
-    """The port asked for is the one it listens on; one that is taken is one line, status 1."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = str(taken.getsockname()[1])
@@ -183,8 +179,6 @@ def test_a_port_can_be_chosen(emulate: Emulate, cli: Cli) -> None:
 
 
 def test_a_request_that_is_not_http_prints_nothing(emulate: Emulate) -> None:
-    """It is answered with 400, and no traceback comes to the terminal."""
-
     async def send(emulator: Emulating) -> None:
         port = urlsplit(emulator.variables["INCOME_BASE_URL"]).port
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -201,8 +195,6 @@ def test_a_request_that_is_not_http_prints_nothing(emulate: Emulate) -> None:
 
 
 def test_latency_updates_and_files_are_as_they_are_chosen(emulate: Emulate) -> None:
-    """Every reply takes its time, one application after the other changes, files have a size."""
-
     async def poll(emulator: Emulating) -> None:
         changed: set[str] = set()
         async with emulator.client(downloads=HERE) as client:
@@ -265,7 +257,6 @@ def test_each_option_is_a_rule(
 
 
 def test_each_rule_has_an_option() -> None:
-    """None is left out of the table above."""
     assert {name for _, rules in RULES for name in rules} == {*fields_dict(ServiceRules)}
 
 
@@ -273,8 +264,6 @@ def test_each_rule_has_an_option() -> None:
 
 
 def test_faults_fall_on_their_share(emulate: Emulate) -> None:
-    """A client meets them and reads everything; at the end their number is reported."""
-
     async def read(emulator: Emulating) -> None:
         quick = RetryPolicy(max_attempts=10, base_delay=0.0)
         async with emulator.client(retry=quick) as client:
@@ -304,8 +293,6 @@ def test_faults_fall_on_their_share(emulate: Emulate) -> None:
 def test_a_fault_falls_on_the_calls_that_it_names(
     faults: str, met: set[str], emulate: Emulate
 ) -> None:
-    """All of them unless one is named; other calls are left alone."""
-
     def ask(emulator: Emulating) -> None:
         one = "app-4158a36c27"
         paths = {"list": "", "application": f"/{one}", "documents": f"/{one}/documents"}
@@ -321,7 +308,6 @@ def test_a_fault_falls_on_the_calls_that_it_names(
 
 
 def test_updates_send_callbacks(emulate: Emulate) -> None:
-    """Each update sends one, with credentials of the environment; at the end they are counted."""
     with beside(ScriptedServer(in_turn(reply()))) as server:
 
         def watch(emulator: Emulating) -> None:

@@ -41,7 +41,6 @@ def export(shell: Cli) -> Export:
 
 @pytest.mark.income_service(applications=60)
 def test_a_file_holds_everything(export: Export) -> None:
-    """Each application is one line, the service's own JSON, with its documents."""
     ran = export()
     assert (ran.status, ran.stdout) == (0, f"{export.target}\n")
     assert export.ids == sorted(export.service.ids)
@@ -59,7 +58,6 @@ def test_a_file_holds_everything(export: Export) -> None:
 
 @pytest.mark.income_service(applications=40)
 def test_the_manifest_has_the_span(export: Export) -> None:
-    """It says what the file is of, and where the next one begins."""
     export("--updated-after", "2026-05-01", "--no-documents")
     expected = [
         one
@@ -88,7 +86,6 @@ def test_the_manifest_has_the_span(export: Export) -> None:
 
 @pytest.mark.income_service(applications=30)
 def test_the_next_export_continues(export: Export) -> None:
-    """What is updated after the end of one span is in the file of the next."""
     export()
     export.service.advance(60)
     export.service.touch(export.service.ids[7])
@@ -115,14 +112,12 @@ def test_the_next_export_continues(export: Export) -> None:
 def test_bounds_are_those_of_the_service(
     argument: str, text: str, bound: str, export: Export
 ) -> None:
-    """Zones are converted, and the end of a span that is not over is the present."""
     assert export(argument, text).status == 0
     assert export.manifest[argument.removeprefix("--").replace("-", "_")] == bound
 
 
 @pytest.mark.income_service(applications=40)
 def test_parquet_is_a_folder_of_tables(export: Export) -> None:
-    """Five private files and the manifest, with a row for each application."""
     pq = pytest.importorskip("pyarrow.parquet")
     ran = export("--format", "parquet")
     assert (ran.status, ran.stdout) == (0, f"{export.target}\n")
@@ -162,7 +157,6 @@ def test_an_unreadable_application_keeps_the_file_from_being_made(export: Export
 
 
 def test_malformed_rows_are_missing_and_hide_no_other(export: Export) -> None:
-    """They are named with status 1 each time, and --allow-missing exports all others."""
     *two, other = export.service.ids
     with malformed_rows(export.service, *two) as row:
         for _ in range(2):
@@ -179,7 +173,6 @@ def test_malformed_rows_are_missing_and_hide_no_other(export: Export) -> None:
 
 
 def test_a_malformed_row_is_asked_for_again(export: Export) -> None:
-    """Once the service has mended it, the same command exports everything."""
     with malformed_rows(export.service, export.service.ids[1]) as row:
         assert export(env=row.env).status == 1
         row.is_mended = True
@@ -190,7 +183,6 @@ def test_a_malformed_row_is_asked_for_again(export: Export) -> None:
 
 @pytest.mark.income_service(applications=20)
 def test_missing_applications_may_be_allowed(export: Export) -> None:
-    """The file is made without them, and its manifest says what is missing and why."""
     one = export.service.ids[3]
     export.service.faults.add(Fault("status", status=404, times=None, path=f"*/{one}"))
     ran = export("--allow-missing")
@@ -236,7 +228,6 @@ def test_an_amount_that_fits_no_column_leaves_the_lines(export: Export) -> None:
     ],
 )
 def test_what_is_there_is_left_alone(there: str, mode: int, export: Export) -> None:
-    """A file, a manifest, a folder of others or one that is open to others; nothing is sent."""
     name, _, inner = there.partition("/")
     path = export.target.with_name(name)
     if name == "all.part":
@@ -254,7 +245,6 @@ def test_what_is_there_is_left_alone(there: str, mode: int, export: Export) -> N
 
 @pytest.mark.parametrize("form", sorted(NAMES_BEHIND))
 def test_what_comes_to_its_place_meanwhile_stays(form: str, export: Export) -> None:
-    """Something that is put there while the export runs is kept, and so is what has come."""
     pytest.importorskip("pyarrow")
 
     def put(piece: bytes) -> bytes:
@@ -271,7 +261,6 @@ def test_what_comes_to_its_place_meanwhile_stays(form: str, export: Export) -> N
 
 @pytest.mark.parametrize("form", sorted(NAMES_BEHIND))
 def test_a_name_that_is_too_long_is_reported_at_once(form: str, export: Export) -> None:
-    """The longest that leaves room for the names beside it is taken, and one more is not."""
     pytest.importorskip("pyarrow")
     longest = "a" * (255 - NAMES_BEHIND[form])
     export.target = export.target.with_name(f"{longest}b")
@@ -283,7 +272,6 @@ def test_a_name_that_is_too_long_is_reported_at_once(form: str, export: Export) 
 
 
 def test_a_missing_folder_is_reported_at_once(export: Export) -> None:
-    """Nothing is sent, and the folder is not made."""
     export.target = export.target.parent / "none" / "all"
     ran = export()
     assert (ran.status, len(export.service.requests)) == (1, 0)
@@ -293,7 +281,6 @@ def test_a_missing_folder_is_reported_at_once(export: Export) -> None:
 
 @pytest.mark.parametrize("umask", [0o000, 0o777], ids=oct)
 def test_no_umask_changes_who_may_read(umask: int, export: Export) -> None:
-    """Neither one that takes nothing away nor one that takes all."""
     before = os.umask(umask)
     try:
         assert export().status == 0
@@ -364,7 +351,6 @@ def test_a_terminal_shows_how_far_it_is(export: Export) -> None:
 @pytest.mark.income_service(applications=200)
 @pytest.mark.parametrize(("signal", "status"), [("interrupt", 130), ("terminate", 143)])
 def test_a_signal_keeps_what_has_come(signal: str, status: int, export: Export) -> None:
-    """It says where that is, and the next run asks for none of it again."""
     ran = export.interrupted(by=signal)
     assert (ran.status, ran.stdout) == (status, "")
     assert f"{export.part} keeps {len(export.kept)} applications" in ran.stderr
@@ -416,7 +402,6 @@ def test_interruptions_lose_and_repeat_nothing(export: Export, cli: Cli) -> None
     ids=["a full disk", "the service", "the list"],
 )
 def test_what_ends_it_loses_nothing(fault: Fault | None, export: Export) -> None:
-    """What has come is kept, and the next run resumes."""
     span = ("--updated-after", "2026-03-01")
     if fault is None:
         with no_room_above(1_000_000):
@@ -493,8 +478,6 @@ def test_an_export_replaces_the_manifest_of_its_own_earlier_run(
 def test_a_file_system_without_links_gets_the_file(
     export: Export, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What cannot be linked is renamed, and nothing is replaced."""
-
     def refuse(*_: object) -> None:
         raise OSError(1, "operation not permitted")
 
@@ -508,7 +491,6 @@ def test_a_file_system_without_links_gets_the_file(
 
 @pytest.mark.income_service(applications=40)
 def test_ids_choose_what_is_exported(export: Export) -> None:
-    """Some on the command line, and the rest on standard input; there is no period."""
     chosen = export.service.ids[5:20]
     ran = export(chosen[0], "-", "--no-documents", stdin="\n".join(chosen[1:]))
     assert (ran.status, ran.stdout) == (0, f"{export.target}\n")
@@ -535,7 +517,6 @@ def test_ids_choose_what_is_exported(export: Export) -> None:
 
 
 def test_an_export_begins_before_its_ids_end(export: Export) -> None:
-    """The first application is read while the pipe is still open."""
     first, *others = export.service.ids
 
     def write(running: Running) -> None:

@@ -17,12 +17,10 @@ PAGES: Final = get_args(Page)
 
 
 def test_every_page_has_its_place_in_the_reading_order() -> None:
-    """The command knows each file of the guide, and no other."""
     assert sorted(PAGES) == sorted(path.stem for path in GUIDE.iterdir())
 
 
 def test_without_a_page_it_lists_all(cli: Cli) -> None:
-    """In a pipe, a line has the name of a page, a tab and what the page is for."""
     shown = cli("guide")
     assert (shown.status, shown.stderr) == (0, "")
     rows = [line.split("\t") for line in shown.lines]
@@ -32,7 +30,6 @@ def test_without_a_page_it_lists_all(cli: Cli) -> None:
 
 @pytest.mark.parametrize("columns", [60, 100])
 def test_a_terminal_gets_the_list_as_a_table(columns: int, cli: Cli) -> None:
-    """Sentences are wrapped to its width."""
     shown = cli("guide", terminal=Terminal(columns=columns))
     assert shown.status == 0
     listed = [line.split()[0] for line in shown.screen.splitlines() if line[:1].strip()]
@@ -41,7 +38,6 @@ def test_a_terminal_gets_the_list_as_a_table(columns: int, cli: Cli) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_pipe_gets_the_page_as_it_is(page: str, cli: Cli) -> None:
-    """It is Markdown, for another program to draw."""
     shown = cli("guide", page)
     assert (shown.status, shown.stderr) == (0, "")
     assert shown.stdout == (GUIDE / f"{page}.md").read_text("utf-8")
@@ -50,7 +46,6 @@ def test_a_pipe_gets_the_page_as_it_is(page: str, cli: Cli) -> None:
 @pytest.mark.parametrize("columns", [60, 100])
 @pytest.mark.parametrize("page", PAGES)
 def test_a_terminal_gets_the_page_drawn(page: str, columns: int, cli: Cli) -> None:
-    """Headings and links lose their marks, and a link names the page that it leads to."""
     shown = cli("guide", page, terminal=Terminal(columns=columns))
     assert shown.status == 0
     text = (GUIDE / f"{page}.md").read_text("utf-8")
@@ -63,14 +58,12 @@ def test_a_terminal_gets_the_page_drawn(page: str, columns: int, cli: Cli) -> No
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_command_is_on_the_page_about_commands(name: str) -> None:
-    """A command that is not there is found by nobody."""
     assert re.search(rf"(`|income-client ){name}\b", (GUIDE / "command-line.md").read_text("utf-8"))
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_is_shown_in_any_encoding(page: str, encoding: str, cli: Cli) -> None:
-    """Lines, bullets and arrows become ASCII, and no word is lost, on a terminal or in a pipe."""
     env = {"PYTHONIOENCODING": encoding}
     text = (GUIDE / f"{page}.md").read_text("utf-8")
     for shown in (cli("guide", page, env=env), cli("guide", page, env=env, terminal=Terminal())):
@@ -81,7 +74,6 @@ def test_a_page_is_shown_in_any_encoding(page: str, encoding: str, cli: Cli) -> 
 
 
 def test_an_unknown_page_is_a_mistake(cli: Cli) -> None:
-    """The closest name is suggested."""
     shown = cli("guide", "poling")
     assert (shown.status, shown.stdout) == (2, "")
     assert 'Did you mean "polling"?' in " ".join(shown.stderr.replace("│", " ").split())

@@ -20,7 +20,6 @@ every = pytest.mark.parametrize("command", COMMANDS, ids=lambda line: line.split
 
 @every
 def test_however_ids_are_written_each_is_asked_for_once(command: str, shell: Cli) -> None:
-    """After a byte order mark, with line ends of either kind, blank lines and repetitions."""
     first, second, third, _ = shell.service.ids
     lines = f"\ufeff{first}\r\n\r\n\n  {second} \n{first}\n" + json.dumps({"application_id": third})
     assert shell(*shlex.split(command), stdin=lines).status == 0
@@ -38,7 +37,6 @@ def test_no_ids_are_nothing_to_do(command: str, text: str, shell: Cli) -> None:
 
 @every
 def test_what_the_list_prints_can_be_piped_in(command: str, shell: Cli) -> None:
-    """Its ids alone, and its lines of JSON."""
     for number, form in enumerate((("-q",), ("-o", "jsonl"))):
         listed = shell("applications", *form).stdout
         words = shlex.split(command.replace("--to ", f"--to {number}"))

@@ -77,7 +77,6 @@ def test_a_callback_is_a_line(listen: Listen, income_service: IncomeService) -> 
 def test_a_person_gets_aligned_lines(
     columns: int, is_wide: bool, listen: Listen, income_service: IncomeService
 ) -> None:
-    """A narrow terminal leaves out the reference, and nothing else."""
     one = income_service.ids[0]
     reference = served(income_service, one)["application_reference_id"]
     terminal = Terminal(columns=columns)
@@ -101,7 +100,6 @@ def test_a_person_gets_aligned_lines(
 
 @pytest.mark.parametrize("arguments", [(), ("--payload",)], ids=spelt)
 def test_a_payload_is_written_when_asked_for(arguments: tuple[str, ...], listen: Listen) -> None:
-    """What a payload holds besides the hints is not written unless --payload says so."""
     payload = {"application_id": "app-1", "borrower": "invented-name"}
 
     def visit(command: Listening) -> None:
@@ -115,8 +113,6 @@ def test_a_payload_is_written_when_asked_for(arguments: tuple[str, ...], listen:
 
 @given(payload=JSON)
 def test_a_line_is_plain_ascii_and_says_the_same(payload: Any, listen: Listen) -> None:
-    """Whatever a payload holds, its line is printable ASCII, and reads as it was sent."""
-
     def visit(command: Listening) -> None:
         command.fire(payload={"event_type": HOSTILE, "more": payload})
         (line,) = command.lines(1)
@@ -152,15 +148,12 @@ def test_made_up_credentials_lead_to_it(cli: Cli, income_service: IncomeService)
 
 
 def test_made_up_credentials_stay_out_of_logs(listen: Listen) -> None:
-    """Standard error that is not a terminal gets none of them."""
     ran = listen(lambda command: command.running.stderr.wait_for("made up"), env={})
     assert "export" not in ran.stderr
     assert ran.stderr.count("\n") == 2
 
 
 def test_tokens_are_issued_beside_it(listen: Listen) -> None:
-    """With both kinds of credentials set, either passes, and nothing without a token or name."""
-
     def visit(command: Listening) -> None:
         token_url = command.token_url.replace("/token", "/issue")
         for target in (command.target(), command.target(auth=OAUTH2, token_url=token_url)):
@@ -204,7 +197,6 @@ def test_refusals_are_reported_by_reason(listen: Listen) -> None:
     ],
 )
 def test_networks_and_proxies(line: str, status: int, listen: Listen) -> None:
-    """An address outside the networks is refused; a trusted proxy may report one inside."""
     headers = {"X-Forwarded-For": "203.0.113.9, 198.51.100.7"}
 
     def visit(command: Listening) -> None:
@@ -214,8 +206,6 @@ def test_networks_and_proxies(line: str, status: int, listen: Listen) -> None:
 
 
 def test_its_path_can_be_chosen(listen: Listen) -> None:
-    """Callbacks come to the path that is given; the first one to another path is reported."""
-
     def visit(command: Listening) -> None:
         assert command.url.endswith("/hooks/income")
         assert command.fire().delivered
@@ -228,8 +218,6 @@ def test_its_path_can_be_chosen(listen: Listen) -> None:
 
 
 def test_whatever_comes_it_continues_to_listen(listen: Listen) -> None:
-    """What is not JSON is refused, and JSON of any shape is a line."""
-
     def visit(command: Listening) -> None:
         for payload in (b"\xff", b"[" * 5000, b'{"a":1,"a":2}', b"x" * 2**21):
             assert not command.fire(payload=payload).delivered
@@ -253,8 +241,6 @@ def tls(papers: Papers, *, client: bool = False) -> tuple[str, ...]:
 
 
 def test_credentials_over_tls(listen: Listen, papers: Papers) -> None:
-    """With a certificate and a key it listens over TLS, the token address included."""
-
     def visit(command: Listening) -> None:
         assert command.url.startswith("https://127.0.0.1:")
         target = command.target(auth=OAUTH2, token_url=command.token_url, ssl=papers.client())
@@ -292,8 +278,6 @@ EXACT = b'{"event_type":"error","more":[99999999999999.99,1.10,1E+400]}'
 
 
 def test_fractions_are_written_and_handed_on_with_every_digit(listen: Listen) -> None:
-    """None of them becomes a float on the way."""
-
     def visit(command: Listening) -> None:
         assert command.fire(payload=EXACT).attempts == (200,)
         assert command.lines(1)
@@ -308,7 +292,6 @@ def test_fractions_are_written_and_handed_on_with_every_digit(listen: Listen) ->
 
 
 def test_an_application_gets_what_the_service_sent(listen: Listen) -> None:
-    """The JSON is handed on with the same credentials, and its 200 is the service's 200."""
     payload = {"event_type": "error", "more": [1, 2**64, 2.5, None, "\u00e9\u202e"]}
 
     def visit(command: Listening) -> None:
@@ -347,7 +330,6 @@ def test_what_is_not_handed_on_is_sent_again(answer: Reply, listen: Listen) -> N
 def test_what_is_handed_on_carries_a_token_too(
     listen: Listen, income_service: IncomeService
 ) -> None:
-    """An application with a receiver of its own checks it as it would check the service."""
     received: list[Callback] = []
     issuer = CallbackTokenIssuer(OAUTH2.client_id, OAUTH2.client_secret)
 
@@ -377,7 +359,6 @@ def test_what_is_handed_on_carries_a_token_too(
 def test_it_does_not_call_itself(
     address: str, leads_back: bool, cli: Cli, income_service: IncomeService
 ) -> None:
-    """An address that leads back to it is refused, however it is written."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -400,8 +381,6 @@ def test_it_does_not_call_itself(
 
 @pytest.mark.parametrize(("signal", "status"), [("interrupt", 130), ("terminate", 0)])
 def test_signals_end_it_cleanly(signal: str, status: int, listen: Listen) -> None:
-    """Ctrl-C is 130 and SIGTERM 0; what was taken is written, and nothing more is said."""
-
     def visit(command: Listening) -> None:
         assert command.fire().delivered
         getattr(command.running, signal)()
@@ -428,7 +407,6 @@ def test_a_line_that_cannot_be_written_is_not_taken(kind: str, listen: Listen) -
 
 
 def test_a_taken_port_is_one_line(cli: Cli) -> None:
-    """A port that another program has is one line with status 1."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -164,7 +164,6 @@ def check(shell: Cli, line: str, named: str, status: int, **env: str) -> None:
 
 @pytest.mark.parametrize(("line", "named"), INVALID)
 def test_invalid_arguments_are_status_2(line: str, named: str, shell: Cli) -> None:
-    """The argument is named, or what would be right."""
     check(shell, line, named, 2)
 
 
@@ -172,13 +171,11 @@ def test_invalid_arguments_are_status_2(line: str, named: str, shell: Cli) -> No
 def test_invalid_variables_are_status_2(
     line: str, env: dict[str, str], named: str, shell: Cli
 ) -> None:
-    """The variable is named, or the option that it needs."""
     check(shell, line, named, 2, **env)
 
 
 @pytest.mark.parametrize(("line", "named"), UNUSABLE)
 def test_files_that_cannot_be_used_are_status_1(line: str, named: str, shell: Cli) -> None:
-    """The option that names them is named."""
     check(shell, line, named, 1)
 
 
@@ -193,7 +190,6 @@ def test_files_that_cannot_be_used_are_status_1(line: str, named: str, shell: Cl
     ],
 )
 def test_what_was_typed_cannot_act_on_a_terminal(arguments: tuple[str, ...], cli: Cli) -> None:
-    """A wrong argument is quoted without the characters that would do harm."""
     ran = cli(*arguments)
     assert (ran.status, ran.stdout) == (2, "")
     assert "?" in ran.stderr

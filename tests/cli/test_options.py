@@ -53,7 +53,6 @@ def test_the_options_are_found() -> None:
 @pytest.mark.parametrize("text", ["1.5", "1e3", "many"])
 @pytest.mark.parametrize("place", COUNTS, ids=spelt)
 def test_a_count_is_a_whole_number(place: tuple[str, str], text: str, cli: Cli) -> None:
-    """Nothing is rounded: a fraction is refused by the name of its option."""
     command, option = place
     ran = cli(command, *required(command, option), option, text)
     assert (ran.status, ran.stdout) == (2, "")
@@ -65,7 +64,6 @@ def test_a_count_is_a_whole_number(place: tuple[str, str], text: str, cli: Cli) 
 @pytest.mark.parametrize("text", ["1m", "3M"])
 @pytest.mark.parametrize("place", SPANS, ids=spelt)
 def test_minutes_are_not_taken_for_months(place: tuple[str, str], text: str, cli: Cli) -> None:
-    """An m is refused, with how minutes and months are written."""
     command, option = place
     ran = cli(command, *required(command, option), option, text)
     assert (ran.status, ran.stdout) == (2, "")

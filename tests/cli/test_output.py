@@ -69,7 +69,6 @@ def named(*application_ids: str) -> list[DeadLetter]:
 
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_json_is_one_array(count: int, listed: Listed) -> None:
-    """It is an array however many rows there are, and on a terminal has a line for each value."""
     ids = [*map(str, range(count))]
     for width in (None, 80) if ids else (None,):
         text = listed(*named(*ids), output="json", width=width)
@@ -119,7 +118,6 @@ def test_no_cell_of_csv_is_a_formula(value: str, cell: str, listed: Listed) -> N
 
 @given(reason=_TEXTS)
 def test_a_row_of_csv_is_one_harmless_line(reason: str, listed: Listed) -> None:
-    """However a spreadsheet separates values, no cell begins a formula or acts on a terminal."""
     _, row = listed(evolve(LETTER, reason=reason), output="csv").splitlines()
     assert row.isprintable()
     assert len(next(csv.reader(io.StringIO(row)))) == 6
@@ -130,7 +128,6 @@ def test_a_row_of_csv_is_one_harmless_line(reason: str, listed: Listed) -> None:
 
 @given(reason=_TEXTS)
 def test_a_line_of_json_says_the_same_and_does_nothing(reason: str, listed: Listed) -> None:
-    """What could act on a terminal is escaped, which readers undo: nothing is lost."""
     line = listed(evolve(LETTER, reason=reason))
     assert line.removesuffix("\n").isprintable()
     assert json.loads(line)["reason"] == reason
@@ -144,7 +141,6 @@ def test_a_line_of_json_says_the_same_and_does_nothing(reason: str, listed: List
 def test_a_table_fits_and_loses_nothing(
     ids: list[str], reason: str, width: int, listed: Listed
 ) -> None:
-    """However wide the texts are, no line is wider than the terminal, and all characters appear."""
     letters = [evolve(one, reason=reason) for one in named(*ids)]
     lines = _STYLE.sub("", listed(*letters, output="table", width=width)).splitlines()
     assert all(cell_len(line) <= width for line in lines)
@@ -165,7 +161,6 @@ def test_ids_stay_whole_where_a_table_has_no_room(listed: Listed) -> None:
 
 
 def test_numbers_are_right_aligned(listed: Listed) -> None:
-    """Amounts of any length end in the same column."""
     letters = [evolve(LETTER, attempts=each) for each in (1, 1000)]
     store = [evolve(one, application_id=f"app-{n}") for n, one in enumerate(letters)]
     head, *rows = listed(*store, output="table").splitlines()
@@ -174,7 +169,6 @@ def test_numbers_are_right_aligned(listed: Listed) -> None:
 
 
 def test_a_table_in_a_file_is_complete(listed: Listed) -> None:
-    """Without a terminal nothing is cut, broken, left out or coloured."""
     head, row = listed(evolve(LETTER, reason="long " * 60), output="table").splitlines()
     assert head.endswith("  Reason")
     assert row.endswith("long " * 59 + "long")
@@ -182,7 +176,6 @@ def test_a_table_in_a_file_is_complete(listed: Listed) -> None:
 
 
 def test_a_long_table_comes_as_it_grows(listed: Listed) -> None:
-    """Rows behind the first screenful are in its columns, and the headings come once."""
     lines = listed(*named(*(f"app-{number:03}" for number in range(100))), width=120).splitlines()
     assert len(lines) == 101
     assert sum("Reason" in line for line in lines) == 1
@@ -190,15 +183,12 @@ def test_a_long_table_comes_as_it_grows(listed: Listed) -> None:
 
 
 def test_characters_that_cannot_be_shown_are_replaced(listed: Listed) -> None:
-    """What acts on a terminal, and letters that an encoding lacks; letters of any script stay."""
     assert SHOWN in listed(evolve(LETTER, reason=HARMFUL), width=120)
     letter = evolve(LETTER, reason="Zoë")
     assert listed(letter, output="table", PYTHONIOENCODING="ascii").splitlines()[1].endswith("Zo?")
 
 
 def test_warnings_of_the_package_are_lines(shell: Cli) -> None:
-    """What the package logs as a warning is a line; what is less, or another package's, is none."""
-
     def log(running: Running) -> None:
         running.write(f"{shell.service.ids[0]}\n")
         running.stdout.wait_for("app-")

@@ -60,7 +60,6 @@ def test_what_people_look_at_names_nobody_unasked(form: Form, shell: Cli) -> Non
 
 
 def test_an_update_on_a_terminal_is_a_line(shell: Cli) -> None:
-    """It shows the time, the id, how many documents there are, and the reference."""
     terminal = Terminal(columns=80)
     looked = shell(*Form("poll").line(shell.service), terminal=terminal)
     shown = [" ".join(line.split()) for line in terminal.standing(looked.screen)]
@@ -95,7 +94,6 @@ def documents_in(text: str) -> list[Any]:
 @pytest.mark.shows_private("output", "file", reason="programs read addresses as well")
 @pytest.mark.parametrize("form", FOR_PROGRAMS, ids=str)
 def test_what_programs_read_is_whole(form: Form, shell: Cli) -> None:
-    """Nothing of it is masked, and nothing of it is missing but the addresses of files."""
     text = written(form, shell)
     assert SIGNED not in text
     wanted = shell.service.ids[: 1 if form.name == "application" else None]

@@ -56,7 +56,6 @@ def poll(shell: Cli) -> Poll:
 def test_lines_are_the_services_own_json(
     switches: tuple[str, ...], query: str | None, poll: Poll
 ) -> None:
-    """A line has both replies with every field, in the shape of `to_json` and of an export."""
     ran = poll(*FROM_THE_BEGINNING, *switches)
     assert (ran.status, complaints(ran)) == (0, "")
     lines = parsed(ran.stdout)
@@ -94,7 +93,6 @@ def test_it_begins_now_and_resumes_where_it_was(poll: Poll) -> None:
 @pytest.mark.income_service(applications=60, days=30)
 @pytest.mark.parametrize("start", ["2026-06-27T14:00:00+02:00", "3d"])
 def test_it_can_begin_in_the_past(start: str, poll: Poll) -> None:
-    """A time with a zone and a span back from the service's present mean what they say."""
     expected = {
         one
         for one in poll.service.ids
@@ -119,7 +117,6 @@ def test_it_can_begin_in_the_past(start: str, poll: Poll) -> None:
     ids=spelt,
 )
 def test_a_new_beginning_is_said_once(start: tuple[str, ...], begins: str, poll: Poll) -> None:
-    """Whatever standard error is: the name, the file and the time of the service; never again."""
     first, *_ = poll("--once", *start).stderr.splitlines()
     assert first == f"income-client: 'default' is new in polls.db, begins at {begins}"
     assert "new" not in poll("--once").stderr
@@ -128,7 +125,6 @@ def test_a_new_beginning_is_said_once(start: tuple[str, ...], begins: str, poll:
 
 
 def test_a_start_that_is_ignored_is_said(poll: Poll) -> None:
-    """In a file or a pipe as on a terminal."""
     poll("--once")
     said = "income-client: --start is ignored: 'default' is known, and resumes where it was\n"
     assert said not in poll("--once").stderr
@@ -159,7 +155,6 @@ def summaries(ran: Ran) -> list[str]:
 
 
 def test_a_new_name_can_be_refused(poll: Poll, shell: Cli) -> None:
-    """With --must-exist, a mistyped file or name is one line and status 1; nothing is sent."""
     poll("--once")
     assert poll("--once", "--must-exist").status == 0
     before = len(poll.service.requests)
@@ -212,15 +207,12 @@ def test_the_store_is_no_place_for_the_output(
 
 
 def test_names_in_one_store_are_apart(poll: Poll) -> None:
-    """Each name has a checkpoint of its own."""
     for name in ("one", "two"):
         assert len(ids_in(poll(*FROM_THE_BEGINNING, "--name", name).stdout)) == 9
         assert poll("--once", "--name", name).stdout == ""
 
 
 def test_it_polls_until_it_is_stopped(poll: Poll) -> None:
-    """Without --once, what is updated later on is written as it is found, until SIGTERM."""
-
     def update(running: Running) -> None:
         until(lambda: len(poll.service.requests) > 3)
         poll.service.touch(poll.service.ids[4])
@@ -238,7 +230,6 @@ def test_it_polls_until_it_is_stopped(poll: Poll) -> None:
 
 @pytest.mark.usefixtures("without_pauses")
 def test_a_single_poll_that_fails_is_the_end(poll: Poll) -> None:
-    """With --once, a failed poll is one line and status 1; the next run begins there."""
     poll.service.faults.add("list_applications: 503 x3")
     ran = poll(*FROM_THE_BEGINNING)
     assert (ran.status, ran.stdout, complaints(ran).count("\n")) == (1, "", 1)
@@ -248,7 +239,6 @@ def test_a_single_poll_that_fails_is_the_end(poll: Poll) -> None:
 
 @pytest.mark.usefixtures("without_pauses")
 def test_failed_polls_are_reported_and_tried_again(poll: Poll) -> None:
-    """Where standard error is no terminal, each failed poll is a line, and nothing else is."""
     poll.service.faults.add("list_applications: 500 x3")
 
     def stop(running: Running) -> None:
@@ -331,7 +321,6 @@ def test_a_row_that_cannot_be_asked_for_is_named(
 @pytest.mark.income_service(applications=40)
 @pytest.mark.usefixtures("without_pauses")
 def test_many_unreadable_applications_are_counted(poll: Poll) -> None:
-    """Ten are named and the others counted."""
     for one in poll.service.ids[:23]:
         poll.service.faults.add(Fault("status", status=404, times=None, path=f"*/{one}"))
     ran = poll(*FROM_THE_BEGINNING)
@@ -340,7 +329,6 @@ def test_many_unreadable_applications_are_counted(poll: Poll) -> None:
 
 
 def test_a_damaged_store_ends_it(poll: Poll) -> None:
-    """A file that is no store is one line with status 1; it stays as it is, nothing is sent."""
     poll.store.write_bytes(b"something else" * 100)
     ran = poll(*FROM_THE_BEGINNING)
     assert (ran.status, ran.stdout, complaints(ran).count("\n")) == (1, "", 1)
@@ -363,7 +351,6 @@ def test_an_empty_store_is_no_new_beginning(command: str, shell: Cli) -> None:
 
 
 def test_it_begins_at_no_time_to_come(poll: Poll) -> None:
-    """The start is a time of the service's past, or its present."""
     ran = poll("--start", "2100-01-01", "--once")
     assert (ran.status, ran.stdout) == (2, "")
     assert "2100-01-01T00:00:00 is in the future" in ran.stderr
@@ -412,7 +399,6 @@ def test_a_full_disk_commits_nothing(poll: Poll) -> None:
 
 
 def test_a_line_that_was_cut_off_spoils_no_other(poll: Poll, tmp_path: Path) -> None:
-    """Appended to a file that ends in the middle of a line, it begins a new one."""
     lines = tmp_path / "lines"
     lines.write_bytes(b'{"application_id":"app-')
     for name in ("one", "two"):
@@ -457,7 +443,6 @@ def drawn(shown: str) -> list[str]:
 
 
 def test_a_terminal_shows_how_far_it_is(poll: Poll, tmp_path: Path) -> None:
-    """Polls, records, lag, service time and the next poll are one line, drawn over itself."""
     terminal = Terminal()
     shown = poll(
         *BEGINNING, terminal=terminal, stdout=tmp_path / "lines", during=seen("next poll in")
@@ -477,7 +462,6 @@ def test_a_terminal_shows_how_far_it_is(poll: Poll, tmp_path: Path) -> None:
 
 
 def test_failures_and_dead_letters_remain_above(poll: Poll, tmp_path: Path) -> None:
-    """What goes wrong is a line that stays, and is counted in the one that is drawn over."""
     one = poll.service.ids[4]
     poll.service.faults.add(
         Fault("status", status=500, times=3, path="*/applications"),

@@ -8,14 +8,12 @@ from tests.support.cli import Cli
 
 
 def test_what_is_printed_is_what_stores_run(cli: Cli) -> None:
-    """With comments that say which rights are needed."""
     shown = cli("schema", "postgres")
     assert (shown.status, shown.stdout, shown.stderr) == (0, SCHEMA, "")
     assert "--   GRANT SELECT" in shown.stdout
 
 
 def test_another_database_is_a_mistake(cli: Cli) -> None:
-    """Those that there are are named."""
     shown = cli("schema", "oracle")
     assert (shown.status, shown.stdout) == (2, "")
     assert "postgres" in shown.stderr

@@ -69,7 +69,6 @@ def keys_of(service: IncomeService, **instead: str) -> list[str]:
 
 
 def test_a_file_is_enough(cli: Cli, income_service: IncomeService, tmp_path: Path) -> None:
-    """A file has all settings: named by an option, by a variable, or at its default places."""
     keys = keys_of(income_service)
     path = written(tmp_path / "income-client/config.toml", *keys)
     written(tmp_path / "home/.config/income-client/config.toml", *keys)
@@ -278,7 +277,6 @@ PROXY: Final = {"INCOME_PROXY": "http://user:hush@127.0.0.1:2"}
 def test_a_service_that_is_down_is_named_once(
     command: str, proxy: dict[str, str], cli: Cli
 ) -> None:
-    """Host and port are said, those of a proxy too, and nothing else of an address."""
     env = {**OAUTH2, **proxy, "INCOME_BASE_URL": f"{NOWHERE}/path/of/it"}
     ran = cli(command, *COMMANDS[command], env=env)
     assert (ran.status, ran.stdout) == (1, "")
@@ -309,7 +307,6 @@ def test_a_token_endpoint_that_is_down_is_named(command: str, cli: Cli) -> None:
 @pytest.mark.usefixtures("without_pauses")
 @pytest.mark.parametrize(("status", "exit_status"), [(401, 4), (403, 4), (503, 1)])
 def test_a_person_learns_of_doctor_once(status: int, exit_status: int, shell: Cli) -> None:
-    """On a terminal the last line names the command that finds out more."""
     shell.service.faults.add(Fault("status", path="/v1/*", status=status, times=None))
     shown = shell(*LIST, terminal=Terminal())
     assert shown.status == exit_status
@@ -330,7 +327,6 @@ def test_an_account_that_gets_no_token_is_refused(command: str, shell: Cli) -> N
 
 @pytest.mark.parametrize("top", [(), ('base_url = "https://income.example"',)], ids=len)
 def test_profiles_that_exist_are_named(top: tuple[str, ...], cli: Cli) -> None:
-    """Where settings are missing and the file has profiles, it says which and how to choose."""
     path = cli.folder / "home/.config/income-client/config.toml"
     path.parent.mkdir(parents=True)
     keys = ('base_url = "https://x.example"', 'client_id = "x"', 'client_secret = "canary"')
@@ -345,7 +341,6 @@ def test_profiles_that_exist_are_named(top: tuple[str, ...], cli: Cli) -> None:
 
 
 def test_a_missing_address_comes_with_first_steps(cli: Cli) -> None:
-    """Without an address, the message names what saves one and what to try without."""
     ran = cli(*LIST)
     assert (ran.status, ran.stdout) == (2, "")
     assert "INCOME_BASE_URL" in ran.stderr
@@ -357,7 +352,6 @@ def test_a_missing_address_comes_with_first_steps(cli: Cli) -> None:
 
 
 def test_everything_goes_through_the_proxy(shell: Cli) -> None:
-    """Requests for tokens and lists name the service to the proxy, with the proxy's password."""
     with beside(proxying(shell.service.url)) as (port, came):
         ran = shell(*LIST, env={"INCOME_PROXY": f"http://user:hush@127.0.0.1:{port}"})
     assert (ran.status, ran.stderr) == (0, "")
@@ -407,7 +401,6 @@ def test_the_usual_authorities_stay_trusted(shell: Cli) -> None:
 
 @pytest.mark.income_service(applications=1)
 def test_files_are_downloaded_under_the_same_authority(shell: Cli) -> None:
-    """An address of a file over TLS is trusted like the service itself."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(shell.folder / "ca.pem"))
     (one,) = shell.service.ids

@@ -70,7 +70,6 @@ def described(token: Cli, access_token: str) -> Any:
 
 
 def test_a_token_is_described_and_not_shown(token: Cli) -> None:
-    """End, lifetime and claims are printed; the token is nowhere in the output."""
     ran = token("token")
     assert (ran.status, ran.stderr) == (0, "")
     for words in ("Bearer, JWT", "3600 s", "iss", "income-emulator"):
@@ -99,7 +98,6 @@ def test_reveal_prints_the_token_alone(token: Cli) -> None:
 
 
 def test_a_refused_token_is_4(token: Cli) -> None:
-    """A token that the service does not take is described, and not shown."""
     issue(token.service, OPAQUE, is_taken=False)
     ran = token("token")
     assert (ran.status, ran.stderr.count("\n")) == (4, 1)
@@ -108,7 +106,6 @@ def test_a_refused_token_is_4(token: Cli) -> None:
 
 
 def test_basic_credentials_need_no_token(token: Cli) -> None:
-    """With a user name and a password nothing is requested."""
     basic = token.service.basic
     env = {
         "INCOME_CLIENT_ID": "",
@@ -122,7 +119,6 @@ def test_basic_credentials_need_no_token(token: Cli) -> None:
 
 
 def test_claims_are_readable(token: Cli) -> None:
-    """Times are in UTC and with four digits of the year, lists in a row, the scope apart."""
     claims = {"exp": 1_800_000_000, "iat": -62_135_596_800, "aud": ["a", "b"], "iss": "them"}
     shown = described(token, jwt({**claims, "scope": "income:read"}))
     assert shown["claims"] == {
@@ -149,7 +145,6 @@ def test_claims_about_a_person_are_only_named(sub: str, token: Cli) -> None:
 
 
 def test_claims_cannot_act_on_a_terminal(token: Cli) -> None:
-    """What a token says is printed without its control characters."""
     issue(token.service, jwt({"iss": "\x1b[2Jhush", "\x1bname": 1}))
     ran = token("token")
     assert "\x1b" not in ran.stdout
@@ -185,7 +180,6 @@ def test_a_token_need_not_be_a_readable_jwt(
 @given(claims=st.dictionaries(NAMES, JSON, max_size=5))
 @example(claims={"exp": 1e300, "iat": 10**30})
 def test_any_claims_can_be_described(claims: dict[str, Any], token: Cli) -> None:
-    """Each claim is shown or named, and none is shown at length."""
     shown = described(token, jwt(claims))
     assert {name[:200] for name in claims} == {*shown["claims"], *shown["not_shown"]}
     assert all(len(words) <= 201 for words in shown["claims"].values())

@@ -52,7 +52,6 @@ def rows(ran: Ran) -> list[dict[str, Any]]:
 
 
 def test_a_callback_is_sent_about_an_update(shell: Cli, endpoint: ScriptedServer) -> None:
-    """The application has changed just before, and a line of JSON says what came of it."""
     one = shell.service.ids[2]
     shell.service.advance(60)
     ran = shell("trigger", one)
@@ -75,7 +74,6 @@ def test_a_callback_is_sent_about_an_update(shell: Cli, endpoint: ScriptedServer
 
 @pytest.mark.usefixtures("endpoint")
 def test_a_person_gets_a_table(shell: Cli) -> None:
-    """With headings; -o json is an array."""
     terminal = Terminal(columns=60)
     shown = shell("trigger", shell.service.ids[2], terminal=terminal)
     heading, row = terminal.standing(shown.screen)
@@ -90,7 +88,6 @@ def test_a_person_gets_a_table(shell: Cli) -> None:
 
 @pytest.mark.usefixtures("endpoint")
 def test_as_many_are_sent_as_are_asked_for(shell: Cli) -> None:
-    """Each is about another application, and of the event that is given; nothing need change."""
     shell.service.advance(60)
     ran = shell("trigger", "--count", "5", "--event", "extractions", "--no-update")
     assert ran.status == 0
@@ -111,7 +108,6 @@ def test_a_callback_that_is_not_delivered_is_1(shell: Cli) -> None:
 
 
 def test_what_an_emulator_cannot_do_is_reported(shell: Cli) -> None:
-    """It has nowhere to send callbacks to, or no such application."""
     ran = shell("trigger")
     assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
     assert "income-client listen" in ran.stderr
@@ -124,7 +120,6 @@ def test_what_an_emulator_cannot_do_is_reported(shell: Cli) -> None:
 
 @pytest.mark.parametrize("kind", ["oauth2", "basic"])
 def test_refused_credentials_are_not_shown(kind: str, shell: Cli) -> None:
-    """Credentials of another emulator are refused with status 4, of either kind."""
     env = {"INCOME_CLIENT_SECRET": "hidden"}
     if kind == "basic":
         env = basic_variables(shell.service, INCOME_PASSWORD="hidden")
@@ -136,7 +131,6 @@ def test_refused_credentials_are_not_shown(kind: str, shell: Cli) -> None:
 
 @pytest.mark.parametrize("answer", [reply(404), reply(200, b"<html>"), HUNG_UP])
 def test_what_is_not_an_emulator_is_reported(answer: Reply, shell: Cli) -> None:
-    """Something else at the address is an error, with either kind of credentials."""
     with beside(ScriptedServer(in_turn(answer))) as server:
         there = {"INCOME_BASE_URL": server.url}
         by_name = shell("trigger", env=basic_variables(shell.service, **there))
@@ -181,7 +175,6 @@ NAMED: Final = {"INCOME_USERNAME": "x", "INCOME_PASSWORD": "hidden"}
     ids=lambda value: "" if isinstance(value, dict) else spelt(value),
 )
 def test_misuse(arguments: tuple[str, ...], env: dict[str, str], named: str, cli: Cli) -> None:
-    """What is missing, invalid or leads elsewhere is named, and nothing is sent."""
     ran = cli("trigger", *arguments, env=env)
     assert (ran.status, ran.stdout) == (2, "")
     assert named in ran.words
