@@ -1,13 +1,18 @@
-"""``income-client documents``, and --type, which ``download`` has too."""
+"""``income-client documents``, --type, and ids from standard input, which others read too."""
 
 import csv
+import json
+import shlex
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from income_client.testing import IncomeService, make_record
-from tests.support.cli import Cli
+from tests.support.beside import until
+from tests.support.cli import Cli, Running
 from tests.support.served import documents_of, parsed, served
 from tests.support.streams import Terminal
 
@@ -33,16 +38,15 @@ def test_a_line_is_a_whole_document(shell: Cli) -> None:
 def test_pages_come_when_asked_for(shell: Cli) -> None:
     one = shell.service.ids[0]
     assert "pages" not in parsed(shell("documents", one).stdout)[0]["document"]
-    ran = shell("documents", one, "--pages")
-    assert all("pages" in line["document"] for line in parsed(ran.stdout))
-    rows = rows_of(shell("documents", one, "--pages", "-o", "csv").stdout)
-    assert all(int(row["pages"]) >= 1 for row in rows)
+    assert all("pages" in line["document"]
+               for line in parsed(shell("documents", one, "--pages").stdout))  # fmt: skip
 
 
-def test_csv_has_the_pay_period(shell: Cli) -> None:
-    rows = rows_of(shell("documents", *shell.service.ids, "--output", "csv").stdout)
+def test_csv_has_the_pay_period_and_the_number_of_pages(shell: Cli) -> None:
+    rows = rows_of(shell("documents", *shell.service.ids, "--pages", "-o", "csv").stdout)
     assert {row["document_id"] for row in rows} == set(documents_of(shell.service))
     for row in rows:
+        assert int(row["pages"]) >= 1
         assert bool(row["pay_begin_date"]) is (row["document_type"] == "paystub")
 
 
@@ -55,38 +59,27 @@ def test_an_unreadable_application_keeps_no_other_back(shell: Cli) -> None:
     assert set(ran.lines) == {one for one in documents if documents[one] in (first, second)}
 
 
-@pytest.mark.parametrize("columns", [40, 60, 80])
-def test_a_table_is_as_wide_as_the_terminal(columns: int, shell: Cli) -> None:
-    one = shell.service.ids[0]
-    ids = [each for each, owner in documents_of(shell.service).items() if owner == one]
-    shown = shell("documents", one, terminal=Terminal(columns=columns))
-    assert shown.status == 0
-    assert ("From" in shown.screen, "To" in shown.screen) == (columns > 40, columns > 40)
-    assert "Type" in shown.screen
-    assert "Action" not in shown.screen
-    assert "…" not in shown.screen
-    assert all(each in shown.screen for each in ids)
-
-
 @pytest.mark.parametrize(
-    ("columns", "headings"),
+    ("columns", "count", "headings"),
     [
-        (60, [["Type", "Document", "From", "To", "Files"], ["Application", "Type", "Document"]]),
-        (
-            200,
-            [["Application", "Type", "Document", "From", "To", "Files", "Updated", "Action"]] * 2,
-        ),
+        (40, 1, "Type Document"),
+        (60, 1, "Type Document From To Files"),
+        (60, 2, "Application Type Document"),
+        (200, 1, "Application Type Document From To Files Updated Action"),
+        (200, 2, "Application Type Document From To Files Updated Action"),
     ],
 )
-def test_what_is_the_same_in_each_row_is_left_out_first(
-    columns: int, headings: list[list[str]], shell: Cli
+def test_a_table_is_as_wide_as_the_terminal(
+    columns: int, count: int, headings: str, shell: Cli
 ) -> None:
-    """Of one application the type is worth more than its id; of several, both are needed."""
-    one, two = shell.service.ids[:2]
-    for named, expected in zip([(one,), (one, two)], headings, strict=True):
-        terminal = Terminal(columns=columns)
-        heading = terminal.standing(shell("documents", *named, terminal=terminal).screen)[0]
-        assert heading.split() == expected
+    """What is the same in each row is left out first, and no id loses its end."""
+    named, terminal = shell.service.ids[:count], Terminal(columns=columns)
+    shown = shell("documents", *named, terminal=terminal)
+    assert shown.status == 0
+    assert terminal.standing(shown.screen)[0].split() == headings.split()
+    assert "…" not in shown.screen
+    documents = documents_of(shell.service).items()
+    assert all(each in shown.screen for each, owner in documents if owner in named)
 
 
 @pytest.fixture
@@ -112,3 +105,89 @@ def test_nothing_is_known_of_a_type_where_nothing_was_updated(some: Cli) -> None
     """A job that runs each minute does not fail in a minute without updates."""
     span = ("--updated-after", "2026-06-30T11:59:59", "--updated-before", "2026-06-30T11:59:59")
     assert some("download", "--to", "files", "--type", "w2", *span).status == 0
+
+
+# Ids that are read
+
+COMMANDS: Final = (
+    "documents -",
+    "download - --to files --allow-host 127.0.0.1",
+    "export - --to all",
+)
+NO_IDS: Final = (
+    b"{}", b'{"application_id": 7}', b"{", b"[" * 5000, b'{"application": 1}', b"CANARY\xff",
+    b'{"ssn":"CANARY"}', b"app-1  CANARY  2026-01-01", b"app-1,CANARY", b'"CANARY"', b"[",
+)  # fmt: skip
+every = pytest.mark.parametrize("command", COMMANDS, ids=lambda line: line.split()[0])
+
+
+@every
+def test_however_ids_are_written_each_is_asked_for_once(command: str, shell: Cli) -> None:
+    """A line is an id, or what applications, application and poll print."""
+    first, second, third, fourth, fifth, *_ = shell.service.ids
+    objects: list[Any] = [
+        {"application_id": third, "application_reference_id": "LOAN-1"},
+        {**served(shell.service, fourth), "padding": "x" * 200_000},
+        {"application": served(shell.service, fifth), "documents": {}},
+    ]
+    ids = f"\ufeff{first}\r\n\r\n\n  {second} \n{first}\n"
+    lines = ids + "\n".join(json.dumps(one, default=str) for one in objects)
+    asked = shell.service.requests.count("get_documents")
+    assert shell(*shlex.split(command), stdin=lines).status == 0
+    paths = [one.path for one in shell.service.requests.of("get_documents")][asked:]
+    wanted = (first, second, third, fourth, fifth)
+    assert sorted(path.split("/")[-2] for path in paths) == sorted(wanted)
+
+
+@every
+@pytest.mark.parametrize("text", ["", "\n\n", "\ufeff"], ids=["nothing", "blank", "mark"])
+def test_no_ids_are_nothing_to_do(command: str, text: str, shell: Cli) -> None:
+    """A job that lists what was updated lately does not fail where nothing was."""
+    assert shell(*shlex.split(command), stdin=text).status == 0
+    assert len(shell.service.requests) == 0
+
+
+@every
+def test_what_the_list_prints_can_be_piped_in(command: str, shell: Cli) -> None:
+    for number, form in enumerate((("-q",), ("-o", "jsonl"))):
+        listed = shell("applications", *form).stdout
+        words = shlex.split(command.replace("--to ", f"--to {number}"))
+        assert shell(*words, stdin=listed).status == 0
+    assert shell.service.requests.count("get_documents") == 2 * len(shell.service.ids)
+
+
+@every
+def test_reading_begins_before_the_ids_end(command: str, shell: Cli) -> None:
+    first, second, *_ = shell.service.ids
+
+    def write(running: Running) -> None:
+        running.write(f"{first}\n")
+        until(lambda: shell.service.requests.count("get_documents"))
+        running.write(f"{second}\n")
+
+    assert shell(*shlex.split(command), during=write).status == 0
+    assert shell.service.requests.count("get_documents") == 2
+
+
+@given(command=st.sampled_from(COMMANDS), line=st.sampled_from(NO_IDS))
+def test_a_line_without_an_id_is_named_and_not_shown(command: str, line: bytes, shell: Cli) -> None:
+    """It may be somebody's record; what its place would be is not there."""
+    asked = shell.service.requests.count("get_documents")
+    ran = shell(*shlex.split(command), stdin=shell.service.ids[0].encode() + b"\n" + line + b"\n")
+    assert ran.status == 1
+    assert "line 2 of standard input" in ran.stderr
+    assert "income-client applications -q" in ran.stderr
+    assert "CANARY" not in ran.stderr
+    assert not (shell.folder / "all").exists()
+    assert shell.service.requests.count("get_documents") <= asked + 1
+
+
+@every
+def test_a_terminal_says_that_it_is_read(command: str, shell: Cli) -> None:
+    """Nobody waits for a command that waits for them."""
+
+    def type_one(running: Running) -> None:
+        running.stdout.wait_for("ids are read from this terminal; Ctrl-D ends them")
+        running.write(f"{shell.service.ids[0]}\n\x04")
+
+    assert shell(*shlex.split(command), terminal=Terminal(), during=type_one).status == 0

@@ -18,8 +18,7 @@ from income_client.testing import IncomeService
 from tests.support.cli import FULL, Cli, Running, when
 from tests.support.downloading import FILES, Download, counts_of, sha256_of
 from tests.support.limits import no_room_above, room_for
-from tests.support.malformed import malformed_rows
-from tests.support.served import documents_of, ids_in, served
+from tests.support.served import documents_of, served
 from tests.support.streams import Terminal, closed_pipe
 
 MiB: Final = 2**20
@@ -27,7 +26,7 @@ NOWHERE: Final = Path(os.devnull)
 """Where standard output goes, so that the terminal is left to bars."""
 STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
 HALF_WAY: Final = "/300.0 kB"
-pytestmark = pytest.mark.income_service(applications=2)
+pytestmark = pytest.mark.income_service(applications=5)
 large: Final = pytest.mark.income_service(applications=2, file_bytes=300_000)
 
 
@@ -40,7 +39,6 @@ def download(shell: Cli) -> Download:
 # Files and their list
 
 
-@pytest.mark.income_service(applications=8)
 def test_files_come_whole_and_are_listed(download: Download) -> None:
     ran = download()
     documents = documents_of(download.service)
@@ -68,7 +66,6 @@ def test_files_come_whole_and_are_listed(download: Download) -> None:
         assert not any(person["last_name"] in text for person in people)
 
 
-@pytest.mark.income_service(applications=5)
 def test_a_second_run_asks_for_what_is_missing(download: Download) -> None:
     """What is listed costs no request and is not printed again; a file that is gone comes again."""
     first = download()
@@ -110,7 +107,6 @@ def test_another_file_is_replaced_only_on_request(download: Download) -> None:
     assert len(download.listed) == len(others) + 2
 
 
-@pytest.mark.income_service(applications=6)
 def test_failures_leave_the_others_alone(download: Download) -> None:
     bad, *good = download.service.ids
     documents = documents_of(download.service)
@@ -133,8 +129,7 @@ def test_failures_leave_the_others_alone(download: Download) -> None:
     assert ran.stderr.replace("\n", "").isprintable()
 
 
-@pytest.mark.income_service(applications=12)
-@pytest.mark.parametrize("error", ["ENOSPC", "EDQUOT", "EROFS", "EIO"])
+@pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
 def test_a_failing_disk_ends_it(error: str, download: Download) -> None:
     """The first file that the disk does not take is named, and no further one is asked for."""
     documents = documents_of(download.service)
@@ -153,7 +148,6 @@ def test_a_failing_disk_ends_it(error: str, download: Download) -> None:
     assert counts_of(ran.stderr) == {"new": len(documents) - 5, "there": 5, "failed": 0}
 
 
-@pytest.mark.income_service(applications=12)
 def test_a_failure_of_one_file_on_the_disk_leaves_the_others_alone(download: Download) -> None:
     """A name that is too long for the disk, say, is that of one file."""
     documents = documents_of(download.service)
@@ -177,6 +171,7 @@ def test_names_can_be_chosen(download: Download) -> None:
     assert all((download.folder / one["path"]).exists() for one in kept)
 
 
+@pytest.mark.income_service(applications=1)
 def test_quiet_reports_failures_only(download: Download) -> None:
     ran = download("--quiet", terminal=Terminal(), stdout=NOWHERE)
     assert (ran.status, ran.screen) == (0, "")
@@ -190,12 +185,10 @@ def test_quiet_reports_failures_only(download: Download) -> None:
 # Hosts
 
 
-@pytest.mark.parametrize(
-    "hosts", [(), ("files.example",), ("127.0.0.1:1",)], ids=["none", "another", "another port"]
-)
-def test_files_come_from_allowed_hosts_only(hosts: tuple[str, ...], download: Download) -> None:
+@pytest.mark.parametrize("host", ["", "files.example", "127.0.0.1:1"])
+def test_files_come_from_allowed_hosts_only(host: str, download: Download) -> None:
     """Nothing on this machine is asked without the option; each refusal is reported once."""
-    download.hosts = tuple(part for host in hosts for part in ("--allow-host", host))
+    download.hosts = ("--allow-host", host) if host else ()
     ran = download()
     assert (ran.status, ran.stdout, download.file_requests) == (1, "", 0)
     files = len(documents_of(download.service))
@@ -207,23 +200,19 @@ def test_files_come_from_allowed_hosts_only(hosts: tuple[str, ...], download: Do
 
 @pytest.mark.income_service(applications=1)
 @pytest.mark.parametrize(
-    ("url", "hosts", "hint"),
+    ("url", "host", "hint"),
     [
-        ("https://files.example/x", (), "--allow-host"),
-        ("http://a.amazonaws.com/x", (), "http"),
-        ("https://10.0.0.1/x", ("10.0.0.1",), "--allow-private-networks"),
-        ("https://169.254.169.254/x", ("169.254.169.254",), None),
+        ("https://files.example/x", None, "--allow-host"),
+        ("http://a.amazonaws.com/x", None, "http"),
+        ("https://10.0.0.1/x", "10.0.0.1", "--allow-private-networks"),
+        ("https://169.254.169.254/x", "169.254.169.254", None),
     ],
-    ids=["host", "plain http", "private network", "metadata of a cloud"],
 )
 def test_a_refused_address_names_the_option(
-    url: str,
-    hosts: tuple[str, ...],
-    hint: str | None,
-    download: Download,
+    url: str, host: str | None, hint: str | None, download: Download
 ) -> None:
     download.serve_one(url=url)
-    download.hosts = tuple(part for host in hosts for part in ("--allow-host", host))
+    download.hosts = ("--allow-host", host) if host else ()
     ran = download()
     refused, *hints, _ = ran.stderr.splitlines()
     assert ran.status == 1
@@ -235,67 +224,15 @@ def test_a_refused_address_names_the_option(
 # Which applications
 
 
-@pytest.mark.income_service(applications=4)
-def test_ids_come_from_standard_input(download: Download, shell: Cli) -> None:
-    first, second, third, fourth = download.service.ids
-    ran = download(third, "-", stdin=f"{first}\n\n  {second} \r\n{first}\n{third}")
-    assert ran.status == 0
-    assert {entry["application_id"] for entry in download.listed} == {first, second, third}
-    assert download.service.requests.count("get_documents") == 3
-    lines = [
-        {"application_id": first, "application_reference_id": "LOAN-1"},
-        {**served(download.service, second), "padding": "x" * 200_000},
-        {"application": served(download.service, fourth), "documents": {}},
-    ]
-    text = "\n".join(json.dumps(line, default=str) for line in lines)
-    assert download("-", stdin=text).status == 0
-    assert {entry["application_id"] for entry in download.listed} == {*download.service.ids}
-    for listing in (("applications",), ("applications", "-q")):
-        ran = download("-", stdin=shell(*listing).stdout)
-        assert (ran.status, counts_of(ran.stderr)["there"]) == (0, len(download.listed))
-
-
-def test_it_begins_before_its_input_ends(download: Download) -> None:
-    first, second = download.service.ids
-    count = sum(one == first for one in documents_of(download.service).values())
-
-    def write(running: Running) -> None:
-        running.write(f"{first}\n")
-        running.stdout.wait_for_lines(count)
-        running.write(f"{second}\n")
-
-    assert download("-", during=write).status == 0
-    assert {entry["application_id"] for entry in download.listed} == {first, second}
-
-
-@pytest.mark.income_service(applications=1)
-@pytest.mark.parametrize(
-    "line",
-    [b"{}", b'{"application_id": 7}', b"{", b"[" * 5000, b'{"application": 1}', b"CANARY\xff",
-     b'{"ssn":"CANARY"}', b"app-1  CANARY  2026-01-01", b"app-1,CANARY", b'"CANARY"', b"["],
-    ids=["empty", "number", "cut off", "deep", "shape", "bytes", "no id", "table", "CSV", "quoted",
-         "array"],
-)  # fmt: skip
-def test_a_line_without_an_id_ends_it(line: bytes, download: Download) -> None:
-    """It is reported by its number, and not shown, since it may be somebody's record."""
-    ran = download("-", stdin=download.service.ids[0].encode() + b"\n" + line + b"\n")
-    assert ran.status == 1
-    assert "line 2 of standard input" in ran.stderr
-    assert "income-client applications -q" in ran.stderr
-    assert "CANARY" not in ran.stderr
-    assert download.service.requests.count("get_documents") == 1
-
-
-@pytest.mark.income_service(applications=40, days=30)
-@pytest.mark.parametrize("after", ["3d", "2026-06-27T12:00:00"])
-def test_a_span_chooses_everything_that_changed(after: str, download: Download) -> None:
+@pytest.mark.income_service(applications=20, days=30)
+def test_a_span_chooses_everything_that_changed(download: Download) -> None:
     expected = {
         one
         for one in download.service.ids
-        if served(download.service, one)["last_updated_at"] >= "2026-06-27T12:00:00Z"
+        if served(download.service, one)["last_updated_at"] >= "2026-06-20T12:00:00Z"
     }
-    assert 0 < len(expected) < 40
-    assert download("--updated-after", after).status == 0
+    assert 0 < len(expected) < 20
+    assert download("--updated-after", "10d").status == 0
     assert {entry["application_id"] for entry in download.listed} == expected
 
 
@@ -303,15 +240,14 @@ def test_a_span_chooses_everything_that_changed(after: str, download: Download) 
 
 
 @pytest.mark.income_service(applications=2, file_bytes=3 * MiB)
-@pytest.mark.parametrize("signal", ["interrupt", "terminate"])
-def test_an_interrupted_file_begins_anew(signal: str, download: Download) -> None:
+def test_an_interrupted_file_begins_anew(download: Download) -> None:
     download.service.faults.add(Fault("stall", times=None, keep=2 * MiB, path=FILES))
 
     def are_begun() -> bool:
         return any(part.stat().st_size >= MiB for part in download.unfinished)
 
-    ran = download(during=when(are_begun, signal))
-    assert (ran.status, ran.stdout) == ({"interrupt": 130, "terminate": 143}[signal], "")
+    ran = download(during=when(are_begun, "terminate"))
+    assert (ran.status, ran.stdout) == (143, "")
     assert counts_of(ran.stderr)["new"] == 0
     assert download.unfinished == []
     assert download.listed == []
@@ -334,7 +270,6 @@ def test_ctrl_c_ends_a_wait_for_input(download: Download) -> None:
     assert "interrupted" in ran.stderr
 
 
-@pytest.mark.income_service(applications=3)
 def test_a_path_that_nobody_reads_comes_again(download: Download) -> None:
     """A file whose path could not be printed is not listed, so that the next run prints it."""
     with closed_pipe() as pipe:
@@ -369,6 +304,7 @@ def test_everything_that_is_made_is_private(download: Download, tmp_path: Path) 
     assert mode_of(download.manifest) == 0o600
 
 
+@pytest.mark.income_service(applications=2)
 @given(cut=st.integers(0))
 def test_a_line_that_was_cut_off_spoils_no_other(cut: int, download: Download) -> None:
     """Cut anywhere, whole lines hold, and what they list is neither printed nor listed again."""
@@ -415,28 +351,17 @@ def test_what_is_no_entry_is_passed_over(download: Download) -> None:
     assert download().stdout == ""
 
 
-def _link(path: Path) -> None:
-    path.rename(path.with_name("elsewhere"))
-    path.symlink_to("elsewhere")
-
-
-def _pipe(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
-
-
-def _folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
-@pytest.mark.parametrize("replace", [_link, _pipe, _folder], ids=["link", "pipe", "folder"])
-def test_what_is_no_file_is_not_taken_for_one(
-    replace: Callable[[Path], None], download: Download
-) -> None:
+def test_what_is_no_file_is_not_taken_for_one(download: Download) -> None:
+    """A link, a pipe or a folder in a file's place is not waited for, and does not count."""
     download()
-    replace(download.folder / download.listed[0]["path"])
-    assert counts_of(download().stderr)["there"] < len(download.listed)
+    link, pipe, folder, *_ = (download.folder / entry["path"] for entry in download.listed)
+    link.rename(link.with_name("elsewhere"))
+    link.symlink_to("elsewhere")
+    pipe.unlink()
+    os.mkfifo(pipe)
+    folder.unlink()
+    folder.mkdir()
+    assert counts_of(download().stderr)["there"] == len(download.listed) - 3
 
 
 @pytest.mark.parametrize(
@@ -478,6 +403,7 @@ def test_a_list_without_room_loses_nothing(download: Download) -> None:
     assert printed <= {str(download.folder / entry["path"]) for entry in entries}
 
 
+@pytest.mark.income_service(applications=1)
 @given(
     name=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20),
     kind=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20),
@@ -515,39 +441,29 @@ def interrupting(*texts: str) -> Callable[[Running], None]:
 
 
 @large
-@pytest.mark.usefixtures("stalled")
 def test_each_file_has_a_bar_and_all_together_one(download: Download) -> None:
-    terminal = Terminal(columns=200)
-    shown = download(terminal=terminal, stdout=NOWHERE, during=interrupting(HALF_WAY))
-    assert shown.status == 130
-    text = STYLE.sub("", shown.screen)
-    assert re.search(r"[01] of 2 applications\b", text)
-    row = re.search(r"(doc-\S+) .* \d+\.\d/300\.0 kB", text)
-    assert row
-    assert row[1] in documents_of(download.service)
-    (summary,) = terminal.standing(shown.screen)
-    assert "0 new, 0 there already, 0 failed" in summary
-
-
-@large
-@pytest.mark.usefixtures("stalled")
-def test_a_failure_remains_above_the_bars(download: Download) -> None:
-    lost, *_ = documents_of(download.service)
-    download.service.faults.clear()
+    """A failure is a line of its own above them; in the end only that and the summary remain."""
+    lost, *documents = documents_of(download.service)
     download.service.faults.add(
         Fault("status", status=404, times=None, path=f"*/{lost}*"),
         Fault("stall", times=None, keep=150_000, path=FILES),
     )
     terminal = Terminal(columns=200)
     shown = download(terminal=terminal, stdout=NOWHERE, during=interrupting(HALF_WAY, lost))
+    assert shown.status == 130
+    text = STYLE.sub("", shown.screen)
+    assert re.search(r"[01] of 2 applications\b", text)
+    row = re.search(r"(doc-\S+) .* \d+\.\d/300\.0 kB", text)
+    assert row
+    assert row[1] in documents
     failed, summary = terminal.standing(shown.screen)
     assert lost in failed
-    assert "1 failed" in summary
+    assert "0 new, 0 there already, 1 failed" in summary
 
 
 @pytest.mark.income_service(applications=20, file_bytes=300_000)
 @pytest.mark.usefixtures("stalled")
-@pytest.mark.parametrize(("rows", "columns"), [(3, 80), (8, 80), (24, 80), (8, 20), (8, 40)])
+@pytest.mark.parametrize(("rows", "columns"), [(3, 80), (24, 80), (8, 20)])
 def test_bars_fit_the_terminal(rows: int, columns: int, download: Download) -> None:
     terminal = Terminal(rows=rows, columns=columns)
     shown = download(
@@ -558,7 +474,6 @@ def test_bars_fit_the_terminal(rows: int, columns: int, download: Download) -> N
     assert "doc-" not in remaining
 
 
-@pytest.mark.income_service(applications=5)
 def test_paths_on_the_same_terminal_stay_whole(download: Download) -> None:
     terminal = Terminal(columns=300)
     *paths, summary = terminal.standing(download(terminal=terminal).screen)
@@ -568,15 +483,12 @@ def test_paths_on_the_same_terminal_stay_whole(download: Download) -> None:
 
 @pytest.mark.income_service(applications=1, file_bytes=300_000)
 @pytest.mark.usefixtures("stalled")
-@pytest.mark.parametrize(
-    "name", ["doc\x1b[2J\x07\u202e\n", "[red]doc[/red] {task}", "doc" + "d" * 300], ids=ascii
-)
+@pytest.mark.parametrize("name", ["doc\x1b[2J\x07\u202e\n", "[red]doc[/red] {task}", "d" * 300])
 def test_a_name_cannot_act_on_the_terminal(name: str, download: Download) -> None:
     download.serve_one(document_id=name)
     shown = download(terminal=Terminal(), stdout=NOWHERE, during=interrupting(HALF_WAY))
     text = STYLE.sub("", shown.screen)
-    assert name[:3] in text
-    assert "[red]doc" in text or not name.startswith("[red]")
+    assert name[:4].rstrip("\x1b") in text
     assert "d" * 60 not in text
     assert not any(each in text for each in ("\x1b[2J", "\x07", "\u202e"))
 
@@ -589,14 +501,3 @@ def test_the_manifest_is_no_place_for_the_output(download: Download) -> None:
     assert ran.status == 2
     assert "--to: standard output is written to this very file" in ran.stderr
     assert (download.manifest.read_bytes(), len(download.service.requests)) == (listed, before)
-
-
-@pytest.mark.income_service(applications=4)
-def test_malformed_rows_are_reported_and_hide_no_other(download: Download) -> None:
-    two = download.service.ids[1:3]
-    with malformed_rows(download.service, *two) as row:
-        ran = download("--updated-after", "beginning", env=row.env)
-    assert ran.status == 1
-    assert all(f"application {one}: " in ran.stderr for one in two)
-    listed = set(ids_in(download.manifest.read_text("utf-8")))
-    assert listed == {*download.service.ids} - {*two}

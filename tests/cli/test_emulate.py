@@ -280,30 +280,6 @@ def test_faults_fall_on_their_share(emulate: Emulate) -> None:
     assert "503 " in line[3]
 
 
-@pytest.mark.parametrize(
-    ("faults", "met"),
-    [
-        (
-            "list_applications: 429 retry-after=1 rate=100%; get_documents: 404; any: 500 rate=0",
-            {"list", "documents"},
-        ),
-        ("500 times=all", {"list", "application", "documents"}),
-    ],
-)
-def test_a_fault_falls_on_the_calls_that_it_names(
-    faults: str, met: set[str], emulate: Emulate
-) -> None:
-    def ask(emulator: Emulating) -> None:
-        one = "app-4158a36c27"
-        paths = {"list": "", "application": f"/{one}", "documents": f"/{one}/documents"}
-        for call, path in paths.items():
-            status, head, _ = emulator.fetch(path)
-            assert (status != 200) is (call in met), call
-            assert ("Retry-After" in head) is (status == 429)
-
-    emulate(ask, "--basic", "--faults", faults)
-
-
 # Callbacks
 
 

@@ -1,19 +1,30 @@
-"""``income-client guide``: the pages of the guide, in a terminal and in a pipe."""
+"""``guide`` and ``schema``: what is printed of the package itself, in a terminal and in a pipe."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Final, get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import income_client
 from income_client.cli.guide import Page, first_sentence
+from income_client.engines.postgres import SCHEMA
 from tests.support.cli import Cli
 from tests.support.commands import NAMES
 from tests.support.streams import Terminal
 
 GUIDE: Final = Path(income_client.__file__).parent / "guide"
 PAGES: Final = get_args(Page)
+A_PAGE: Final = st.sampled_from(PAGES)
+
+
+def text_of(page: str) -> str:
+    """Return a page as it is written."""
+    return (GUIDE / f"{page}.md").read_text("utf-8")
 
 
 def test_every_page_has_its_place_in_the_reading_order() -> None:
@@ -40,37 +51,43 @@ def test_a_terminal_gets_the_list_as_a_table(columns: int, cli: Cli) -> None:
 def test_a_pipe_gets_the_page_as_it_is(page: str, cli: Cli) -> None:
     shown = cli("guide", page)
     assert (shown.status, shown.stderr) == (0, "")
-    assert shown.stdout == (GUIDE / f"{page}.md").read_text("utf-8")
+    assert shown.stdout == text_of(page)
 
 
-@pytest.mark.parametrize("columns", [60, 100])
-@pytest.mark.parametrize("page", PAGES)
+@given(page=A_PAGE, columns=st.integers(60, 100))
 def test_a_terminal_gets_the_page_drawn(page: str, columns: int, cli: Cli) -> None:
+    """Headings and links lose their marks, and a link names the page that it leads to."""
     shown = cli("guide", page, terminal=Terminal(columns=columns))
     assert shown.status == 0
-    text = (GUIDE / f"{page}.md").read_text("utf-8")
-    title, first = text.splitlines()[:3:2]
-    assert shown.screen.count("…") == text.count("…"), "a word was cut off"
+    title, first = text_of(page).splitlines()[:3:2]
+    assert shown.screen.count("…") == text_of(page).count("…"), "a word was cut off"
     assert title.removeprefix("# ") in shown.screen
     assert first.split()[0].strip("`") in shown.screen
     assert not any(mark in shown.screen for mark in ("\n## ", "](", "```", ".md)"))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_command_is_on_the_page_about_commands(name: str) -> None:
-    assert re.search(rf"(`|income-client ){name}\b", (GUIDE / "command-line.md").read_text("utf-8"))
+def test_every_command_is_on_the_page_about_commands() -> None:
+    page = text_of("command-line")
+    assert [one for one in NAMES if not re.search(rf"(`|income-client ){one}\b", page)] == []
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_is_shown_in_any_encoding(page: str, encoding: str, cli: Cli) -> None:
-    env = {"PYTHONIOENCODING": encoding}
-    text = (GUIDE / f"{page}.md").read_text("utf-8")
-    for shown in (cli("guide", page, env=env), cli("guide", page, env=env, terminal=Terminal())):
-        assert shown.status == 0
-        assert "Traceback" not in shown.words
-        assert shown.words.count("?") == text.count("?"), "a character was lost"
-    assert "+-- " in cli("guide", "reading", env=env).stdout
+@given(
+    page=A_PAGE,
+    encoding=st.sampled_from(["ascii", "latin-1"]),
+    terminal=st.sampled_from([None, Terminal()]),
+)
+def test_a_page_is_shown_in_any_encoding(
+    page: str, encoding: str, terminal: Terminal | None, cli: Cli
+) -> None:
+    """Lines, bullets and arrows become ASCII, and no word is lost."""
+    shown = cli("guide", page, env={"PYTHONIOENCODING": encoding}, terminal=terminal)
+    assert shown.status == 0
+    assert "Traceback" not in shown.words
+    assert shown.words.count("?") == text_of(page).count("?"), "a character was lost"
+
+
+def test_bullets_are_drawn_in_ascii(cli: Cli) -> None:
+    assert "+-- " in cli("guide", "reading", env={"PYTHONIOENCODING": "ascii"}).stdout
 
 
 def test_an_unknown_page_is_a_mistake(cli: Cli) -> None:
@@ -83,3 +100,29 @@ def test_the_first_sentence_ends_at_its_full_stop() -> None:
     """Or at a colon, before an example."""
     assert first_sentence("# A\n\nYou can `poll`\nit. Then more.\n\nB") == "You can poll it."
     assert first_sentence("# A\n\nThis prints it:\n\n```python") == "This prints it"
+
+
+# The SQL of tables
+
+
+def test_what_is_printed_is_what_stores_run(cli: Cli) -> None:
+    shown = cli("schema", "postgres")
+    assert (shown.status, shown.stdout, shown.stderr) == (0, SCHEMA, "")
+    assert "--   GRANT SELECT" in shown.stdout
+
+
+def test_another_database_is_a_mistake(cli: Cli) -> None:
+    shown = cli("schema", "oracle")
+    assert (shown.status, shown.stdout) == (2, "")
+    assert "postgres" in shown.stderr
+
+
+def test_the_driver_is_not_needed() -> None:
+    """Those who migrate a database need not have it, nor a service."""
+    script = (
+        "import sys; sys.modules['asyncpg'] = None; from income_client.cli import main; "
+        "sys.argv[1:] = ['schema', 'postgres']; main()"
+    )
+    command = [sys.executable, "-c", script]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.stdout, ended.stderr) == (SCHEMA, "")

@@ -1,20 +1,28 @@
 """What is invalid is explained at once: status 2, or 1 where only this machine is to blame."""
 
 import shlex
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final, get_args
 
 import pytest
+from cyclopts import Argument
 
-from tests.support.cli import Cli
+from income_client.cli.app import command_line
+from income_client.cli.options import Moment
+from tests.support.cli import Cli, spelt
+from tests.support.commands import NAMES
 from tests.support.listening import OAUTH2_VARIABLES
 
 pytestmark = pytest.mark.income_service(applications=1)
 
 TO_NOBODY: Final = "--callbacks http://127.0.0.1:9/"
 OVER_TLS: Final = "--callbacks https://127.0.0.1:9/"
+NOWHERE: Final = "--base-url http://127.0.0.1:1"
 USERNAME: Final = "INCOME_CALLBACK_USERNAME"
 PASSWORD: Final = "INCOME_CALLBACK_PASSWORD"
 SECRET: Final = "INCOME_CALLBACK_CLIENT_SECRET"
+ID: Final = "INCOME_CLIENT_ID"
+KEY: Final = "INCOME_CLIENT_SECRET"
 
 INVALID: Final = [
     ("nonsense", "nonsense"),
@@ -43,6 +51,15 @@ INVALID: Final = [
     ("trigger -n 3", "Did you mean --count?"),
     ("applications --updated-afer 7d", "Did you mean --updated-after?"),
     ("completion csh", "zsh"),
+    ("configure", "--base-url"),
+    (f"configure {NOWHERE}", "--client-id or --username"),
+    (f"configure {NOWHERE} --client-id one", "secret"),
+    ("configure --base-url http://one.example --client-id one", "--base-url"),
+    (f"configure {NOWHERE} --auth-url ftp://x --client-id one", "--auth-url"),
+    ("configure --client-id one --username two", "--username"),
+    ("configure --client-secret hidden", "--client-secret"),
+    *((f"configure {NOWHERE} --client-id one --profile '{name}'", "--profile") for name in
+      ("", "a\nb", "\udcff")),
     ("dead-letters --store :memory:", "income-client: --store: "),
     ("demo --applications many", "many"),
     ("demo --applications 0", "--applications"),
@@ -136,6 +153,19 @@ INVALID: Final = [
 INVALID_VARIABLES: Final[list[tuple[str, dict[str, str], str]]] = [
     (f"emulate {TO_NOBODY}", OAUTH2_VARIABLES, "--callback-token-url"),
     (f"emulate {TO_NOBODY}", {PASSWORD: "hidden"}, USERNAME),
+    ("application app-1", {"INCOME_BASE_URL": ""}, "INCOME_BASE_URL"),
+    ("applications", {KEY: ""}, KEY),
+    ("documents app-1", {"INCOME_BASE_URL": "ftp://income.example"}, "INCOME_BASE_URL"),
+    ("find LOAN-1", {"INCOME_BASE_URL": "http://user:hidden@income.example"}, "INCOME_BASE_URL"),
+    ("token", {"INCOME_PROXY": "hidden"}, "INCOME_PROXY"),
+    ("download --to x app-1", {"INCOME_CA_FILE": "/none"}, "INCOME_CA_FILE: cannot read /none"),
+    ("export --to all", {"INCOME_CA_FILE": "/"}, "INCOME_CA_FILE: / is not a regular file"),
+    ("poll --store polls.db --once", {"INCOME_CA_FILE": __file__}, "holds no certificate"),
+    ("applications", {"INCOME_CONFIG": "/none", "INCOME_BASE_URL": ""}, "cannot read /none"),
+    ("trigger", {"INCOME_BASE_URL": "http://127.0.0.1:9", ID: ""}, "INCOME_CLIENT_ID"),
+    ("trigger", {"INCOME_BASE_URL": "http://127.0.0.1:9", KEY: ""}, KEY),
+    ("trigger", {"INCOME_BASE_URL": "https://example.com"}, "INCOME_BASE_URL must be"),
+    ("trigger --event \udcff", {}, "event_type"),
     ("listen", {USERNAME: "partner"}, PASSWORD),
     ("listen", {PASSWORD: "hidden"}, USERNAME),
     ("listen", OAUTH2_VARIABLES | {SECRET: "hidden"}, "32 characters"),
@@ -151,7 +181,7 @@ UNUSABLE: Final = [
 
 def check(shell: Cli, line: str, named: str, status: int, **env: str) -> None:
     """Make sure that a command line is refused before anything is sent or written."""
-    ran = shell(*shlex.split(line), env=env)
+    ran = shell(*shlex.split(line), env=env, stdin=None if named == "secret" else "hidden\n")
     assert (ran.status, ran.stdout) == (status, "")
     assert named in ran.words.replace("│ ", "")
     assert "hidden" not in ran.words
@@ -194,3 +224,79 @@ def test_what_was_typed_cannot_act_on_a_terminal(arguments: tuple[str, ...], cli
     assert (ran.status, ran.stdout) == (2, "")
     assert "?" in ran.stderr
     assert ran.stderr.replace("\n", "").isprintable()
+
+
+# Options of one kind, found among all, so that a new one is held to its rule
+
+APP: Final = command_line()
+
+
+def kinds(argument: Argument) -> set[Any]:
+    """Return the types of values that an argument or an option takes."""
+    return {argument.hint, *get_args(argument.hint)}
+
+
+def options_of(kind: type) -> list[tuple[str, str]]:
+    """Return each command with each of its options that take such a value."""
+    return [
+        (name, argument.name)
+        for name in NAMES
+        for argument in APP[name].assemble_argument_collection()
+        if kind in kinds(argument)
+    ]
+
+
+def required(command: str, but: str) -> Iterator[str]:
+    """Yield what a command needs beside an option."""
+    for argument in APP[command].assemble_argument_collection():
+        if argument.required and argument.name != but:
+            if argument.name.startswith("-"):
+                yield argument.name
+            yield "1" if int in kinds(argument) else "x"
+
+
+COUNTS: Final = options_of(int)
+SPANS: Final = options_of(Moment)
+
+
+def test_the_options_are_found() -> None:
+    """Among them those of commands that are loaded late, and of groups of options."""
+    known = {("applications", "--limit"), ("download", "--concurrency"), ("emulate", "--max-span")}
+    assert known < {*COUNTS}
+    assert {("applications", "--updated-before"), ("emulate", "--oldest")} < {*SPANS}
+
+
+def refused(place: tuple[str, str], text: str, cli: Cli) -> str:
+    """Return what is said of an option with this value, which is refused."""
+    command, option = place
+    ran = cli(command, *required(command, option), option, text)
+    assert (ran.status, ran.stdout) == (2, "")
+    assert [path.name for path in cli.folder.iterdir()] == ["home"]
+    said = " ".join(ran.stderr.replace("│", " ").split())
+    assert f"Invalid value for {option}: " in said
+    return said
+
+
+@pytest.mark.parametrize("place", COUNTS, ids=spelt)
+def test_a_count_is_a_whole_number(place: tuple[str, str], cli: Cli) -> None:
+    said = refused(place, "1.5", cli)
+    assert ("whole number" in said) or place[1] == "--file-size"
+
+
+@pytest.mark.parametrize("text", ["1e3", "many"])
+def test_a_count_is_written_in_digits(text: str, cli: Cli) -> None:
+    assert "whole number" in refused(("applications", "--limit"), text, cli)
+
+
+@pytest.mark.parametrize("place", SPANS, ids=spelt)
+def test_minutes_are_not_taken_for_months(place: tuple[str, str], cli: Cli) -> None:
+    for text in ("1m", "3M"):
+        said = refused(place, text, cli)
+        assert f"write {text[0]}min for minutes" in said
+        assert "for months, count days, such as 30d" in said
+
+
+@pytest.mark.parametrize("place", SPANS, ids=spelt)
+def test_a_time_that_is_in_no_year_of_utc_is_refused(place: tuple[str, str], cli: Cli) -> None:
+    """Its zone takes it before the year 1, where no time of the service is."""
+    assert "this must be a time" in refused(place, "0001-01-01T00:00:00+05:00", cli)

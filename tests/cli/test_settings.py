@@ -1,10 +1,10 @@
 """Settings: where they come from, which win, what is wrong with them, and where secrets go."""
 
-import json
 import os
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from itertools import cycle
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs
@@ -18,8 +18,7 @@ from income_client.emulator import Fault
 from income_client.testing import IncomeService
 from tests.support.beside import beside
 from tests.support.cli import Cli
-from tests.support.proxies import proxying, terminating
-from tests.support.served import served
+from tests.support.proxies import terminating
 from tests.support.server import Request, ScriptedServer, in_turn, reply
 from tests.support.streams import Terminal
 
@@ -167,32 +166,6 @@ def test_a_secret_goes_only_where_it_was_meant_to_go(
 # What is missing or invalid
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"INCOME_BASE_URL": ""}, "INCOME_BASE_URL"),
-        ({"INCOME_CLIENT_SECRET": ""}, "INCOME_CLIENT_SECRET"),
-        ({"INCOME_BASE_URL": "ftp://income.example"}, "INCOME_BASE_URL"),
-        ({"INCOME_BASE_URL": "http://user:hush@income.example"}, "INCOME_BASE_URL"),
-        ({"INCOME_PROXY": "hush"}, "INCOME_PROXY"),
-        ({"INCOME_CA_FILE": "/nowhere"}, "INCOME_CA_FILE: cannot read /nowhere"),
-        ({"INCOME_CA_FILE": "/"}, "INCOME_CA_FILE: / is not a regular file"),
-        ({"INCOME_CA_FILE": __file__}, "holds no certificate"),
-        ({"INCOME_CONFIG": "/nowhere"}, "cannot read /nowhere"),
-    ],
-)
-def test_invalid_settings_are_2_for_every_command(
-    command: str, changes: dict[str, str], named: str, cli: Cli
-) -> None:
-    """Retrying would not help; the place that is wrong is named, and no file is made."""
-    ran = cli(command, *COMMANDS[command], env={**OAUTH2, **changes})
-    assert ran.status == 2
-    assert named in ran.words
-    assert "hush" not in ran.words
-    assert {path.name for path in cli.folder.iterdir()} == {"home"}
-
-
 TOP: Final = ('base_url = "https://one.example"', 'client_id = "id"', 'client_secret = "canary"')
 OTHER: Final = ("[profiles.two]", 'base_url = "https://two.example"')
 OPEN: Final = "can be read by others and holds a secret: chmod 600 '{file}'"
@@ -272,8 +245,10 @@ PROXY: Final = {"INCOME_PROXY": "http://user:hush@127.0.0.1:2"}
 
 
 @pytest.mark.usefixtures("without_pauses")
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "doctor"])
-@pytest.mark.parametrize("proxy", [{}, PROXY], ids=["direct", "proxy"])
+@pytest.mark.parametrize(
+    ("command", "proxy"),
+    [(name, proxy) for name, proxy in zip(COMMANDS, cycle([{}, PROXY])) if name != "doctor"],
+)
 def test_a_service_that_is_down_is_named_once(
     command: str, proxy: dict[str, str], cli: Cli
 ) -> None:
@@ -351,17 +326,6 @@ def test_a_missing_address_comes_with_first_steps(cli: Cli) -> None:
 # Proxies and private authorities
 
 
-def test_everything_goes_through_the_proxy(shell: Cli) -> None:
-    with beside(proxying(shell.service.url)) as (port, came):
-        ran = shell(*LIST, env={"INCOME_PROXY": f"http://user:hush@127.0.0.1:{port}"})
-    assert (ran.status, ran.stderr) == (0, "")
-    assert sorted(ran.lines) == sorted(shell.service.ids)
-    heads = b"".join(came)
-    assert f"POST {shell.service.url}/".encode() in heads
-    assert f"GET {shell.service.url}/".encode() in heads
-    assert b"Proxy-Authorization: Basic" in heads
-
-
 @pytest.mark.shows_private("file", reason="credentials are kept in it")
 @pytest.mark.usefixtures("without_pauses")
 def test_a_private_authority_is_trusted_where_it_is_named(
@@ -397,22 +361,6 @@ def test_the_usual_authorities_stay_trusted(shell: Cli) -> None:
     with beside(terminating(usual.issue_cert("localhost"), shell.service.url)) as port:
         env = {**files, "INCOME_BASE_URL": f"https://localhost:{port}"}
         assert shell(*LIST, env=env).status == 0
-
-
-@pytest.mark.income_service(applications=1)
-def test_files_are_downloaded_under_the_same_authority(shell: Cli) -> None:
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(str(shell.folder / "ca.pem"))
-    (one,) = shell.service.ids
-    documents = json.dumps(served(shell.service, one, "/documents"), default=float)
-    front = terminating(authority.issue_cert("localhost"), shell.service.files_url)
-    with beside(front) as port:
-        body = documents.replace(shell.service.files_url, f"https://localhost:{port}").encode()
-        shell.service.faults.add(Fault("body", path="*/documents", body=body, times=None))
-        allowed = ("--allow-host", f"localhost:{port}")
-        ran = shell("download", one, "--to", "files", *allowed, env={"INCOME_CA_FILE": "ca.pem"})
-    assert ran.status == 0, ran.stderr
-    assert ran.lines
 
 
 Places = Mapping[str, IncomeService]
