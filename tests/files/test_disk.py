@@ -1,4 +1,4 @@
-"""Folders for files, made for their owner alone, and faults of the disk without a path."""
+"""Folders for files, made for their owner alone, faults of the disk, and files without POSIX."""
 
 import errno
 import os
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from income_client import DownloadError
 from income_client.disk import (
     check_folder,
     is_open_to_others,
@@ -17,7 +18,10 @@ from income_client.disk import (
     make_folder,
     publish_file,
 )
+from income_client.downloads import temporary_file
 from income_client.downloads.temporary_file import disk_fault
+from tests.support.folders import files_in, left
+from tests.support.storage import storing
 
 
 def test_missing_folders_are_made_for_their_owner_alone(tmp_path: Path) -> None:
@@ -114,19 +118,47 @@ def test_where_files_have_no_owners_all_are_ours_alone(
 
 
 @pytest.mark.parametrize(
-    "number",
-    [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO, errno.ENAMETOOLONG],
+    ("number", "is_of_the_disk"),
+    [
+        *((number, True) for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)),
+        *((number, False) for number in (errno.EACCES, errno.ENAMETOOLONG, errno.EMFILE)),
+        *((number, False) for number in (errno.EINTR, errno.EPERM, errno.ESTALE)),
+    ],
 )
-def test_a_fault_has_the_words_of_the_system(number: int) -> None:
+def test_a_fault_has_the_words_of_the_system(number: int, is_of_the_disk: bool) -> None:
     """Its path is left out: names of files can tell of people."""
     fault = disk_fault(OSError(number, os.strerror(number), "/home/S3CRET", None, "/S3CRET"))
     words = os.strerror(number)
     assert str(fault) == f"the file cannot be kept: {words[0].lower()}{words[1:]}"
     assert not fault.retryable
-    assert fault.disk_failed is (number not in {errno.EACCES, errno.ENAMETOOLONG})
+    assert fault.disk_failed is is_of_the_disk
+    for bare in (OSError(), OSError("odd")):
+        assert "cannot be kept" in str(disk_fault(bare))
 
 
-def test_one_without_words_gets_them() -> None:
-    """A number is enough, and so is nothing."""
-    assert "cannot be kept" in str(disk_fault(OSError()))
-    assert "cannot be kept" in str(disk_fault(OSError("odd")))
+MISSING = ("fchmod", "geteuid", "posix_fadvise", "pread", "writev")
+
+
+@pytest.mark.parametrize("size", [10, 3_000_000], ids=["short", "long"])
+async def test_files_come_without_locks_owners_and_modes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """A file is put at its place, refused where another one is, or replaces that."""
+    other = left(tmp_path, b"of a process that may be at work")
+    monkeypatch.setattr(temporary_file, "_AHEAD", 2**20)
+    for name in MISSING:
+        monkeypatch.delattr(os, name)
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    async with storing() as (storage, client):
+        document = storage.store("/a", bytes(size))
+        await client.download(document, tmp_path / "new")
+        (tmp_path / "old").write_bytes(b"another")
+        with pytest.raises(DownloadError, match="another file"):
+            await client.download(document, tmp_path / "old")
+        assert other.exists()
+        other.unlink()
+        assert files_in(tmp_path) == {"new": bytes(size), "old": b"another"}
+        await client.download(document, tmp_path / "old", overwrite=True)
+        with (tmp_path / "stream").open("wb") as stream:
+            await client.download(document, stream)
+    assert files_in(tmp_path) == dict.fromkeys(("new", "old", "stream"), bytes(size))

@@ -1,21 +1,54 @@
 """One file: it comes whole, at its place, over cuts and changes, or not at all."""
 
+import asyncio
 import hashlib
+from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
+import aiohttp
 import pytest
 from attrs import evolve
 
 from income_client import (
     ClientClosedError,
+    ConfigurationError,
+    DocumentEntry,
     DownloadedFile,
     DownloadError,
+    DownloadPolicy,
     DownloadProgress,
-    IncomeClient,
     RetryPolicy,
+    Timeouts,
 )
 from income_client.emulator import Fault
+from income_client.errors import IncomeClientError
+from tests.support.clients import HERE, hosting
 from tests.support.downloads import files_below, mode_of, scene
+from tests.support.loop_time import pass_time
+from tests.support.server import Reply, ScriptedServer, in_turn, reply
+from tests.support.storage import storing
+
+ONCE = RetryPolicy(max_attempts=1)
+HASTY = Timeouts(connect=10, read=20)
+
+
+def names_in(folder: Path) -> list[str]:
+    """Return the names of all that is in a folder."""
+    return [one.name for one in folder.iterdir()]
+
+
+def test_by_default_files_come_from_public_object_storage_only() -> None:
+    """Hosts may come as any iterable; a policy is a value."""
+    policy = DownloadPolicy()
+    assert policy.allowed_hosts == ("*.amazonaws.com",)
+    assert (policy.require_https, policy.allow_private_networks, policy.ssl) == (True, False, None)
+    assert (policy.max_bytes, policy.max_redirects, policy.minimum_rate) == (2**30, 3, 1024)
+    hosts = ["a.example", "localhost:*"]
+    given = DownloadPolicy(allowed_hosts=iter(hosts), max_redirects=0)
+    assert given == DownloadPolicy(allowed_hosts=hosts, max_redirects=0)
+    assert given.allowed_hosts == tuple(hosts)
+    assert hash(given) is not None
 
 
 async def test_a_file_is_whole_and_private_at_its_path(tmp_path: Path) -> None:
@@ -40,6 +73,52 @@ async def test_a_file_is_whole_and_private_at_its_path(tmp_path: Path) -> None:
             was_there=False,
         )
         assert document.url.partition("?")[2] not in repr(file)
+
+
+async def test_in_a_folder_names_come_from_a_template(tmp_path: Path) -> None:
+    """By default application, type and id; the partner's own name on request."""
+    async with scene() as play:
+        document = await play.document()
+        assert document.source is not None
+        folder = tmp_path / document.source.application_id / document.source.document_type
+        first = await play.client.download(document, tmp_path)
+        assert first.path == folder / f"{document.document_id}-0.pdf"
+        named = await play.client.download(
+            document, f"{tmp_path}/new/", names="{file_reference_id}.{ext}"
+        )
+        stem = document.file_reference_ids[0].partition(".")[0]
+        assert str(named.path).startswith(f"{tmp_path}/new/{stem}")
+
+
+async def test_a_document_can_be_given_with_its_type(tmp_path: Path) -> None:
+    """An entry of `all()` is as good as its document, also without a source."""
+    async with scene() as play:
+        document = evolve(await play.document(), source=None)
+        entry = DocumentEntry("unknown_form", document)
+        file = await play.client.download(entry, tmp_path, names="{document_type}-{document_id}")
+        assert file.path == tmp_path / f"unknown_form-{document.document_id}"
+        assert file.application_id is None
+        with pytest.raises(ConfigurationError, match="application_id"):
+            await play.client.download(document, tmp_path)
+
+
+async def test_a_refusal_makes_no_folder(tmp_path: Path) -> None:
+    """Folders are made once there is something to put into them."""
+    async with scene() as play:
+        document = await play.document()
+        play.fail("status", status=400)
+        with pytest.raises(DownloadError):
+            await play.client.download(document, tmp_path)
+        assert names_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("path", ["x" * 300, "\ud800"])
+async def test_an_impossible_path_is_an_error(tmp_path: Path, path: str) -> None:
+    """As an error of ours, from one end or the other."""
+    async with scene() as play:
+        document = await play.document()
+        with pytest.raises(IncomeClientError):
+            await play.client.download(document, tmp_path / path)
 
 
 @pytest.mark.parametrize("kind", ["reset", "drop", "garbage", "status"])
@@ -82,18 +161,6 @@ async def test_the_error_of_a_final_status_has_its_code(tmp_path: Path) -> None:
         assert len(play.asked) == 1
 
 
-async def test_a_file_beyond_the_limit_is_not_begun(tmp_path: Path) -> None:
-    """`max_bytes` is the policy's."""
-    async with scene() as play:
-        document = await play.document()
-        policy = evolve(play.service.download_policy, max_bytes=19_999)
-        service = play.service
-        async with IncomeClient(service.url, auth=service.oauth2, downloads=policy) as client:
-            with pytest.raises(DownloadError, match="longer than 19999 bytes"):
-                await client.download(document, tmp_path / "slip.pdf")
-        assert files_below(tmp_path) == {}
-
-
 async def test_progress_begins_at_what_is_there_and_ends_at_the_total(tmp_path: Path) -> None:
     """After a cut it continues; the last one says that all is there."""
     reported: list[DownloadProgress] = []
@@ -126,3 +193,76 @@ async def test_views_have_their_own_limits(tmp_path: Path) -> None:
         with pytest.raises(DownloadError):
             await view.download(document, tmp_path / "slip.pdf")
         assert len(play.asked) == 1
+
+
+# Storages that misbehave
+
+
+async def dripping(drop: bytes) -> AsyncIterator[bytes]:
+    """Give the same bytes, a second after each other, for ever."""
+    while True:
+        yield drop
+        pass_time(1)
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("begun", "drip"),
+    [
+        (b"", b"HTTP/1.1 102 Processing\r\n\r\n"),
+        (b"HTTP/1.1 200 OK\r\n", b"X-A: b\r\n"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;", b"x"),
+        (b"", b""),
+    ],
+    ids=["provisional replies", "fields", "a chunk", "nothing"],
+)
+async def test_a_reply_that_never_begins_is_given_up(
+    tmp_path: Path, begun: bytes, drip: bytes
+) -> None:
+    """The beginning of a reply and of a chunk has its time, whatever drips meanwhile."""
+    answer = in_turn(Reply(raw=begun, slow=partial(dripping, drip)))
+    async with hosting(answer, retry=ONCE, timeouts=HASTY) as (client, document, _):
+        with pytest.raises(DownloadError):
+            await client.download(document, tmp_path / "slip")
+
+
+async def test_an_error_that_does_not_end_is_read_as_far_as_it_comes(tmp_path: Path) -> None:
+    """Its beginning says that the address has expired."""
+    answer = in_turn(reply(400, b"<Code>ExpiredToken</Code>", Content_Length="999", held=True))
+    async with scene(downloads=HERE, retry=ONCE) as play, ScriptedServer(answer) as server:
+        fresh = await play.document()
+        document = evolve(fresh, url=f"{server.url}/a")
+        await play.client.download(document, tmp_path / "slip")
+        assert play.renewals == 1
+        assert files_below(tmp_path) == {"slip": play.content(document)}
+
+
+async def test_a_storage_that_sends_on_and_hangs_up_is_followed(tmp_path: Path) -> None:
+    """The connection over which a redirect came may be of no use any more."""
+    elsewhere = Reply(status=307, headers={"Location": "/b"}, closed=True)
+    answer = in_turn(elsewhere, Reply(body=b"file"))
+    async with hosting(answer, retry=ONCE) as (client, document, _):
+        await client.download(document, tmp_path / "slip")
+        assert files_below(tmp_path) == {"slip": b"file"}
+
+
+async def test_a_bug_is_not_taken_for_a_fault_of_the_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes out as it is, at once, and nothing is left of the file."""
+
+    async def broken(*_: object) -> bytes:
+        raise AttributeError("a bug")
+
+    def broken_at_once(*_: object) -> bytes:
+        raise AttributeError("a bug")
+
+    monkeypatch.setattr(aiohttp.StreamReader, "read_nowait", broken_at_once)
+    for name in ("read", "readany", "readchunk"):
+        monkeypatch.setattr(aiohttp.StreamReader, name, broken)
+    async with storing() as (storage, client):
+        document = storage.store("/a", b"file")
+        with pytest.raises(AttributeError, match="a bug"):
+            await client.download(document, tmp_path / "slip")
+        assert len(storage.asked) == 1
+    assert files_below(tmp_path) == {}

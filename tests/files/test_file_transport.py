@@ -1,25 +1,34 @@
-"""What is asked of a storage, byte by byte, and which of its addresses are connected to."""
+"""What is asked of a storage, byte by byte, and how a body comes."""
 
 import asyncio
 import contextlib
-import ssl
+import gzip
+import tracemalloc
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from attrs import evolve
 
 from income_client.downloads.http import FilePool
 from income_client.errors import (
-    ConfigurationError,
     DownloadError,
-    IncomeClientError,
     UnsafeLinkError,
 )
 from income_client.http.endpoints import proxy_address
 from income_client.settings import DownloadPolicy, Timeouts
-from tests.support.clients import CANARY, HERE, TARGET, link_to, pooled
-from tests.support.server import accepting, in_turn, reply
+from tests.support.clients import (
+    CANARY,
+    CHUNKED,
+    HERE,
+    body_of,
+    fetched,
+    link_to,
+    open_connections,
+    pooled,
+)
+from tests.support.loop_time import pass_time
+from tests.support.server import Reply, accepting, in_turn, reply
+from tests.support.service import until
 
 WAITS = Timeouts(read=5)
 STAYS_OUT = DownloadPolicy(
@@ -52,15 +61,6 @@ async def recording() -> AsyncIterator[tuple[int, list[bytes]]]:
         yield port, heads
 
 
-async def asked(pool: FilePool, url: str, target: str = TARGET) -> object:
-    """Ask once, and return the status or the error."""
-    try:
-        with await pool.get(link_to(url, target), {}, WAITS) as found:
-            return found.status
-    except IncomeClientError as error:
-        return error
-
-
 @pytest.mark.parametrize("target", AWKWARD)
 async def test_a_request_is_the_address_and_five_fields(target: str) -> None:
     """Path and query arrive byte by byte, and no header field beside those that are needed."""
@@ -91,7 +91,7 @@ async def test_the_environment_adds_nothing(monkeypatch: pytest.MonkeyPatch, tmp
     async with pooled(in_turn(reply(Set_Cookie="a=b"))) as (pool, server):
         for _ in range(2):
             # Cookies of bare IP addresses would not be kept anyway.
-            assert await asked(pool, f"http://localhost:{server.port}") == 200
+            assert await fetched(pool, f"http://localhost:{server.port}") == b"{}"
     for request in server.requests:
         assert set(request.headers) == {"host", "user-agent", "accept", "accept-encoding"}
         assert request.headers["user-agent"].startswith("income-client/")
@@ -101,48 +101,138 @@ async def test_a_proxy_may_be_anywhere() -> None:
     """It is the caller's own choice; it is given the address as it is, and no name of ours."""
     async with recording() as (port, heads):
         pool = FilePool(STAYS_OUT, proxy=proxy_address(f"http://user:word@127.0.0.1:{port}"))
-        assert await asked(pool, "http://files.example.com", "/a%2Fb?c=%7E") == 200
-        refused = await asked(pool, "http://localhost:1")
+        assert await fetched(pool, "http://files.example.com", "/a%2Fb?c=%7E") == b"whole"
+        refused = await fetched(pool, "http://localhost:1")
         await pool.aclose()
-    assert heads[0].startswith(b"GET http://files.example.com/a%2Fb?c=%7E HTTP/1.1\r\n")
-    assert b"\r\nProxy-Authorization: Basic " in heads[0]
-    assert b"\r\nAuthorization" not in heads[0]
+    (head,) = heads
+    assert head.startswith(b"GET http://files.example.com/a%2Fb?c=%7E HTTP/1.1\r\n")
+    assert b"\r\nProxy-Authorization: Basic " in head
+    assert b"\r\nAuthorization" not in head
     assert isinstance(refused, UnsafeLinkError)
-    assert len(heads) == 1
 
 
-class NotedContext(ssl.SSLContext):
-    """A TLS context that knows of its use."""
-
-    uses = 0
-
-    def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
-        """Count one more use."""
-        self.uses += 1
-        return super().wrap_bio(*args, **options)
+# Bodies
 
 
-async def test_tls_is_spoken_as_the_policy_says() -> None:
-    """The policy's context is used, and a storage that does not speak TLS is not spoken to."""
-    heads: list[bytes] = []
+OPEN_ENDED = b"HTTP/1.1 200 X\r\nConnection: close\r\n\r\nbody"
 
-    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(bytes(reply()))
-        heads.append(await reader.read(5))
 
-    context = NotedContext(ssl.PROTOCOL_TLS_CLIENT)
-    pool = FilePool(evolve(HERE, ssl=context))
-    async with accepting(greet) as port:
-        error = await asked(pool, f"https://127.0.0.1:{port}")
-        await pool.aclose()
+@pytest.mark.parametrize(
+    ("out", "body"),
+    [
+        (reply(body=b"body"), b"body"),
+        (reply(body=b""), b""),
+        (Reply(raw=CHUNKED + b"2\r\nbo\r\n2\r\ndy\r\n0\r\n\r\n"), b"body"),
+        (Reply(raw=OPEN_ENDED, closed=True), b"body"),
+        (reply(206, b"dy", Content_Range="bytes 2-3/4"), b"dy"),
+    ],
+)
+async def test_a_body_is_read_to_its_end(out: Reply, body: bytes) -> None:
+    """With a length, in chunks, or until the connection is closed."""
+    async with pooled(in_turn(out)) as (pool, server):
+        with await pool.get(link_to(server.url), {}, WAITS) as found:
+            assert await body_of(found) == body
+            assert await found.read() == b""
+            assert CANARY not in repr(found)
+
+
+async def test_bytes_stay_as_they_came() -> None:
+    """What the storage calls compressed is handed on with its name and not unpacked."""
+    packed = gzip.compress(b"x" * 1000)
+    answer = in_turn(reply(body=packed, Content_Encoding="gzip", ETag='"1"'))
+    async with pooled(answer) as (pool, server):
+        with await pool.get(link_to(server.url), {}, WAITS) as found:
+            assert found.headers["content-encoding"] == "gzip"
+            assert found.headers["etag"] == '"1"'
+            assert await body_of(found) == packed
+
+
+@pytest.mark.parametrize(
+    "name", ["Content-Length", "Content-Range", "ETag", "Content-Encoding", "Location"]
+)
+@pytest.mark.parametrize("values", [("4", "4"), ("4", "5")])
+async def test_a_reply_that_contradicts_itself_is_an_error(
+    name: str, values: tuple[str, str]
+) -> None:
+    """A field that decides on the body must not come twice."""
+    twice = "".join(f"{name}: {value}\r\n" for value in values).encode()
+    length = b"" if name == "Content-Length" else b"Content-Length: 4\r\n"
+    out = b"HTTP/1.1 200 X\r\n" + length + twice + b"\r\nbody"
+    async with pooled(in_turn(Reply(raw=out))) as (pool, server):
+        error = await fetched(pool, server.url)
     assert isinstance(error, DownloadError)
-    assert error.message == "TLS handshake failed"
-    assert context.uses == 1
-    assert [head[:1] for head in heads] == [b"\x16"]
+    assert error.message in (
+        f"the header field {name.lower()} came twice",
+        "what came is not HTTP",
+    )
 
 
-@pytest.mark.parametrize("name", ["", "a\r\nX: y", "a" * 257, 7])
-def test_a_user_agent_that_cannot_be_meant_is_refused(name: Any) -> None:
-    """It goes into the head of a request."""
-    with pytest.raises(ConfigurationError, match="user_agent"):
-        FilePool(HERE, user_agent=name)
+async def test_other_fields_may_come_twice() -> None:
+    """The last one counts."""
+    out = b"HTTP/1.1 200 X\r\nX-A: 1\r\nx-a: 2\r\nContent-Length: 2\r\n\r\n{}"
+    async with pooled(in_turn(Reply(raw=out))) as (pool, server):
+        with await pool.get(link_to(server.url), {}, WAITS) as found:
+            assert found.headers["x-a"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("out", "text"),
+    [
+        (reply(403, b"<Code>AccessDenied</Code>"), "<Code>AccessDenied</Code>"),
+        (reply(403, b"x" * 2000), "x" * 1000),
+        (reply(403, b"x" * 1000), "x" * 1000),
+        (reply(403, b"\xff!"), "\ufffd!"),
+        (reply(403, b""), ""),
+        (reply(403, b"x" * 100, cut=-1), "x" * 99),
+        (reply(403, b"x" * 100, cut=-1, held=True), "x" * 99),
+    ],
+)
+async def test_the_text_of_an_error_is_bounded(out: Reply, text: str) -> None:
+    """Its beginning is read within its time, as far as it comes."""
+    async with pooled(in_turn(out)) as (pool, server):
+        with await pool.get(link_to(server.url), {}, WAITS) as found:
+            reading = asyncio.create_task(found.error_text(limit=1000, seconds=60))
+            while out.held and not reading.done():
+                await asyncio.sleep(0)
+                pass_time(6)
+            assert await reading == text
+
+
+async def test_memory_does_not_grow_with_the_file() -> None:
+    """Of 64 MiB only the pieces under way are held."""
+    piece = b"x" * 2**20
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(64):
+            yield piece
+
+    head = Reply(headers={"Content-Length": f"{64 * 2**20}"}, slow=pieces, held=True)
+    async with pooled(in_turn(head)) as (pool, server):
+        size = 0
+        with await pool.get(link_to(server.url), {}, WAITS) as found:
+            tracemalloc.start()
+            while read := await found.read():
+                size += len(read)
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+    assert size == 64 * 2**20
+    assert peak < 8 * 2**20
+
+
+@pytest.mark.parametrize("read_some", [False, True])
+async def test_leaving_early_closes_the_connection(*, read_some: bool) -> None:
+    """The rest of a body is not waited for, and never taken for the next reply."""
+
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield b"x" * 50_000
+
+    head = Reply(headers={"Content-Length": "1000000000000"}, slow=endless)
+    answer = in_turn(head, reply(body=b"next"))
+
+    async with pooled(answer) as (pool, server):
+        with await pool.get(link_to(server.url), {}, WAITS) as found:
+            assert not read_some or await found.read()
+        assert open_connections(pool) == 0
+        await until(lambda: 0 not in server.connections)
+        assert await fetched(pool, server.url, "/more") == b"next"

@@ -1,12 +1,25 @@
 """Fresh addresses in place of expired ones: asked for once for all downloads of a client."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
-from income_client import Document, IncomeClient, RetryPolicy
+from income_client import (
+    ApplicationDocuments,
+    AuthenticationError,
+    Document,
+    DownloadError,
+    IncomeClient,
+    RetryPolicy,
+)
+from income_client.downloads.downloader import FreshAddresses
+from income_client.emulator import Fault
+from income_client.errors import ServerError
 from income_client.testing import JumpingClock
+from tests.support.downloads import scene
 from tests.support.folders import files_in
 from tests.support.storage import Storage, document_at, storing
 
@@ -110,3 +123,76 @@ async def test_a_file_that_is_gone_is_not_looked_for_at_an_older_address(tmp_pat
         await download(client, document_at(storage.address("/gone"), "doc-1"), tmp_path)
         assert len(storage.api_asked) == 2
     assert files_in(tmp_path) == {"doc-0": b"moved", "doc-1": b"moved"}
+
+
+async def test_an_id_under_two_types_has_two_addresses() -> None:
+    """And one under one type twice has none that could be trusted."""
+    async with scene() as play:
+        one = await play.client.get_documents(play.service.world.ids[0])
+        ((_, first), (_, second), *_) = one.all()
+        twin = evolve(second, document_id=first.document_id)
+
+        async def asked(_: str) -> ApplicationDocuments:
+            return evolve(
+                one, documents={"unknown_form": (first,), "w3": (twin,), "both": (first, twin)}
+            )
+
+        addresses = FreshAddresses(JumpingClock(), "app-1")
+        for document_type, address in (
+            ("unknown_form", first.url),
+            ("w3", twin.url),
+            ("both", None),
+        ):
+            fresh = addresses.get(document_type, first.document_id, stale="old", since=0, ask=asked)
+            if address is None:
+                with pytest.raises(DownloadError, match="several"):
+                    await fresh
+            else:
+                assert await fresh == address
+
+
+async def test_a_failure_to_renew_is_shared_by_those_who_wait() -> None:
+    """The service in trouble is asked once for them, not once for each."""
+    times = 0
+
+    async def asked(_: str) -> ApplicationDocuments:
+        nonlocal times
+        times += 1
+        await asyncio.sleep(0)
+        raise ServerError("get_documents: 500", status=500)
+
+    addresses = FreshAddresses(JumpingClock(), "app-1")
+    fresh = partial(addresses.get, "unknown_form", stale="old", since=0, ask=asked)
+    found = await asyncio.gather(
+        *(fresh(f"doc-{number}") for number in range(5)), return_exceptions=True
+    )
+    assert times == 1
+    assert all(isinstance(one, ServerError) for one in found)
+    with pytest.raises(ServerError):
+        await fresh("doc-1")
+    assert times == 2
+
+
+async def test_addresses_that_never_are_fresh_are_given_up(tmp_path: Path) -> None:
+    """Those handed out expired are replaced three times; without a source there is none to ask."""
+    async with scene({"url_age": 3600}) as play:
+        document = await play.document()
+        play.service.advance(1)
+        with pytest.raises(DownloadError, match="403"):
+            await play.client.download(document, tmp_path / "slip.pdf")
+        assert len(play.asked) <= 4
+        assert 1 <= play.renewals <= 3
+        play.service.requests.clear()
+        with pytest.raises(DownloadError, match="403"):
+            await play.client.download(evolve(document, source=None), tmp_path / "slip.pdf")
+        assert play.renewals == 0
+
+
+async def test_credentials_that_are_refused_meanwhile_are_told(tmp_path: Path) -> None:
+    """The failure of the renewal is the failure of the download."""
+    async with scene() as play:
+        document = await play.document()
+        play.service.advance(1000)
+        play.service.faults.add(Fault("status", status=401, path="/v1/*", times=None))
+        with pytest.raises(AuthenticationError):
+            await play.client.download(document, tmp_path / "slip.pdf")

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,10 @@ from income_client.downloads.destinations import Existing, Published
 from income_client.downloads.naming import NameTemplate
 from income_client.downloads.object_store import StorePlace
 from income_client.errors import DownloadError
-from tests.support.cancelled import CancelledAt
 from tests.support.places import FACTS, FLAT, LONG, PDF, SORTED, Landed, put, tree
 
 KEY = "app-1/paystub/doc-1-0.pdf"
+
 
 AnyStore = LocalStore | MemoryStore
 
@@ -45,17 +44,8 @@ class Wrapped:
         self.fault = fault
         self.modes: list[object] = []
 
-    def list(self, *question: Any, **options: Any) -> Any:
-        """Begin to list objects."""
-        return self._store.list(*question, **options)
-
-    async def head_async(self, path: str) -> Any:
-        """Return what is known of an object."""
-        return await self._store.head_async(path)
-
-    async def get_async(self, path: str) -> Any:
-        """Begin to read an object."""
-        return await self._store.get_async(path)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
 
     async def put_async(self, path: str, file: Any, **options: Any) -> Any:
         """Write an object, or fail where it is to be created only."""
@@ -107,21 +97,14 @@ async def test_the_same_object_is_left_and_another_is_not_replaced(
 
 
 async def test_an_empty_file_is_an_object_too(store: AnyStore) -> None:
-    """Nothing is a content like any other."""
     assert await put(StorePlace(store, FLAT, FACTS), b"") == Landed("doc-1.bin", was_there=False)
     assert await read(store, "doc-1.bin") == b""
 
 
 async def test_neighbours_are_not_taken_for_it(store: AnyStore) -> None:
     """What begins alike is another file, however it sorts."""
-    for key in (
-        "doc-1",
-        "doc-1.pdf.bak",
-        "doc-10.pdf",
-        "doc-1.d/a.pdf",
-        "doc-0.pdf",
-        "x/doc-1.pdf",
-    ):
+    names = "doc-1", "doc-1.pdf.bak", "doc-10.pdf", "doc-1.d/a.pdf", "doc-0.pdf", "x/doc-1.pdf"
+    for key in names:
         await store.put_async(key, b"x")
     place = StorePlace(store, FLAT, FACTS)
     assert await place.find_existing() == ()
@@ -193,20 +176,3 @@ async def test_an_upload_in_parts_that_is_cancelled_is_aborted(
     with pytest.raises(asyncio.CancelledError):
         await task
     assert tree(tmp_path) in ({}, {"doc-1.pdf": LONG})
-
-
-async def test_cancelled_at_any_await_the_object_is_whole_or_absent(
-    tmp_path: Path, content: bytes
-) -> None:
-    """Whatever was under way, no object has half of the file."""
-    for number in range(1000):
-        store = LocalStore(tmp_path / str(number), mkdir=True)
-        attempt = CancelledAt(put(StorePlace(store, FLAT, FACTS), content), number)
-        with suppress(asyncio.CancelledError):
-            await attempt
-        assert await read(store, "doc-1.pdf") in (None, content)
-        if not attempt.is_cancelled:
-            break
-    assert not attempt.is_cancelled
-    assert await read(store, "doc-1.pdf") == content
-    assert number > 3

@@ -148,27 +148,22 @@ async def test_a_failing_disk_can_be_told_from_a_failing_file(tmp_path: Path) ->
         assert len(play.asked) == 5
 
 
-async def test_a_name_that_cannot_be_made_is_a_failure_of_its_document(tmp_path: Path) -> None:
-    """A document without a source has no place in a folder by application."""
+async def test_a_name_that_cannot_be_made_or_is_taken_is_a_failure_of_its_document(
+    tmp_path: Path,
+) -> None:
+    """One without a source has no place by application; of two with one name the first stays."""
     async with scene() as play:
         documents = await play.documents(3)
         documents[1] = evolve(documents[1], source=None)
-        stream = play.client.download_all(documents, tmp_path, on_error="yield")
+        stream = play.client.download_all(documents, tmp_path / "a", on_error="yield")
         failures = [one async for one in stream if isinstance(one, DownloadFailure)]
         assert [failure.document_id for failure in failures] == [documents[1].document_id]
-
-
-async def test_two_documents_with_one_name_do_not_overwrite_each_other(tmp_path: Path) -> None:
-    """The second is a failure, the first stays."""
-    async with scene() as play:
-        documents = await play.documents(2)
-        same = [evolve(one, file_reference_ids=("slip",)) for one in documents]
-        stream = play.client.download_all(
-            same, tmp_path, names="{file_reference_id}", on_error="yield"
-        )
+        same = [evolve(one, file_reference_ids=("slip",)) for one in documents[::2]]
+        names = "{file_reference_id}"
+        stream = play.client.download_all(same, tmp_path / "b", names=names, on_error="yield")
         found = [one async for one in stream]
         assert sum(isinstance(one, DownloadFailure) for one in found) == 1
-        assert list(files_below(tmp_path)) == ["slip"]
+        assert list(files_below(tmp_path / "b")) == ["slip"]
 
 
 async def test_an_iteration_that_was_cancelled_does_not_go_on(tmp_path: Path) -> None:
@@ -188,9 +183,26 @@ async def test_an_iteration_that_was_cancelled_does_not_go_on(tmp_path: Path) ->
             await anext(stream)
 
 
+@pytest.mark.parametrize("on_error", ["raise", "yield"])
+async def test_what_a_callback_raises_comes_out(tmp_path: Path, on_error: Any) -> None:
+    """It is the caller's own error, and no failure of a file."""
+
+    def failing(_: DownloadProgress) -> None:
+        raise ZeroDivisionError
+
+    async with scene() as play:
+        documents = await play.documents(3)
+        stream = play.client.download_all(
+            documents, tmp_path, on_progress=failing, on_error=on_error
+        )
+        with pytest.raises(ZeroDivisionError):
+            async for _ in stream:
+                pass
+        assert files_below(tmp_path) == {}
+
+
 @pytest.mark.parametrize("documents", [None, 7, "doc-1", b"", ["doc-1"], [None]])
 async def test_documents_must_be_meant(tmp_path: Path, documents: Any) -> None:
-    """What is no document is refused, and nothing is sent."""
     async with scene() as play:
         with pytest.raises(ConfigurationError, match="documents are"):
             async for _ in play.client.download_all(documents, tmp_path):

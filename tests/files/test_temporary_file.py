@@ -1,15 +1,39 @@
-"""Temporary files: how they are made, written and published, and when they are removed."""
+"""Temporary files: how they are written, published and removed; what a spool has in flight."""
 
+import asyncio
 import errno
 import fcntl
 import hashlib
 import os
+import threading
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
+from attrs import evolve
 
-from income_client.downloads.temporary_file import TemporaryFile, remove_abandoned
-from tests.support.temporary_files import NAMES_OF_EARLIER_VERSIONS, contents, left
+from income_client.downloads.temporary_file import AT_ONCE, Spool, TemporaryFile, remove_abandoned
+from income_client.errors import DownloadError
+from tests.support.folders import files_in, left
+from tests.support.server import Reply, Request
+from tests.support.storage import storing
+
+NAMES_OF_EARLIER_VERSIONS: Final = (
+    ".ca978112ca1bbdca.0123456789abcdef.0a1b2c3d.part",
+    ".ca978112ca1bbdca.-.0a1b2c3d.part",
+    ".ca978112ca1bbdca.IjAxMjMuNDU2LmFiYyI=.0a0b0c0d.0a1b2c3d.part",
+    f".ca978112ca1bbdca.{'x' * 136}.0a0b0c0d.0a1b2c3d.part",
+)
+"""What 0.2 and 0.1 called theirs."""
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return the bytes of all files in a folder, by name, or by ``.part`` for temporary ones."""
+    return {
+        ".part" if one.suffix == ".part" else one.name: one.read_bytes() for one in folder.iterdir()
+    }
 
 
 def tidy(folder: Path) -> None:
@@ -78,11 +102,11 @@ def test_one_that_is_written_to_is_left_alone_within_a_process_too(tmp_path: Pat
     assert contents(tmp_path) == {}
 
 
-@pytest.mark.parametrize("name", [None, *NAMES_OF_EARLIER_VERSIONS])
-def test_what_a_killed_process_left_is_removed(tmp_path: Path, name: str | None) -> None:
-    """That of earlier versions too."""
-    left(tmp_path, b"left", name)
-    assert len(contents(tmp_path)) == 1
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    """That of earlier versions too; names that are no text stop nothing."""
+    odd = (b".ca978112ca1bbdca.\xff.part", b".ca978112ca1bbdca.\n\x1b.part")
+    for name in (None, *NAMES_OF_EARLIER_VERSIONS, *map(os.fsdecode, odd)):
+        left(tmp_path, b"left", name)
     tidy(tmp_path)
     assert contents(tmp_path) == {}
 
@@ -90,14 +114,11 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path, name: str | None)
 @pytest.mark.parametrize(
     "name",
     [
-        "a.part",
-        ".a.part",
+        *("a.part", ".a.part", ".income-client.part", ".ca978112ca1bbdca.part"),
         "ca978112ca1bbdca.income-client.part",
-        ".ca978112ca1bbdca.part",
         ".ca978112ca1bbdcA.income-client.part",
         ".ca978112ca1bbdca.income-client.part.pdf",
         ".ca978112ca1bbdca.income-client.partial",
-        ".income-client.part",
         os.fsdecode(b".\xff978112ca1bbdca.income-client.part"),
     ],
 )
@@ -106,14 +127,6 @@ def test_a_file_with_another_name_is_left_alone(tmp_path: Path, name: str) -> No
     left(tmp_path, b"mine", name)
     tidy(tmp_path)
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"mine"]
-
-
-def test_a_name_that_is_no_text_is_removed_like_any_other(tmp_path: Path) -> None:
-    """Bytes that are not UTF-8, line breaks and other control characters stop nothing."""
-    for name in (b".ca978112ca1bbdca.\xff.part", b".ca978112ca1bbdca.\n\x1b.part"):
-        left(tmp_path, b"left", os.fsdecode(name))
-    tidy(tmp_path)
-    assert contents(tmp_path) == {}
 
 
 def test_what_was_published_loses_its_other_name(tmp_path: Path) -> None:
@@ -207,3 +220,145 @@ def test_one_that_is_taken_each_time_is_an_error_and_leaves_nothing(
     with pytest.raises(OSError, match="busy"):
         TemporaryFile.create(tmp_path)
     assert contents(tmp_path) == {}
+
+
+# Spools
+
+
+MANY = [bytes([number]) * 100_000 for number in range(40)]
+
+
+def spool_in(path: Path) -> Spool:
+    """Return a spool that writes to a folder."""
+    return Spool(partial(TemporaryFile.create, path))
+
+
+async def write_all(spool: Spool, pieces: list[bytes]) -> None:
+    """Write all of them."""
+    for piece in pieces:
+        await spool.write(piece)
+
+
+async def finished(spool: Spool) -> tuple[int, str]:
+    """Write what is left, and return size and hash of the file."""
+    file = await spool.finish(lambda file: file)
+    return file.size, file.sha256
+
+
+def digest_of(content: bytes) -> tuple[int, str]:
+    """Return size and hash of a content."""
+    return len(content), hashlib.sha256(content).hexdigest()
+
+
+@pytest.mark.parametrize("pieces", [[], [b"x"], [b"x" * AT_ONCE], [b"x" * (3 * AT_ONCE + 1)], MANY])
+async def test_pieces_become_a_file(tmp_path: Path, pieces: list[bytes]) -> None:
+    """Whatever their size, all are in the file, in order, and so its digest says."""
+    async with spool_in(tmp_path) as spool:
+        await spool.start_over()
+        for piece in pieces:
+            await spool.write(piece)
+        whole = b"".join(pieces)
+        assert await finished(spool) == digest_of(whole)
+        assert contents(tmp_path) == {".part": whole}
+    assert contents(tmp_path) == {}
+
+
+async def test_a_small_file_is_one_hop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing of it goes to a thread before its last piece, which makes, writes and publishes."""
+    hops: list[object] = []
+    loop = asyncio.get_running_loop()
+    real = loop.run_in_executor
+
+    def counted(*work: Any) -> Any:
+        hops.append(work)
+        return real(*work)
+
+    monkeypatch.setattr(loop, "run_in_executor", counted)
+    async with spool_in(tmp_path) as spool:
+        for piece in (b"a" * 50_000, b"b" * 50_000):
+            await spool.write(piece)
+        assert hops == []
+        await spool.finish(lambda file: file.publish(tmp_path / "a", overwrite=False))
+    assert len(hops) == 1
+    assert len(contents(tmp_path)["a"]) == 100_000
+
+
+async def test_one_block_is_in_flight_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow disk slows the writer down; memory holds two blocks, and no thread meets another."""
+    gate = threading.Event()
+    at_work: list[int] = []
+    real = TemporaryFile.write
+
+    def slow(file: TemporaryFile, block: bytes) -> None:
+        at_work.append(len(block))
+        assert len(at_work) == 1
+        gate.wait()
+        at_work.clear()
+        real(file, block)
+
+    monkeypatch.setattr(TemporaryFile, "write", slow)
+    async with Spool(TemporaryFile.unnamed) as spool:
+        await spool.write(b"a" * AT_ONCE)  # not waited for
+        await spool.write(b"b" * (AT_ONCE - 1))
+        blocked = asyncio.ensure_future(spool.write(b"b"))
+        await asyncio.sleep(0)
+        assert not blocked.done()
+        gate.set()
+        await blocked
+        assert await finished(spool) == digest_of(b"a" * AT_ONCE + b"b" * AT_ONCE)
+
+
+@pytest.mark.parametrize("old", [MANY, [b"short"]], ids=["written", "gathered"])
+@pytest.mark.parametrize("new", [b"new", b""])
+async def test_another_version_starts_from_its_front(
+    tmp_path: Path, old: list[bytes], new: bytes
+) -> None:
+    """What was written of the old one is gone, on disk too."""
+    async with spool_in(tmp_path) as spool:
+        await write_all(spool, old)
+        await spool.start_over()
+        if new:
+            await spool.write(new)
+        assert await finished(spool) == digest_of(new)
+        assert contents(tmp_path) == {".part": new}
+    assert contents(tmp_path) == {}
+
+
+async def test_a_folder_that_cannot_take_a_file_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    path.mkdir()
+    async with spool_in(path) as spool:
+        path.rmdir()
+        await spool.write(b"x")
+        with pytest.raises(DownloadError, match="kept: no such file or directory"):
+            await finished(spool)
+
+
+HELD = 300_000
+"""More bytes than are in memory at a time: two blocks and one piece."""
+
+
+@pytest.mark.parametrize("count", [350_000, 1_000_000, 4_000_000])
+async def test_what_came_is_on_the_disk_while_the_rest_is_waited_for(
+    tmp_path: Path, count: int
+) -> None:
+    """All but the last block of it, in a file that is shorter than 1 MiB as well."""
+
+    def held(_: Request, reply: Reply) -> Reply:
+        return evolve(reply, cut=reply.body_at + count, held=True)
+
+    async with storing() as (storage, client):
+        content = bytes(range(250)) * 20_000
+        document = storage.store("/a", content)
+        storage.tricks.append(held)
+        task = asyncio.ensure_future(client.download(document, tmp_path / "slip"))
+        async with asyncio.timeout(10):
+            part = b""
+            while len(part) < count - HELD:
+                await asyncio.sleep(0)
+                part = b"".join(files_in(tmp_path).values())
+        assert content.startswith(part)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+    assert files_in(tmp_path) == {}

@@ -17,6 +17,7 @@ from income_client.downloads.transfer import (
 from income_client.errors import ConnectionFailedError
 
 CUT: Final = ConnectionFailedError("cut")
+DIGITS: Final = b"0123456789abcdefghij"
 
 
 class Receiver:
@@ -73,6 +74,12 @@ class Receiver:
         return self.reply(200, sent, is_cut=keep is not None, content_length=length, etag=etag)
 
 
+def part(receiver: Receiver, first: int, total: int, etag: str = '"1"') -> bool | IncomeClientError:
+    """Take in the rest of a file of this length."""
+    place = f"bytes {first}-{total - 1}/{total}"
+    return receiver.reply(206, DIGITS[first:total], content_range=place, etag=etag)
+
+
 @pytest.mark.parametrize(
     ("status", "fields"),
     [
@@ -104,35 +111,63 @@ def test_what_does_not_prove_that_it_goes_on_starts_over(
     assert receiver.transfer.received == 0
 
 
+def test_the_length_of_a_version_holds_once_it_is_given() -> None:
+    """A later reply may give none; one that gives another, or ends early, contradicts it."""
+    receiver = Receiver()
+    receiver.all(DIGITS, keep=8)
+    assert receiver.reply(200, DIGITS[:5], is_cut=True, etag='"1"') is not True
+    receiver.transfer.next_request()
+    contradiction = part(receiver, 5, 10)
+    assert isinstance(contradiction, DownloadError)
+    assert contradiction.retryable
+    receiver = Receiver()
+    receiver.all(DIGITS, keep=8)
+    assert receiver.reply(200, DIGITS[:12], etag='"1"') is not True
+    receiver.transfer.next_request()
+    assert part(receiver, 12, 20) is True
+    assert receiver.content == DIGITS
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["another version", "never given"])
+def test_another_version_has_another_length(*, is_new: bool) -> None:
+    """What was said of the version before does not count, and nothing contradicts what is new."""
+    receiver = Receiver()
+    if is_new:
+        receiver.all(DIGITS, keep=8)
+    receiver.reply(200, DIGITS[:5], is_cut=True, etag='"2"')
+    receiver.transfer.next_request()
+    assert part(receiver, 5, 10, '"2"') is True
+    assert receiver.content == DIGITS[:10]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"content-length": ""},
+        {"content-length": "3, 3"},
+        {"content-length": "-3"},
+        {"content-length": "3", "content-encoding": "gzip"},
+        {"content-length": "3", "content-encoding": "identity, br"},
+        {"transfer-encoding": "gzip"},
+        {"content-length": "3", "transfer-encoding": "gzip"},
+        {"content-length": "3", "transfer-encoding": "chunked, identity"},
+        {"content-length": "3", "transfer-encoding": "\x0bchunked"},
+        {"content-length": "-3", "transfer-encoding": "chunked"},
+    ],
+)
+def test_a_body_that_is_not_the_file_for_certain_is_refused(headers: dict[str, str]) -> None:
+    """An encoded body, and one whose end is like a cut, is no file."""
+    with pytest.raises(DownloadError) as caught:
+        Transfer(DownloadPolicy()).begin_body(200, headers, now=0)
+    assert not caught.value.retryable
+
+
 def test_a_part_where_all_was_asked_for_is_refused() -> None:
     """Nobody knows what came before it."""
     end = Receiver().reply(206, b"456789", content_range="bytes 4-9/10", etag='"1"')
     assert isinstance(end, DownloadError)
     assert not end.retryable
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"content_length": "3", "content_encoding": "gzip"},
-        {"content_length": "3", "content_encoding": "identity, br"},
-        {},
-        {"content_length": ""},
-        {"content_length": "3, 3"},
-        {"content_length": "-3"},
-        {"transfer_encoding": "gzip"},
-        {"transfer_encoding": "gzip", "content_length": "3"},
-        {"transfer_encoding": "chunked, identity", "content_length": "3"},
-        {"transfer_encoding": "\x0bchunked", "content_length": "3"},
-        {"transfer_encoding": "chunked", "content_length": "-3"},
-    ],
-)
-def test_a_body_that_is_not_the_file_for_certain_is_refused(fields: dict[str, Any]) -> None:
-    """An encoded body, and one whose end is like a cut, is no file."""
-    headers = {name.replace("_", "-"): text for name, text in fields.items()}
-    with pytest.raises(DownloadError) as caught:
-        Transfer(DownloadPolicy()).begin_body(200, headers, now=0)
-    assert not caught.value.retryable
 
 
 def test_a_file_beyond_the_limit_is_refused_before_and_while_it_comes() -> None:

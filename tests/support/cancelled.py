@@ -33,6 +33,7 @@ class CancelledAt:
                     self.is_cancelled = True
                     if waits is not None:
                         waits.cancel()
+                        yield  # what else waits for it hears of that first, as with a task
                     thrown = asyncio.CancelledError()
                     continue
                 try:

@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from income_client import DownloadedFile
+from income_client.downloads.temporary_file import TemporaryFile
 
 
 @contextmanager
@@ -46,10 +47,14 @@ def left_in(folder: Path) -> dict[str, bytes]:
     return files_in(folder)
 
 
-def clear(folder: Path) -> None:
-    """Remove all files of a folder."""
-    for path in folder.iterdir():
-        path.unlink()
+def left(folder: Path, content: bytes, name: str | None = None) -> Path:
+    """Leave a temporary file behind as a killed process does, and return where it is."""
+    before = set(folder.iterdir())
+    file = TemporaryFile.create(folder)
+    file.write(content)
+    file._file.close()
+    (made,) = set(folder.iterdir()) - before
+    return made if name is None else made.rename(folder / name)
 
 
 @asynccontextmanager

@@ -1,0 +1,233 @@
+"""Names of files: templates, texts from outside as components of paths, extensions."""
+
+import re
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
+
+from income_client.downloads.naming import (
+    EXTENSIONS,
+    MEDIA_TYPES,
+    FileFacts,
+    NameTemplate,
+    extension_of,
+    safe_component,
+)
+from income_client.errors import ConfigurationError
+from tests.support.places import SORTED
+
+# Templates
+
+
+FACTS = FileFacts(
+    application_id="app-1",
+    document_type="paystub",
+    document_id="doc-1",
+    file=0,
+    file_reference_id="ref-1",
+)
+
+
+def test_the_default_names_a_file_by_its_document() -> None:
+    name = SORTED.of(FACTS)
+    assert name.folders == ("app-1", "paystub")
+    assert name.stem == "doc-1-0"
+    assert name.with_extension("pdf") == "doc-1-0.pdf"
+
+
+@pytest.mark.parametrize(
+    ("template", "folders", "name"),
+    [
+        ("{document_id}", (), "doc-1"),
+        ("{document_id}.{ext}", (), "doc-1.pdf"),
+        ("{document_id}.pdf", (), "doc-1.pdf"),
+        ("all/{file_reference_id}.{ext}", ("all",), "ref-1.pdf"),
+        ("{{x}}/{document_id}", ("{x}",), "doc-1"),
+        ("a b/{document_type} {document_id}", ("a b",), "paystub doc-1"),
+    ],
+)
+def test_a_template_is_text_with_plain_fields(
+    template: str, folders: tuple[str, ...], name: str
+) -> None:
+    made = NameTemplate.read(template).of(FACTS)
+    assert (made.folders, made.with_extension("pdf")) == (folders, name)
+
+
+NOT_ONE_SAFE_PATH: Final = (
+    "", "plain", "{application_id}.{ext}", "{document_id", "document_id}", "{}", "{0}",
+    "{unknown}/{document_id}", "{document_id!r}", "{document_id:>10}", "{document_id.__class__}",
+    "{document_id[0]}", "{document_id:{file}}", "/{document_id}", "{document_id}/",
+    "a//{document_id}", "../{document_id}", "a/../{document_id}", "./{document_id}",
+    ".{document_id}", "{document_id}..", "a..b/{document_id}", "-{document_id}",
+    "~/{document_id}", " {document_id}", "{document_id} ", "a\\{document_id}",
+    "C:{document_id}", "{document_id}\n", "{document_id}\0", "\u202e{document_id}",
+    "e\u0301/{document_id}", "{document_id}{ext}", "{document_id}.{ext}.gz",
+    "{ext}/{document_id}.{ext}", "{ext}", ".{ext}", "1/2/3/4/5/6/7/8/{document_id}",
+    "{document_id}{document_id}{document_id}", "x" * 250 + "/{document_id}",
+    b"{document_id}", None,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("template", NOT_ONE_SAFE_PATH)
+def test_another_template_is_refused(template: object) -> None:
+    with pytest.raises(ConfigurationError):
+        NameTemplate.read(template)
+
+
+@pytest.mark.parametrize("field", ["application_id", "document_type", "file_reference_id"])
+def test_a_fact_that_is_not_known_is_asked_for(field: str) -> None:
+    """The error names the field, and what can be done."""
+    template = NameTemplate.read(f"{{{field}}}/{{document_id}}")
+    unknown: dict[str, Any] = {field: None}
+    with pytest.raises(ConfigurationError, match=re.escape(f"{{{field}}}")):
+        template.of(evolve(FACTS, **unknown))
+
+
+def test_a_name_that_becomes_that_of_a_device_is_changed() -> None:
+    """A template's text and a fact can be harmless apart and not together."""
+    facts = evolve(FACTS, document_id="N")
+    assert NameTemplate.read("CO{document_id}.{ext}").of(facts).with_extension("txt") == "_CON.txt"
+
+
+# Texts from outside
+
+
+ANY_TEXT = st.text(st.characters(), max_size=200)
+NASTY = st.text(st.sampled_from('aA.~-_ /\\:*?"<>|\0\n\u202e\ud800é\u0301CON1¹😀0f'), max_size=12)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a",
+        "doc-1",
+        "2f6c1a3e-0000-4000-8000-1234567890ab",
+        "Größe",
+        "a b",
+        "a.pdf",
+        "x" * 120,
+        "a~b",
+    ],
+)
+def test_a_safe_text_stays_as_it_is(text: str) -> None:
+    assert safe_component(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "stem"),
+    [
+        ("", "_"), (".", "_"), ("..", "_"), (" a ", "a"), ("a.", "a"),
+        ("../../etc/passwd", "_.._etc_passwd"), ("/etc/passwd", "_etc_passwd"),
+        ("C:\\x", "C__x"), ("-rf", "rf"), ("~root", "root"), ("a\0b\nc\x7f", "abc"),
+        ("gpj\u202efdp", "gpjfdp"), ("a\ufeff\u200bb", "ab"),
+        ("a\u2028b\ue000c\ud800d\U000e0001", "abcd"), ("a\u00a0b", "a_b"),
+        ("e\u0301", "é"), ("e\u200b\u0301", "é"), ("CON", "_CON"), ("nul.txt", "_nul.txt"),
+        ("Com¹", "_Com¹"), ("lpt9 .a.b", "_lpt9 .a.b"),
+        ("a~12345678", "a~12345678"), ("a~ABCDEF00", "a~ABCDEF00"),
+    ],
+)  # fmt: skip
+def test_what_is_changed_is_marked(text: str, stem: str) -> None:
+    """A changed text ends with a part of its own hash."""
+    safe = safe_component(text)
+    assert re.fullmatch(re.escape(stem) + "~[0-9a-f]{8}", safe)
+
+
+DEVICES: Final = (
+    *("CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$", "CLOCK$"),
+    *(f"{kind}{number}" for kind in ("COM", "LPT") for number in "0123456789¹²³"),
+)
+"""Names that Windows reads as a device, in any folder and with any extension."""
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_no_file_is_named_like_a_device(name: str) -> None:
+    """Not in small letters and not before an extension."""
+    for text in (name, name.lower(), f"{name}.pdf", f"{name} .a"):
+        assert safe_component(text)[:-9] == f"_{text}"
+    assert safe_component(f"{name}X") == f"{name}X"
+
+
+def test_a_long_text_is_cut_between_characters() -> None:
+    """The limit is one of bytes, and no character is cut in two."""
+    safe = safe_component("é" * 61)
+    assert safe[:-9] == "é" * 55
+    assert len(safe.encode()) == 119
+
+
+@given(st.lists(st.one_of(ANY_TEXT, NASTY), unique=True, max_size=20))
+def test_two_texts_never_meet_in_one_name(texts: list[str]) -> None:
+    """What differs before differs after, and the result of one text is not that of another."""
+    texts = list(dict.fromkeys([*texts, *map(safe_component, texts)]))
+    assert len({safe_component(text) for text in texts}) == len(texts)
+
+
+# Extensions
+
+
+def test_a_media_type_that_is_known_tells() -> None:
+    """Its case and its parameters do not matter, nor do the bytes then."""
+    for content_type, extension in (
+        ("application/pdf", "pdf"),
+        ("Application/PDF; charset=binary", "pdf"),
+        ("text/plain;charset=utf-8", "txt"),
+    ):
+        assert extension_of(content_type, b"\x89PNG\r\n\x1a\n") == extension
+
+
+MEDIA_TYPES_BY_EXTENSION = {
+    "pdf": ("application/pdf", "application/x-pdf"),
+    "png": ("image/png",),
+    "jpg": ("image/jpeg", "image/jpg", "image/pjpeg"),
+    "tif": ("image/tiff", "image/tif"),
+    "gif": ("image/gif",),
+    "bmp": ("image/bmp", "image/x-ms-bmp"),
+    "webp": ("image/webp",),
+    "heic": ("image/heic", "image/heif"),
+    "txt": ("text/plain",),
+    "csv": ("text/csv", "application/csv"),
+    "json": ("application/json",),
+    "xml": ("application/xml", "text/xml"),
+    "html": ("text/html", "application/xhtml+xml"),
+    "rtf": ("application/rtf", "text/rtf"),
+    "eml": ("message/rfc822",),
+    "zip": ("application/zip", "application/x-zip-compressed"),
+    "doc": ("application/msword",),
+    "docx": ("application/vnd.openxmlformats-officedocument.wordprocessingml.document",),
+    "xls": ("application/vnd.ms-excel",),
+    "xlsx": ("application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",),
+}
+"""The registered names first, then those in use: a change would rename files that are there."""
+
+
+def test_each_media_type_has_its_extension() -> None:
+    """The whole table, by name, so that no entry of it changes unnoticed."""
+    for extension, names in MEDIA_TYPES_BY_EXTENSION.items():
+        assert {name: extension_of(name, b"") for name in names} == dict.fromkeys(names, extension)
+        assert MEDIA_TYPES[extension] == names[0]
+    assert sorted(EXTENSIONS) == sorted([*MEDIA_TYPES_BY_EXTENSION, "bin"])
+    assert MEDIA_TYPES.keys() == MEDIA_TYPES_BY_EXTENSION.keys()
+
+
+@pytest.mark.parametrize(
+    ("head", "extension"),
+    [
+        (b"%PDF-1.7\n", "pdf"), (b"%PD", "bin"), (b"", "bin"),
+        (b"\x89PNG\r\n\x1a\n\0\0", "png"), (b"\xff\xd8\xff\xe0", "jpg"),
+        (b"II*\0", "tif"), (b"MM\0*", "tif"), (b"GIF87a", "gif"), (b"GIF89a", "gif"),
+        (b"RIFF\x10\0\0\0WEBPVP8 ", "webp"), (b"RIFF\x10\0\0\0WAVEfmt ", "bin"),
+        (b"\0\0\0\x18ftypheic", "heic"), (b"\0\0\0\x18ftypheix", "heic"),
+        (b"\0\0\0\x18ftypmif1", "heic"), (b"\0\0\0\x18ftypisom", "bin"),
+        (b"{\\rtf1\\ansi", "rtf"), (b"PK\x03\x04", "zip"), (b"<?xml version='1.0'?>", "xml"),
+        (b"BM\x10\0\0\0\0\0\0\0", "bmp"), (b"BMW is a car", "bin"),
+    ],
+)  # fmt: skip
+def test_the_first_bytes_tell_what_the_type_does_not(head: bytes, extension: str) -> None:
+    """Storages call files octet-stream that nobody gave a type; nothing else decides then."""
+    for content_type in (
+        *(None, "", "application/octet-stream", "binary/octet-stream; x=y"),
+        *("application/x-www-form-urlencoded", "x/../../y", "\0"),
+    ):
+        assert extension_of(content_type, head) == extension

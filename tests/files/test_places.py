@@ -1,0 +1,425 @@
+"""Places of files: which one a destination means, where files land, what a stream gets."""
+
+import asyncio
+import hashlib
+import io
+import os
+import socket
+import stat
+import sys
+import tempfile
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+from obstore.store import LocalStore, MemoryStore
+
+from income_client.downloads.destinations import DiskPlace, Existing, Published, StreamPlace
+from income_client.downloads.many import places_in
+from income_client.downloads.object_store import StorePlace
+from income_client.downloads.temporary_file import Spool, TemporaryFile
+from income_client.errors import ConfigurationError, DownloadError
+from tests.support.places import FACTS, FLAT, LONG, PDF, SORTED, Landed, put, refusal_of, tree
+
+WHERE = "app-1/paystub/doc-1-0.pdf"
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+# Which place a destination means
+
+
+async def test_a_path_is_a_folder_or_a_file(tmp_path: Path) -> None:
+    """A folder exists, or ends with a separator; any other path is that of a file."""
+    (tmp_path / "old").mkdir()
+    for folder in ("old", "new/"):
+        where = await put(places_in(f"{tmp_path}/{folder}", FLAT)(FACTS), PDF)
+        assert where == Landed(tmp_path / folder / "doc-1.pdf", was_there=False)
+    for path in (str(tmp_path / "a"), tmp_path / "b", PurePosixPath(tmp_path / "c")):
+        assert await put(places_in(path, FLAT)(FACTS), PDF) == Landed(Path(path), was_there=False)
+
+
+def test_a_binary_stream_is_one_to_be_written_to() -> None:
+    """Anything with write() for bytes will do."""
+
+    class Mine:
+        def write(self, data: bytes) -> None:
+            """Take bytes."""
+
+    with tempfile.NamedTemporaryFile() as file:
+        for stream in (io.BytesIO(), Mine(), file):
+            assert isinstance(places_in(stream, FLAT)(FACTS), StreamPlace)
+
+
+@pytest.mark.parametrize("store", [MemoryStore(), LocalStore()])
+def test_a_store_is_told_by_its_type(store: object) -> None:
+    assert isinstance(places_in(store, FLAT)(FACTS), StorePlace)
+
+
+def test_obstore_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody has imported it, nothing can be a store of it."""
+    monkeypatch.delitem(sys.modules, "obstore.store")
+    with pytest.raises(ConfigurationError):
+        places_in(MemoryStore(), FLAT)(FACTS)
+    assert "obstore.store" not in sys.modules
+
+
+async def take(_data: bytes) -> None:
+    """Take bytes, later."""
+
+
+def promise(data: bytes) -> Awaitable[None]:
+    """Return what takes bytes once it is awaited."""
+    return take(data)
+
+
+class AsyncCallable:
+    """An object that is called and awaited."""
+
+    async def __call__(self, _data: bytes) -> None:
+        """Take bytes, later."""
+
+
+class Stream:
+    """A destination made of functions."""
+
+    def __init__(self, write: Callable[..., Any], flush: Callable[..., Any] = lambda: None) -> None:
+        self.write = write
+        self.flush = flush
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        Stream(take),
+        Stream(partial(take)),
+        Stream(AsyncCallable()),
+        Stream(partial(AsyncCallable())),
+        Stream(io.BytesIO().write, partial(take, b"")),
+    ],
+    ids=["function", "partial", "object", "partial of an object", "flush"],
+)
+def test_a_stream_that_must_be_awaited_is_refused(stream: Stream) -> None:
+    """Nothing would be written to it, in whatever form the coroutine function is given."""
+    with pytest.raises(ConfigurationError, match="not awaited"):
+        places_in(stream, FLAT)(FACTS)
+
+
+async def test_plain_functions_of_any_form_are_taken() -> None:
+    """Unless what they return has to be awaited: only the first call tells."""
+    for wrap in (lambda write: write, partial, lambda write: partial(partial(write))):
+        target = io.BytesIO()
+        assert isinstance(await put(StreamPlace(Stream(wrap(target.write))), PDF), Landed)
+        assert target.getvalue() == PDF
+    outcome = await put(StreamPlace(Stream(promise)), PDF)
+    assert str(outcome) == "the stream does not take the file: TypeError"
+
+
+def test_a_stream_that_cannot_take_a_file_is_refused(tmp_path: Path) -> None:
+    """Text files, closed ones and ones for reading are told apart at once."""
+    closed = io.BytesIO()
+    closed.close()
+    path = tmp_path / "a"
+    path.touch()
+    with (
+        path.open("rb") as reading,
+        path.open("w") as text,
+        tempfile.NamedTemporaryFile("w") as wrapped,
+    ):
+        for stream in (io.StringIO(), text, closed, reading, wrapped):
+            with pytest.raises(ConfigurationError):
+                places_in(stream, FLAT)(FACTS)
+
+
+async def test_a_stream_of_the_event_loop_is_refused() -> None:
+    """No thread may write to it; what to use instead is said."""
+    near, far = socket.socketpair()
+    with far:
+        _, writer = await asyncio.open_connection(sock=near)
+        for stream in (writer, writer.transport):
+            with pytest.raises(ConfigurationError, match=r"use io\.BytesIO\(\) or a path"):
+                places_in(stream, FLAT)(FACTS)
+        writer.close()
+        await writer.wait_closed()
+
+
+# On the disk
+
+
+async def test_a_file_lands_below_its_folder(tmp_path: Path) -> None:
+    """Folders are made, all is private whatever the umask says, the bytes give the extension."""
+    before = os.umask(0)
+    try:
+        published = await put(DiskPlace.below(tmp_path / "new" / "er", SORTED, FACTS), PDF)
+    finally:
+        os.umask(before)
+    top = tmp_path / "new" / "er"
+    assert published == Landed(top / WHERE, was_there=False)
+    assert tree(tmp_path / "new") == {f"er/{WHERE}": PDF}
+    assert mode(top / WHERE) == 0o600
+    folders = [tmp_path / "new", top, top / "app-1", top / "app-1" / "paystub"]
+    assert {mode(one) for one in folders} == {0o700}
+
+
+@pytest.mark.parametrize(
+    ("content_type", "content", "name"),
+    [
+        ("image/png", PDF, "doc-1.png"),
+        ("application/octet-stream", PDF, "doc-1.pdf"),
+        (None, b"?", "doc-1.bin"),
+        ("../../x", b"", "doc-1.bin"),
+    ],
+)
+async def test_its_extension_is_of_our_own_making(
+    tmp_path: Path, content_type: str | None, content: bytes, name: str
+) -> None:
+    """A media type chooses from our table, and is never part of a name."""
+    place = DiskPlace.below(tmp_path, FLAT, FACTS)
+    await put(place, content, content_type=content_type)
+    assert tree(tmp_path) == {name: content}
+    (existing,) = await place.find_existing()
+    assert existing == Existing(tmp_path / name, len(content))
+    there = await place.match_existing(existing, hashlib.md5(content).hexdigest())
+    sha256 = hashlib.sha256(content).hexdigest()
+    assert there == Published(tmp_path / name, len(content), sha256, was_there=True)
+    assert await place.match_existing(existing, hashlib.md5(b"another").hexdigest()) is None
+
+
+async def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "any name.x"
+    assert await put(DiskPlace.at(path), PDF) == Landed(path, was_there=False)
+    assert tree(tmp_path) == {"any name.x": PDF}
+    assert mode(path) == 0o600
+    missing = DiskPlace.at(tmp_path / "missing" / "a")
+    assert str(await put(missing, PDF)).endswith("no such file or directory")
+    assert "no such file" in str(await refusal_of(missing))
+
+
+@pytest.mark.parametrize("path", ["", ".", "..", "/", "a/.."])
+def test_a_path_names_a_file(path: str) -> None:
+    """What can only be a folder is refused."""
+    with pytest.raises(ConfigurationError):
+        DiskPlace.at(Path(path))
+
+
+async def test_a_relative_path_is_fixed_when_it_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    places = DiskPlace.at(Path("a")), DiskPlace.below(Path(), FLAT, FACTS)
+    monkeypatch.chdir("/")
+    for place in places:
+        await put(place, PDF)
+    assert tree(tmp_path) == {"a": PDF, "doc-1.pdf": PDF}
+
+
+async def test_the_folder_itself_may_be_a_link(tmp_path: Path) -> None:
+    """What the caller names is the caller's."""
+    (tmp_path / "true").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "true")
+    await put(DiskPlace.below(tmp_path / "link", FLAT, FACTS), PDF)
+    assert tree(tmp_path / "true") == {"doc-1.pdf": PDF}
+
+
+# Streams
+
+
+class Picky(io.RawIOBase):
+    """A raw stream that takes little at a time."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.taken = b""
+        self._most = most
+
+    def writable(self) -> bool:
+        """Say that it is."""
+        return True
+
+    def write(self, data: object) -> int:
+        """Take some."""
+        piece = bytes(data)[: self._most]  # type: ignore[call-overload]
+        self.taken += piece
+        return len(piece)
+
+
+async def test_a_stream_gets_the_whole_file() -> None:
+    """It is written to where it stands, and stays open."""
+    stream = io.BytesIO()
+    stream.write(b"before ")
+    place = StreamPlace(stream)
+    assert await place.find_existing() == ()
+    assert await put(place, LONG) == Landed(None, was_there=False)
+    assert stream.getvalue() == b"before " + LONG
+
+
+async def test_a_stream_is_flushed(tmp_path: Path) -> None:
+    with (tmp_path / "a").open("wb") as stream:
+        await put(StreamPlace(stream), PDF)
+        assert (tmp_path / "a").stat().st_size == len(PDF)
+        assert not stream.closed
+
+
+async def test_nothing_goes_out_of_a_file_that_is_not_whole() -> None:
+    stream = io.BytesIO()
+    async with Spool(StreamPlace(stream).create) as spool:
+        await spool.write(LONG)
+    assert stream.getvalue() == b""
+
+
+async def test_a_stream_that_takes_little_gets_all() -> None:
+    """A raw stream says how much it took; the rest is offered again."""
+    stream = Picky(300_000)
+    assert await put(StreamPlace(stream), LONG) == Landed(None, was_there=False)
+    assert stream.taken == LONG
+
+
+async def test_a_stream_that_would_block_has_not_taken_the_file() -> None:
+    """A raw stream that returns None took nothing, and the rest would be missing."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with io.FileIO(reading) as reader:
+        with io.FileIO(writing, "w") as stream:
+            outcome = await put(StreamPlace(stream), LONG)
+        assert isinstance(outcome, DownloadError)
+        assert str(outcome) == "the file cannot be kept: the stream would block"
+        assert len(reader.readall()) < len(LONG)
+
+
+async def test_a_stream_that_does_not_say_took_all() -> None:
+    """An object that is not of the standard library need not count."""
+    taken: list[bytes] = []
+    assert isinstance(await put(StreamPlace(Stream(taken.append)), LONG), Landed)
+    assert b"".join(taken) == LONG
+
+
+@pytest.mark.parametrize("fault", [ValueError, RuntimeError, KeyError])
+async def test_an_error_of_a_stream_is_told_without_its_text(fault: type[Exception]) -> None:
+    """What is in it is not known; its kind is enough."""
+
+    def fail(_data: bytes) -> None:
+        raise fault("S3CRET")
+
+    outcome = await put(StreamPlace(Stream(fail)), PDF)
+    assert str(outcome) == f"the stream does not take the file: {fault.__name__}"
+
+
+async def test_a_full_stream_is_told_in_the_system_s_words() -> None:
+    with io.FileIO("/dev/full", "w") as stream:
+        outcome = await put(StreamPlace(stream), PDF)
+    assert str(outcome) == "the file cannot be kept: no space left on device"
+
+
+async def test_a_stream_that_takes_nothing_is_not_asked_for_ever() -> None:
+    """It is told, like any other that fails."""
+    assert isinstance(await put(StreamPlace(Picky(0)), PDF), DownloadError)
+
+
+async def test_a_spool_serves_once() -> None:
+    """What was published is not published again."""
+    place = StreamPlace(io.BytesIO())
+    async with Spool(place.create) as spool:
+        await spool.write(PDF)
+        await place.publish(spool)
+        for work in (place.publish(spool), spool.finish(TemporaryFile.discard)):
+            with pytest.raises(DownloadError, match="closed"):
+                await work
+
+
+class Gated(io.BytesIO):
+    """A stream that nobody reads before the gate is open, and that takes so much at a time.
+
+    Attributes:
+        began: set once a write is under way.
+        flushes: how often it was flushed.
+        thread: the one that writes.
+    """
+
+    def __init__(self, gate: threading.Event, most: int = len(LONG)) -> None:
+        super().__init__()
+        self.flushes = 0
+        self._most = most
+        self.began = asyncio.Event()
+        self.thread: threading.Thread | None = None
+        self._gate = gate
+        self._loop = asyncio.get_running_loop()
+
+    def write(self, data: object) -> int:
+        """Wait for the gate."""
+        self.thread = threading.current_thread()
+        self._loop.call_soon_threadsafe(self.began.set)
+        self._gate.wait()
+        return super().write(bytes(data)[: self._most])  # type: ignore[call-overload]
+
+    def flush(self) -> None:
+        """Count."""
+        self.flushes += 1
+
+
+async def test_streams_that_block_leave_the_threads_of_the_loop_alone() -> None:
+    """With more of them than it has threads, the disk and name lookups go on."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
+    gate = threading.Event()
+    streams = [Gated(gate) for _ in range(5)]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(put(StreamPlace(stream), LONG)) for stream in streams]
+        try:
+            for stream in streams:
+                await stream.began.wait()
+            assert await asyncio.to_thread(lambda: 5) == 5
+            elsewhere = await put(StreamPlace(io.BytesIO()), LONG)
+            assert elsewhere == Landed(None, was_there=False)
+            assert not any(task.done() for task in tasks)
+        finally:
+            gate.set()
+    assert [stream.getvalue() == LONG for stream in streams] == [True] * 5
+
+
+@pytest.mark.parametrize(("content", "most"), [(LONG, 7), (LONG, 2**20), (PDF, 2**20)])
+async def test_after_a_cancelled_write_the_stream_is_left_alone(content: bytes, most: int) -> None:
+    """What is under way comes to its end; neither the rest nor a flush follows."""
+    gate = threading.Event()
+    stream = Gated(gate, most)
+    task = asyncio.create_task(put(StreamPlace(stream), content))
+    await stream.began.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    assert not task.done()
+    gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert stream.getvalue() == content[:most]
+    assert stream.flushes == 0
+
+
+async def test_the_thread_is_let_go() -> None:
+    """Once the file is there, the thread that wrote it ends."""
+    gate = threading.Event()
+    gate.set()
+    stream = Gated(gate)
+    await put(StreamPlace(stream), PDF)
+    assert stream.thread is not None
+    stream.thread.join()
+
+
+async def test_a_thread_that_cannot_be_started_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes back as a value, and the stream was not written to."""
+    stream = io.BytesIO()
+    real = threading.Thread.start
+
+    def refused_once(thread: threading.Thread) -> None:
+        monkeypatch.setattr(threading.Thread, "start", real)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused_once)
+    outcome = await put(StreamPlace(stream), PDF)
+    assert isinstance(outcome, DownloadError)
+    assert str(outcome) == "no thread can be started to write to the stream"
+    assert (outcome.__cause__, outcome.__context__) == (None, None)
+    assert stream.getvalue() == b""
