@@ -6,7 +6,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import parse_qs
 
 import pytest
@@ -32,7 +32,11 @@ from tests.support.server import (
 from tests.support.service import until
 
 URL: Final = "http://127.0.0.1:9000/callbacks"
+
+
 BASIC: Final = BasicAuth("partner", "invented-password")
+
+
 OAUTH2: Final = OAuth2ClientCredentials("callback-client", "invented-secret")
 
 
@@ -115,6 +119,8 @@ async def test_an_update_comes_before_the_callback(service: Emulator) -> None:
 
 
 FINAL: Final = (202, 301, 307, 400, 401, 404, 408, 413, 501, 505)
+
+
 PAUSES: Final = [1, 2, 4, 8, 16]
 
 
@@ -143,6 +149,8 @@ async def test_temporary_failures_are_sent_again(
 
 
 HONOURING: Final = {"honours_retry_after": True}
+
+
 DATE: Final = "Sat, 21 Nov 2026 12:00:00 GMT"
 
 
@@ -374,30 +382,6 @@ async def test_a_failed_token_request_is_made_again() -> None:
         assert (await service.fire_callback(target=target)).attempts == ("token_503", 200)
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        *(URL, "https://localhost:9000/callbacks?source=income", "http://[::1]:9000"),
-        *("http://127.255.0.1/", "http://localhost"),
-    ],
-)
-def test_this_machine_can_be_called(url: str) -> None:
-    """An address of this machine is a target, in http and in https."""
-    assert CallbackTarget(url).url == url
-
-
-def test_an_emulator_takes_no_other_target() -> None:
-    """Anything but a target is refused at construction and later."""
-    wrong: Any = URL
-    with pytest.raises(ConfigurationError, match="CallbackTarget"):
-        Emulator(1, callbacks=wrong)
-    service = Emulator(1)
-    with pytest.raises(ConfigurationError, match="CallbackTarget"):
-        service.callbacks = wrong
-    service.callbacks = CallbackTarget(URL)
-    assert service.callbacks == CallbackTarget(URL)
-
-
 @asynccontextmanager
 async def tls_endpoint(authority: trustme.CA) -> AsyncIterator[str]:
     """Serve an endpoint that wants a client certificate, and yield its address."""
@@ -427,3 +411,18 @@ async def test_mutual_tls(service: Emulator) -> None:
             # The alert may be overtaken by the end of the connection.
             assert delivery.attempts[0] in ("tls", "reset", "dropped")
             assert len(delivery.attempts) == 1
+
+
+def test_a_target_is_on_this_machine_and_can_be_another_one() -> None:
+    """In http and in https; anything but a target is refused."""
+    urls = (
+        "https://localhost:9000/callbacks?source=income",
+        "http://[::1]:9000",
+        "http://127.255.0.1/",
+    )
+    assert [CallbackTarget(url).url for url in urls] == list(urls)
+    service, wrong = Emulator(1), cast("Any", URL)
+    with pytest.raises(ConfigurationError, match="CallbackTarget"):
+        service.callbacks = wrong
+    service.callbacks = CallbackTarget(URL)
+    assert service.callbacks == CallbackTarget(URL)

@@ -1,26 +1,31 @@
-"""The emulator over real sockets."""
+"""The emulator over real sockets: its time, its log, its end, its control call."""
 
 import asyncio
 import logging
 import socket
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import aiohttp
 import pytest
 from yarl import URL
 
-from income_client.emulator import Emulator, ServiceRules
+from income_client.emulator import CallbackTarget, Emulator, Fault
 from income_client.emulator.times import START
 from income_client.errors import ConfigurationError
 from income_client.testing import JumpingClock
 from tests.support.emulated import (
     LIST,
+    a_service,
+    ask,
+    basic_header,
     bearer_header,
     get_json,
     get_status,
 )
+from tests.support.server import SILENT, ScriptedServer, in_turn, reply
 from tests.support.service import until
 
 
@@ -84,6 +89,27 @@ async def test_recorder(session: aiohttp.ClientSession, service: Emulator) -> No
     assert "authorization" not in first.headers
 
 
+async def test_old_requests_are_forgotten(
+    session: aiohttp.ClientSession, service: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log keeps the last requests, never more than twice as many as it promises."""
+    monkeypatch.setattr("income_client.emulator.emulator._MAX_REQUESTS", 5)
+    for number in range(23):
+        await get_status(session, service, f"/{number}")
+        assert len(service.requests) <= 10
+    assert [each.path for each in service.requests[-5:]] == [f"/{n}" for n in range(18, 23)]
+
+
+async def test_requests_in_flight(session: aiohttp.ClientSession) -> None:
+    """The most requests at one time are counted, token requests aside."""
+    clock = JumpingClock()
+    async with Emulator(5, latency=0.02, clock=clock) as service:
+        await asyncio.gather(*(get_status(session, service) for _ in range(8)))
+        await bearer_header(session, service)
+    assert 1 <= service.max_in_flight <= 8
+    assert clock.slept == [0.02] * 9
+
+
 async def test_close_ends_replies_held_back(session: aiohttp.ClientSession) -> None:
     """Closing does not wait for replies that are held back."""
     async with Emulator(5, latency=3600) as service:
@@ -113,48 +139,7 @@ async def test_close_ends_connections_accepted_just_before(server: str, turns: i
                 assert await asyncio.get_running_loop().sock_recv(connection, 1) == b""
 
 
-async def test_requests_in_flight(session: aiohttp.ClientSession) -> None:
-    """The most requests at one time are counted, token requests aside."""
-    clock = JumpingClock()
-    async with Emulator(5, latency=0.02, clock=clock) as service:
-        await asyncio.gather(*(get_status(session, service) for _ in range(8)))
-        await bearer_header(session, service)
-    assert 1 <= service.max_in_flight <= 8
-    assert clock.slept == [0.02] * 9
-
-
-async def test_old_requests_are_forgotten(
-    session: aiohttp.ClientSession, service: Emulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The log keeps the last requests, never more than twice as many as it promises."""
-    monkeypatch.setattr("income_client.emulator.emulator._MAX_REQUESTS", 5)
-    for number in range(23):
-        await get_status(session, service, f"/{number}")
-        assert len(service.requests) <= 10
-    assert [each.path for each in service.requests[-5:]] == [f"/{n}" for n in range(18, 23)]
-
-
-def test_an_unknown_knob_is_refused() -> None:
-    """The message has all that there are."""
-    wrong: Any = {"colour": "red"}
-    with pytest.raises(ConfigurationError, match=r"colour; .* applications, .*file_redir"):
-        Emulator(1, **wrong)
-
-
-async def test_explicit_times_and_knobs(session: aiohttp.ClientSession) -> None:
-    """Applications can be given by their update times, and the rules by single knobs."""
-    async with Emulator([10, 20, 30], lower_closed=True, order="descending") as service:
-        page = await get_json(session, service, f"{LIST}?updated_after=1970-01-01T00:00:20")
-        shown = [service.world.updated_at(row["application_id"]) for row in page["applications"]]
-        assert shown == [30, 20]
-        assert service.rules == ServiceRules(lower_closed=True, order="descending")
-        service.rules = ServiceRules()
-        page = await get_json(session, service, f"{LIST}?updated_after=1970-01-01T00:00:20")
-        assert len(page["applications"]) == 1
-
-
 async def test_an_emulator_can_be_started_again(session: aiohttp.ClientSession) -> None:
-    """A closed emulator can be started again and keeps its world."""
     service = Emulator(3)
     for _ in range(2):
         async with service:
@@ -181,3 +166,94 @@ async def test_what_is_not_http_is_not_logged(
         assert b" 400 " in await reader.readline()
     writer.transport.abort()
     assert caplog.records == []
+
+
+# The call by which another process has a callback fired
+
+
+CONTROL: Final = "/emulator/callbacks"
+
+
+async def order(
+    session: aiohttp.ClientSession,
+    service: Emulator,
+    content: Any,
+    headers: Mapping[str, str] | None = None,
+) -> tuple[int, Any]:
+    """Send an order; return the status and the content of the reply."""
+    body = {"data": content} if isinstance(content, bytes) else {"json": content}
+    sent = basic_header(service) if headers is None else headers
+    async with session.post(service.url + CONTROL, headers=sent, **body) as answer:
+        return answer.status, await answer.json()
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        ({"application_id": "nobody"}, 404),
+        ({"application_id": 7}, 400),
+        ({"update": "yes"}, 400),
+        ([], 400),
+        (b"", 400),
+        (b"{", 400),
+    ],
+)
+async def test_a_bad_order_fires_nothing(
+    session: aiohttp.ClientSession, service: Emulator, content: Any, status: int
+) -> None:
+    """An invalid order is 400, an unknown application 404."""
+    async with ScriptedServer(in_turn(reply())) as server:
+        service.callbacks = CallbackTarget(server.url)
+        assert (await order(session, service, content))[0] == status
+    assert server.requests == []
+
+
+async def test_without_a_target_it_is_a_conflict(
+    session: aiohttp.ClientSession, service: Emulator
+) -> None:
+    """An emulator that has nowhere to send callbacks to says so."""
+    assert await order(session, service, {}) == (409, {"error": "no_callback_target"})
+
+
+async def test_it_asks_for_the_credentials_of_the_api(
+    session: aiohttp.ClientSession, service: Emulator
+) -> None:
+    """Without credentials it is 401, with another Host 421, from a browser 403, by GET 405."""
+    assert (await order(session, service, {}, {}))[0] == 401
+    foreign = basic_header(service) | {"Host": "example.com"}
+    assert (await order(session, service, {}, foreign))[0] == 421
+    page = basic_header(service) | {"Origin": "https://elsewhere.example"}
+    assert (await order(session, service, {}, page))[0] == 403
+    async with session.get(service.url + CONTROL, headers=basic_header(service)) as answer:
+        assert (answer.status, answer.headers["Allow"]) == (405, "POST")
+    async with session.post(service.files_url + CONTROL, headers=basic_header(service)) as answer:
+        assert answer.status == 405
+    assert {each.name for each in service.requests} == {"control"}
+    assert [each.status for each in service.requests] == [401, 421, 403, 405, 405]
+
+
+async def test_it_is_no_call_of_the_service(session: aiohttp.ClientSession) -> None:
+    """Faults and latency do not fall on it, it is not counted, and the service as such has none."""
+    clock = JumpingClock()
+    async with Emulator(5, latency=3, clock=clock) as service:
+        service.faults.add(Fault("status", times=None))
+        assert (await order(session, service, {}))[0] == 409
+        assert (service.max_in_flight, service.token_requests, clock.slept) == (0, 0, [])
+        (recorded,) = service.requests
+    assert (recorded.name, recorded.status, recorded.authorized) == ("control", 409, True)
+    assert ask(a_service(10), CONTROL).status == 404
+
+
+async def test_who_goes_away_gives_up_the_callback(
+    session: aiohttp.ClientSession, service: Emulator
+) -> None:
+    """An order whose sender hangs up is remembered without a status, and no task is left."""
+    async with ScriptedServer(in_turn(SILENT)) as server:
+        service.callbacks = CallbackTarget(server.url)
+        waiting = asyncio.create_task(order(session, service, {}))
+        await until(lambda: len(server.requests) == 1)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await until(lambda: len(service.requests) == 1)
+    assert (service.requests[0].name, service.requests[0].status) == ("control", 0)

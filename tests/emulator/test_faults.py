@@ -54,21 +54,15 @@ def test_faults_match_path_and_method() -> None:
     assert faults.take("POST", f"{APPLICATION}/documents") is None
 
 
-def test_only_faults_can_be_added() -> None:
-    """Anything else is refused where it is added, and nothing beside it is there then."""
-    wrong: Any
-    for wrong in (FaultKind.RESET, None, ["reset"]):
-        faults = Faults()
-        with pytest.raises(ConfigurationError, match="a fault must be a script or a Fault"):
-            faults.add(Fault("reset"), wrong)
-        assert len(faults) == 0
-
-
 def test_texts_and_faults_are_added_alike() -> None:
-    """Each by itself, or several together; they keep their order."""
+    """They keep their order; where one is neither, none is added."""
     faults = Faults()
     faults.add("500, cut", Fault("reset"), [Fault("drop"), Fault("stall")], script("any: 404"))
     assert _played(faults, APPLICATION, 7) == [500, "cut", "reset", "drop", "stall", 404, "ok"]
+    wrong: Any = ["reset"]
+    with pytest.raises(ConfigurationError, match="a fault must be a script or a Fault"):
+        faults.add(Fault("reset"), wrong)
+    assert len(faults) == 0
 
 
 @given(st.lists(st.sampled_from(["ok", "500", "503", "429", "cut", "reset"]), min_size=1))
@@ -88,12 +82,19 @@ def test_a_line_of_a_script_is_about_one_call() -> None:
     assert _played(faults, f"{APPLICATION}/documents", 2) == [503, "ok"]
     assert _played(faults, APPLICATION, 5) == ["ok", "ok", 500, 500, "ok"]
     assert _played(faults, "/token", 2) == [401, "ok"]
+    (expired,) = script("any: expired_token x2")
+    assert (expired.status, expired.times) == (401, 2)
+    assert "invalid_token" in expired.headers["WWW-Authenticate"]
     faults.add("reset x9")
     assert [*_played(faults, "/token", 2), *_played(faults, "/", 2)] == ["reset"] * 4
 
 
 _SHARES = st.floats(0, 1) | st.integers(0, 100).map(lambda percent: percent / 100)
+
+
 _SECONDS = st.floats(0, 1e9)
+
+
 _SETTINGS = {
     "times": st.integers(1, 10**12) | st.none(),
     "rate": _SHARES,
@@ -154,13 +155,6 @@ def test_each_number_of_a_fault_can_be_written() -> None:
 def test_a_fault_of_a_share_or_a_span_falls_on_all_requests(text: str, fault: Fault) -> None:
     """Unless it says how many; any other falls on one."""
     assert script(text) == (fault,)
-
-
-def test_an_expired_token_is_refused_as_one() -> None:
-    """With the header by which a client knows it."""
-    (fault,) = script("any: expired_token x2")
-    assert (fault.status, fault.times) == (401, 2)
-    assert "invalid_token" in fault.headers["WWW-Authenticate"]
 
 
 @pytest.mark.parametrize(
@@ -234,21 +228,16 @@ def test_shares_are_those_of_all_requests() -> None:
 
 
 def test_a_share_begins_behind_the_requests_that_it_lets_pass() -> None:
-    """Whichever they are."""
-    faults = _added(*script("any: ok x50, 503 rate=50%"))
-    assert set(_played(faults, APPLICATION, 50)) == {"ok"}
-    assert _played(faults, APPLICATION, 50).count(503) > 10
-
-
-def test_the_same_share_is_met_after_a_clear() -> None:
-    """What was asked before is forgotten with the faults."""
+    """Whichever they are; it is met again after a clear, which forgets what was asked."""
     faults = Faults()
     met = []
     for _ in range(2):
-        faults.add("any: 503 rate=30%")
-        met.append(_played(faults, APPLICATION, 50))
+        faults.add("any: ok x50, 503 rate=50%")
+        met.append(_played(faults, APPLICATION, 100))
         faults.clear()
     assert met[0] == met[1]
+    assert set(met[0][:50]) == {"ok"}
+    assert met[0][50:].count(503) > 10
 
 
 async def test_status_fault(session: aiohttp.ClientSession, service: Emulator) -> None:

@@ -48,25 +48,14 @@ def read_again(world: World, reading: Rules, after: int | None, before: int | No
 
 
 @settings(max_examples=200)
-@given(
-    times=TIMES,
-    reading=READINGS,
-    order=st.sampled_from(Order),
-    after=BOUND,
-    before=BOUND,
-    limit=st.integers(1, 50),
-)
-def test_both_readings_of_the_contract_agree(
-    times: list[int],
-    reading: Rules,
-    order: Order,
-    after: int | None,
-    before: int | None,
-    limit: int,
-) -> None:
+@given(st.data())
+def test_both_readings_of_the_contract_agree(data: st.DataObject) -> None:
     """The same window is echoed, and of its rows as many are given, each once."""
-    rules = rules_of(reading, order)
-    world = World(times, now=NOW, rules=rules)
+    reading = data.draw(READINGS)
+    after, before = data.draw(BOUND), data.draw(BOUND)
+    limit = data.draw(st.integers(1, 50))
+    rules = rules_of(reading, data.draw(st.sampled_from(Order)))
+    world = World(data.draw(TIMES), now=NOW, rules=rules)
     reply = list_reply(world, rules, after=after, before=before, limit=limit)
     whole = read_again(world, reading, after, before)
     assert isinstance(reply, Refused) is (whole == 400)
@@ -105,24 +94,3 @@ def test_orders() -> None:
     assert sorted(shuffled) == list(range(10, 30))
     assert shuffled not in (sorted(shuffled), sorted(shuffled, reverse=True))
     assert len({str(_page(worlds[Order.RANDOM], 5)) for _ in range(20)}) > 10
-
-
-def _window(rules: ServiceRules, after: int | None, before: int | None) -> tuple[int, int]:
-    reply = list_reply(World([], now=NOW), rules, after=after, before=before, limit=1)
-    assert isinstance(reply, ListReply)
-    return reply.after, reply.before
-
-
-def test_the_window_that_is_applied() -> None:
-    """Wide windows, early and future bounds are narrowed; unset ones mean span and present."""
-    assert _window(ServiceRules(), None, None) == (0, NOW)
-    assert _window(ServiceRules(default_span=7), None, None) == (NOW - 7, NOW)
-    assert _window(ServiceRules(max_span=10, span_clamp="after"), 0, 30) == (20, 30)
-    assert _window(ServiceRules(max_span=10, span_clamp="before"), 0, 30) == (0, 10)
-    assert _window(ServiceRules(oldest=20), 3, 30) == (20, 30)
-    assert _window(ServiceRules(future="accept"), 10, NOW + 1) == (10, NOW + 1)
-    assert _window(ServiceRules(future="clamp"), 10, NOW + 1) == (10, NOW)
-    world, rules = World([], now=NOW), ServiceRules(future="refuse")
-    refused = list_reply(world, rules, after=10, before=NOW + 1, limit=1)
-    assert isinstance(refused, Refused)
-    assert refused.parameter == "updated_before"

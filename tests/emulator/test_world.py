@@ -1,7 +1,10 @@
-"""The world: ids, updates and when the list shows them."""
+"""The world: ids, invented times and files, updates, and when the list shows them."""
 
+from collections import Counter
 from decimal import Decimal
-from itertools import cycle
+from functools import cache
+from itertools import cycle, pairwise
+from random import Random
 from typing import Any
 
 import pytest
@@ -10,7 +13,8 @@ from hypothesis import strategies as st
 
 from income_client.emulator import ServiceRules, World
 from income_client.emulator.api import Service
-from income_client.emulator.times import stamp
+from income_client.emulator.times import DAY, stamp
+from income_client.emulator.update_times import Spread, spread_times
 from income_client.errors import ConfigurationError
 from tests.support.emulated import LIST, ask, ask_json
 
@@ -42,22 +46,12 @@ NOW = 1_000
 SECONDS = st.lists(st.integers(0, NOW), max_size=12)
 
 
-@given(
-    invented=SECONDS,
-    added=SECONDS,
-    bounds=st.tuples(st.integers(-5, NOW + 5), st.integers(-5, NOW + 5)),
-    closed=st.tuples(st.booleans(), st.booleans()),
-    touched=st.integers(0, 30),
-)
-def test_a_window_has_those_that_were_updated_in_it(
-    invented: list[int],
-    added: list[int],
-    bounds: tuple[int, int],
-    closed: tuple[bool, bool],
-    touched: int,
-) -> None:
+@given(st.data())
+def test_a_window_has_those_that_were_updated_in_it(data: st.DataObject) -> None:
     """Invented or added, whichever came first, and after an update too."""
-    lower_closed, upper_closed = closed
+    invented, added = data.draw(SECONDS), data.draw(SECONDS)
+    after, before = (data.draw(st.integers(-5, NOW + 5)) for _ in range(2))
+    lower_closed, upper_closed = data.draw(st.booleans()), data.draw(st.booleans())
     rules = ServiceRules(lower_closed=lower_closed, upper_closed=upper_closed)
     world = World(invented, now=NOW, rules=rules)
     for number, second in enumerate(added):
@@ -65,21 +59,16 @@ def test_a_window_has_those_that_were_updated_in_it(
     for number in range(len(world)):
         assert world.number_of(world.id_of(number)) == number
         assert world.number_by_reference(world.reference_of(number)) == number
-    beyond = World([0] * 99)
-    assert world.number_of(beyond.id_of(98)) is None
-    assert world.number_by_reference(beyond.reference_of(98)) is None
     updates = dict(zip(world.ids, [*invented, *added], strict=True))
-    if touched < len(updates):
-        name = world.ids[touched]
+    if updates:
+        name = data.draw(st.sampled_from(world.ids))
         updates[name] = world.touch(name)
-    after, before = bounds
-    meant = {
+    assert world.truth(after, before) == {
         name
         for name, second in updates.items()
         if (second > after or (lower_closed and second == after))
         and (second < before or (upper_closed and second == before))
     }
-    assert world.truth(after, before) == meant
 
 
 def test_an_application_that_was_added_is_served_as_it_was_given() -> None:
@@ -133,12 +122,6 @@ def test_what_cannot_be_added_is_refused(change: dict[str, Any], message: str) -
     assert world.ids == ("added-1",)
 
 
-def test_seeds_differ_and_repeat() -> None:
-    """The same seed gives the same ids, another seed gives others."""
-    assert World(range(9), seed=1).ids == World(range(9), seed=1).ids
-    assert not set(World(range(9), seed=1).ids) & set(World(range(9), seed=2).ids)
-
-
 def test_an_update_is_not_held_back_by_an_earlier_one() -> None:
     """Each update shows when its own delay is over, and one that is out of date never does."""
     world = World([5, 7], now=100, rules=ServiceRules(visibility_delay=50))
@@ -187,3 +170,187 @@ def test_what_does_not_exist_is_refused() -> None:
     for call in (world.touch, world.updated_at):
         with pytest.raises(ConfigurationError):
             call("app-0000000000")
+
+
+# Invented times
+
+
+PATTERNS = ("uniform", "bursts", "growth", "diurnal", "pareto", "bmodel", "seconds")
+
+
+def _spread(pattern: str, count: int, seed: int = 1) -> list[int]:
+    first = 1000 * DAY
+    task = Spread(rng=Random(seed), count=count, first=first, last=first + 20 * DAY - 1)
+    return spread_times(pattern, task)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_times_lie_in_the_span(pattern: str) -> None:
+    """As many as asked, in ascending order, and the same ones for the same seed."""
+    for count in (0, 1, 2, 17, 5_000):
+        times = _spread(pattern, count)
+        assert len(times) == count
+        assert times == sorted(times) == _spread(pattern, count)
+        assert all(1000 * DAY <= each < 1020 * DAY for each in times)
+    assert times != _spread(pattern, 5_000, seed=2)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS[:-1])
+def test_no_second_is_saturated(pattern: str) -> None:
+    """No pattern but seconds holds more than 400 rows in a second, however dense it is."""
+    first = 1000 * DAY
+    task = Spread(rng=Random(3), count=30_000, first=first, last=first + 60)
+    counts = Counter(spread_times(pattern, task))
+    assert max(counts.values()) <= 400
+    assert counts.total() == 30_000
+
+
+def test_seconds_hold_full_pages() -> None:
+    """The pattern of few seconds holds some that one page cannot."""
+    assert max(Counter(_spread("seconds", 50_000)).values()) >= 1000
+
+
+# Invented files
+
+
+EARNED = ("regular", "overtime", "bonus", "commission", "tips", "sick", "vacation")
+YEAR = 31_536_000
+
+
+def _service() -> Service:
+    # All through three years, the first days of January included.
+    updates = [54 * YEAR + number * 3 * YEAR // 150 for number in range(150)]
+    return Service(World(updates, rules=ServiceRules()))
+
+
+@cache
+def files() -> list[tuple[Any, dict[str, tuple[str, Any]]]]:
+    """Return applications with their documents by id, some of them updated."""
+    service = _service()
+    found = []
+    for number, name in enumerate(service.world.ids):
+        if number % 3 == 0:
+            service.world.touch(name)
+        application = ask_json(service, f"{LIST}/{name}")
+        documents = ask_json(service, f"{LIST}/{name}/documents")["documents"]
+        by_id = {
+            each["document_id"]: (kind, each) for kind in documents for each in documents[kind]
+        }
+        found.append((application, by_id))
+    return found
+
+
+def _exact(number: Any) -> Decimal:
+    return Decimal(0) if number == "" else Decimal(str(number))
+
+
+def _sources(application: Any) -> list[tuple[int, Any]]:
+    return [
+        (income["year"], source)
+        for calculation in application["income_calculations"].values()
+        for income in calculation["incomes"]
+        for source in income["income_sources"]
+    ]
+
+
+def _stubs() -> list[Any]:
+    return [
+        document["extracted_data"]
+        for _, documents in files()
+        for kind, document in documents.values()
+        if kind == "paystub"
+    ]
+
+
+def test_amounts_are_supported() -> None:
+    """The calculated amount is what the last supporting document says, to the cent."""
+    said = {
+        "paystub": lambda data: data["gross_pay"]["ytd"],
+        "w2": lambda data: data["wages_tips_other_compensation"],
+        "form_1099": lambda data: data["gross_amount"],
+    }
+    for application, documents in files():
+        for _, source in _sources(application):
+            kind, document = documents[source["document_ids"][-1]]
+            amount = source["calculated_income_amount"]
+            assert amount == said[kind](document["extracted_data"])
+            assert _exact(amount) == round(_exact(amount), 2)
+
+
+@pytest.mark.parametrize("column", ["current", "ytd"])
+def test_paystubs_add_up(column: str) -> None:
+    """Gross is the sum of what was earned, net is gross without what was withheld."""
+    for stub in _stubs():
+        gross = _exact(stub["gross_pay"][column])
+        assert gross == sum(_exact(stub[f"{name}_pay"][column]) for name in EARNED)
+        withheld = sum(_exact(each[column]) for each in stub["taxes"] + stub["deductions"])
+        kept = sum(_exact(stub[name][column]) for name in ("garnishments", "loans401_k"))
+        assert 0 < _exact(stub["net_pay"][column]) == gross - withheld - kept
+
+
+def test_totals_grow_from_stub_to_stub_and_dates_are_plausible() -> None:
+    """Each one's totals are those of the one before and its own; all are paid before the file."""
+    for application, documents in files():
+        for _, source in _sources(application):
+            said = [documents[name][1]["extracted_data"] for name in source["document_ids"]]
+            for before, after in pairwise(said):
+                grown = _exact(before["gross_pay"]["ytd"]) + _exact(after["gross_pay"]["current"])
+                assert _exact(after["gross_pay"]["ytd"]) == grown
+        for kind, document in documents.values():
+            if kind == "paystub":
+                stub = document["extracted_data"]
+                begin, end, paid = (stub[f"pay_{name}date"] for name in ("begin_", "end_", ""))
+                assert begin[:4] == end[:4]
+                assert begin < end < paid <= application["application_date"][:10]
+
+
+def test_references_hold() -> None:
+    """Every document supports one source, and its files are among the data sources."""
+    for application, documents in files():
+        used = [name for _, source in _sources(application) for name in source["document_ids"]]
+        assert sorted(used) == sorted(documents)
+        images = {
+            image["file_id"]: image["file_reference_id"]
+            for image in application["data_sources"]["image_files"]
+        }
+        for _, document in documents.values():
+            pairs = zip(document["file_ids"], document["file_reference_ids"], strict=True)
+            assert all(images[file_id] == name for file_id, name in pairs)
+        for calculation in application["income_calculations"].values():
+            assert set(calculation["suspected_fraudulent"]["document_ids"]) <= set(documents)
+
+
+def test_variety() -> None:
+    """The files hold all that a client must cope with: several of each, nulls and absent values."""
+    applications = [application for application, _ in files()]
+    calculations = [each for a in applications for each in a["income_calculations"].values()]
+    stubs = _stubs()
+    people = [person for stub in stubs for person in stub["applicants"].values()]
+    applicants = [each for a in applications for each in a["applicants"].values()]
+    assert {len(application["applicants"]) for application in applications} == {1, 2, 3}
+    assert {len(each["incomes"]) for each in calculations} == {1, 2, 3}
+    kinds = {kind for _, documents in files() for kind, _ in documents.values()}
+    assert kinds == {"paystub", "w2", "form_1099"}
+    for some in (
+        [person["suffix"] is None for person in people],
+        [person["middle_name"] is None for person in people],
+        [person["address"]["street_2"] is None for person in people],
+        [stub["tips_pay"]["current"] == "" for stub in stubs],
+        [bool(stub["deductions"]) for stub in stubs],
+        [entry["end_date"] is None for each in applicants for entry in each["address_info"]],
+    ):
+        assert set(some) == {True, False}
+    suspects = [bool(each["suspected_fraudulent"]["document_ids"]) for each in calculations]
+    assert 0 < sum(suspects) < len(suspects) // 5
+
+
+def test_the_same_seed_gives_the_same_ids_and_bytes() -> None:
+    """Whatever was asked before; another seed gives others."""
+    assert World(range(9), seed=1).ids == World(range(9), seed=1).ids
+    assert not set(World(range(9), seed=1).ids) & set(World(range(9), seed=2).ids)
+    first, second = _service(), _service()
+    name = first.world.ids[9]
+    for other in first.world.ids[:9]:
+        ask(first, f"{LIST}/{other}")
+    for path in (f"{LIST}/{name}", f"{LIST}/{name}/documents"):
+        assert ask(first, path).body == ask(second, path).body

@@ -1,24 +1,19 @@
 """Temporary files: how they are written, published and removed; what a spool has in flight."""
 
 import asyncio
-import errno
 import fcntl
 import hashlib
 import os
 import threading
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from attrs import evolve
 
 from income_client.downloads.temporary_file import AT_ONCE, Spool, TemporaryFile, remove_abandoned
 from income_client.errors import DownloadError
-from tests.support.folders import files_in, left
-from tests.support.server import Reply, Request
-from tests.support.storage import storing
+from tests.support.folders import left
 
 NAMES_OF_EARLIER_VERSIONS: Final = (
     ".ca978112ca1bbdca.0123456789abcdef.0a1b2c3d.part",
@@ -67,29 +62,6 @@ def test_what_was_cleared_is_as_new(tmp_path: Path) -> None:
     assert contents(tmp_path) == {"a": b"after"}
 
 
-@pytest.mark.parametrize("is_there", [True, False])
-def test_without_links_a_file_is_published_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool
-) -> None:
-    """File systems without links get a rename, after a check that the place is free."""
-
-    def refuse(*_: object) -> None:
-        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
-
-    monkeypatch.setattr(os, "link", refuse)
-    if is_there:
-        (tmp_path / "a").write_bytes(b"old")
-    file = TemporaryFile.create(tmp_path)
-    file.write(b"new")
-    if is_there:
-        with pytest.raises(FileExistsError):
-            file.publish(tmp_path / "a", overwrite=False)
-        file.discard()
-    else:
-        file.publish(tmp_path / "a", overwrite=False)
-    assert contents(tmp_path) == {"a": b"old" if is_there else b"new"}
-
-
 def test_one_that_is_written_to_is_left_alone_within_a_process_too(tmp_path: Path) -> None:
     """Only once nobody has it open is it removed, whether anything was written or not."""
     first, second = TemporaryFile.create(tmp_path), TemporaryFile.create(tmp_path)
@@ -129,14 +101,6 @@ def test_a_file_with_another_name_is_left_alone(tmp_path: Path, name: str) -> No
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"mine"]
 
 
-def test_what_was_published_loses_its_other_name(tmp_path: Path) -> None:
-    """A process that is killed between the two steps of publishing leaves both."""
-    os.link(left(tmp_path, b"published"), tmp_path / "a.pdf")
-    tidy(tmp_path)
-    assert contents(tmp_path) == {"a.pdf": b"published"}
-    assert (tmp_path / "a.pdf").stat().st_nlink == 1
-
-
 def test_what_is_not_a_regular_file_is_left_alone(tmp_path: Path) -> None:
     """A link, a folder and a pipe under such a name are neither followed nor removed."""
     victim = tmp_path / "victim"
@@ -164,23 +128,6 @@ def test_what_belongs_to_another_user_is_left_alone(
     monkeypatch.setattr(os, "geteuid", lambda: another)
     tidy(tmp_path)
     assert contents(tmp_path) == {".part": b"theirs"}
-
-
-def test_without_locks_nothing_is_removed_and_all_works(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where nobody can say who is at work, a file is written and published all the same."""
-    left(tmp_path, b"x")
-
-    def refuse(*_: object) -> None:
-        raise OSError("no locks here")
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    tidy(tmp_path)
-    file = TemporaryFile.create(tmp_path)
-    file.write(b"content")
-    file.publish(tmp_path / "a", overwrite=False)
-    assert contents(tmp_path) == {".part": b"x", "a": b"content"}
 
 
 @pytest.mark.parametrize("moment", ["before its lock", "locked by the other"])
@@ -332,33 +279,3 @@ async def test_a_folder_that_cannot_take_a_file_is_an_error(tmp_path: Path) -> N
         await spool.write(b"x")
         with pytest.raises(DownloadError, match="kept: no such file or directory"):
             await finished(spool)
-
-
-HELD = 300_000
-"""More bytes than are in memory at a time: two blocks and one piece."""
-
-
-@pytest.mark.parametrize("count", [350_000, 1_000_000, 4_000_000])
-async def test_what_came_is_on_the_disk_while_the_rest_is_waited_for(
-    tmp_path: Path, count: int
-) -> None:
-    """All but the last block of it, in a file that is shorter than 1 MiB as well."""
-
-    def held(_: Request, reply: Reply) -> Reply:
-        return evolve(reply, cut=reply.body_at + count, held=True)
-
-    async with storing() as (storage, client):
-        content = bytes(range(250)) * 20_000
-        document = storage.store("/a", content)
-        storage.tricks.append(held)
-        task = asyncio.ensure_future(client.download(document, tmp_path / "slip"))
-        async with asyncio.timeout(10):
-            part = b""
-            while len(part) < count - HELD:
-                await asyncio.sleep(0)
-                part = b"".join(files_in(tmp_path).values())
-        assert content.startswith(part)
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-    assert files_in(tmp_path) == {}

@@ -229,22 +229,32 @@ def test_a_part_is_refused_once_the_file_starts_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "retryable"),
-    [(500, True), (503, True), (429, True), (408, True), (204, False), (304, False), (999, True)],
+    ("status", "text", "outcome"),
+    [
+        *((status, "", "retried") for status in (408, 429, 500, 503, 999)),
+        *((status, "", "final") for status in (204, 304, 400, 401, 405, 412, 416)),
+        *((status, "", "outdated") for status in (403, 404, 410)),
+        (400, "<Code>InvalidRequest</Code>", "final"),
+        (403, "<Code>SignatureDoesNotMatch</Code>", "outdated"),
+        (403, "<Code>AccessDenied</Code><Message>Request has expired</Message>", "expired"),
+        (400, "<Message>This URL has Expired</Message>", "expired"),
+        (400, "<Code>ExpiredToken</Code>", "expired"),
+        (400, "<Code>RequestExpired</Code>", "expired"),
+        (400, "<Code>TokenRefreshRequired</Code>", "expired"),
+    ],
 )
-def test_other_replies_are_errors(status: int, retryable: bool) -> None:
-    """A storage in trouble may give the file later; what makes no sense is final."""
-    error = failure_of_reply(status, {"retry-after": "7"})
-    assert isinstance(error, DownloadError)
-    assert (error.retryable, error.status, error.retry_after) == (retryable, status, 7)
-
-
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 412, 416])
-def test_a_refusal_is_to_be_read(status: int) -> None:
-    """Its body may say why."""
-    assert is_refusal(status)
-    found = failure_of_reply(status, {})
-    assert not (found.error if isinstance(found, OutdatedError) else found).retryable
+def test_a_reply_without_the_file_says_what_may_help(status: int, text: str, outcome: str) -> None:
+    """A storage in trouble gives it later, a fresh address where it was refused; else nothing."""
+    found = failure_of_reply(status, {"retry-after": "7"}, text)
+    if isinstance(found, OutdatedError):
+        assert outcome == ("expired" if found.has_expired else "outdated")
+        error = found.error
+    else:
+        assert outcome == ("retried" if found.retryable else "final")
+        error = found
+    assert (error.status, error.retry_after) == (status, 7)
+    assert error.retryable is (outcome == "retried")
+    assert is_refusal(status) or outcome in ("retried", "final")
 
 
 def test_a_storage_without_a_first_byte_says_nothing_of_the_file() -> None:
