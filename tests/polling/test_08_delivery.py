@@ -476,31 +476,6 @@ async def test_updates_of_one_second_are_told_apart_by_content() -> None:
             assert ids_of(await first(poller, 1)) == updated
 
 
-@pytest.mark.parametrize(
-    ("future", "offset"), [("accept", 0), ("clamp", 3 * 86_400), ("refuse", -3 * 86_400)]
-)
-async def test_an_update_between_reading_and_the_end_of_the_poll_is_delivered(
-    future: Any, offset: int
-) -> None:
-    """A later page of the same poll may be the last one that lists the update."""
-    rules = ServiceRules(future=future, clock_offset=offset)
-    async with scene(rules=rules, time_flows=False) as place:
-        (one,) = place.touch(3)
-        place.service.advance(1)
-        poller = place.poll(settle=2, start="2026-01-01")
-        poller.stop(after_poll=True)
-        found = []
-        async for record in poller:
-            found.append(record)
-            if record.application_id == one and place.service.now < NOW + 20:
-                place.touch(3)
-                place.service.advance(8)
-        found += await rest(place.poll(settle=2))
-        async with place.client:
-            last = await place.client.get_application(one)
-        assert to_json(last) in {to_json(record.application) for record in found}
-
-
 @given(
     turns=st.integers(1, 60) | st.integers(60, 300), is_file=st.booleans(), is_same=st.booleans()
 )

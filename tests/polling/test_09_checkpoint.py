@@ -16,7 +16,6 @@ from income_client import (
     MemoryCheckpointStore,
     SQLiteCheckpointStore,
 )
-from income_client.emulator import Fault
 from income_client.polling.checkpoint import read_checkpoint
 from tests.support.pollers import pages_of
 from tests.support.polling import (
@@ -189,24 +188,6 @@ async def test_an_empty_poll_waits_for_the_open_batch(place: Scene) -> None:
     assert await reached(place) > committed
     poller.stop()
     await waiting
-
-
-async def test_commits_during_a_poll_do_not_conflict_with_it(tmp_path: Path) -> None:
-    """Tasks may commit batches while the poller stores dead letters; nothing is lost."""
-    async with scene(40, batch_size=10) as place:
-        place.store = SQLiteCheckpointStore(tmp_path / "polls.db")
-        place.touch(*range(40))
-        for one in place.ids[::8]:
-            place.service.faults.add(Fault("status", status=404, path=f"*/{one}", times=None))
-        poller, count = place.poll(), 0
-        async with asyncio.TaskGroup() as group:
-            async for batch in poller.batches():
-                group.create_task(batch.commit())
-                count += len(batch)
-                if count == 35:
-                    poller.stop(after_poll=True)
-        assert len(await place.letters()) == 5
-        assert await rest(place.poll()) == []
 
 
 class LoggedStore(MemoryCheckpointStore):

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -56,6 +56,17 @@ class Bells(MemoryCheckpointStore):
             self.listeners -= 1
 
 
+@pytest.fixture
+def bells() -> Bells:
+    return Bells()
+
+
+@pytest.fixture
+async def made(bells: Bells) -> AsyncIterator[Cluster]:
+    async with cluster(bells) as made:
+        yield made
+
+
 class Plain:
     """A store that has no bell."""
 
@@ -94,78 +105,77 @@ async def test_a_wake_up_in_a_standby_reaches_the_leader(tmp_path: Path, *, is_f
         assert standby.records == []
 
 
-async def test_wake_ups_at_the_same_time_are_one_ring_and_one_poll() -> None:
+async def test_wake_ups_at_the_same_time_are_one_ring_and_one_poll(
+    made: Cluster, bells: Bells
+) -> None:
     """A later one is rung by itself, since what it is for may be newer than that poll."""
-    async with cluster(bells := Bells()) as made:
-        leader, standby = await resting(made)
-        polls = leader.poller.status.polls
-        for _ in range(5):
-            standby.poller.wake()
-        await made.pass_time(60)
-        assert (bells.rings, leader.poller.status.polls) == (1, polls + 1)
-        bells.answers.clear()
+    leader, standby = await resting(made)
+    polls = leader.poller.status.polls
+    for _ in range(5):
         standby.poller.wake()
-        await made.settle()
-        standby.poller.wake()
-        standby.poller.wake()
-        bells.answers.set()
-        await made.pass_time(60)
-        assert (bells.rings, leader.poller.status.polls) == (3, polls + 3)
+    await made.pass_time(60)
+    assert (bells.rings, leader.poller.status.polls) == (1, polls + 1)
+    bells.answers.clear()
+    standby.poller.wake()
+    await made.settle()
+    standby.poller.wake()
+    standby.poller.wake()
+    bells.answers.set()
+    await made.pass_time(60)
+    assert (bells.rings, leader.poller.status.polls) == (3, polls + 3)
 
 
-async def test_a_wake_up_of_the_leader_rings_nothing() -> None:
+async def test_a_wake_up_of_the_leader_rings_nothing(made: Cluster, bells: Bells) -> None:
     """Nor does one of a poller that has no standbys, or that was stopped."""
-    async with cluster(bells := Bells()) as made:
-        leader, standby = await resting(made)
-        updated = made.place.touch(1)
-        assert leader.poller.wake() is True
-        await made.pass_time(2)
-        assert ids_of(leader.records) == updated
-        standby.poller.stop()
-        assert standby.poller.wake() is False
-        single = made.add(name="other", standby=False)
-        assert single.poller.wake() is True
-        await made.settle()
-        assert bells.rings == 0
+    leader, standby = await resting(made)
+    updated = made.place.touch(1)
+    assert leader.poller.wake() is True
+    await made.pass_time(2)
+    assert ids_of(leader.records) == updated
+    standby.poller.stop()
+    assert standby.poller.wake() is False
+    single = made.add(name="other", standby=False)
+    assert single.poller.wake() is True
+    await made.settle()
+    assert bells.rings == 0
 
 
-async def test_a_wake_up_before_the_first_poll_counts_for_it() -> None:
+async def test_a_wake_up_before_the_first_poll_counts_for_it(made: Cluster) -> None:
     """A standby that takes over lists what was updated in that very second."""
-    async with cluster() as made:
-        leader, standby = await resting(made)
-        await made.kill(leader)
-        updated = made.place.touch(1)
-        assert standby.poller.wake() is True
-        await made.pass_time(18)
-        assert ids_of(standby.records) == updated
+    leader, standby = await resting(made)
+    await made.kill(leader)
+    updated = made.place.touch(1)
+    assert standby.poller.wake() is True
+    await made.pass_time(18)
+    assert ids_of(standby.records) == updated
 
 
-async def test_only_the_poller_that_works_listens() -> None:
+async def test_only_the_poller_that_works_listens(made: Cluster, bells: Bells) -> None:
     """One that was replaced listens no more, from when it learns of it."""
-    async with cluster(bells := Bells()) as made:
-        leader, standby = await resting(made)
-        assert bells.listeners == 1
-        await made.pass_time(20, paused=leader)
-        assert bells.listeners == 2
-        await made.pass_time(6)
-        assert bells.listeners == 1
-        assert not standby.poller.status.is_standby
-        updated = made.place.touch(1)
-        assert leader.poller.wake() is True
-        await made.pass_time(2)
-        assert ids_of(standby.records) == updated
+    leader, standby = await resting(made)
+    assert bells.listeners == 1
+    await made.pass_time(20, paused=leader)
+    assert bells.listeners == 2
+    await made.pass_time(6)
+    assert bells.listeners == 1
+    assert not standby.poller.status.is_standby
+    updated = made.place.touch(1)
+    assert leader.poller.wake() is True
+    await made.pass_time(2)
+    assert ids_of(standby.records) == updated
 
 
-async def test_what_a_replaced_leader_was_woken_for_is_read_by_the_next() -> None:
+async def test_what_a_replaced_leader_was_woken_for_is_read_by_the_next(
+    made: Cluster, bells: Bells
+) -> None:
     """It learns only at its next poll that another works."""
-    async with cluster(bells := Bells()) as made:
-        leader, standby = await resting(made)
-        await made.pass_time(20, paused=leader)
-        updated = made.place.touch(1)
-        leader.poller.wake()
-        await made.pass_time(3)
-        assert bells.rings == 1
-        assert ids_of(standby.records) == updated
+    leader, standby = await resting(made)
+    await made.pass_time(20, paused=leader)
+    updated = made.place.touch(1)
+    leader.poller.wake()
+    await made.pass_time(3)
+    assert bells.rings == 1
+    assert ids_of(standby.records) == updated
 
 
 async def test_a_store_without_a_bell_is_a_warning_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -180,83 +190,83 @@ async def test_a_store_without_a_bell_is_a_warning_once(caplog: pytest.LogCaptur
         assert "Plain has no bell" in said
 
 
-async def test_a_ring_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_ring_that_fails_is_tried_again(
+    made: Cluster, bells: Bells, caplog: pytest.LogCaptureFixture
+) -> None:
     """With one warning; after some tries it is given up, and the next one is made anew."""
-    async with cluster(bells := Bells()) as made:
-        leader, standby = await resting(made)
-        bells.ring_failures = 2
-        updated = made.place.touch(1)
-        standby.poller.wake()
-        await made.pass_time(10)
-        assert ids_of(leader.records) == updated
-        assert [said.partition("poller that works: ")[2] for said in warnings(caplog)] == [
-            "the line is cut"
-        ]
-        bells.ring_failures, bells.rings = 1000, 0
-        standby.poller.wake()
-        await made.pass_time(60)
-        assert 2 < bells.rings < 10
-        assert len(warnings(caplog)) == 2
-        bells.ring_failures = 0
-        updated = made.place.touch(2)
-        standby.poller.wake()
-        await made.pass_time(10)
-        assert ids_of(leader.records)[1:] == updated
+    leader, standby = await resting(made)
+    bells.ring_failures = 2
+    updated = made.place.touch(1)
+    standby.poller.wake()
+    await made.pass_time(10)
+    assert ids_of(leader.records) == updated
+    assert [said.partition("poller that works: ")[2] for said in warnings(caplog)] == [
+        "the line is cut"
+    ]
+    bells.ring_failures, bells.rings = 1000, 0
+    standby.poller.wake()
+    await made.pass_time(60)
+    assert 2 < bells.rings < 10
+    assert len(warnings(caplog)) == 2
+    bells.ring_failures = 0
+    updated = made.place.touch(2)
+    standby.poller.wake()
+    await made.pass_time(10)
+    assert ids_of(leader.records)[1:] == updated
 
 
-async def test_a_bell_that_cannot_be_heard_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_bell_that_cannot_be_heard_is_tried_again(
+    made: Cluster, bells: Bells, caplog: pytest.LogCaptureFixture
+) -> None:
     """With one warning and growing pauses; when it is heard again, the leader polls."""
-    bells = Bells()
     bells.listen_failures = 5
-    async with cluster(bells) as made:
-        leader, _ = await leader_and_standby(made)
-        await made.pass_time(20)
-        assert (bells.tries, bells.listeners, leader.poller.status.polls) == (5, 0, 1)
-        updated = made.place.touch(1)
-        await made.pass_time(20)
-        assert (bells.tries, bells.listeners) == (6, 1)
-        assert ids_of(leader.records) == updated
-        (said,) = warnings(caplog)
-        assert said.endswith("OSError")
+    leader, _ = await leader_and_standby(made)
+    await made.pass_time(20)
+    assert (bells.tries, bells.listeners, leader.poller.status.polls) == (5, 0, 1)
+    updated = made.place.touch(1)
+    await made.pass_time(20)
+    assert (bells.tries, bells.listeners) == (6, 1)
+    assert ids_of(leader.records) == updated
+    (said,) = warnings(caplog)
+    assert said.endswith("OSError")
 
 
 async def test_a_bell_that_can_never_be_heard_is_not_tried_again(
+    made: Cluster,
+    bells: Bells,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """As where a user lacks rights: what was said once is enough, and polling continues."""
-    bells = Bells()
     bells.listen_failures, bells.failure = 1, CheckpointError("no rights")
-    async with cluster(bells) as made:
-        leader, _ = await leader_and_standby(made, interval=10.0)
-        await made.pass_time(40)
-        assert (bells.tries, leader.poller.status.polls > 3) == (1, True)
-        (said,) = warnings(caplog)
-        assert said.endswith("no rights")
+    leader, _ = await leader_and_standby(made, interval=10.0)
+    await made.pass_time(40)
+    assert (bells.tries, leader.poller.status.polls > 3) == (1, True)
+    (said,) = warnings(caplog)
+    assert said.endswith("no rights")
 
 
 @pytest.mark.parametrize("ending", ["stopped", "closed", "cancelled"])
-async def test_nothing_is_left_of_a_bell(ending: str) -> None:
+async def test_nothing_is_left_of_a_bell(made: Cluster, bells: Bells, ending: str) -> None:
     """Neither of the listener nor of a ring that is under way, however both pollers end."""
-    async with cluster(bells := Bells()) as made:
-        pollers = await resting(made)
-        bells.answers.clear()
-        pollers[1].poller.wake()
+    pollers = await resting(made)
+    bells.answers.clear()
+    pollers[1].poller.wake()
+    await made.settle()
+    for replica in pollers:
+        assert replica.task is not None
+        match ending:
+            case "stopped":
+                replica.poller.stop()
+                await replica.task
+            case "closed":
+                await replica.poller.aclose()
+            case _:
+                replica.task.cancel()
+                await asyncio.wait([replica.task])
+    if ending != "closed":
         await made.settle()
-        for replica in pollers:
-            assert replica.task is not None
-            match ending:
-                case "stopped":
-                    replica.poller.stop()
-                    await replica.task
-                case "closed":
-                    await replica.poller.aclose()
-                case _:
-                    replica.task.cancel()
-                    await asyncio.wait([replica.task])
-        if ending != "closed":
-            await made.settle()
-        assert bells.listeners == 0
-        assert [task for task in client_tasks() if "bell" in task.get_name()] == []
+    assert bells.listeners == 0
+    assert [task for task in client_tasks() if "bell" in task.get_name()] == []
 
 
 async def test_a_wake_up_of_a_standby_needs_an_event_loop(place: Scene) -> None:

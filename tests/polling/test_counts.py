@@ -14,7 +14,7 @@ from income_client import (
 )
 from income_client.testing import JumpingClock
 from tests.support.pollers import StandingClock
-from tests.support.polling import Scene, first, ids_of, rest, scene
+from tests.support.polling import ids_of, rest, scene
 from tests.support.service import NOW, HeldClock, collect, quiet, until
 
 
@@ -51,27 +51,10 @@ async def test_a_redelivered_record_counts_again(way: str) -> None:
         assert set(told) == set(place.ids)
 
 
-async def test_blocks_that_fail_are_counted_until_a_batch_is_committed(place: Scene) -> None:
-    """Of their errors, which may hold anything, the status shows the class."""
-    poller, failures = place.poll(), []
-    place.touch(1)
-    async for batch in poller.batches():
-        failures.append(poller.status.failures)
-        with contextlib.suppress(ValueError):
-            async with batch:
-                if len(failures) < 3:
-                    raise ValueError("S3CRET")
-            break
-    assert failures == [0, 1, 2]
-    assert poller.status.failures == 0
-    assert str(poller.status.last_error) == "the block of a batch has failed: ValueError"
-
-
 async def test_what_is_read_again_is_counted() -> None:
-    """Each poll reads all that was updated within settle and lookback, and no more."""
+    """Each poll reads all that was updated within settle and lookback, and counts it anew."""
     async with scene(time_flows=False) as place:
         poller = place.poll(settle=5, lookback=30)
-        assert poller.status.unchanged == 0
         place.touch(1, 2)
         place.service.advance(4)
         assert len(await rest(poller)) == 2
@@ -81,11 +64,6 @@ async def test_what_is_read_again_is_counted() -> None:
             poller = place.poll(settle=5, lookback=30)
             assert await rest(poller) == []
             assert poller.status.unchanged == unchanged
-
-
-async def test_each_poll_counts_anew_what_it_reads_again() -> None:
-    """Of many polls of one poller, the status has the last one's number."""
-    async with scene(time_flows=False) as place:
         poller = place.poll(settle=5, lookback=30)
         for number in range(8):
             updated = place.touch(number)
@@ -132,7 +110,7 @@ async def test_a_costly_lookback_is_warned_of_once(
 
 
 async def test_a_block_that_fails_for_a_day_is_delivered_again_each_time() -> None:
-    """The pause grows to a minute, and the number of failures has no end."""
+    """The pause grows to a minute; of the errors, which may hold anything, the class is shown."""
     clock = JumpingClock()
     clock.most_sleeps = 10_000
     async with scene(clock=clock) as place:
@@ -140,13 +118,16 @@ async def test_a_block_that_fails_for_a_day_is_delivered_again_each_time() -> No
         (updated,) = place.touch(1)
         async for batch in poller.batches():
             assert ids_of(batch) == [updated]
+            assert poller.status.failures == failures
             with contextlib.suppress(ValueError):
                 async with batch:
                     if failures < 1_100:
                         failures += 1
-                        raise ValueError
+                        raise ValueError("S3CRET")
                 poller.stop()
         assert failures == 1_100
+        assert poller.status.failures == 0
+        assert str(poller.status.last_error) == "the block of a batch has failed: ValueError"
 
 
 @pytest.mark.parametrize(("concurrency", "documents"), [(1, True), (2, False), (5, True)])

@@ -101,22 +101,7 @@ async def test_steady_polls_take_one_list_call_each(offset: int) -> None:
         assert {request.name for request in asked} == {"list_applications"}
 
 
-async def test_a_clock_set_back_behind_the_start_is_followed_by_the_next_process(
-    place: Scene,
-) -> None:
-    """A poller may begin, and end, in the hour before clocks are set back."""
-    for second in (3_600, 3_660):
-        run_ahead(place, second, replies=None)
-        assert await rest(place.poll(start=None)) == []
-        place.service.faults.clear()
-    assert await reached(place) > NOW + 3_600
-    place.service.advance(60)
-    updated = place.touch(3)
-    place.service.advance(60)
-    assert updated[0] in ids_of(await rest(place.poll(start=None)))
-
-
-def run_ahead(place: Scene, seconds: int, replies: int | None) -> None:
+def run_ahead(place: Scene, seconds: int, replies: int) -> None:
     """Make the service report a future time and list nothing, for a number of list calls."""
     ahead = place.service.now + seconds
     place.show(before=ahead, headers={"Date": http_date(ahead)}, times=replies)

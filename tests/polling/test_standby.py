@@ -136,6 +136,12 @@ async def cluster(store: CheckpointStore | None = None) -> AsyncIterator[Cluster
                 await made.kill(replica)
 
 
+@pytest.fixture
+async def made() -> AsyncIterator[Cluster]:
+    async with cluster() as made:
+        yield made
+
+
 async def leader_and_standby(made: Cluster, **options: Any) -> tuple[Replica, Replica]:
     """Start two replicas, of which the first works, and polls once an hour."""
     options = {"interval": 3600.0} | options
@@ -166,242 +172,238 @@ async def test_a_standby_takes_over_once_the_lease_has_expired(
 
 
 @pytest.mark.parametrize("ending", ["stopped", "closed", "cancelled and closed", "once"])
-async def test_a_poller_that_ends_gives_its_lease_up(ending: str) -> None:
+async def test_a_poller_that_ends_gives_its_lease_up(made: Cluster, ending: str) -> None:
     """So that a deployment does not wait for it to expire."""
-    async with cluster() as made:
-        leader, standby = await leader_and_standby(made)
-        assert leader.task is not None
-        match ending:
-            case "stopped":
-                leader.poller.stop()
-            case "closed":
-                await leader.poller.aclose()
-            case "cancelled and closed":
-                leader.task.cancel()
-                await asyncio.wait([leader.task])
-                await leader.poller.aclose()
-            case _:
-                leader.poller.stop(after_poll=True)
-                leader.poller.wake()
-                await made.pass_time(1)
-        await asyncio.wait([leader.task])
-        await made.pass_time(2)
-        assert not standby.poller.status.is_standby
+    leader, standby = await leader_and_standby(made)
+    assert leader.task is not None
+    match ending:
+        case "stopped":
+            leader.poller.stop()
+        case "closed":
+            await leader.poller.aclose()
+        case "cancelled and closed":
+            leader.task.cancel()
+            await asyncio.wait([leader.task])
+            await leader.poller.aclose()
+        case _:
+            leader.poller.stop(after_poll=True)
+            leader.poller.wake()
+            await made.pass_time(1)
+    await asyncio.wait([leader.task])
+    await made.pass_time(2)
+    assert not standby.poller.status.is_standby
 
 
 @pytest.mark.parametrize("ending", ["stopped", "closed", "once"])
 async def test_after_a_poller_without_standbys_has_ended_one_takes_over_at_once(
+    made: Cluster,
     ending: str,
 ) -> None:
     """It does not wait a lease for somebody who has ended, and nothing comes again."""
-    async with cluster() as made:
-        updated = made.place.touch(1, 2)
-        single = await made.started(2, standby=False, once=ending == "once")
-        match ending:
-            case "stopped":
-                single.poller.stop()
-            case "closed":
-                await single.poller.aclose()
-        assert single.task is not None
-        await single.task
-        assert sorted(ids_of(single.records)) == sorted(updated)
-        again = made.place.touch(3)
-        standby = await made.started(2)
-        assert not standby.poller.status.is_standby
-        assert ids_of(standby.records) == again
+    updated = made.place.touch(1, 2)
+    single = await made.started(2, standby=False, once=ending == "once")
+    match ending:
+        case "stopped":
+            single.poller.stop()
+        case "closed":
+            await single.poller.aclose()
+    assert single.task is not None
+    await single.task
+    assert sorted(ids_of(single.records)) == sorted(updated)
+    again = made.place.touch(3)
+    standby = await made.started(2)
+    assert not standby.poller.status.is_standby
+    assert ids_of(standby.records) == again
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
-async def test_what_a_poller_without_standbys_has_left_comes_again(is_closed: bool) -> None:
+async def test_what_a_poller_without_standbys_has_left_comes_again(
+    made: Cluster, is_closed: bool
+) -> None:
     """At once if it was closed, else after a lease; a batch in hand is never passed over."""
-    async with cluster() as made:
-        updated = made.place.touch(1, 2)
-        single, batches, batch = await made.batch(standby=False)
-        await batches.aclose()
-        if is_closed:
-            await single.poller.aclose()
-        standby = await made.started(3)
-        assert standby.poller.status.is_standby is not is_closed
-        await made.pass_time(int(LEASE))
-        assert sorted(ids_of(standby.records)) == sorted(updated)
-        with pytest.raises(CheckpointConflictError):
-            await batch.commit()
-
-
-async def test_a_batch_is_committed_after_its_poller_was_closed() -> None:
-    """Where no other has taken over; what is stored says all the same that nobody works."""
-    async with cluster() as made:
-        made.place.touch(1)
-        single, batches, batch = await made.batch(standby=False)
+    updated = made.place.touch(1, 2)
+    single, batches, batch = await made.batch(standby=False)
+    await batches.aclose()
+    if is_closed:
         await single.poller.aclose()
+    standby = await made.started(3)
+    assert standby.poller.status.is_standby is not is_closed
+    await made.pass_time(int(LEASE))
+    assert sorted(ids_of(standby.records)) == sorted(updated)
+    with pytest.raises(CheckpointConflictError):
         await batch.commit()
-        await batches.aclose()
-        standby = await made.started(3)
-        assert not standby.poller.status.is_standby
-        assert standby.records == []
 
 
-async def test_a_poller_without_standbys_continues_after_an_error() -> None:
+async def test_a_batch_is_committed_after_its_poller_was_closed(made: Cluster) -> None:
+    """Where no other has taken over; what is stored says all the same that nobody works."""
+    made.place.touch(1)
+    single, batches, batch = await made.batch(standby=False)
+    await single.poller.aclose()
+    await batch.commit()
+    await batches.aclose()
+    standby = await made.started(3)
+    assert not standby.poller.status.is_standby
+    assert standby.records == []
+
+
+async def test_a_poller_without_standbys_continues_after_an_error(made: Cluster) -> None:
     """It has not ended, and so has not given up its name."""
-    async with cluster() as made:
-        single = made.add(standby=False, once=True)
-        path = "/v1/income/applications"
-        made.place.service.faults.add(Fault("status", status=401, path=path))
-        with pytest.raises(IncomeClientError):
-            await made.result(anext(single.poller))
-        text = (await made.place.store.load("default")).checkpoint
-        assert "lease" not in json.loads(text or "")
-        updated = made.place.touch(1)
-        assert ids_of([await made.result(anext(single.poller))]) == updated
+    single = made.add(standby=False, once=True)
+    path = "/v1/income/applications"
+    made.place.service.faults.add(Fault("status", status=401, path=path))
+    with pytest.raises(IncomeClientError):
+        await made.result(anext(single.poller))
+    text = (await made.place.store.load("default")).checkpoint
+    assert "lease" not in json.loads(text or "")
+    updated = made.place.touch(1)
+    assert ids_of([await made.result(anext(single.poller))]) == updated
 
 
-async def test_a_poller_that_was_replaced_drops_what_is_left_of_its_batch() -> None:
+async def test_a_poller_that_was_replaced_drops_what_is_left_of_its_batch(made: Cluster) -> None:
     """The other has delivered it: what comes next is what was updated since."""
-    async with cluster() as made:
-        leader = made.add()
-        updated = made.place.touch(1, 2, 3)
-        record = await made.result(anext(leader.poller))
-        assert record.application_id in updated
-        standby = await made.started()
-        await made.pass_time(17, paused=leader)
-        assert sorted(ids_of(standby.records)) == sorted(updated)
-        version = await made.version()
-        await made.resume(leader)
-        waiting = asyncio.ensure_future(anext(leader.poller))
-        await made.settle()
-        assert (leader.poller.status.is_standby, await made.version()) == (True, version)
-        await standby.poller.aclose()
-        again = made.place.touch(4)
-        await made.pass_time(3)
-        assert ids_of([await waiting]) == again
-        await leader.poller.aclose()
+    leader = made.add()
+    updated = made.place.touch(1, 2, 3)
+    record = await made.result(anext(leader.poller))
+    assert record.application_id in updated
+    standby = await made.started()
+    await made.pass_time(17, paused=leader)
+    assert sorted(ids_of(standby.records)) == sorted(updated)
+    version = await made.version()
+    await made.resume(leader)
+    waiting = asyncio.ensure_future(anext(leader.poller))
+    await made.settle()
+    assert (leader.poller.status.is_standby, await made.version()) == (True, version)
+    await standby.poller.aclose()
+    again = made.place.touch(4)
+    await made.pass_time(3)
+    assert ids_of([await waiting]) == again
+    await leader.poller.aclose()
 
 
-async def test_a_leader_that_was_paused_gives_no_batch_out_again() -> None:
+async def test_a_leader_that_was_paused_gives_no_batch_out_again(made: Cluster) -> None:
     """What its successor has delivered since then is newer than what it would deliver again."""
-    async with cluster() as made:
-        (updated,) = made.place.touch(1)
-        leader, batches, batch = await made.batch()
-        with contextlib.suppress(ZeroDivisionError):
-            async with batch:
-                raise ZeroDivisionError
-        again = asyncio.ensure_future(anext(batches))
-        await made.settle()
-        standby = await made.started(interval=5.0)
-        await made.pass_time(17, paused=leader)
-        made.place.touch(1)
-        await made.pass_time(10, paused=leader)
-        assert ids_of(standby.records) == [updated, updated]
-        await made.resume(leader)
-        assert not again.done()
-        assert leader.poller.status.is_standby
-        await standby.poller.aclose()
-        (last,) = made.place.touch(2)
-        await made.pass_time(3)
-        assert ids_of(await again) == [last]
-        await batches.aclose()
-        await leader.poller.aclose()
+    (updated,) = made.place.touch(1)
+    leader, batches, batch = await made.batch()
+    with contextlib.suppress(ZeroDivisionError):
+        async with batch:
+            raise ZeroDivisionError
+    again = asyncio.ensure_future(anext(batches))
+    await made.settle()
+    standby = await made.started(interval=5.0)
+    await made.pass_time(17, paused=leader)
+    made.place.touch(1)
+    await made.pass_time(10, paused=leader)
+    assert ids_of(standby.records) == [updated, updated]
+    await made.resume(leader)
+    assert not again.done()
+    assert leader.poller.status.is_standby
+    await standby.poller.aclose()
+    (last,) = made.place.touch(2)
+    await made.pass_time(3)
+    assert ids_of(await again) == [last]
+    await batches.aclose()
+    await leader.poller.aclose()
 
 
 @pytest.mark.parametrize("standby", [False, True])
-async def test_a_batch_that_was_left_is_not_given_out_after_a_takeover(*, standby: bool) -> None:
+async def test_a_batch_that_was_left_is_not_given_out_after_a_takeover(
+    made: Cluster, *, standby: bool
+) -> None:
     """Also if its block was never entered: the loop that comes next learns of the other poller."""
-    async with cluster() as made:
-        made.place.touch(1)
-        left, batches, _ = await made.batch(standby=standby)
-        await batches.aclose()
-        await made.result(anext(made.add(standby=False).poller))
-        loop = left.poller.batches()
-        waiting = asyncio.ensure_future(anext(loop))
-        await made.settle()
-        if standby:
-            assert (waiting.done(), left.poller.status.is_standby) == (False, True)
-        else:
-            with pytest.raises(CheckpointConflictError):
-                await waiting
-        waiting.cancel()
-        await asyncio.wait([waiting])
-        await loop.aclose()
-
-
-async def test_numbers_of_batches_grow_over_takeovers() -> None:
-    """Whatever was committed: of two records of an application, the greater is the newer."""
-    async with cluster() as made:
-        numbers: list[int] = []
-        for turn in range(4):
-            poller = made.add(standby=False).poller
-            async with contextlib.aclosing(poller.batches()) as batches:
-                for number in range(3):
-                    made.place.touch(1)
-                    batch = await made.result(anext(batches))
-                    numbers.append(batch.sequence)
-                    if number < turn:
-                        await batch.commit()
-            await poller.aclose()
-        assert numbers == sorted(set(numbers))
-
-
-async def test_the_commit_of_a_poller_that_was_replaced_is_refused() -> None:
-    """The consumer learns of it; what it may do next is wait for its turn."""
-    async with cluster() as made:
-        made.place.touch(1)
-        leader, batches, batch = await made.batch()
-        standby = await made.started()
-        await made.pass_time(17, paused=leader)
-        assert len(standby.records) == 1
-        version = await made.version()
+    made.place.touch(1)
+    left, batches, _ = await made.batch(standby=standby)
+    await batches.aclose()
+    await made.result(anext(made.add(standby=False).poller))
+    loop = left.poller.batches()
+    waiting = asyncio.ensure_future(anext(loop))
+    await made.settle()
+    if standby:
+        assert (waiting.done(), left.poller.status.is_standby) == (False, True)
+    else:
         with pytest.raises(CheckpointConflictError):
-            await batch.commit()
-        assert await made.version() == version
-        waiting = asyncio.ensure_future(anext(batches))
-        await made.settle()
-        assert leader.poller.status.is_standby
-        await standby.poller.aclose()
-        updated = made.place.touch(2)
-        await made.pass_time(3)
-        assert ids_of(await waiting) == updated
-        await batches.aclose()
-        await leader.poller.aclose()
+            await waiting
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    await loop.aclose()
+
+
+async def test_numbers_of_batches_grow_over_takeovers(made: Cluster) -> None:
+    """Whatever was committed: of two records of an application, the greater is the newer."""
+    numbers: list[int] = []
+    for turn in range(4):
+        poller = made.add(standby=False).poller
+        async with contextlib.aclosing(poller.batches()) as batches:
+            for number in range(3):
+                made.place.touch(1)
+                batch = await made.result(anext(batches))
+                numbers.append(batch.sequence)
+                if number < turn:
+                    await batch.commit()
+        await poller.aclose()
+    assert numbers == sorted(set(numbers))
+
+
+async def test_the_commit_of_a_poller_that_was_replaced_is_refused(made: Cluster) -> None:
+    """The consumer learns of it; what it may do next is wait for its turn."""
+    made.place.touch(1)
+    leader, batches, batch = await made.batch()
+    standby = await made.started()
+    await made.pass_time(17, paused=leader)
+    assert len(standby.records) == 1
+    version = await made.version()
+    with pytest.raises(CheckpointConflictError):
+        await batch.commit()
+    assert await made.version() == version
+    waiting = asyncio.ensure_future(anext(batches))
+    await made.settle()
+    assert leader.poller.status.is_standby
+    await standby.poller.aclose()
+    updated = made.place.touch(2)
+    await made.pass_time(3)
+    assert ids_of(await waiting) == updated
+    await batches.aclose()
+    await leader.poller.aclose()
 
 
 async def test_the_lease_is_renewed_while_the_consumer_works(
+    made: Cluster,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """For ten leases; a consumer that has not come back by then hangs, and loses it.
 
     The log says why when it is given up, and so does the conflict of the commit that comes late.
     """
-    async with cluster() as made:
-        made.place.touch(1)
-        _, batches, batch = await made.batch()
-        standby = await made.started(int(10 * LEASE))
-        assert standby.poller.status.is_standby
-        assert [line for line in caplog.records if hasattr(line, "lease")] == []
-        await made.pass_time(int(LEASE))
-        assert ids_of(standby.records) == ids_of(batch)
-        (line,) = [line for line in caplog.records if hasattr(line, "lease")]
-        facts = line.__dict__
-        assert (line.levelname, facts["poller"], facts["lease"]) == ("WARNING", "default", LEASE)
-        assert line.name == "income_client.poller.lease"
-        assert 10 * LEASE < facts["seconds"] < 11 * LEASE
-        held = f"{facts['seconds']:.0f} s"
-        assert held in line.getMessage()
-        with pytest.raises(CheckpointConflictError, match=f"gave its lease up .* {held}"):
-            await batch.commit()
-        await batches.aclose()
-
-
-async def test_a_lease_that_nobody_has_taken_since_it_was_given_up_still_commits() -> None:
-    """A consumer that comes back late keeps its work where no standby waits."""
-    async with cluster() as made:
-        made.place.touch(1)
-        _, batches, batch = await made.batch()
-        await made.pass_time(int(11 * LEASE))
+    made.place.touch(1)
+    _, batches, batch = await made.batch()
+    standby = await made.started(int(10 * LEASE))
+    assert standby.poller.status.is_standby
+    assert [line for line in caplog.records if hasattr(line, "lease")] == []
+    await made.pass_time(int(LEASE))
+    assert ids_of(standby.records) == ids_of(batch)
+    (line,) = [line for line in caplog.records if hasattr(line, "lease")]
+    facts = line.__dict__
+    assert (line.levelname, facts["poller"], facts["lease"]) == ("WARNING", "default", LEASE)
+    assert line.name == "income_client.poller.lease"
+    assert 10 * LEASE < facts["seconds"] < 11 * LEASE
+    held = f"{facts['seconds']:.0f} s"
+    assert held in line.getMessage()
+    with pytest.raises(CheckpointConflictError, match=f"gave its lease up .* {held}"):
         await batch.commit()
-        standby = await made.started(10)
-        assert not standby.poller.status.is_standby
-        assert standby.records == []
-        await batches.aclose()
+    await batches.aclose()
+
+
+async def test_a_lease_that_nobody_has_taken_since_it_was_given_up_still_commits(
+    made: Cluster,
+) -> None:
+    """A consumer that comes back late keeps its work where no standby waits."""
+    made.place.touch(1)
+    _, batches, batch = await made.batch()
+    await made.pass_time(int(11 * LEASE))
+    await batch.commit()
+    standby = await made.started(10)
+    assert not standby.poller.status.is_standby
+    assert standby.records == []
+    await batches.aclose()
 
 
 @pytest.mark.parametrize("saves_first", [False, True])
@@ -476,53 +478,49 @@ async def test_a_store_that_has_lost_what_was_saved_leads_to_redelivery(
     assert f"{lost}: whatever was updated since" in caplog.text
 
 
-async def test_without_standby_the_newest_takes_over_at_once() -> None:
+async def test_without_standby_the_newest_takes_over_at_once(made: Cluster) -> None:
     """And keeps the name for as long as it saves; the replica waits behind it."""
-    async with cluster() as made:
-        leader = await made.started(1, interval=5.0)
-        newest = await made.started(20, standby=False, interval=5.0)
-        assert leader.poller.status.is_standby
-        assert not newest.poller.status.is_standby
-        await made.kill(newest)
-        await made.pass_time(int(LEASE) + 3)
-        assert not leader.poller.status.is_standby
+    leader = await made.started(1, interval=5.0)
+    newest = await made.started(20, standby=False, interval=5.0)
+    assert leader.poller.status.is_standby
+    assert not newest.poller.status.is_standby
+    await made.kill(newest)
+    await made.pass_time(int(LEASE) + 3)
+    assert not leader.poller.status.is_standby
 
 
-async def test_each_lease_is_as_long_as_its_holder_says() -> None:
+async def test_each_lease_is_as_long_as_its_holder_says(made: Cluster) -> None:
     """A standby with a shorter one does not take over sooner."""
-    async with cluster() as made:
-        leader = await made.started(1, lease=30.0, interval=3600.0)
-        standby = await made.started(lease=5.0)
-        await made.pass_time(29, paused=leader)
-        assert standby.poller.status.is_standby
-        await made.pass_time(3, paused=leader)
-        assert not standby.poller.status.is_standby
+    leader = await made.started(1, lease=30.0, interval=3600.0)
+    standby = await made.started(lease=5.0)
+    await made.pass_time(29, paused=leader)
+    assert standby.poller.status.is_standby
+    await made.pass_time(3, paused=leader)
+    assert not standby.poller.status.is_standby
 
 
-async def test_what_is_stored_says_who_holds_the_lease() -> None:
+async def test_what_is_stored_says_who_holds_the_lease(made: Cluster) -> None:
     """Seconds while it is renewed, nothing while a poller without standby works, 0 afterwards."""
-    async with cluster() as made:
-        found = []
-        for standby in (True, False):
-            replica = await made.started(1, standby=standby)
-            for _ in range(2):
-                text = (await made.place.store.load("default")).checkpoint
-                found.append(json.loads(text or "").get("lease"))
-                await replica.poller.aclose()
-        assert found == [LEASE, 0, None, 0]
+    found = []
+    for standby in (True, False):
+        replica = await made.started(1, standby=standby)
+        for _ in range(2):
+            text = (await made.place.store.load("default")).checkpoint
+            found.append(json.loads(text or "").get("lease"))
+            await replica.poller.aclose()
+    assert found == [LEASE, 0, None, 0]
 
 
-async def test_a_wait_that_is_cancelled_again_and_again_still_becomes_leader() -> None:
+async def test_a_wait_that_is_cancelled_again_and_again_still_becomes_leader(made: Cluster) -> None:
     """The time that a standby has watched the other counts, also after its waiter is cancelled."""
-    async with cluster() as made:
-        await made.kill(await made.started(2))
-        standby = made.add()
-        for _ in range(6):
-            waiting = asyncio.ensure_future(anext(standby.poller))
-            await made.pass_time(4)
-            waiting.cancel()
-            await asyncio.wait([waiting])
-        standby.start()
-        await made.pass_time(3)
-        assert not standby.poller.status.is_standby
-        await standby.poller.aclose()
+    await made.kill(await made.started(2))
+    standby = made.add()
+    for _ in range(6):
+        waiting = asyncio.ensure_future(anext(standby.poller))
+        await made.pass_time(4)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+    standby.start()
+    await made.pass_time(3)
+    assert not standby.poller.status.is_standby
+    await standby.poller.aclose()

@@ -215,18 +215,20 @@ async def test_a_store_that_was_restored_from_a_backup_is_named_as_such(
 
 
 async def test_commits_in_tasks_of_their_own_are_retried_beside_the_poll() -> None:
-    """Neither disturbs the other, and all of it is committed in the end."""
+    """Neither disturbs the other, with dead letters to store; all is committed in the end."""
     async with scene(40, batch_size=10) as place:
         store = with_updates(place, 40)
+        place.spoil(*place.ids[::8], status=404)
         poller, count = place.poll(), 0
         async with asyncio.TaskGroup() as group:
             async for batch in poller.batches():
                 store.failures = 2
                 group.create_task(batch.commit())
                 count += len(batch)
-                if count == 40:
-                    break
-        assert place.requests("get_application") == 40
+                if count == 35:
+                    poller.stop(after_poll=True)
+        assert place.requests("get_application") == 35 + 2 * 5
+        assert len(await place.letters()) == 5
         assert await rest(place.poll()) == []
 
 

@@ -76,12 +76,17 @@ class _Bound(MemoryCheckpointStore):
         return stored.version + 1
 
 
-@asynccontextmanager
-async def database(**options: Any) -> AsyncIterator[tuple[Scene, Connection]]:
+@pytest.fixture
+async def place() -> AsyncIterator[Scene]:
     """Run a service whose poller keeps its checkpoints with the rows of a database."""
-    async with scene(**options) as place:
+    async with scene(15, batch_size=10) as place:
         place.store = DatabaseStore()
-        yield place, Connection()
+        yield place
+
+
+@pytest.fixture
+def connection() -> Connection:
+    return Connection()
 
 
 async def write(batch: Any, connection: Connection, error: Exception | None = None) -> None:
@@ -100,115 +105,106 @@ async def write(batch: Any, connection: Connection, error: Exception | None = No
         ["after", "during", "before"],
     ],
 )
-async def test_each_update_takes_effect_once(faults: list[str | None]) -> None:
+async def test_each_update_takes_effect_once(
+    place: Scene, connection: Connection, faults: list[str | None]
+) -> None:
     """Also where the connection is lost at the commit, which may be made, now or later."""
-    async with database() as (place, connection):
-        poller = place.poll()
-        for numbers, fails in zip(((1, 2), (3,), (4, 5)), faults, strict=True):
-            place.touch(*numbers)
-            connection.fails = fails
-            poller.wake()
-            async for batch in poller.batches():
-                try:
-                    await write(batch, connection)
-                except ConnectionError:
-                    continue
-                break
-        assert await rest(poller) == []
-        assert sorted(connection.rows) == sorted(place.ids[number] for number in range(1, 6))
+    poller = place.poll()
+    for numbers, fails in zip(((1, 2), (3,), (4, 5)), faults, strict=True):
+        place.touch(*numbers)
+        connection.fails = fails
+        poller.wake()
+        async for batch in poller.batches():
+            try:
+                await write(batch, connection)
+            except ConnectionError:
+                continue
+            break
+    assert await rest(poller) == []
+    assert sorted(connection.rows) == sorted(place.ids[number] for number in range(1, 6))
 
 
-async def test_a_block_that_fails_writes_nothing_and_gets_its_batch_again() -> None:
+async def test_a_block_that_fails_writes_nothing_and_gets_its_batch_again(
+    place: Scene, connection: Connection
+) -> None:
     """Rows and checkpoint are one."""
-    async with database() as (place, connection):
-        poller = place.poll()
-        place.touch(1)
-        batch = await take(poller)
-        before = await place.store.load("default")
-        with pytest.raises(ZeroDivisionError):
-            async with batch:
-                await write(batch, connection, error=ZeroDivisionError())
-        assert poller.status.failures == 1
-        assert (connection.rows, await place.store.load("default")) == ([], before)
-        again = await take(poller)
-        assert again.records == batch.records
+    poller = place.poll()
+    place.touch(1)
+    batch = await take(poller)
+    before = await place.store.load("default")
+    with pytest.raises(ZeroDivisionError):
+        async with batch:
+            await write(batch, connection, error=ZeroDivisionError())
+    assert poller.status.failures == 1
+    assert (connection.rows, await place.store.load("default")) == ([], before)
+    again = await take(poller)
+    assert again.records == batch.records
+    await write(again, connection)
+    assert connection.rows == [place.ids[1]]
+    with pytest.raises(ConfigurationError, match="committed already"):
         await write(again, connection)
-        assert connection.rows == [place.ids[1]]
-        with pytest.raises(ConfigurationError, match="committed already"):
-            await write(again, connection)
 
 
-async def test_a_batch_is_not_committed_within_its_own_transaction() -> None:
+async def test_a_batch_is_not_committed_within_its_own_transaction(
+    place: Scene, connection: Connection
+) -> None:
     """If that failed, its rows would be lost."""
-    async with database() as (place, connection):
-        poller = place.poll()
-        place.touch(1)
+    poller = place.poll()
+    place.touch(1)
 
-        async def commit_within(batch: Any, *, again: bool) -> None:
-            async with batch.transaction(connection):
-                await (write(batch, connection) if again else batch.commit())
+    async def commit_within(batch: Any, *, again: bool) -> None:
+        async with batch.transaction(connection):
+            await (write(batch, connection) if again else batch.commit())
 
-        for again in (False, True):
-            with pytest.raises(ConfigurationError, match="end of its transaction"):
-                await commit_within(await take(poller), again=again)
-            assert connection.rows == []
-        await write(await take(poller), connection)
-        assert connection.rows == [place.ids[1]]
-
-
-async def test_a_poller_that_was_replaced_writes_no_rows() -> None:
-    """Its transaction is rolled back."""
-    async with database() as (place, connection):
-        poller = place.poll()
-        place.touch(1)
-        batch = await take(poller)
-        await take(place.poll())
-        with pytest.raises(CheckpointConflictError):
-            await write(batch, connection)
+    for again in (False, True):
+        with pytest.raises(ConfigurationError, match="end of its transaction"):
+            await commit_within(await take(poller), again=again)
         assert connection.rows == []
+    await write(await take(poller), connection)
+    assert connection.rows == [place.ids[1]]
+
+
+async def test_a_poller_that_was_replaced_writes_no_rows(
+    place: Scene, connection: Connection
+) -> None:
+    """Its transaction is rolled back."""
+    poller = place.poll()
+    place.touch(1)
+    batch = await take(poller)
+    await take(place.poll())
+    with pytest.raises(CheckpointConflictError):
+        await write(batch, connection)
+    assert connection.rows == []
 
 
 async def test_a_store_without_transactions_is_named(place: Scene) -> None:
     """Before the block begins."""
+    place.store = MemoryCheckpointStore()
     poller = place.poll()
     place.touch(1)
     with pytest.raises(ConfigurationError, match="transaction"):
         await write(await take(poller), Connection())
 
 
-async def test_batches_are_committed_in_order() -> None:
-    """A transaction that came before one whose block has failed would pass it over."""
-    async with database(applications=15, batch_size=10) as (place, connection):
-        poller = place.poll(start="2020-01-01")
-        batches = poller.batches()
-        first, second = await anext(batches), await anext(batches)
-        connection.fails = "before"
-        with pytest.raises(ConnectionError):
-            await write(first, connection)
-        with pytest.raises(ConfigurationError, match="failed"):
-            await write(second, connection)
-        await batches.aclose()
-        async for batch in poller.batches():
-            await write(batch, connection)
-            if len(connection.rows) >= len(place.ids):
-                break
-        assert sorted(connection.rows) == sorted(place.ids)
-
-
-async def test_a_batch_whose_connection_did_not_come_is_not_passed_over() -> None:
-    """A consumer that lost it before the transaction began has written nothing of it."""
-    async with database(applications=15, batch_size=10) as (place, connection):
-        batches = place.poll(start="2020-01-01").batches()
-        first, second = await anext(batches), await anext(batches)
-        with pytest.raises(ConfigurationError, match="not committed"):
-            await write(second, connection)
-        assert connection.rows == []
-        with pytest.raises(ConnectionError):
-            async with first:
-                raise ConnectionError
-        await batches.aclose()
-        again = await take(place.poll(start="2020-01-01"))
-        assert again.records == first.records
+async def test_batches_are_committed_in_order(place: Scene, connection: Connection) -> None:
+    """A transaction that came before one that failed, or is not made yet, would pass it over."""
+    poller = place.poll(start="2020-01-01")
+    batches = poller.batches()
+    first, second = await anext(batches), await anext(batches)
+    with pytest.raises(ConfigurationError, match="not committed"):
+        await write(second, connection)
+    connection.fails = "before"
+    with pytest.raises(ConnectionError):
+        await write(first, connection)
+    with pytest.raises(ConfigurationError, match="failed"):
+        await write(second, connection)
+    await batches.aclose()
+    assert connection.rows == []
+    async for batch in poller.batches():
+        await write(batch, connection)
+        if len(connection.rows) >= len(place.ids):
+            break
+    assert sorted(connection.rows) == sorted(place.ids)
 
 
 @pytest.mark.parametrize("standby", [False, True])

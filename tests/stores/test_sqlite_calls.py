@@ -204,20 +204,6 @@ async def test_a_locked_file_leaves_the_threads_of_the_loop_to_others(tmp_path: 
         assert await saving == 2
 
 
-async def test_a_locked_file_does_not_hold_up_a_cancellation(tmp_path: Path) -> None:
-    """Nothing is written by a save that was cancelled while it waited."""
-    store = SQLiteCheckpointStore(tmp_path / "polls.db")
-    await store.save("default", "one", version=0)
-    with locked(tmp_path / "polls.db"):
-        saving = asyncio.create_task(store.save("default", "two", version=1))
-        await asyncio.sleep(0)
-        saving.cancel()
-        await asyncio.wait([saving], timeout=PROMPT)
-        assert saving.cancelled()
-    stored = await store.load("default")
-    assert (stored.checkpoint, stored.version) == ("one", 1)
-
-
 @pytest.mark.parametrize("way", ["stop", "cancel"])
 async def test_a_locked_file_does_not_hold_up_the_end_of_a_poller(way: str, tmp_path: Path) -> None:
     """Its last batch is not committed then, and comes again; the checkpoint is whole."""
@@ -240,22 +226,3 @@ async def test_a_locked_file_does_not_hold_up_the_end_of_a_poller(way: str, tmp_
             assert client_tasks() == set()
         assert await place.store.load("default") == before
         assert ids_of(await rest(place.poll())) == ids_of(batch)
-
-
-async def test_a_poller_goes_on_where_it_was_once_the_lock_is_gone(tmp_path: Path) -> None:
-    """The batch in hand is committed, and nothing was read again for it."""
-    async with scene() as place:
-        path = tmp_path / "polls.db"
-        place.store = SQLiteCheckpointStore(path)
-        place.touch(1, 2)
-        place.service.advance(10)
-        poller = place.poll()
-        batch = await take(poller)
-        with locked(path):
-            committing = asyncio.create_task(batch.commit())
-            await until(lambda: poller.status.failures > 1)
-        await committing
-        assert (await place.store.load("default")).checkpoint == batch.checkpoint
-        assert place.requests("list_applications") == 1
-        assert place.requests("get_application") == 2
-        assert await rest(place.poll()) == []

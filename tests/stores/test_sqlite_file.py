@@ -41,33 +41,20 @@ async def test_reading_makes_no_file(tmp_path: Path) -> None:
 
 
 async def test_a_store_is_one_private_file(tmp_path: Path) -> None:
-    """Whatever the umask says, nobody else reads it, and nothing stands beside it."""
+    """Whatever the umask says, nobody else reads it; an operator can, in seconds since 1970."""
     path = tmp_path / "store.db"
     before = os.umask(0)
     try:
         store = SQLiteCheckpointStore(path)
-        await store.save("default", "one", version=0)
+        await store.save("default", "one", version=0, dead_letters=[letter(5, attempts=2)])
     finally:
         os.umask(before)
     assert names(tmp_path) == ["store.db"]
     assert mode(path) == 0o600
     assert path.stat().st_nlink == 1
-
-
-async def test_its_settings_are_as_promised(tmp_path: Path) -> None:
-    """The file has a rollback journal and says whose it is."""
-    path = tmp_path / "store.db"
-    await filled(path)
     assert run_in(path, "PRAGMA journal_mode") == [("delete",)]
     assert run_in(path, "PRAGMA application_id") == [(int.from_bytes(b"incC", "big"),)]
     assert run_in(path, "PRAGMA user_version") == [(1,)]
-
-
-async def test_times_are_seconds_of_service_time(tmp_path: Path) -> None:
-    """What an operator reads in the table is seconds since 1970 in the service's frame."""
-    path = tmp_path / "store.db"
-    store = SQLiteCheckpointStore(path)
-    await store.save("default", "one", version=0, dead_letters=[letter(5, attempts=2)])
     query = "SELECT key, after, before, attempts, first_tried_at, last_tried_at FROM dead_letters"
     assert run_in(path, query) == [("application:app-5", 1005, 1006, 2, 1772366405, 1772366407)]
 
@@ -101,15 +88,6 @@ async def test_a_symbolic_link_is_followed(tmp_path: Path) -> None:
     assert (await SQLiteCheckpointStore(tmp_path / "true.db").load("default")).version == 1
 
 
-async def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
-    """A folder is not made; that it is missing is said by the first call."""
-    store = SQLiteCheckpointStore(tmp_path / "missing" / "store.db")
-    with pytest.raises(CheckpointError, match="No such file or directory"):
-        await store.load("default")
-    with pytest.raises(CheckpointError, match="No such file or directory"):
-        await store.save("default", "one", version=0)
-
-
 async def test_a_folder_is_no_store(tmp_path: Path) -> None:
     """A path of a folder, of a pipe or through a file is reported, and waited for by nobody."""
     os.mkfifo(tmp_path / "pipe")
@@ -118,9 +96,12 @@ async def test_a_folder_is_no_store(tmp_path: Path) -> None:
         (tmp_path, "not a regular file"),
         (tmp_path / "pipe", "not a regular file"),
         (tmp_path / "file" / "store.db", "Not a directory"),
+        (tmp_path / "missing" / "store.db", "No such file or directory"),
     ):
         with pytest.raises(CheckpointError, match=reason) as caught:
             await SQLiteCheckpointStore(path).load("default")
+        with pytest.raises(CheckpointError, match=reason):
+            await SQLiteCheckpointStore(path).save("default", "one", version=0)
         assert (caught.value.__cause__, caught.value.__context__) == (None, None)
 
 
