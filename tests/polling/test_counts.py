@@ -14,7 +14,7 @@ from income_client import (
 )
 from income_client.testing import JumpingClock
 from tests.support.pollers import StandingClock
-from tests.support.polling import ids_of, rest, scene
+from tests.support.polling import first, ids_of, rest, scene
 from tests.support.service import NOW, HeldClock, collect, quiet, until
 
 
