@@ -455,7 +455,6 @@ async def take_text(place: Scene) -> str:
 
 
 async def test_one_consumer_at_a_time(place: Scene) -> None:
-    """A second consumer is refused, as it would take records from the first."""
     poller = place.poll()
     waiting = asyncio.create_task(anext(poller))
     await asyncio.sleep(0)

@@ -97,7 +97,6 @@ async def test_a_dead_letter_is_tried_again_and_taken_out(
 
 
 async def test_a_newer_version_that_is_read_removes_the_dead_letter(place: Scene) -> None:
-    """A dead letter is removed once the newest version of its application is delivered."""
     (bad,) = place.touch(1)
     place.spoil(bad, times=2, **GONE)
     place.service.advance(10)
@@ -205,7 +204,6 @@ async def test_a_row_without_an_id_is_looked_for_again(place: Scene) -> None:
 
 
 async def test_an_unreadable_list_holds_the_checkpoint_back(place: Scene) -> None:
-    """The checkpoint does not move, and the poll is retried."""
     updated = place.touch(1)
     for body in (b"{}", b"[]", b'{"applications": [{}]}', b"null"):
         place.service.faults.add(Fault("body", body=body, path=LIST))
@@ -260,7 +258,6 @@ async def test_a_second_that_cannot_be_listed_again_does_not_stop_polling() -> N
 
 
 async def test_the_only_application_of_a_service_is_not_given_up() -> None:
-    """Nothing else can show whether the service works."""
     async with scene(1) as place:
         (updated,) = place.touch(0)
         place.spoil(updated, times=40, **FAILING)

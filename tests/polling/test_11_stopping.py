@@ -24,7 +24,6 @@ from tests.support.service import HeldClock, client_tasks, collect, quiet, until
 
 
 async def test_leaving_the_loop_leaves_nothing_behind(place: Scene) -> None:
-    """No task is running after the loop is left, whether the poller object is kept or not."""
     place.touch(1, 2, 3)
     poller = place.poll()
     async for _ in poller:
@@ -82,7 +81,6 @@ async def test_stopping_finishes_the_batch_in_hand(place: Scene) -> None:
 
 
 async def test_stopping_a_pause_ends_it_at_once() -> None:
-    """A stopped poller does not wait for the end of its pause."""
     clock = HeldClock()
     async with scene(clock=clock) as place:
         poller = place.poll()
@@ -106,7 +104,6 @@ async def test_stopping_ends_a_request_that_is_under_way(place: Scene, start: st
 
 
 async def test_stopping_before_the_first_poll_asks_nothing(place: Scene) -> None:
-    """A poller that is stopped before its iteration begins sends no request."""
     poller = place.poll()
     poller.stop()
     assert [record async for record in poller] == []
@@ -114,7 +111,6 @@ async def test_stopping_before_the_first_poll_asks_nothing(place: Scene) -> None
 
 
 async def test_failures_are_reported_and_retried_with_growing_pauses(place: Scene) -> None:
-    """Transient failures never end the iteration."""
     place.service.faults.add(Fault("status", status=503, path=LIST, times=3 * 7))
     poller = place.poll()
     waiting = asyncio.create_task(anext(poller))
@@ -151,7 +147,6 @@ async def test_a_pause_that_the_service_asks_for_is_kept() -> None:
 
 
 async def test_a_closed_client_ends_a_poller(place: Scene) -> None:
-    """The iteration raises instead of polling a closed client for ever."""
     other = IncomeClient(place.service.url, auth=place.service.oauth2, clock=JumpingClock())
     poller = other.poll(MemoryCheckpointStore(), start="2026-06-30")
     await first(poller, 1)
@@ -161,7 +156,6 @@ async def test_a_closed_client_ends_a_poller(place: Scene) -> None:
 
 
 async def test_the_status_serves_a_health_endpoint() -> None:
-    """It has the progress, the lag, the number of polls and the time of the next one."""
     clock = HeldClock()
     async with scene(clock=clock, time_flows=False) as place:
         poller = place.poll(settle=5)
@@ -190,8 +184,6 @@ async def test_the_status_serves_a_health_endpoint() -> None:
 async def test_a_wrong_local_clock_changes_nothing(
     days: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Requests and commits depend on the service's clock alone."""
-
     async def story() -> tuple[list[str], Checkpoint]:
         async with scene(30, time_flows=False) as place:
             place.touch(1, 2)

@@ -102,7 +102,6 @@ def test_no_character_can_be_missing_or_too_many() -> None:
 
 @given(untyped)
 def test_other_json_is_an_error(value: Any) -> None:
-    """Any other valid JSON raises the same error."""
     with pytest.raises(CheckpointError):
         read_checkpoint(text_of(value).decode())
 
@@ -162,7 +161,6 @@ def test_a_wrong_value_is_an_error_even_with_the_right_check(change: dict[str, A
 
 @pytest.mark.parametrize("name", STATE)
 def test_each_member_is_needed(name: str) -> None:
-    """A state without one of them is damaged."""
     rest = {key: value for key, value in STATE.items() if key != name}
     with pytest.raises(CheckpointError):
         read_checkpoint(signed(rest) if name != "check" else msgspec.json.encode(rest).decode())
@@ -197,7 +195,6 @@ DEEP = (
     "value", [None, 7, TEXT.encode(), [TEXT], "\ud800", '"\ud800"', "[" * 9999, DEEP]
 )
 def test_text_that_is_not_json_is_an_error(value: object) -> None:
-    """Bytes, lone surrogates and endless nesting raise the same error."""
     with pytest.raises(CheckpointError):
         read_checkpoint(value)
 
@@ -244,7 +241,6 @@ def test_a_checkpoint_of_the_first_version_is_read() -> None:
 
 @given(checkpoints(), checkpoints())
 def test_the_second_reached_counts_before_the_batches(one: Checkpoint, other: Checkpoint) -> None:
-    """Of two checkpoints that is further which has reached a later second."""
     if one.reached != other.reached:
         assert (one.progress < other.progress) == (one.reached < other.reached)
     else:

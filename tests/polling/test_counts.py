@@ -73,7 +73,6 @@ async def test_what_is_read_again_is_counted() -> None:
 
 
 async def test_the_last_poll_is_read_to_its_end_after_others_have_ended() -> None:
-    """Asked to end with the next poll, a poller delivers all of it, however many batches."""
     clock = StandingClock()
     async with scene(30, batch_size=10, clock=clock) as place:
         poller, records = place.poll(), list[ApplicationRecord]()

@@ -5,14 +5,12 @@ import contextlib
 import gc
 from collections.abc import AsyncIterator
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any
 
 import pytest
-from attrs import define
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client import Poller
 from income_client.errors import (
     AuthenticationError,
     IncomeClientError,
@@ -22,7 +20,7 @@ from income_client.errors import (
 from income_client.polling.schedule import Schedule, run_unless_set
 from income_client.testing import JumpingClock
 from tests.support.pollers import StandingClock
-from tests.support.polling import Scene, scene
+from tests.support.polling import scene
 from tests.support.service import quiet, until
 
 DAY = 86_400.0
@@ -174,6 +172,17 @@ def test_waking_during_a_poll_that_fails_hurries_nothing() -> None:
     assert one.is_urgent
 
 
+def test_waking_during_a_poll_is_one_more() -> None:
+    """The poll under way may have listed too early; the one after it begins later."""
+    one = schedule(chance=1.0)
+    one.begin_poll(100)
+    one.wake()
+    one.succeed()
+    assert one.next_poll_at == 101
+    polled(one, 101)
+    assert one.next_poll_at == 128
+
+
 def test_waking_after_failures_before_any_poll_began_is_no_hot_loop() -> None:
     """The store may fail before a poll begins, while callbacks come in."""
     one = schedule()
@@ -258,84 +267,38 @@ async def test_work_that_fails_while_it_is_cancelled_leaves_no_complaint() -> No
         del waiting
 
 
-INTERVAL: Final = 100
-
-
-@define
-class Resting:
-    """A poller between two polls, on a clock that a test moves."""
-
-    place: Scene
-    poller: Poller
-    clock: StandingClock
-
-    async def rest(self, polls: int) -> None:
-        """Wait until so many polls have ended and the poller sleeps."""
-        await until(lambda: self.poller.status.polls >= polls and self.clock.is_slept_on)
-        await quiet(self.place.service)
-
-    async def pass_time(self, seconds: int) -> None:
-        """Move the clock second by second, and let the poller do what it wants in each."""
-        for _ in range(seconds):
-            self.clock.advance(1)
-            await quiet(self.place.service)
-
-
-@contextlib.asynccontextmanager
-async def resting(**options: Any) -> AsyncIterator[Resting]:
-    """Run a poller with a long interval until its first poll has ended."""
+async def test_a_woken_poller_polls_once_more_and_lists_the_present_second() -> None:
+    """A second after the last poll began, however often it is woken, also during a poll."""
     clock = StandingClock()
+
+    async def pass_time(seconds: int) -> None:
+        for _ in range(seconds):
+            clock.advance(1)
+            await quiet(place.service)
+
     async with scene(clock=clock, time_flows=False) as place:
-        poller = place.poll(interval=INTERVAL, **options)
-        waiting = asyncio.create_task(anext(poller, None))
-        one = Resting(place, poller, clock)
-        try:
-            await one.rest(1)
-            yield one
-        finally:
-            poller.stop()
-            await waiting
-
-
-async def test_waking_while_it_waits_is_one_poll() -> None:
-    """However often it is woken: a second after the last began, and nothing before the interval."""
-    async with resting() as one:
+        poller = place.poll(interval=100)
+        waiting = asyncio.create_task(anext(poller))
+        await quiet(place.service)
         for _ in range(3):
-            one.poller.wake()
-        await quiet(one.place.service)
-        assert one.poller.status.polls == 1
-        await one.pass_time(1)
-        await one.rest(2)
-        await one.pass_time(60)
-        assert one.poller.status.polls == 2
-        await one.pass_time(INTERVAL - 60)
-        assert one.poller.status.polls == 3
-
-
-async def test_waking_during_a_poll_is_one_more() -> None:
-    """The poll under way may have listed too early; the one after it begins later."""
-    async with resting() as one:
-        await one.pass_time(10)
-        asked = one.place.requests("list_applications")
-        one.poller.wake()
-        await until(lambda: one.place.requests("list_applications") > asked)
-        assert one.poller.status.polls == 1
+            poller.wake()
+        await quiet(place.service)
+        assert poller.status.polls == 1
+        await pass_time(1)
+        assert poller.status.polls == 2
+        await pass_time(10)
+        asked = place.requests("list_applications")
+        poller.wake()
+        await until(lambda: place.requests("list_applications") > asked)
+        assert poller.status.polls == 2
         for _ in range(3):
-            one.poller.wake()
-        await one.rest(2)
-        assert one.poller.status.polls == 2
-        await one.pass_time(1)
-        assert one.poller.status.polls == 3
-        await one.pass_time(30)
-        assert one.poller.status.polls == 3
-
-
-async def test_what_it_is_woken_for_is_delivered_by_that_poll() -> None:
-    """What was updated in the present second is listed as well."""
-    async with resting() as one:
-        await one.pass_time(10)
-        (updated,) = one.place.touch(7)
-        one.poller.wake()
-        await until(lambda: one.poller.status.records == 1)
-        assert one.place.requests("get_application") == 1
-        assert updated in one.place.service.requests[-1].path
+            poller.wake()
+        await quiet(place.service)
+        assert poller.status.polls == 3
+        await pass_time(1)
+        assert poller.status.polls == 4
+        await pass_time(60)
+        assert poller.status.polls == 4
+        (updated,) = place.touch(7)
+        poller.wake()
+        assert (await waiting).application_id == updated

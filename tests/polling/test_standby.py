@@ -280,31 +280,6 @@ async def test_a_poller_that_was_replaced_drops_what_is_left_of_its_batch(made: 
     await leader.poller.aclose()
 
 
-async def test_a_leader_that_was_paused_gives_no_batch_out_again(made: Cluster) -> None:
-    """What its successor has delivered since then is newer than what it would deliver again."""
-    (updated,) = made.place.touch(1)
-    leader, batches, batch = await made.batch()
-    with contextlib.suppress(ZeroDivisionError):
-        async with batch:
-            raise ZeroDivisionError
-    again = asyncio.ensure_future(anext(batches))
-    await made.settle()
-    standby = await made.started(interval=5.0)
-    await made.pass_time(17, paused=leader)
-    made.place.touch(1)
-    await made.pass_time(10, paused=leader)
-    assert ids_of(standby.records) == [updated, updated]
-    await made.resume(leader)
-    assert not again.done()
-    assert leader.poller.status.is_standby
-    await standby.poller.aclose()
-    (last,) = made.place.touch(2)
-    await made.pass_time(3)
-    assert ids_of(await again) == [last]
-    await batches.aclose()
-    await leader.poller.aclose()
-
-
 @pytest.mark.parametrize("standby", [False, True])
 async def test_a_batch_that_was_left_is_not_given_out_after_a_takeover(
     made: Cluster, *, standby: bool
@@ -490,7 +465,6 @@ async def test_without_standby_the_newest_takes_over_at_once(made: Cluster) -> N
 
 
 async def test_each_lease_is_as_long_as_its_holder_says(made: Cluster) -> None:
-    """A standby with a shorter one does not take over sooner."""
     leader = await made.started(1, lease=30.0, interval=3600.0)
     standby = await made.started(lease=5.0)
     await made.pass_time(29, paused=leader)

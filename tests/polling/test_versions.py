@@ -103,7 +103,6 @@ def test_a_number_beyond_all_amounts_is_content(number: str) -> None:
 
 
 def test_a_record_is_both_its_parts() -> None:
-    """A change of either, and the absence of documents, make another version."""
     application, documents = application_of(APPLICATION), documents_of(DOCUMENTS)
     updated = application_of(APPLICATION | {"last_updated_at": "2024-02-01T10:00:00Z"})
     fewer = documents_of(DOCUMENTS | {"documents": {}})
@@ -136,7 +135,6 @@ def test_versions_and_delivery_ids_are_those_of_earlier_releases() -> None:
 
 
 def test_a_record_was_updated_when_its_latest_part_was() -> None:
-    """A document may be later than its application, and the other way round."""
     moment = datetime(2024, 1, 31, 10, tzinfo=UTC)
     late = documents_of(
         changed(DOCUMENTS, ("documents", "unknown_form", 0, "updated_at"), "2024-03-01T00:00:00Z")
@@ -151,7 +149,6 @@ def test_a_record_was_updated_when_its_latest_part_was() -> None:
 
 @given(st.sets(st.text(max_size=8), max_size=30))
 def test_ids_have_short_keys_of_their_own(ids: set[str]) -> None:
-    """Any text has one, lone surrogates included."""
     assert len({key_of(one) for one in ids} | {key_of("\ud800")}) == len(ids | {"\ud800"})
     assert {len(key_of(one)) for one in ids} <= {KEY_BYTES}
 
@@ -222,7 +219,6 @@ def other(payload: Any, path: Path) -> Any:
 
 @given(applications(), st.randoms())
 def test_the_order_of_members_means_nothing(payload: dict[str, Any], chance: Random) -> None:
-    """JSON gives it no meaning."""
     assert meaning(payload) == meaning(shuffled(payload, chance))
 
 

@@ -3,8 +3,6 @@
 import asyncio
 import os
 import resource
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +15,7 @@ from income_client.checkpoints.store import Change
 from income_client.errors import CheckpointConflictError, CheckpointError
 from tests.support.polling import ids_of, rest, scene, take
 from tests.support.service import client_tasks, until
-from tests.support.store_files import filled, locked, names
+from tests.support.store_files import filled, locked
 
 A_MOMENT = 0.05
 LONG = 30.0
@@ -106,7 +104,6 @@ async def test_calls_at_once_do_not_harm_each_other(tmp_path: Path) -> None:
 
 
 async def test_nothing_is_held_open(tmp_path: Path) -> None:
-    """Between two calls no descriptor is open, whether they went well or not."""
     path = tmp_path / "store.db"
 
     store = await filled(path)
@@ -123,7 +120,6 @@ async def test_nothing_is_held_open(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("spare", [0, 1])
 async def test_too_many_open_files_are_a_passing_fault(tmp_path: Path, spare: int) -> None:
-    """Where descriptors have run out, a call fails, may be made again, and then goes well."""
     store, new = await filled(tmp_path / "store.db"), SQLiteCheckpointStore(tmp_path / "new.db")
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (first_free() + spare, limits[1]))
@@ -138,32 +134,6 @@ async def test_too_many_open_files_are_a_passing_fault(tmp_path: Path, spare: in
     assert caught_anew.value.retryable
     assert await store.save("default", "two", version=1) == 2
     assert await new.save("default", "one", version=0) == 1
-
-
-SCRIPT = """
-import asyncio, gc, sys
-from income_client.checkpoints import SQLiteCheckpointStore
-from income_client.errors import CheckpointConflictError
-
-async def main():
-    store = SQLiteCheckpointStore(sys.argv[1])
-    await store.save("default", "one", version=0)
-    try:
-        await store.save("default", "two", version=0)
-    except CheckpointConflictError:
-        await store.load("default")
-
-asyncio.run(main(), debug=True)
-gc.collect()
-"""
-
-
-def test_nothing_is_left_to_be_closed(tmp_path: Path) -> None:
-    """A program that ends without another word is warned about nothing."""
-    command = [sys.executable, "-W", "error", "-c", SCRIPT, str(tmp_path / "store.db")]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert names(tmp_path) == ["store.db"]
 
 
 async def test_a_store_that_another_save_makes_at_that_moment_is_not_gone(

@@ -86,7 +86,6 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 async def test_damage_is_reported_and_left_alone(tmp_path: Path, damage: str) -> None:
-    """Each call says what is wrong, shows no content, chains nothing and changes nothing."""
     path = tmp_path / "store.db"
     await filled(path)
     do, reason = DAMAGES[damage]
@@ -106,7 +105,6 @@ async def test_damage_is_reported_and_left_alone(tmp_path: Path, damage: str) ->
 
 @pytest.mark.parametrize("way", ["gone", "emptied"])
 async def test_a_store_that_goes_is_missed(tmp_path: Path, way: str) -> None:
-    """A store that was used does not begin anew."""
     path = tmp_path / "store.db"
     store = await filled(path)
     path.unlink()

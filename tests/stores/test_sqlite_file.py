@@ -1,13 +1,10 @@
 """The file of a store: when it is made, who may read it, and what keeps it from being used."""
 
-import asyncio
 import errno
 import os
 import resource
 import sqlite3
 import stat
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -61,7 +58,6 @@ async def test_a_store_is_one_private_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["with space.db", "ques?tion#5%20.db", "ümlaut.db", "a'b\"c"])
 async def test_any_file_name_will_do(tmp_path: Path, name: str) -> None:
-    """Signs that mean something in a URI or in SQL mean nothing in a path."""
     store = SQLiteCheckpointStore(tmp_path / name)
     assert await store.save("default", "one", version=0) == 1
     assert names(tmp_path) == [name]
@@ -71,7 +67,6 @@ async def test_a_relative_path_is_fixed_when_it_is_given(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A later change of the working directory does not move a store."""
     monkeypatch.chdir(tmp_path)
     store = SQLiteCheckpointStore("store.db")
     monkeypatch.chdir("/")
@@ -80,7 +75,6 @@ async def test_a_relative_path_is_fixed_when_it_is_given(
 
 
 async def test_a_symbolic_link_is_followed(tmp_path: Path) -> None:
-    """A link leads to the store, also where that is still to be made."""
     link = tmp_path / "link.db"
     link.symlink_to(tmp_path / "true.db")
     await SQLiteCheckpointStore(link).save("default", "one", version=0)
@@ -106,7 +100,6 @@ async def test_a_folder_is_no_store(tmp_path: Path) -> None:
 
 
 async def test_a_read_only_folder_is_reported() -> None:
-    """Where no file may be made, the first save says so and leaves nothing."""
     with folder_of_ordinary_user() as folder:
         folder.chmod(0o500)
         store = SQLiteCheckpointStore(folder / "store.db")
@@ -122,7 +115,6 @@ async def test_a_read_only_folder_is_reported() -> None:
     [(0o500, 0o600, "readonly database"), (0o700, 0o000, "Permission denied")],
 )
 async def test_a_store_out_of_reach_is_reported(of_folder: int, of_file: int, reason: str) -> None:
-    """A store that may not be opened, or not be written, is not retried."""
     with folder_of_ordinary_user() as folder:
         path = folder / "store.db"
         await filled(path)
@@ -185,32 +177,6 @@ async def test_a_store_made_meanwhile_is_not_replaced(
         await SQLiteCheckpointStore(path).save("default", "ours", version=0)
     assert (await SQLiteCheckpointStore(path).load("default")).checkpoint == "theirs"
     assert names(tmp_path) == ["store.db"]
-
-
-@pytest.mark.parametrize("has_links", [True, False], ids=["links", "no-links"])
-def test_threads_that_make_a_store_at_once_make_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_links: bool
-) -> None:
-    """One of them makes the first save, the others find it; all read the same store."""
-    if not has_links:
-        monkeypatch.setattr(os, "link", refuse)
-    path, together = tmp_path / "store.db", threading.Barrier(8)
-
-    async def save(number: int) -> int:
-        store = SQLiteCheckpointStore(path)
-        together.wait()
-        try:
-            return await store.save("default", f"text {number}", version=0)
-        except CheckpointConflictError:
-            return 0
-
-    with ThreadPoolExecutor(8) as threads:
-        saved = list(threads.map(lambda number: asyncio.run(save(number)), range(8)))
-    assert sorted(saved) == [0] * 7 + [1]
-    stored = asyncio.run(SQLiteCheckpointStore(path).load("default"))
-    assert stored.checkpoint == f"text {saved.index(1)}"
-    assert names(tmp_path) == ["store.db"]
-    assert mode(path) == 0o600
 
 
 async def test_a_store_is_whole_when_it_gets_its_name(
