@@ -5,7 +5,7 @@ All figures are counted at the server. Connections that have died are in test_co
 
 import asyncio
 import contextlib
-import random
+import math
 from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Any
@@ -29,9 +29,10 @@ from income_client import (
     TokenError,
     UnexpectedResponseError,
 )
+from income_client.http.retry import Gate, Retries, RetryBudget
 from income_client.testing import JumpingClock
 from tests.support.clients import BASIC, ask, outcomes, running
-from tests.support.loop_time import pass_time, stay_silent
+from tests.support.loop_time import pass_time
 from tests.support.ordered_clock import OrderedClock
 from tests.support.server import (
     EMPTY_PAGE,
@@ -135,22 +136,6 @@ async def test_calls_that_begin_at_different_times_all_end(limit: str) -> None:
             assert call.result() == ["DeadlineExceededError"]
 
 
-async def test_the_deadline_bounds_all_attempts_together() -> None:
-    """With fifty seconds per attempt, two attempts and their pause fit into 120 seconds."""
-
-    def answer(request: Request) -> Reply:
-        clock.advance(50)
-        return reply(503)
-
-    patient = RetryPolicy(max_attempts=10, base_delay=30, max_delay=30)
-    random.seed(1)
-    async with calling(answer, retry=patient) as (service, client, clock):
-        began = clock.monotonic()
-        assert isinstance(await failure(client), ServerError)
-        assert len(service.calls) == 2
-        assert clock.monotonic() - began <= 120
-
-
 async def test_a_turn_that_comes_after_the_deadline_raises_at_once() -> None:
     """Under ``max_rate``, a call whose turn would come too late is not sent."""
     async with calling(in_turn(EMPTY_PAGE), max_rate=0.1) as (service, client, clock):
@@ -166,27 +151,24 @@ async def test_a_turn_that_comes_after_the_deadline_raises_at_once() -> None:
 @pytest.mark.parametrize(
     ("out", "cls"),
     [
+        *((reply(status), ServerError) for status in (500, 502, 503, 504)),
         (reply(408), InvalidRequestError),
         (reply(429), RateLimitedError),
-        (reply(500), ServerError),
-        (reply(502), ServerError),
-        (reply(503), ServerError),
-        (reply(504), ServerError),
         (RESET, ConnectionFailedError),
         (HALF_A_BODY, DecodeError),
         (reply(200, b""), DecodeError),
         (LOGIN_PAGE, UnexpectedResponseError),
     ],
     ids=[
-        *("408", "429", "500", "502", "503", "504", "cut"),
+        *("500", "502", "503", "504", "408", "429", "cut"),
         *("half a body", "no body", "login page"),
     ],
 )
 async def test_a_transient_failure_is_tried_three_times(out: Reply, cls: type[Exception]) -> None:
-    """The third failure in a row is raised, with the number of attempts."""
+    """After pauses of their own each; the third failure in a row is raised."""
     async with calling(in_turn(out, out, EMPTY_PAGE)) as (service, client, clock):
         await ask(client)
-        assert (len(service.calls), len(clock.slept)) == (3, 2)
+        assert (len(service.calls), len(set(clock.slept))) == (3, 2)
     async with calling(in_turn(out)) as (service, client, clock):
         error = await failure(client)
         assert type(error) is cls
@@ -211,48 +193,91 @@ async def test_a_permanent_failure_is_tried_once(out: Reply) -> None:
         assert (len(service.calls), clock.slept) == (1, [])
 
 
-@pytest.mark.parametrize("most", [1, 2, 5])
-async def test_there_are_no_more_attempts_than_the_policy_allows(most: int) -> None:
-    policy = RetryPolicy(max_attempts=most)
-    async with calling(in_turn(reply(500)), retry=policy) as (service, client, _):
-        assert (await failure(client)).attempts == most
-        assert len(service.calls) == most
+# The arithmetic: attempts, pauses and what they cost
 
 
-# How long the pauses are
+def retries_of(
+    policy: RetryPolicy, *, capacity: int = 10_000, chance: float = 1.0, seconds: float = math.inf
+) -> Retries:
+    """Return the attempts of a call, on a clock that stands."""
+    budget = RetryBudget(capacity)
+    return Retries(policy, budget, JumpingClock(), seconds=seconds, chance=lambda: chance)
 
 
-async def test_pauses_have_full_jitter() -> None:
-    """They are spread evenly between zero and the bound."""
-    policy = RetryPolicy(max_attempts=2, base_delay=1, budget=10_000)
-    random.seed(7)
-    async with calling(in_turn(reply(500)), retry=policy) as (_, client, clock):
-        await outcomes(client, ["a"] * 200)
-        fifths = [sum(n / 5 <= pause < (n + 1) / 5 for pause in clock.slept) for n in range(5)]
-        assert sum(fifths) == 200
-        assert all(20 < count < 60 for count in fifths)
+def failed(cls: type[ResponseError] = ServerError, after: float | None = None) -> ResponseError:
+    """Return an error that may pass."""
+    error = cls("x", status=429 if cls is RateLimitedError else 503, retry_after=after)
+    error.retryable = True
+    return error
 
 
-async def test_the_bound_of_the_pauses_doubles_up_to_the_longest() -> None:
-    """It starts at ``base_delay``, doubles, and never exceeds ``max_delay``."""
-    policy = RetryPolicy(max_attempts=5, base_delay=1, max_delay=3, budget=100_000)
-    random.seed(7)
-    async with calling(in_turn(reply(500)), retry=policy) as (_, client, clock):
-        for _ in range(40):
-            await failure(client)
-        longest = [max(clock.slept[number::4]) for number in range(4)]
-        assert longest == pytest.approx([1, 2, 3, 3], rel=0.1)
-        assert all(found <= bound for found, bound in zip(longest, [1, 2, 3, 3], strict=True))
+@given(
+    chance=st.floats(0, 1),
+    most=st.integers(1, 8),
+    base=st.floats(0, 10),
+    longest=st.floats(0, 20),
+    cls=st.sampled_from([ServerError, RateLimitedError]),
+)
+def test_pauses_have_full_jitter_under_a_bound_that_doubles(
+    chance: float, most: int, base: float, longest: float, cls: type[ResponseError]
+) -> None:
+    """From ``base_delay``, or ``throttled_delay`` after a 429, up to the longest."""
+    options: dict[str, Any] = {"max_attempts": most, "max_delay": longest}
+    options["throttled_delay" if cls is RateLimitedError else "base_delay"] = base
+    retries = retries_of(RetryPolicy(**options), chance=chance)
+    found = [retries.pause_after(failed(cls)) for _ in range(most)]
+    bounds = [min(base * 2**number, longest) for number in range(most - 1)]
+    assert found == [*(pytest.approx(chance * bound) for bound in bounds), None]
 
 
-async def test_a_429_without_retry_after_uses_throttled_delay() -> None:
-    """In place of ``base_delay``."""
-    policy = RetryPolicy(max_attempts=2, base_delay=0, throttled_delay=8, budget=10_000)
-    random.seed(7)
-    async with calling(in_turn(reply(429)), retry=policy) as (_, client, clock):
-        for _ in range(50):
-            await failure(client)
-        assert max(clock.slept[::2]) == pytest.approx(8, rel=0.1)
+@pytest.mark.parametrize("cls", [ServerError, RateLimitedError])
+@pytest.mark.parametrize(
+    ("after", "seconds", "pause"),
+    [(60, 61, 60), (61, 1000, None), (50, 50, None), (0.5, 61, 0.5)],
+    ids=["the cap", "beyond the cap", "beyond the deadline", "short"],
+)
+def test_a_retry_after_is_the_pause_or_the_end(
+    cls: type[ResponseError], after: float, seconds: float, pause: float | None
+) -> None:
+    """A 429 holds all others back as well, for as long as the cap."""
+    gate = Gate()
+    retries = retries_of(RetryPolicy(base_delay=0, throttled_delay=0), seconds=seconds)
+    assert retries.pause_after(failed(cls, after), gate) == pause
+    opens_at = retries.began_at + min(after, 60) if cls is RateLimitedError else -math.inf
+    assert gate.opens_at == opens_at
+    gate.close(until=-1e9)
+    assert gate.opens_at == max(opens_at, -1e9)
+
+
+@given(
+    capacity=st.integers(0, 40),
+    steps=st.lists(st.sampled_from([None, ServerError, DeadlineExceededError]), max_size=30),
+)
+def test_the_budget_is_spent_by_retries_and_refilled_by_success(
+    capacity: int, steps: list[type[IncomeClientError] | None]
+) -> None:
+    """A retry costs 5, and 10 after a time-out; it is free if it succeeds, and a first pays 1."""
+    budget, left, paid = RetryBudget(capacity), capacity, 1
+    policy = RetryPolicy(max_attempts=100)
+    retries = Retries(policy, budget, JumpingClock())
+    for cls in steps:
+        if cls is None:
+            retries.succeed()
+            left, paid = min(capacity, left + paid), 1
+            retries = Retries(policy, budget, JumpingClock())
+            continue
+        cost = 10 if cls is DeadlineExceededError else 5
+        error = cls("x")
+        error.retryable = True
+        assert (retries.pause_after(error) is None) is (cost > left)
+        if cost <= left:
+            left, paid = left - cost, cost
+
+
+# The same over a connection
+
+
+DATES = {"Retry_After": "Wed, 01 Jul 2026 12:01:00 GMT", "Date": "Wed, 01 Jul 2026 12:00:00 GMT"}
 
 
 DATES = {"Retry_After": "Wed, 01 Jul 2026 12:01:00 GMT", "Date": "Wed, 01 Jul 2026 12:00:00 GMT"}
@@ -261,78 +286,27 @@ DATES = {"Retry_After": "Wed, 01 Jul 2026 12:01:00 GMT", "Date": "Wed, 01 Jul 20
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("headers", [{"Retry_After": "60"}, DATES], ids=["seconds", "date"])
 async def test_a_retry_after_is_honoured(status: int, headers: dict[str, Any]) -> None:
-    """As long as it is within the cap of 60 seconds."""
-    answer = in_turn(reply(status, **headers), EMPTY_PAGE)
+    """As long as it is within the cap of 60 seconds, and the deadline; else it is raised."""
+    answer = in_turn(reply(status, **headers), EMPTY_PAGE, reply(status, **headers))
     async with calling(answer) as (service, client, clock):
         await ask(client)
         assert clock.slept == [60]
         assert [call.at for call in service.calls] == [0, 60]
-
-
-@pytest.mark.parametrize("status", [429, 503])
-@pytest.mark.parametrize(
-    ("seconds", "deadline"), [(61, 1000), (50, 50)], ids=["beyond the cap", "beyond the deadline"]
-)
-async def test_a_retry_after_that_is_too_long_is_raised_at_once(
-    status: int, seconds: int, deadline: int
-) -> None:
-    """With the requested pause."""
-    answer = in_turn(reply(status, Retry_After=str(seconds)), EMPTY_PAGE)
-    async with calling(answer, timeouts=Timeouts(deadline=deadline)) as (service, client, clock):
-        error = await failure(client)
-        assert (error.status, error.retry_after, error.attempts) == (status, seconds, 1)
-        assert error.retryable
-        assert (len(service.calls), clock.slept) == (1, [])
-
-
-async def test_an_invalid_retry_after_is_ignored() -> None:
-    async with calling(in_turn(reply(503, Retry_After="soon"), EMPTY_PAGE)) as (_, client, clock):
-        await ask(client)
-        assert len(clock.slept) == 1
-        assert clock.slept[0] <= 0.05
+        error = await failure(client.with_options(deadline=60))
+        assert (error.status, error.retry_after, error.attempts) == (status, 60, 1)
+        assert clock.slept == [60]
 
 
 # The budget
 
 
 async def test_the_budget_limits_retries_and_not_first_attempts() -> None:
-    """After two retries calls fail with their first failure, and all of them are sent."""
+    """After two retries calls, of views too, fail with their first failure, and all are sent."""
     async with calling(in_turn(reply(500)), retry=RetryPolicy(budget=10)) as (service, client, _):
         view = client.with_options(retry=RetryPolicy(budget=500))
         found = [(await failure(client if n % 2 else view)).attempts for n in range(20)]
         assert found == [3] + [1] * 19
         assert len(service.calls) == 22
-    async with calling(in_turn(reply(500)), retry=RetryPolicy(budget=9)) as (_, client, _):
-        assert (await failure(client)).attempts == 2
-
-
-async def test_success_refills_the_budget() -> None:
-    """A retry that succeeds is free; five successful first attempts pay for one retry."""
-    answer = in_turn(
-        reply(500), EMPTY_PAGE, reply(500), EMPTY_PAGE, reply(500), reply(500), EMPTY_PAGE
-    )
-    async with calling(answer, retry=RetryPolicy(budget=5, max_attempts=2)) as (service, client, _):
-        await ask(client)
-        await ask(client)
-        assert (await failure(client)).attempts == 2
-        assert len(service.calls) == 6
-    answer = in_turn(reply(500), reply(500), reply(500), *[EMPTY_PAGE] * 5, reply(500), EMPTY_PAGE)
-    async with calling(answer, retry=RetryPolicy(budget=5, max_attempts=2)) as (service, client, _):
-        assert (await failure(client)).attempts == 2
-        assert (await failure(client)).attempts == 1
-        for _ in range(6):
-            await ask(client)
-        assert len(service.calls) == 10
-
-
-async def test_a_budget_is_never_more_than_full() -> None:
-    """However many calls succeed, no more can be spent on retries than at the start."""
-    answer = in_turn(*[EMPTY_PAGE] * 30, reply(500))
-    async with calling(answer, retry=RetryPolicy(budget=10, max_attempts=9)) as (_, client, _):
-        for _ in range(30):
-            await ask(client)
-        assert (await failure(client)).attempts == 3
-        assert (await failure(client)).attempts == 1
 
 
 async def test_token_requests_spend_the_same_budget() -> None:
@@ -343,19 +317,6 @@ async def test_token_requests_spend_the_same_budget() -> None:
         assert isinstance(await failure(client), TokenError)
         assert service.token_requests == 2
         assert (await failure(client)).attempts == 1
-
-
-async def test_a_retry_after_a_time_out_costs_twice_as_much() -> None:
-    """A service that does not answer is retried less often than one that returns errors."""
-    policy = RetryPolicy(max_attempts=5, budget=20)
-    async with calling(in_turn(reply(500)), retry=policy) as (service, client, _):
-        assert (await failure(client)).attempts == 5
-        assert len(service.calls) == 5
-    silence = in_turn(lambda _: stay_silent(31))
-    patient = Timeouts(read=30, deadline=10_000)
-    async with calling(silence, retry=policy, timeouts=patient) as (service, client, _):
-        assert (await failure(client)).attempts == 3
-        await until(lambda: len(service.calls) == 3)
 
 
 # The gate
@@ -409,25 +370,16 @@ async def test_a_queued_call_whose_deadline_is_within_the_pause_fails_at_once() 
 
 
 async def test_a_429_delays_other_calls_no_longer_than_the_cap() -> None:
-    """A service that asks for a day's pause delays other calls for 60 seconds."""
-    answer = in_turn(reply(429, Retry_After="86400"), EMPTY_PAGE)
-    async with calling(answer) as (service, client, _):
-        assert (await failure(client)).retry_after == 86400
-        await ask(client)
-        assert [call.at for call in service.calls] == [0, 60]
-
-
-async def test_each_429_delays_all_calls_anew() -> None:
-    """The pause of a second one, long after the first, is kept as well."""
+    """Of a day's pause, 60 seconds are kept; that of a second one, long after, is kept as well."""
     again = reply(429, Retry_After="40")
-    answer = in_turn(reply(429, Retry_After="30"), EMPTY_PAGE, again, EMPTY_PAGE)
+    answer = in_turn(reply(429, Retry_After="86400"), EMPTY_PAGE, again, EMPTY_PAGE)
     async with calling(answer, retry=ONCE) as (service, client, clock):
-        assert isinstance(await failure(client), RateLimitedError)
+        assert (await failure(client)).retry_after == 86400
         await ask(client)
         clock.advance(100)
         assert isinstance(await failure(client), RateLimitedError)
         await ask(client)
-        assert [call.at for call in service.calls] == [0, 30, 130, 170]
+        assert [call.at for call in service.calls] == [0, 60, 160, 200]
 
 
 async def test_a_longer_pause_is_kept_by_calls_that_wait_already() -> None:
@@ -449,19 +401,6 @@ async def test_a_longer_pause_is_kept_by_calls_that_wait_already() -> None:
         assert await first == ["RateLimitedError"] * 2
         assert await late == ["done"]
         assert service.calls[-1].at == 70
-
-
-async def test_a_shorter_pause_does_not_end_a_longer_one() -> None:
-    """After pauses of 30 and then 5 seconds, nothing is sent before 30 seconds have passed."""
-    clock = OrderedClock()
-    answer = in_turn(reply(429, Retry_After="30"), reply(429, Retry_After="5"), EMPTY_PAGE)
-    async with running(answer, auth=BASIC, clock=clock, concurrency=2) as (service, client):
-        calls = asyncio.create_task(outcomes(client, ["a", "b"]))
-        await clock.let_pass(10)
-        late = asyncio.create_task(outcomes(client, ["late"]))
-        await clock.let_pass(60)
-        assert [*await calls, *await late] == ["done"] * 3
-        assert all(call.at >= 30 for call in service.calls[2:])
 
 
 async def test_a_503_delays_only_its_own_call() -> None:
