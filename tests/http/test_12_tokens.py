@@ -66,7 +66,6 @@ async def test_a_thousand_first_calls_make_one_token_request() -> None:
 
 @pytest.mark.parametrize("cancelled", [1, 5], ids=["the first", "all"])
 async def test_a_cancelled_waiter_does_not_affect_the_others(cancelled: int) -> None:
-    """The token request survives the cancellation, and serves all other waiters."""
     held = Held(token_reply("token-1"))
     async with running(in_turn(EMPTY_PAGE), held) as (service, client):
         waiters = [asyncio.create_task(ask(client)) for _ in range(5)]
@@ -92,7 +91,6 @@ async def test_closing_the_client_ends_the_token_request() -> None:
 
 
 async def test_each_waiter_gets_an_error_of_its_own() -> None:
-    """All calls that wait for a failed token request get the same facts in separate errors."""
     async with running(token_request=in_turn(reply(503))) as (service, client):
         errors = await asyncio.gather(*[ask(client) for _ in range(20)], return_exceptions=True)
         assert {(type(error), str(error)) for error in errors} == {
@@ -180,7 +178,6 @@ def test_the_margins_scale_with_the_life_of_the_token(lifetime: int, steps: int)
 
 
 async def test_a_refused_token_is_replaced_once_for_all_refused_calls() -> None:
-    """Two hundred calls refused with one token make one token request; each repeats once."""
     refused = 0
     all_here = asyncio.Event()
 
@@ -234,7 +231,6 @@ async def test_a_call_is_repeated_once_whatever_comes_between(between: list[Repl
 
 
 async def test_a_forbidden_call_keeps_the_token() -> None:
-    """403 is raised at once, and the next call uses the same token."""
     async with running(in_turn(reply(403), EMPTY_PAGE)) as (service, client):
         with pytest.raises(PermissionDeniedError):
             await ask(client)
@@ -266,14 +262,12 @@ async def test_no_call_fails_where_each_token_serves_forty_calls(options: dict[s
 
 
 async def test_a_repetition_goes_ahead_of_calls_that_were_not_sent_yet() -> None:
-    """With one slot, queued calls are sent after the repetition."""
     async with running(uses=1, concurrency=1) as (service, client):
         assert set(await outcomes(client, "abcd")) == {"done"}
         assert service.references == list("abbccdd")
 
 
 async def test_a_repetition_is_first_in_the_queue_of_max_rate() -> None:
-    """It takes the next turn, before waiting calls; no turn is skipped."""
     clock = OrderedClock()
     async with running(clock=clock, uses=2, max_rate=1, concurrency=4) as (service, client):
         calls = asyncio.create_task(outcomes(client, "abcde"))
@@ -437,7 +431,6 @@ REFUSALS = st.lists(st.booleans(), max_size=40)
 def test_whatever_is_refused_no_call_is_sent_three_times(
     refusals: list[bool], calls: int, concurrency: int
 ) -> None:
-    """For any refusals: at most two requests per call, and one token request per refusal."""
     left = list(refusals)
 
     def answer(request: Request) -> Reply:
@@ -457,7 +450,6 @@ def test_whatever_is_refused_no_call_is_sent_three_times(
 
 
 async def test_the_deadline_ends_a_repetition_that_waits_for_its_token() -> None:
-    """A token endpoint that hangs after a refusal delays no call beyond its deadline."""
     issue = in_turn(token_reply("token-1"), lambda _: stay_silent(61))
     patient = Timeouts(read=1000, deadline=60)
     options: dict[str, Any] = {"timeouts": patient, "concurrency": 1}

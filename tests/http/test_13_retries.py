@@ -78,7 +78,6 @@ async def failure(client: IncomeClient, name: str = "a") -> IncomeClientError:
 
 @pytest.mark.parametrize("stage", ["token", "queue", "reply"])
 async def test_the_deadline_bounds_every_wait(stage: str) -> None:
-    """A call ends in time, whether it waits for a token, for its turn or for a reply."""
     issue = in_turn(SILENT if stage == "token" else token_reply())
     patient = Timeouts(read=1000, deadline=1000)
     options: dict[str, Any] = {"concurrency": 1, "timeouts": patient}
@@ -115,7 +114,6 @@ async def test_the_deadline_bounds_the_body() -> None:
 
 @pytest.mark.parametrize("limit", ["deadline", "read"])
 async def test_calls_that_begin_at_different_times_all_end(limit: str) -> None:
-    """Each of three calls ends in time, although the second one is answered."""
     is_allowed = asyncio.Event()
 
     async def answer(request: Request) -> Reply:
@@ -137,7 +135,6 @@ async def test_calls_that_begin_at_different_times_all_end(limit: str) -> None:
 
 
 async def test_a_turn_that_comes_after_the_deadline_raises_at_once() -> None:
-    """Under ``max_rate``, a call whose turn would come too late is not sent."""
     async with calling(in_turn(EMPTY_PAGE), max_rate=0.1) as (service, client, clock):
         await ask(client)
         error = await failure(client.with_options(deadline=9))
@@ -310,7 +307,6 @@ async def test_the_budget_limits_retries_and_not_first_attempts() -> None:
 
 
 async def test_token_requests_spend_the_same_budget() -> None:
-    """Retries of the token endpoint use up the budget of the calls."""
     issue = in_turn(reply(500), reply(500), token_reply("token-1"))
     policy = RetryPolicy(budget=5)
     async with running(in_turn(reply(500)), issue, retry=policy) as (service, client):
@@ -323,7 +319,6 @@ async def test_token_requests_spend_the_same_budget() -> None:
 
 
 async def test_a_429_delays_all_calls() -> None:
-    """No call of any task is sent before the requested pause is over."""
     clock = OrderedClock()
     answer = in_turn(reply(429, Retry_After="30"), EMPTY_PAGE)
     async with running(answer, auth=BASIC, clock=clock, concurrency=2) as (service, client):
@@ -355,7 +350,6 @@ async def test_a_call_whose_deadline_is_within_the_pause_fails_at_once() -> None
 
 
 async def test_a_queued_call_whose_deadline_is_within_the_pause_fails_at_once() -> None:
-    """Calls that can wait for the end of the pause take no slot from those behind them."""
     clock = OrderedClock()
     answer = in_turn(reply(429, Retry_After="30"), EMPTY_PAGE)
     async with running(answer, auth=BASIC, clock=clock, concurrency=1) as (service, client):
@@ -404,7 +398,6 @@ async def test_a_longer_pause_is_kept_by_calls_that_wait_already() -> None:
 
 
 async def test_a_503_delays_only_its_own_call() -> None:
-    """Only a 429 delays other calls; a 503 with `Retry-After` does not."""
     clock = OrderedClock()
     answer = in_turn(reply(503, Retry_After="30"), EMPTY_PAGE)
     async with running(answer, auth=BASIC, clock=clock) as (service, client):
@@ -468,7 +461,6 @@ def test_requests_are_never_closer_than_max_rate_allows(
 
 
 async def test_first_attempts_do_not_wait_for_the_retries_of_others() -> None:
-    """While some calls pause before a retry, others are sent at once, even with one slot."""
     clock = OrderedClock()
 
     def answer(request: Request) -> Reply:

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from aiohttp import ClientSession
 
-from income_client import NotFoundError, to_json
+from income_client import to_json
 from income_client.emulator import Emulator, Fault
 from tests.support.service import NOW, list_queries, moments, served
 
@@ -53,22 +53,6 @@ async def test_a_record_is_read_whole() -> None:
                 documents = await client.get_documents(one, pages=pages)
                 sent = await raw(service, f"{path}/documents" + "?pages=true" * pages)
                 assert json.loads(to_json(documents)) == sent
-
-
-@pytest.mark.parametrize("unknown", ["app-nowhere", "a/b", "ä ö", "../token", "%2e%2e", "?limit=1"])
-async def test_an_unknown_id_is_not_found(unknown: str) -> None:
-    """The service's 404 comes out, whatever characters the id has."""
-    async with served(1) as (service, client):
-        for call in (client.get_application, client.get_documents):
-            with pytest.raises(NotFoundError) as caught:
-                await call(unknown)
-            assert caught.value.status == 404
-            assert caught.value.attempts == 1
-            assert not caught.value.retryable
-        paths = {request.path for request in service.requests if request.name != "token"}
-    assert len(paths) == 2
-    assert all(path.startswith("/v1/income/applications/") for path in paths)
-    assert not any(request.query for request in service.requests)
 
 
 @pytest.mark.parametrize("knobs", [{}, {"default_span": 3600}, {"max_span": 3600}])

@@ -84,7 +84,6 @@ UNTRUSTED: Final = [
 
 @pytest.mark.parametrize("error", UNTRUSTED, ids=lambda error: type(error).__name__)
 def test_a_certificate_is_not_tried_again(error: Exception) -> None:
-    """A certificate that is refused now is refused in a second as well."""
     made = fault_of(error).error(get_application("1"))
     assert made.message == "get_application(1): TLS certificate not accepted"
     assert not made.retryable
@@ -113,7 +112,6 @@ def test_a_certificate_is_not_tried_again(error: Exception) -> None:
 def test_what_the_other_side_says_of_our_certificate_is_told(
     alert: str, text: str, retryable: bool
 ) -> None:
-    """A client certificate that it does not accept is as wrong the next time."""
     said = ssl.SSLError(1, f"[SSL: {alert}] some words (_ssl.c:1000)")
     made = fault_of(aiohttp.ClientConnectorSSLError(KEY, said)).error(get_application("1"))
     assert made.message.endswith(text)

@@ -91,7 +91,6 @@ async def test_calls_at_once_over_dead_connections_all_succeed(death: Death) -> 
 
 
 async def test_a_connection_in_use_is_left_alone() -> None:
-    """Its own call is answered, and it serves the next ones."""
     async with mortal(Death.RESET) as (service, client, _):
         await service.fill(client, 4)
         service.held["slow"] = asyncio.Event()
@@ -190,7 +189,6 @@ async def test_a_call_that_gives_up_a_dead_connection_is_the_last_one(giving_up:
 
 
 async def test_calls_that_are_cancelled_early_close_no_other_connection() -> None:
-    """A caller who changes his mind says nothing about the connections."""
     async with mortal(Death.RESET) as (service, client, _):
         await service.fill(client, 4)
         service.held["slow"] = asyncio.Event()
@@ -259,7 +257,6 @@ def test_a_client_whose_loop_has_ended_can_be_closed(
 
 
 def test_a_client_whose_loop_runs_elsewhere_is_not_closed() -> None:
-    """Not from another thread: its connections are in use there."""
 
     async def stay(client: IncomeClient) -> None:
         await make_calls(client)

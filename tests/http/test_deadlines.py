@@ -42,14 +42,12 @@ async def test_a_cancellation_at_the_same_moment_continues() -> None:
 
 
 async def test_the_inner_deadline_ends_the_inner_block_only() -> None:
-    """Blocks may be nested."""
     with Deadlines(5).limit(TimeIsUpError):
         await hang(Deadlines(SHORT))
         await asyncio.sleep(0)
 
 
 async def test_the_time_of_a_block_may_start_later() -> None:
-    """Until then nothing ends it."""
     deadlines = Deadlines(TICK)
 
     async def start_late() -> None:
@@ -146,7 +144,6 @@ def test_a_second_loop_gets_a_timer_of_its_own() -> None:
 
 
 def test_a_call_that_leaves_takes_no_turn_along() -> None:
-    """The next one in the line gets the turn of a call that has left it."""
     pacer = Pacer(rate=1)
     pacer.join("gone")
     pacer.join("next")

@@ -1,7 +1,9 @@
 """Tokens are read strictly, and a shared store saves requests: it may fail, hang and be slow."""
 
 import asyncio
+import contextlib
 import json
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NoReturn
 
@@ -9,6 +11,7 @@ import pytest
 from attrs import define, field
 
 from income_client import IncomeClient
+from income_client.clock import Clock
 from income_client.emulator import Emulator
 from income_client.errors import AuthenticationError, IncomeClientError, TokenError
 from income_client.http.endpoints import Response
@@ -23,7 +26,7 @@ from income_client.http.tokens import (
 from income_client.settings import Secret, Timeouts
 from income_client.testing import JumpingClock
 from tests.support.clients import call, playing
-from tests.support.loop_time import LoopClock, pass_time, skipped_waits
+from tests.support.loop_time import pass_time, skipped_waits
 from tests.support.server import in_turn, reply, token_rules, turns
 from tests.support.tokens import NOON, Shelf, Shop, shared, text
 
@@ -68,7 +71,6 @@ def test_a_reply_becomes_a_token() -> None:
     ],
 )
 def test_a_field_that_is_wrong_is_named_and_not_shown(field: str, values: list[Any]) -> None:
-    """A token that cannot be sent or timed is refused."""
     for value in values:
         error = failure(answered(GOOD | {field: value}), TokenError)
         assert error.status == 200
@@ -124,7 +126,6 @@ def test_another_status_is_a_token_error(status: int, retryable: bool) -> None:
 
 
 def test_a_stored_token_keeps_its_end() -> None:
-    """A token that goes through a store ends when it would have ended."""
     some = Token(authorization=Secret("Bearer t"), obtained_at=100, lifetime=600)
     stored = to_stored(some, now=150, wall_time=NOON)
     assert stored.access_token == Secret("t")
@@ -213,16 +214,28 @@ async def test_early_renewal_takes_a_fresh_token_of_others(shop: Shop, clock: Ju
     assert shop.asked == 1
 
 
-@pytest.mark.parametrize("fault", [OSError("S3CRET"), KeyError("S3CRET"), TimeoutError("S3CRET")])
+@pytest.mark.parametrize(
+    ("fault", "is_claimed"),
+    [
+        (OSError("S3CRET"), False),
+        (KeyError("S3CRET"), True),
+        (TimeoutError("S3CRET"), False),
+    ],
+)
 async def test_a_failing_store_never_breaks_a_call(
-    shop: Shop, clock: JumpingClock, fault: Exception, caplog: pytest.LogCaptureFixture
+    shop: Shop,
+    clock: JumpingClock,
+    fault: Exception,
+    is_claimed: bool,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It is warned about by type only, and done without."""
-    shelf = Shelf()
+    shelf = ClaimedShelf(clock) if is_claimed else Shelf()
     shelf.fault = fault
     assert text(await shared(shop, clock, shelf).get()) == "t1"
     await turns(10)
-    assert [line.levelname for line in caplog.records] == ["WARNING", "WARNING"]
+    assert [line.levelname for line in caplog.records] == ["WARNING"] * (2 + is_claimed)
+    assert ("the token could not be claimed" in caplog.text) is is_claimed
     assert type(fault).__name__ in caplog.text
     assert "S3CRET" not in caplog.text
 
@@ -301,25 +314,38 @@ async def test_a_token_refused_while_it_is_saved_is_not_given_out(
 
 
 class ClaimedShelf(Shelf):
-    """Can be claimed until something is saved."""
+    """Can be claimed until something is saved; answers may take seconds of the loop's time."""
 
-    def __init__(self, clock: JumpingClock) -> None:
+    def __init__(self, clock: Clock, seconds: float = 0.0) -> None:
         super().__init__()
         self.clock = clock
+        self.seconds = seconds
         self.claimed_at = -1e9
-        self.claim_fault: Exception | None = None
+
+    @contextlib.asynccontextmanager
+    async def _answering(self) -> AsyncIterator[None]:
+        if self.seconds:
+            await asyncio.sleep(self.seconds / 2)
+        yield  # what is done is done in the middle
+        if self.seconds:
+            await asyncio.sleep(self.seconds / 2)
+
+    async def load(self) -> StoredToken | None:
+        async with self._answering():
+            return await super().load()
 
     async def claim(self, seconds: float) -> bool:
-        if self.claim_fault is not None:
-            raise self.claim_fault
-        now = self.clock.monotonic()
-        is_free = now - self.claimed_at >= seconds
-        self.claimed_at = now if is_free else self.claimed_at
-        return is_free
+        async with self._answering():
+            self._fail()
+            now = self.clock.monotonic()
+            is_free = now - self.claimed_at >= seconds
+            self.claimed_at = now if is_free else self.claimed_at
+            return is_free
 
     async def save(self, token: StoredToken) -> None:
-        await super().save(token)
-        self.claimed_at = -1e9
+        async with self._answering():
+            await super().save(token)
+            self.claimed_at = -1e9
 
 
 async def test_one_of_many_processes_renews(shop: Shop, clock: JumpingClock) -> None:
@@ -346,23 +372,11 @@ async def test_one_of_many_processes_renews(shop: Shop, clock: JumpingClock) -> 
 async def test_a_process_that_ends_while_it_renews_is_not_waited_for_long(
     shop: Shop, clock: JumpingClock
 ) -> None:
-    """After five seconds another one requests the token."""
     shelf = ClaimedShelf(clock)
     assert await shelf.claim(5)
     began = clock.monotonic()
     assert text(await shared(shop, clock, shelf).get()) == "t1"
     assert 5 <= clock.monotonic() - began < 6
-
-
-async def test_without_a_working_claim_the_token_is_requested(
-    shop: Shop, clock: JumpingClock, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The claim only saves requests."""
-    shelf = ClaimedShelf(clock)
-    shelf.claim_fault = OSError("S3CRET")
-    assert text(await shared(shop, clock, shelf).get()) == "t1"
-    assert "the token could not be claimed: OSError" in caplog.text
-    assert "S3CRET" not in caplog.text
 
 
 async def test_a_claim_that_turns_out_to_be_needless_is_ended(
@@ -410,38 +424,6 @@ SECONDS: Final = 150.0
 
 
 @define
-class SlowShelf(Shelf):
-    """A store each of whose answers takes its time; what it does, it does in the middle."""
-
-    clock: LoopClock
-    seconds: float
-    stored: StoredToken | None = None
-    fault: Exception | None = None
-    saved: int = 0
-    claimed_at: float = float("-inf")
-
-    async def load(self) -> StoredToken | None:
-        await asyncio.sleep(self.seconds / 2)
-        stored = await super().load()
-        await asyncio.sleep(self.seconds / 2)
-        return stored
-
-    async def claim(self, seconds: float) -> bool:
-        await asyncio.sleep(self.seconds / 2)
-        now = self.clock.monotonic()
-        is_free = now - self.claimed_at >= seconds
-        self.claimed_at = now if is_free else self.claimed_at
-        await asyncio.sleep(self.seconds / 2)
-        return is_free
-
-    async def save(self, token: StoredToken) -> None:
-        await asyncio.sleep(self.seconds / 2)
-        await super().save(token)
-        self.claimed_at = float("-inf")
-        await asyncio.sleep(self.seconds / 2)
-
-
-@define
 class Service:
     """Accepts the newest token only, until it expires."""
 
@@ -478,7 +460,7 @@ async def test_no_call_fails_because_the_store_is_slow(
 ) -> None:
     """Each process waits for it, and says once that it is slow."""
     with skipped_waits() as clock:
-        service, shelf = Service(Shop(clock, LIFETIME)), SlowShelf(clock, seconds)
+        service, shelf = Service(Shop(clock, LIFETIME)), ClaimedShelf(clock, seconds)
         caches = [shared(service, clock, shelf) for _ in range(4)]
         await asyncio.gather(*map(service.be_called, caches))
         for cache in caches:
@@ -496,7 +478,7 @@ async def test_a_store_that_does_not_answer_is_done_without_for_a_minute(
 ) -> None:
     """One call waits ten seconds for it, and not each that needs a token."""
     with skipped_waits() as clock:
-        cache = shared(Service(Shop(clock, LIFETIME)), clock, SlowShelf(clock, 3600.0))
+        cache = shared(Service(Shop(clock, LIFETIME)), clock, ClaimedShelf(clock, 3600.0))
         waits = []
         for _ in range(9):
             began = clock.monotonic()

@@ -16,7 +16,6 @@ from income_client import (
     DeadlineExceededError,
     DownloadError,
     IncomeClientError,
-    UnexpectedResponseError,
 )
 from income_client.downloads.http import FilePool
 from income_client.http.endpoints import (
@@ -25,7 +24,6 @@ from income_client.http.endpoints import (
     get_application,
     get_documents,
     list_applications,
-    proxy_address,
     token_request,
 )
 from income_client.http.transport import Transport
@@ -155,7 +153,6 @@ async def test_a_broken_connection_is_not_retried_behind_our_back(kind: str) -> 
 
 @every
 async def test_one_dead_connection_is_enough(kind: str) -> None:
-    """After the first failure on a used connection, the idle ones are closed."""
     together = asyncio.Barrier(8)
     dead = set[int]()
 
@@ -223,7 +220,6 @@ def silent_from(moment: str, reached: asyncio.Event) -> Answer:
 @every
 @pytest.mark.parametrize("moment", ["connecting", "head", "body"])
 async def test_cancelling_closes_the_connection(kind: str, moment: str) -> None:
-    """A cancelled request leaves neither a task nor a connection."""
     reached = asyncio.Event()
     async with open_door(kind, silent_from(moment, reached)) as (door, _):
         task = asyncio.ensure_future(door.ask())
@@ -239,7 +235,6 @@ async def test_cancelling_closes_the_connection(kind: str, moment: str) -> None:
 @every
 @pytest.mark.parametrize("moment", ["head", "body"])
 async def test_closing_ends_what_is_under_way(kind: str, moment: str) -> None:
-    """A call that waits for a reply or for its rest gets an error."""
     reached = asyncio.Event()
     async with open_door(kind, silent_from(moment, reached)) as (door, _):
         task = asyncio.ensure_future(door.ask(3600))
@@ -251,7 +246,6 @@ async def test_closing_ends_what_is_under_way(kind: str, moment: str) -> None:
 
 @every
 async def test_what_was_closed_stays_closed(kind: str) -> None:
-    """Closing twice does nothing, and nothing is sent afterwards."""
     async with open_door(kind, in_turn(reply())) as (door, server):
         await door.aclose()
         await door.aclose()
@@ -312,18 +306,6 @@ async def test_a_request_carries_what_it_needs_and_no_more() -> None:
     assert post.headers["content-type"] == "application/x-www-form-urlencoded"
 
 
-async def test_a_reply_over_the_limit_is_not_read() -> None:
-    """A body as long as the limit is read, a longer one refused and not tried again."""
-    whole = await one(in_turn(reply(body=b"x" * 1000)), max_response_bytes=1000)
-    assert isinstance(whole, Response)
-    chunked = Reply(raw=CHUNKED + b"3e9\r\n" + b"x" * 1001 + b"\r\n0\r\n\r\n")
-    for out in (reply(body=b"x" * 1001), chunked):
-        error = await one(in_turn(out), max_response_bytes=1000)
-        assert isinstance(error, UnexpectedResponseError)
-        assert error.message == "get_application(a/1): the reply is larger than 1000 bytes"
-        assert (error.status, error.retryable) == (200, False)
-
-
 @pytest.mark.parametrize("tail", [b"", b"x" * 70_000])
 async def test_an_error_status_needs_no_body(tail: bytes) -> None:
     """However the body of an error continues, its status is what counts."""
@@ -334,22 +316,10 @@ async def test_an_error_status_needs_no_body(tail: bytes) -> None:
 
 
 async def test_an_upgrade_nobody_asked_for_ends_the_connection() -> None:
-    """A 101 is a reply with an unexpected status."""
     out = b"HTTP/1.1 101 X\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\nS3CRET"
     found = await one(in_turn(Reply(raw=out)))
     assert isinstance(found, Response)
     assert (found.status, found.body) == (101, b"")
-
-
-async def test_a_proxy_is_used() -> None:
-    """A request goes to the proxy with the whole address in its first line."""
-    async with ScriptedServer(in_turn(reply(body=b'"proxied"'))) as proxy:
-        transport = Transport(addresses("http://127.0.0.1:9"), proxy=proxy_address(proxy.url))
-        answer = await send(transport)
-        await transport.pool.aclose()
-    assert isinstance(answer, Response)
-    assert answer.body == b'"proxied"'
-    assert proxy.requests[0].path == "http://127.0.0.1:9/v1/income/applications/a%2F1"
 
 
 @pytest.mark.parametrize(
@@ -393,7 +363,6 @@ LIMIT: Final = 100.0
 
 @pytest.mark.parametrize("sent", [0, 30, -20], ids=["nothing", "half a head", "half a body"])
 async def test_a_silent_service_is_given_up(sent: int) -> None:
-    """The task itself continues."""
     begun = reply(body=b"x" * 100, cut=sent, slow=partial(silence, LIMIT))
     error = await one(in_turn(begun), read=LIMIT)
     assert isinstance(error, DeadlineExceededError)

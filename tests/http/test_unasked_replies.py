@@ -66,7 +66,6 @@ async def two_calls(service: StrayService, client: IncomeClient) -> None:
 @pytest.mark.parametrize("is_tls", [False, True])
 @pytest.mark.parametrize("when", When)
 async def test_an_unrequested_reply_answers_no_call(when: When, is_tls: bool) -> None:
-    """Its connection is closed and not reused; each call is one request with its own reply."""
     tls, trust = tls_pair() if is_tls else (None, {})
     async with straying(when, STRAY, tls=tls) as service, client_of(service, **trust) as client:
         for number in range(5):
@@ -81,21 +80,11 @@ async def test_an_unrequested_reply_answers_no_call(when: When, is_tls: bool) ->
 @pytest.mark.parametrize("when", APART)
 @pytest.mark.parametrize("part", [b"\r\n", b"HTTP/1.1 200", b"HTTP/1.1 100 X\r\n\r\n", b"?"])
 async def test_unrequested_bytes_close_a_connection(when: When, part: bytes) -> None:
-    """Even a single one."""
     async with straying(when, part) as service, client_of(service) as client:
         for number in range(3):
             await client.get_application(f"app-{number}")
             await service.pass_time()
         assert service.over == [0, 1, 1]
-
-
-@pytest.mark.parametrize("when", [When.UNREAD, When.SAME])
-async def test_a_stray_list_hides_no_application(when: When) -> None:
-    """An unrequested empty list does not make an application seem to be missing."""
-    async with straying(when, bytes(page()) * 3) as service, client_of(service) as client:
-        for reference in ("loan-1", "loan-2"):
-            assert await client.find_application(reference) is not None
-            await service.pass_time()
 
 
 @pytest.mark.parametrize("when", When)
@@ -117,18 +106,6 @@ async def test_an_unrequested_file_is_not_taken(when: When, tmp_path: Path) -> N
         assert service.over == [0, 1, 1]
     files = [(tmp_path / f"{number}").read_text() for number in range(3)]
     assert files == ["/slip-0", "/slip-1", "/slip-2"]
-
-
-async def test_an_unrequested_401_is_ignored() -> None:
-    """It neither fails a call nor drops a token."""
-    async with (
-        straying(When.IDLE, b"", bytes(reply(401))) as service,
-        client_of(service, auth=OAUTH) as client,
-    ):
-        await client.get_application("app-1")
-        await service.pass_time()
-        await client.get_application("app-2")
-    assert service.server.token_requests == 1
 
 
 @pytest.mark.parametrize("when", JOINED)
@@ -215,7 +192,6 @@ async def test_bytes_that_come_while_a_request_is_prepared_are_no_reply(hook: st
 
 
 async def test_a_greeting_is_no_reply() -> None:
-    """A reply that a new connection begins with fails the call, and is not its answer."""
     trace = aiohttp.TraceConfig()
     greeted = 0
 
@@ -338,7 +314,6 @@ async def test_two_applications_with_one_reference_are_an_error() -> None:
 
 
 async def test_a_row_that_is_listed_twice_is_found() -> None:
-    """The same application twice is one."""
     async with (
         straying(When.SAME, answer=lambda _: page("loan-1", "loan-1")) as service,
         client_of(service) as client,

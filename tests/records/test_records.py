@@ -192,7 +192,6 @@ def _poisoned(value: Any, key: str = "") -> Any:
 
 
 def test_no_repr_shows_a_borrowers_data() -> None:
-    """Names, numbers, dates, addresses, amounts, links and unknown fields stay hidden."""
     for cls, payload in ((Application, APPLICATION), (ApplicationDocuments, DOCUMENTS)):
         for record in _within(_read(cls, _poisoned(payload))):
             for canary in CANARIES:
@@ -201,7 +200,6 @@ def test_no_repr_shows_a_borrowers_data() -> None:
 
 
 def test_a_repr_shows_ids_times_and_types() -> None:
-    """What is needed to find a record again."""
     shown = repr(_application_record())
     for text in ("app-1", "loan-1", "doc-1", "file-1", "2024, 1, 31", "2023", "wages", "create"):
         assert text in shown

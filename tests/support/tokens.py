@@ -46,16 +46,18 @@ class Shelf:
 
     async def load(self) -> StoredToken | None:
         """Return what is there."""
-        if self.fault is not None:
-            raise self.fault
+        self._fail()
         return self.stored
 
     async def save(self, token: StoredToken) -> None:
         """Keep it."""
-        if self.fault is not None:
-            raise self.fault
+        self._fail()
         self.saved += 1
         self.stored = token
+
+    def _fail(self) -> None:
+        if self.fault is not None:
+            raise self.fault
 
 
 def text(token: Token | None) -> str:

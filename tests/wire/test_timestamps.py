@@ -97,17 +97,11 @@ def test_an_accepted_text_is_what_its_value_is_written_as(text: str) -> None:
 
 @pytest.mark.parametrize("digits", range(1, 10))
 def test_a_fraction_is_read_to_the_microsecond(digits: int) -> None:
-    """Services print one to nine digits, zeros included."""
     for fraction in ("123456789"[:digits], "0" * digits):
         text = f"2024-01-31T10:00:00.{fraction}"
         expected = datetime(2024, 1, 31, 10, microsecond=int(fraction[:6].ljust(6, "0")))  # noqa: DTZ001
         assert parse_service_time(text) == expected
         assert parse_utc_time(text + "Z") == expected.replace(tzinfo=UTC)
-
-
-def test_an_aware_time_is_rendered_in_utc() -> None:
-    moment = datetime(2024, 1, 31, 12, tzinfo=timezone(timedelta(hours=2)))
-    assert render_utc_time(moment) == "2024-01-31T10:00:00Z"
 
 
 SECOND = 1706695200  # 2024-01-31T10:00:00
@@ -145,7 +139,6 @@ NO_BOUNDS = (
 
 @pytest.mark.parametrize("value", NO_BOUNDS)
 def test_what_is_no_bound_is_refused(value: object) -> None:
-    """Other types, other forms and years beyond 9999."""
     with pytest.raises(ConfigurationError):
         service_second(value, UTC, rounding=Rounding.UP)  # type: ignore[arg-type]
 
