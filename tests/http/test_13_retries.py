@@ -431,30 +431,26 @@ async def test_a_429_keeps_the_queue_of_max_rate() -> None:
     calls=st.lists(st.tuples(st.floats(0, 3), st.booleans()), min_size=1, max_size=8),
     concurrency=st.integers(1, 4),
 )
-def test_requests_are_never_closer_than_max_rate_allows(
+async def test_requests_are_never_closer_than_max_rate_allows(
     rate: float, calls: list[tuple[float, bool]], concurrency: int
 ) -> None:
     """Whenever calls start or are cancelled, the others keep their distance and order."""
-
-    async def play() -> None:
-        clock = OrderedClock()
-        options: dict[str, Any] = {"max_rate": rate, "concurrency": concurrency, "auth": BASIC}
-        async with running(in_turn(EMPTY_PAGE), clock=clock, **options) as (service, client):
-            made = []
-            for number, (gap, is_cancelled) in enumerate(calls):
-                task = asyncio.create_task(outcomes(client, [str(number)]))
-                made.append(task)
-                await turns(3)
-                if is_cancelled:
-                    task.cancel()
-                await clock.let_pass(gap)
-            await clock.let_pass(len(calls) / rate + 1)
-            assert all(task.done() for task in made)
-        moments = [call.at for call in service.calls]
-        assert all(later - earlier >= 1 / rate - 1e-6 for earlier, later in pairwise(moments))
-        assert service.references == sorted(service.references, key=int)
-
-    asyncio.run(play())
+    clock = OrderedClock()
+    options: dict[str, Any] = {"max_rate": rate, "concurrency": concurrency, "auth": BASIC}
+    async with running(in_turn(EMPTY_PAGE), clock=clock, **options) as (service, client):
+        made = []
+        for number, (gap, is_cancelled) in enumerate(calls):
+            task = asyncio.create_task(outcomes(client, [str(number)]))
+            made.append(task)
+            await turns(3)
+            if is_cancelled:
+                task.cancel()
+            await clock.let_pass(gap)
+        await clock.let_pass(len(calls) / rate + 1)
+        assert all(task.done() for task in made)
+    moments = [call.at for call in service.calls]
+    assert all(later - earlier >= 1 / rate - 1e-6 for earlier, later in pairwise(moments))
+    assert service.references == sorted(service.references, key=int)
 
 
 # First attempts
@@ -508,7 +504,7 @@ FINAL = {"page", "503, 90 s", "404", "another shape"}
     rate=st.none() | st.floats(0.5, 100),
     concurrency=st.integers(1, 4),
 )
-def test_whatever_the_service_replies_the_limits_hold(
+async def test_whatever_the_service_replies_the_limits_hold(
     scripts: list[list[str]],
     most: int,
     budget: int,
@@ -530,28 +526,25 @@ def test_whatever_the_service_replies_the_limits_hold(
         lost[request.reference].append(kind == "cut" and not request.is_first)
         return REPLIES[kind]
 
-    async def play() -> None:
-        options: dict[str, Any] = {
-            "retry": RetryPolicy(max_attempts=most, budget=budget),
-            "timeouts": Timeouts(deadline=deadline),
-            "concurrency": concurrency,
-            "max_rate": rate,
-        }
-        async with calling(answer, **options) as (service, client, clock):
-            began = clock.monotonic()
-            found = await outcomes(client, list(left))
-            assert clock.monotonic() - began <= deadline + 1e-6
-            assert all(pause <= deadline + 1e-6 for pause in clock.slept)
-            calls = len(service.calls)
-        retries = 0
-        for (name, kinds), outcome in zip(seen.items(), found, strict=True):
-            counted = len(kinds) - any(lost[name][:-1])
-            assert counted <= most, name
-            assert not FINAL.intersection(kinds[:-1]), name
-            assert (outcome == "done") == (kinds[-1:] == ["page"]), name
-            retries += max(0, counted - 1)
-        # Each success refills the budget by at most 5.
-        assert 5 * retries <= budget + 5 * found.count("done")
-        assert calls == sum(map(len, seen.values()))
-
-    asyncio.run(play())
+    options: dict[str, Any] = {
+        "retry": RetryPolicy(max_attempts=most, budget=budget),
+        "timeouts": Timeouts(deadline=deadline),
+        "concurrency": concurrency,
+        "max_rate": rate,
+    }
+    async with calling(answer, **options) as (service, client, clock):
+        began = clock.monotonic()
+        found = await outcomes(client, list(left))
+        assert clock.monotonic() - began <= deadline + 1e-6
+        assert all(pause <= deadline + 1e-6 for pause in clock.slept)
+        calls = len(service.calls)
+    retries = 0
+    for (name, kinds), outcome in zip(seen.items(), found, strict=True):
+        counted = len(kinds) - any(lost[name][:-1])
+        assert counted <= most, name
+        assert not FINAL.intersection(kinds[:-1]), name
+        assert (outcome == "done") == (kinds[-1:] == ["page"]), name
+        retries += max(0, counted - 1)
+    # Each success refills the budget by at most 5.
+    assert 5 * retries <= budget + 5 * found.count("done")
+    assert calls == sum(map(len, seen.values()))
