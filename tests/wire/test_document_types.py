@@ -177,13 +177,6 @@ def test_what_a_class_raises_is_named_and_no_value_is_shown(field: Any, name: st
 
 
 @attrs.define
-class Loose:
-    """Has a type without a strict rule."""
-
-    things: list[int]
-
-
-@attrs.define
 class Tree:
     """Holds itself."""
 
@@ -191,55 +184,30 @@ class Tree:
     extra: Mapping[str, Any] = attrs.field(factory=dict)
 
 
-@attrs.define
-class Fresh:
-    """Has a default that cannot be told from what was sent."""
-
-    names: tuple[str, ...] = attrs.field(factory=tuple)
+def made(name: str, of: Any, **options: Any) -> type[Any]:
+    """Return a class with one field."""
+    return attrs.make_class("Made", {name: attrs.field(type=of, **options)})
 
 
-@attrs.define
-class Hidden:
-    """Has a field that cannot be given."""
-
-    name: str = attrs.field(init=False)
-
-
-@attrs.define
-class Demanding:
-    """Has an extra that must be given."""
-
-    extra: Mapping[str, Any]
-
-
-@attrs.define
-class Around:
-    """Holds a class without extra."""
-
-    inner: Closed
+UNREADABLE: dict[str, Any] = {
+    "no class of attrs": dict,
+    "a value": Form(wages=Decimal(1)),
+    "a type without a strict rule": made("things", list[int]),
+    "a class within itself": Tree,
+    "a default that cannot be told from what was sent": made(
+        "names", tuple[str, ...], factory=tuple
+    ),
+    "a field that cannot be given": made("name", str, init=False),
+    "an extra that must be given": made("extra", Mapping[str, Any]),
+    "a class without extra within": made("inner", Closed),
+    "an annotation that names nothing": made("name", "Nowhere"),
+}
 
 
-@attrs.define
-class Lost:
-    """Has an annotation that names nothing."""
-
-    name: "Nowhere"  # type: ignore[name-defined]  # noqa: F821
-
-
-@pytest.mark.parametrize(
-    ("key", "cls"),
-    [
-        ("", Form),
-        (7, Form),
-        ("paystub", Form),
-        ("unknown_form", dict),
-        ("unknown_form", Form(wages=Decimal(1))),
-        *[("unknown_form", cls) for cls in (Loose, Tree, Fresh, Hidden, Demanding, Around, Lost)],
-    ],
-)
-def test_a_class_that_cannot_be_read_strictly_is_refused(key: Any, cls: Any) -> None:
+@pytest.mark.parametrize("fault", UNREADABLE)
+def test_a_class_that_cannot_be_read_strictly_is_refused(fault: str) -> None:
     with pytest.raises(ConfigurationError):
-        register_document_type(key, cls)
+        register_document_type("unknown_form", UNREADABLE[fault])
 
 
 def test_a_document_type_is_not_given_away() -> None:
@@ -248,6 +216,10 @@ def test_a_document_type_is_not_given_away() -> None:
     register_document_type("paystub", Paystub)
     with pytest.raises(ConfigurationError, match="already"):
         register_document_type("unknown_form", Closed)
+    key: Any
+    for key in ("", 7, "paystub"):
+        with pytest.raises(ConfigurationError):
+            register_document_type(key, Form)
 
 
 def test_a_second_type_is_known_everywhere(tmp_path: Path) -> None:
