@@ -1,5 +1,6 @@
-"""The pytest plug-in: its fixtures, and the options that markers and fixtures give them."""
+"""The pytest plug-in: its fixtures and their options, and the clocks that they have."""
 
+import asyncio
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -7,9 +8,11 @@ from typing import Any
 import pytest
 
 import income_client
-from income_client import RetryPolicy, ServerError
+from income_client import ClientClosedError, IncomeClient, RetryPolicy, ServerError
 from income_client.emulator import Order
 from income_client.testing import IncomeService, JumpingClock
+from income_client.testing.clocks import LoopBoundClock, ServiceSideClock
+from income_client.testing.loops import LoopThread
 
 
 def test_the_markers_help_shows_what_can_be_written(pytestconfig: pytest.Config) -> None:
@@ -66,3 +69,107 @@ async def test_client_and_service_have_one_clock(
     assert (income_service.now - before).total_seconds() == 60
     income_service.advance(30)
     assert (income_service.now - before).total_seconds() == 90
+
+
+# Clocks
+
+
+class User:
+    """Something that belongs to an event loop."""
+
+    def __init__(self) -> None:
+        self.closed_in: list[asyncio.AbstractEventLoop] = []
+
+    async def aclose(self) -> None:
+        """Remember where."""
+        await asyncio.sleep(0)
+        self.closed_in.append(asyncio.get_running_loop())
+
+
+async def test_the_service_s_pauses_are_not_the_client_s() -> None:
+    """They move the common time, and concurrent ones overlap."""
+    clock = JumpingClock()
+    service = ServiceSideClock(clock)
+    before = clock.monotonic()
+    await asyncio.gather(service.sleep(5), service.sleep(3), clock.sleep(4))
+    assert service.monotonic() - before == 5
+    assert clock.slept == [4]
+    clock.advance_to(before + 3)
+    assert clock.monotonic() - before == 5
+
+
+async def test_a_clock_can_have_its_most_pauses() -> None:
+    """Code that waits for what never comes then fails, and does not loop for ever."""
+    clock = JumpingClock()
+    clock.most_sleeps = 3
+    for _ in range(3):
+        await clock.sleep(1)
+    with pytest.raises(AssertionError, match="3 pauses"):
+        await clock.sleep(1)
+    clock.most_sleeps = None
+    await clock.sleep(1)
+    assert clock.slept == [1] * 4
+
+
+def test_a_loop_that_lasts_can_be_ended_by_hand() -> None:
+    """That is what a loop of a wider scope needs."""
+    user = User()
+    clock = LoopBoundClock(JumpingClock(), user.aclose)
+    clock.monotonic()  # binds nobody, as no loop runs
+    clock.close()
+
+    async def read() -> None:
+        clock.monotonic()
+
+    with asyncio.Runner() as runner:
+        runner.run(read())
+        clock.close()
+        assert user.closed_in == [runner.get_loop()]
+    clock.close()
+    assert len(user.closed_in) == 1
+
+
+def test_a_loop_in_another_thread_is_waited_for() -> None:
+    """The user is closed when `close` has returned, or what went wrong is raised."""
+    user = User()
+
+    async def fail() -> None:
+        await user.aclose()
+        raise OSError("the connection is away")
+
+    with LoopThread() as thread:
+        clock, failing = (LoopBoundClock(JumpingClock(), end) for end in (user.aclose, fail))
+        thread.call(clock.monotonic)
+        clock.close()
+        assert len(user.closed_in) == 1
+        thread.call(failing.monotonic)
+        with pytest.raises(OSError, match="is away"):
+            failing.close()
+    assert len(user.closed_in) == 2
+
+
+async def test_within_its_own_loop_the_user_is_closed_soon() -> None:
+    """Waiting there would never end."""
+    ended = asyncio.Event()
+
+    async def aclose() -> None:
+        ended.set()
+
+    clock = LoopBoundClock(JumpingClock(), aclose)
+    clock.monotonic()
+    clock.close()
+    assert not ended.is_set()
+    await ended.wait()
+
+
+def test_a_client_is_closed_with_its_loop(
+    income_service: IncomeService, income_client: IncomeClient
+) -> None:
+    """A program that runs its own loop leaves no connection behind."""
+
+    async def read() -> None:
+        await income_client.get_application(income_service.ids[0])
+
+    asyncio.run(read())
+    with pytest.raises(ClientClosedError):
+        asyncio.run(read())

@@ -21,7 +21,6 @@ class Forgetful(MemoryCheckpointStore):
     """Forgets what was saved."""
 
     async def load(self, name: str) -> StoredCheckpoint:
-        """Return nothing."""
         return StoredCheckpoint(checkpoint=None, version=(await super().load(name)).version)
 
 
@@ -29,7 +28,6 @@ class Careless(MemoryCheckpointStore):
     """Takes whatever version it is given."""
 
     async def save(self, name: str, checkpoint: str, *, version: int, **change: Any) -> int:
-        """Save in any case."""
         del version
         stored = await self.load(name)
         return await super().save(name, checkpoint, version=stored.version, **change)
@@ -39,15 +37,12 @@ class Shared(MemoryCheckpointStore):
     """Has one name."""
 
     async def load(self, name: str) -> StoredCheckpoint:
-        """Load the one."""
         return await super().load(name and "one")
 
     async def save(self, name: str, checkpoint: str, *, version: int, **change: Any) -> int:
-        """Save the one."""
         return await super().save(name and "one", checkpoint, version=version, **change)
 
     async def dead_letters(self, name: str) -> tuple[DeadLetter, ...]:
-        """Return those of the one."""
         return await super().dead_letters(name and "one")
 
 
@@ -55,26 +50,20 @@ class Backwards(MemoryCheckpointStore):
     """Gives dead letters the wrong way round."""
 
     async def dead_letters(self, name: str) -> tuple[DeadLetter, ...]:
-        """Return them."""
         return (await super().dead_letters(name))[::-1]
 
 
 class Hoarding(MemoryCheckpointStore):
     """Never removes a dead letter."""
 
-    async def save(
-        self, name: str, checkpoint: str, *, resolved: Sequence[str] = (), **change: Any
-    ) -> int:
-        """Save without what is resolved."""
-        del resolved
-        return await super().save(name, checkpoint, **change)
+    async def save(self, name: str, checkpoint: str, **change: Any) -> int:
+        return await super().save(name, checkpoint, **{**change, "resolved": ()})
 
 
 class Unlucky(MemoryCheckpointStore):
     """Refuses with another error."""
 
     async def save(self, name: str, checkpoint: str, **change: Any) -> int:
-        """Save, or fail."""
         try:
             return await super().save(name, checkpoint, **change)
         except CheckpointConflictError as error:
@@ -85,7 +74,6 @@ class Disturbing(MemoryCheckpointStore):
     """Counts a removal as a save."""
 
     async def forget(self, name: str, keys: Iterable[str]) -> tuple[str, ...]:
-        """Remove dead letters, and save."""
         removed = await super().forget(name, keys)
         stored = await self.load(name)
         if removed:
@@ -97,7 +85,6 @@ class Stubborn(MemoryCheckpointStore):
     """Says that it has forgotten, and has not."""
 
     async def forget(self, name: str, keys: Iterable[str]) -> tuple[str, ...]:
-        """Return those that are there."""
         letters = {letter.key for letter in await self.dead_letters(name)}
         return tuple(key for key in dict.fromkeys(keys) if key in letters)
 
@@ -106,7 +93,6 @@ class Unrefreshed(MemoryCheckpointStore):
     """Writes back what it has read before it waited."""
 
     async def forget(self, name: str, keys: Iterable[str]) -> tuple[str, ...]:
-        """Remove dead letters from an old copy."""
         copy = dict(self._letters.get(name, {}))
         await asyncio.sleep(0)
         removed = await super().forget(name, keys)
@@ -126,7 +112,6 @@ class Mute(MemoryCheckpointStore):
     """Does not say when it begins to hear."""
 
     async def listen(self, name: str, heard: Callable[[], None]) -> None:
-        """Wait."""
         del name, heard
         await asyncio.Event().wait()
 
@@ -135,7 +120,6 @@ class Impatient(MemoryCheckpointStore):
     """Listens for one ring only."""
 
     async def listen(self, name: str, heard: Callable[[], None]) -> None:
-        """Return after the first."""
         del name
         heard()
 
@@ -144,7 +128,6 @@ class Rewriting(MemoryCheckpointStore):
     """Keeps a ring in the checkpoint."""
 
     async def ring(self, name: str) -> None:
-        """Save, and ring."""
         stored = await self.load(name)
         await self.save(name, stored.checkpoint or "", version=stored.version)
         await super().ring(name)
