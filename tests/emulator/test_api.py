@@ -79,9 +79,7 @@ APPLICATION = {
     *("application_id", "last_updated_at", "application_reference_id", "application_date"),
     *("applicants", "income_calculations", "data_sources"),
 }
-APPLICANT = {
-    *("first_name", "last_name", "email", "phone", "ssn", "date_of_birth", "address_info"),
-}
+APPLICANT = {*("first_name", "last_name", "email", "phone", "ssn", "date_of_birth", "address_info")}
 DOCUMENT = {
     *("document_id", "file_ids", "file_reference_ids", "url", "extracted_data"),
     *("updated_at", "data_action"),

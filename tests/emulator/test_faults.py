@@ -47,7 +47,6 @@ def test_faults_are_used_up_in_order() -> None:
 
 
 def test_faults_match_path_and_method() -> None:
-    """A fault falls only on requests whose path and method fit its patterns."""
     faults = _added(Fault("reset", path="/v1/*/documents", method="GET", times=None))
     assert faults.take("GET", f"{APPLICATION}/documents") is not None
     assert faults.take("GET", APPLICATION) is None

@@ -87,7 +87,6 @@ async def downloaded(
 def check(
     outcome: DownloadedFile | DownloadError, folder: Path, case: Case, disk: FailingDisk
 ) -> None:
-    """Check what is in a folder after a download, and what is said of it."""
     left = left_in(folder)
     parts = [left.pop(name) for name in list(left) if name.endswith(".part")]
     assert parts == [] or (disk.failed == "unlink" and len(parts) == 1), disk

@@ -13,24 +13,12 @@ from attrs import evolve
 from hypothesis import example, given
 from obstore.store import LocalStore
 
-from income_client import (
-    DownloadError,
-    DownloadProgress,
-    RetryPolicy,
-    UnsafeLinkError,
-)
+from income_client import DownloadError, DownloadProgress, RetryPolicy, UnsafeLinkError
 from income_client.downloads import object_store
 from tests.support.cancelled import CancelledAt
 from tests.support.clients import hosting
-from tests.support.folders import (
-    check_file,
-    files_in,
-    folder_in_memory,
-    left,
-    left_in,
-    mode_of,
-    watched,
-)
+from tests.support.downloads import files_below, mode_of
+from tests.support.folders import check_file, folder_in_memory, left, left_in, watched
 from tests.support.limits import no_room_above
 from tests.support.server import Reply, Request, in_turn
 from tests.support.storage import EXPIRED, Trick, document_at, serving, storing
@@ -95,7 +83,7 @@ async def test_a_reply_that_is_cut_at_any_byte_leaves_nothing(tmp_path: Path, fr
                 (tmp_path / "slip").unlink()
             assert storage.tricks
             storage.tricks.clear()
-            assert files_in(tmp_path) == {}
+            assert files_below(tmp_path) == {}
 
 
 @pytest.mark.parametrize(
@@ -125,7 +113,7 @@ async def test_a_body_that_may_not_be_the_whole_file_is_refused(
     async with hosting(answer, retry=ONCE) as (client, document, _):
         with pytest.raises(DownloadError):
             await client.download(document, tmp_path / "slip")
-    assert files_in(tmp_path) == {}
+    assert files_below(tmp_path) == {}
 
 
 def open_files() -> int:
@@ -218,7 +206,7 @@ async def test_a_file_is_private_to_its_owner(tmp_path: Path, umask: int, overwr
             await client.download(document, tmp_path / "new")
         finally:
             os.umask(before)
-    assert files_in(tmp_path) == {"slip": CONTENT, "new": CONTENT}
+    assert files_below(tmp_path) == {"slip": CONTENT, "new": CONTENT}
     assert {mode_of(tmp_path / name) for name in ("slip", "new")} == {0o600}
 
 

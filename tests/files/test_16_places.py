@@ -12,7 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from income_client import DownloadedFile, DownloadError
-from tests.support.folders import check_file, files_in, folder_in_memory, left_in, watched
+from tests.support.downloads import files_below
+from tests.support.folders import check_file, folder_in_memory, left_in, watched
 from tests.support.storage import document_at, storing
 
 CONTENT = bytes(range(256)) * 3
@@ -52,7 +53,7 @@ async def test_names_from_outside_are_one_safe_component(names: list[str], field
                 check_name(file.path.name)
                 assert file.path.parent == (folder if field == "id" else folder / "x")
                 assert file.path.read_bytes() == content
-            there = files_in(root)
+            there = files_below(root)
             assert there.pop("outer/slip") == b"mine"
             assert sorted(there.values()) == [b"content of %d" % n for n in range(len(names))]
 
@@ -103,7 +104,7 @@ async def test_nothing_but_a_file_is_ever_replaced(
             await client.download(document, folder, names=template, overwrite=overwrite)
         assert not caught.value.retryable
     assert os.path.samestat(path.lstat(), before)
-    assert files_in(outside) == {"victim": b"mine"}
+    assert files_below(outside) == {"victim": b"mine"}
     assert [one.name for one in folder.iterdir()] == ["slip"]
 
 
@@ -113,7 +114,6 @@ async def test_nothing_but_a_file_is_ever_replaced(
 async def test_a_file_is_replaced_only_if_that_is_asked_for(
     tmp_path: Path, there: str, overwrite: bool, etag: str
 ) -> None:
-    """The same file is kept, and a different one is an error unless `overwrite` is set."""
     contents = {
         "the same": CONTENT,
         "another": b"another",
@@ -132,7 +132,7 @@ async def test_a_file_is_replaced_only_if_that_is_asked_for(
         else:
             with pytest.raises(DownloadError, match="another file"):
                 await client.download(document, path)
-    assert files_in(tmp_path) == {"slip": CONTENT if overwrite else contents[there]}
+    assert files_below(tmp_path) == {"slip": CONTENT if overwrite else contents[there]}
     if there == "the same" or not overwrite:
         assert path.stat().st_mtime_ns == before.st_mtime_ns
 
@@ -150,9 +150,9 @@ async def test_a_file_with_another_extension_has_the_same_place(tmp_path: Path) 
             storage.store("/a", other, content_type="application/json")
             with pytest.raises(DownloadError, match="another file"):
                 await client.download(document, tmp_path, names=template)
-        assert files_in(tmp_path) == {"a.csv": b"1,2,3"}
+        assert files_below(tmp_path) == {"a.csv": b"1,2,3"}
         await client.download(document, tmp_path, names=template, overwrite=True)
-    assert files_in(tmp_path) == {"a.json": b"[1,2,3]"}
+    assert files_below(tmp_path) == {"a.json": b"[1,2,3]"}
 
 
 @pytest.mark.parametrize("overwrite", [True, False])
@@ -177,7 +177,6 @@ async def test_downloads_to_one_place_do_not_disturb_each_other(
 
 
 async def test_downloads_of_one_document_to_one_place_all_succeed(tmp_path: Path) -> None:
-    """All of them return the same file."""
     async with storing() as (storage, client):
         document = storage.store("/a", LONG)
         downloads = (client.download(document, tmp_path / "slip") for _ in range(6))

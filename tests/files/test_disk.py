@@ -20,7 +20,8 @@ from income_client.disk import (
 )
 from income_client.downloads import temporary_file
 from income_client.downloads.temporary_file import disk_fault
-from tests.support.folders import files_in, left
+from tests.support.downloads import files_below
+from tests.support.folders import left
 from tests.support.storage import storing
 
 
@@ -157,8 +158,8 @@ async def test_files_come_without_locks_owners_and_modes(
             await client.download(document, tmp_path / "old")
         assert other.exists()
         other.unlink()
-        assert files_in(tmp_path) == {"new": bytes(size), "old": b"another"}
+        assert files_below(tmp_path) == {"new": bytes(size), "old": b"another"}
         await client.download(document, tmp_path / "old", overwrite=True)
         with (tmp_path / "stream").open("wb") as stream:
             await client.download(document, stream)
-    assert files_in(tmp_path) == dict.fromkeys(("new", "old", "stream"), bytes(size))
+    assert files_below(tmp_path) == dict.fromkeys(("new", "old", "stream"), bytes(size))

@@ -34,7 +34,6 @@ HASTY = Timeouts(connect=10, read=20)
 
 
 def names_in(folder: Path) -> list[str]:
-    """Return the names of all that is in a folder."""
     return [one.name for one in folder.iterdir()]
 
 
@@ -175,7 +174,6 @@ async def test_progress_begins_at_what_is_there_and_ends_at_the_total(tmp_path: 
 
 
 async def test_a_client_that_is_closed_downloads_nothing(tmp_path: Path) -> None:
-    """Its connections for files are closed with it."""
     async with scene() as play:
         document = await play.document()
         await play.client.download(document, tmp_path / "slip.pdf")

@@ -19,8 +19,7 @@ from income_client.downloads.downloader import FreshAddresses
 from income_client.emulator import Fault
 from income_client.errors import ServerError
 from income_client.testing import JumpingClock
-from tests.support.downloads import scene
-from tests.support.folders import files_in
+from tests.support.downloads import files_below, scene
 from tests.support.storage import Storage, document_at, storing
 
 MANY = 40
@@ -39,13 +38,11 @@ def expired(storage: Storage, count: int) -> list[Document]:
 
 
 def check(folder: Path, count: int) -> None:
-    """Check that all files are there."""
     expected = {f"doc-{number}": b"content of %d" % number for number in range(count)}
-    assert files_in(folder) == expected
+    assert files_below(folder) == expected
 
 
 async def download(client: IncomeClient, document: Document, folder: Path) -> None:
-    """Download a document under its id."""
     await client.download(document, folder / document.document_id)
 
 
@@ -59,7 +56,6 @@ async def test_parallel_downloads_of_an_application_ask_once(tmp_path: Path) -> 
 
 
 async def test_views_of_a_client_share_the_answer(tmp_path: Path) -> None:
-    """A view has limits of its own, and the same service."""
     async with storing() as (storage, client):
         view = client.with_options(retry=RetryPolicy(max_attempts=1))
         for one, user in zip(expired(storage, 4), (client, view) * 2, strict=True):
@@ -81,7 +77,7 @@ async def test_who_is_cancelled_while_it_asks_harms_nobody(tmp_path: Path, cance
         await asyncio.gather(*tasks[cancelled:])
         await asyncio.wait(tasks)
         assert len(storage.api_asked) <= 2
-    assert files_in(tmp_path).keys() >= {one.document_id for one in documents[cancelled:]}
+    assert files_below(tmp_path).keys() >= {one.document_id for one in documents[cancelled:]}
 
 
 async def test_an_answer_is_used_for_a_minute(tmp_path: Path) -> None:
@@ -122,7 +118,7 @@ async def test_a_file_that_is_gone_is_not_looked_for_at_an_older_address(tmp_pat
         storage.tell("doc-1", storage.address("/doc-1"))
         await download(client, document_at(storage.address("/gone"), "doc-1"), tmp_path)
         assert len(storage.api_asked) == 2
-    assert files_in(tmp_path) == {"doc-0": b"moved", "doc-1": b"moved"}
+    assert files_below(tmp_path) == {"doc-0": b"moved", "doc-1": b"moved"}
 
 
 async def test_an_id_under_two_types_has_two_addresses() -> None:

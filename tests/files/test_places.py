@@ -5,7 +5,6 @@ import hashlib
 import io
 import os
 import socket
-import stat
 import sys
 import tempfile
 import threading
@@ -23,13 +22,10 @@ from income_client.downloads.many import places_in
 from income_client.downloads.object_store import StorePlace
 from income_client.downloads.temporary_file import Spool, TemporaryFile
 from income_client.errors import ConfigurationError, DownloadError
-from tests.support.places import FACTS, FLAT, LONG, PDF, SORTED, Landed, put, refusal_of, tree
+from tests.support.downloads import files_below, mode_of
+from tests.support.places import FACTS, FLAT, LONG, PDF, SORTED, Landed, put, refusal_of
 
 WHERE = "app-1/paystub/doc-1-0.pdf"
-
-
-def mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
 
 
 # Which place a destination means
@@ -161,10 +157,10 @@ async def test_a_file_lands_below_its_folder(tmp_path: Path) -> None:
         os.umask(before)
     top = tmp_path / "new" / "er"
     assert published == Landed(top / WHERE, was_there=False)
-    assert tree(tmp_path / "new") == {f"er/{WHERE}": PDF}
-    assert mode(top / WHERE) == 0o600
+    assert files_below(tmp_path / "new") == {f"er/{WHERE}": PDF}
+    assert mode_of(top / WHERE) == 0o600
     folders = [tmp_path / "new", top, top / "app-1", top / "app-1" / "paystub"]
-    assert {mode(one) for one in folders} == {0o700}
+    assert {mode_of(one) for one in folders} == {0o700}
 
 
 @pytest.mark.parametrize(
@@ -182,7 +178,7 @@ async def test_its_extension_is_of_our_own_making(
     """A media type chooses from our table, and is never part of a name."""
     place = DiskPlace.below(tmp_path, FLAT, FACTS)
     await put(place, content, content_type=content_type)
-    assert tree(tmp_path) == {name: content}
+    assert files_below(tmp_path) == {name: content}
     (existing,) = await place.find_existing()
     assert existing == Existing(tmp_path / name, len(content))
     there = await place.match_existing(existing, hashlib.md5(content).hexdigest())
@@ -194,8 +190,8 @@ async def test_its_extension_is_of_our_own_making(
 async def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "any name.x"
     assert await put(DiskPlace.at(path), PDF) == Landed(path, was_there=False)
-    assert tree(tmp_path) == {"any name.x": PDF}
-    assert mode(path) == 0o600
+    assert files_below(tmp_path) == {"any name.x": PDF}
+    assert mode_of(path) == 0o600
     missing = DiskPlace.at(tmp_path / "missing" / "a")
     assert str(await put(missing, PDF)).endswith("no such file or directory")
     assert "no such file" in str(await refusal_of(missing))
@@ -203,7 +199,6 @@ async def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["", ".", "..", "/", "a/.."])
 def test_a_path_names_a_file(path: str) -> None:
-    """What can only be a folder is refused."""
     with pytest.raises(ConfigurationError):
         DiskPlace.at(Path(path))
 
@@ -216,7 +211,7 @@ async def test_a_relative_path_is_fixed_when_it_is_given(
     monkeypatch.chdir("/")
     for place in places:
         await put(place, PDF)
-    assert tree(tmp_path) == {"a": PDF, "doc-1.pdf": PDF}
+    assert files_below(tmp_path) == {"a": PDF, "doc-1.pdf": PDF}
 
 
 async def test_the_folder_itself_may_be_a_link(tmp_path: Path) -> None:
@@ -224,7 +219,7 @@ async def test_the_folder_itself_may_be_a_link(tmp_path: Path) -> None:
     (tmp_path / "true").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "true")
     await put(DiskPlace.below(tmp_path / "link", FLAT, FACTS), PDF)
-    assert tree(tmp_path / "true") == {"doc-1.pdf": PDF}
+    assert files_below(tmp_path / "true") == {"doc-1.pdf": PDF}
 
 
 # Streams
@@ -317,12 +312,10 @@ async def test_a_full_stream_is_told_in_the_system_s_words() -> None:
 
 
 async def test_a_stream_that_takes_nothing_is_not_asked_for_ever() -> None:
-    """It is told, like any other that fails."""
     assert isinstance(await put(StreamPlace(Picky(0)), PDF), DownloadError)
 
 
 async def test_a_spool_serves_once() -> None:
-    """What was published is not published again."""
     place = StreamPlace(io.BytesIO())
     async with Spool(place.create) as spool:
         await spool.write(PDF)
@@ -399,7 +392,6 @@ async def test_after_a_cancelled_write_the_stream_is_left_alone(content: bytes, 
 
 
 async def test_the_thread_is_let_go() -> None:
-    """Once the file is there, the thread that wrote it ends."""
     gate = threading.Event()
     gate.set()
     stream = Gated(gate)

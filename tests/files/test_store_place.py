@@ -13,7 +13,8 @@ from income_client.downloads.destinations import Existing, Published
 from income_client.downloads.naming import NameTemplate
 from income_client.downloads.object_store import StorePlace
 from income_client.errors import DownloadError
-from tests.support.places import FACTS, FLAT, LONG, PDF, SORTED, Landed, put, tree
+from tests.support.downloads import files_below
+from tests.support.places import FACTS, FLAT, LONG, PDF, SORTED, Landed, put
 
 KEY = "app-1/paystub/doc-1-0.pdf"
 
@@ -152,7 +153,7 @@ async def test_a_key_that_a_store_refuses_is_a_value(tmp_path: Path) -> None:
     (tmp_path / "app-1").write_bytes(b"file")
     place = StorePlace(LocalStore(tmp_path), SORTED, FACTS)
     assert isinstance(await put(place, PDF), DownloadError)
-    assert tree(tmp_path) == {"app-1": b"file"}
+    assert files_below(tmp_path) == {"app-1": b"file"}
 
 
 async def test_an_upload_in_parts_that_is_cancelled_is_aborted(
@@ -175,4 +176,4 @@ async def test_an_upload_in_parts_that_is_cancelled_is_aborted(
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert tree(tmp_path) in ({}, {"doc-1.pdf": LONG})
+    assert files_below(tmp_path) in ({}, {"doc-1.pdf": LONG})

@@ -12,7 +12,6 @@ from typing import Any, Final
 import pytest
 
 from income_client.downloads.temporary_file import AT_ONCE, Spool, TemporaryFile, remove_abandoned
-from income_client.errors import DownloadError
 from tests.support.folders import left
 
 NAMES_OF_EARLIER_VERSIONS: Final = (
@@ -48,18 +47,6 @@ def test_what_is_written_is_counted_and_hashed(tmp_path: Path) -> None:
     file.discard()
     file.discard()
     assert contents(tmp_path) == {}
-
-
-def test_what_was_cleared_is_as_new(tmp_path: Path) -> None:
-    """Nothing of what was written before is counted, hashed or published."""
-    file = TemporaryFile.create(tmp_path)
-    file.write(b"before" * 100)
-    file.clear()
-    file.write(b"after")
-    assert (file.size, file.head) == (5, b"after")
-    assert file.sha256 == hashlib.sha256(b"after").hexdigest()
-    file.publish(tmp_path / "a", overwrite=False)
-    assert contents(tmp_path) == {"a": b"after"}
 
 
 def test_one_that_is_written_to_is_left_alone_within_a_process_too(tmp_path: Path) -> None:
@@ -269,13 +256,3 @@ async def test_another_version_starts_from_its_front(
         assert await finished(spool) == digest_of(new)
         assert contents(tmp_path) == {".part": new}
     assert contents(tmp_path) == {}
-
-
-async def test_a_folder_that_cannot_take_a_file_is_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "folder"
-    path.mkdir()
-    async with spool_in(path) as spool:
-        path.rmdir()
-        await spool.write(b"x")
-        with pytest.raises(DownloadError, match="kept: no such file or directory"):
-            await finished(spool)

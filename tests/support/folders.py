@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import stat
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -10,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 from income_client import DownloadedFile
 from income_client.downloads.temporary_file import TemporaryFile
+from tests.support.downloads import files_below, mode_of
 
 
 @contextmanager
@@ -18,20 +18,6 @@ def folder_in_memory() -> Iterator[Path]:
     memory = Path("/dev/shm")
     with TemporaryDirectory(dir=memory if memory.is_dir() else None) as name:
         yield Path(name)
-
-
-def files_in(folder: Path) -> dict[str, bytes]:
-    """Return the content of all below a folder that is no folder, hidden ones included."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if not path.is_dir()
-    }
-
-
-def mode_of(path: Path) -> int:
-    """Return the permission bits of a file."""
-    return stat.S_IMODE(path.lstat().st_mode)
 
 
 def check_private(folder: Path) -> None:
@@ -44,7 +30,7 @@ def check_private(folder: Path) -> None:
 def left_in(folder: Path) -> dict[str, bytes]:
     """Return what is in a folder, all of it private."""
     check_private(folder)
-    return files_in(folder)
+    return files_below(folder)
 
 
 def left(folder: Path, content: bytes, name: str | None = None) -> Path:

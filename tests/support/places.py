@@ -62,10 +62,3 @@ async def refusal_of(place: Place) -> DownloadError:
     except DownloadError as error:
         return error
     raise AssertionError("the place could say what is there")
-
-
-def tree(path: Path) -> dict[str, bytes]:
-    """Return the bytes of every file below a folder, by its relative path."""
-    return {
-        str(one.relative_to(path)): one.read_bytes() for one in path.rglob("*") if one.is_file()
-    }

@@ -83,7 +83,6 @@ def traced(sent: set[str]) -> aiohttp.TraceConfig:
 
 
 def shape(documents: ApplicationDocuments) -> list[tuple[str, str]]:
-    """Return which documents there are."""
     return [(kind, document.document_id) for kind, document in documents.all()]
 
 
