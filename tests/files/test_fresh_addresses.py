@@ -91,19 +91,6 @@ async def test_an_answer_is_used_for_a_minute(tmp_path: Path) -> None:
     check(tmp_path, 6)
 
 
-async def test_an_answer_that_has_expired_as_well_is_replaced(tmp_path: Path) -> None:
-    """Addresses may live for less than a minute: then one request more is made."""
-    async with storing() as (storage, client):
-        first, second = expired(storage, 2)
-        await download(client, first, tmp_path)
-        storage.expired.add("new")
-        storage.documents.clear()
-        storage.tell("doc-1", storage.address("/doc-1", "newest"))
-        await download(client, second, tmp_path)
-        assert len(storage.api_asked) == 2
-    check(tmp_path, 2)
-
-
 async def test_a_file_that_is_gone_is_not_looked_for_at_an_older_address(tmp_path: Path) -> None:
     """One guess is made where no storage speaks of expiry, so it is made with a new answer."""
     clock = JumpingClock()

@@ -268,11 +268,12 @@ async def test_nothing_goes_out_of_a_file_that_is_not_whole() -> None:
     assert stream.getvalue() == b""
 
 
-async def test_a_stream_that_takes_little_gets_all() -> None:
+@pytest.mark.parametrize(("content", "most"), [(LONG, 300_000), (PDF, 1)])
+async def test_a_stream_that_takes_little_gets_all(content: bytes, most: int) -> None:
     """A raw stream says how much it took; the rest is offered again."""
-    stream = Picky(300_000)
-    assert await put(StreamPlace(stream), LONG) == Landed(None, was_there=False)
-    assert stream.taken == LONG
+    stream = Picky(most)
+    assert await put(StreamPlace(stream), content) == Landed(None, was_there=False)
+    assert stream.taken == content
 
 
 async def test_a_stream_that_would_block_has_not_taken_the_file() -> None:
