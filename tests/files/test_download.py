@@ -24,7 +24,7 @@ from income_client import (
 from income_client.emulator import Fault
 from income_client.errors import IncomeClientError
 from tests.support.clients import HERE, hosting
-from tests.support.downloads import files_below, mode_of, scene
+from tests.support.downloads import Scene, files_below, mode_of, scene
 from tests.support.loop_time import pass_time
 from tests.support.server import Reply, ScriptedServer, in_turn, reply
 from tests.support.storage import storing
@@ -50,74 +50,69 @@ def test_by_default_files_come_from_public_object_storage_only() -> None:
     assert hash(given) is not None
 
 
-async def test_a_file_is_whole_and_private_at_its_path(tmp_path: Path) -> None:
+async def test_a_file_is_whole_and_private_at_its_path(tmp_path: Path, play: Scene) -> None:
     """What is returned tells what is there: path, size, hash, and whose it is."""
-    async with scene() as play:
-        document = await play.document()
-        path = tmp_path / "slip.pdf"
-        file = await play.client.download(document, path)
-        content = play.content(document)
-        assert files_below(tmp_path) == {"slip.pdf": content}
-        assert mode_of(path) == 0o600
-        assert document.source is not None
-        assert file == DownloadedFile(
-            document_id=document.document_id,
-            application_id=document.source.application_id,
-            document_type=document.source.document_type,
-            file=0,
-            path=path,
-            size=len(content),
-            sha256=hashlib.sha256(content).hexdigest(),
-            content_type="application/pdf",
-            was_there=False,
-        )
-        assert document.url.partition("?")[2] not in repr(file)
+    document = await play.document()
+    path = tmp_path / "slip.pdf"
+    file = await play.client.download(document, path)
+    content = play.content(document)
+    assert files_below(tmp_path) == {"slip.pdf": content}
+    assert mode_of(path) == 0o600
+    assert document.source is not None
+    assert file == DownloadedFile(
+        document_id=document.document_id,
+        application_id=document.source.application_id,
+        document_type=document.source.document_type,
+        file=0,
+        path=path,
+        size=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+        content_type="application/pdf",
+        was_there=False,
+    )
+    assert document.url.partition("?")[2] not in repr(file)
 
 
-async def test_in_a_folder_names_come_from_a_template(tmp_path: Path) -> None:
+async def test_in_a_folder_names_come_from_a_template(tmp_path: Path, play: Scene) -> None:
     """By default application, type and id; the partner's own name on request."""
-    async with scene() as play:
-        document = await play.document()
-        assert document.source is not None
-        folder = tmp_path / document.source.application_id / document.source.document_type
-        first = await play.client.download(document, tmp_path)
-        assert first.path == folder / f"{document.document_id}-0.pdf"
-        named = await play.client.download(
-            document, f"{tmp_path}/new/", names="{file_reference_id}.{ext}"
-        )
-        stem = document.file_reference_ids[0].partition(".")[0]
-        assert str(named.path).startswith(f"{tmp_path}/new/{stem}")
+    document = await play.document()
+    assert document.source is not None
+    folder = tmp_path / document.source.application_id / document.source.document_type
+    first = await play.client.download(document, tmp_path)
+    assert first.path == folder / f"{document.document_id}-0.pdf"
+    named = await play.client.download(
+        document, f"{tmp_path}/new/", names="{file_reference_id}.{ext}"
+    )
+    stem = document.file_reference_ids[0].partition(".")[0]
+    assert str(named.path).startswith(f"{tmp_path}/new/{stem}")
 
 
-async def test_a_document_can_be_given_with_its_type(tmp_path: Path) -> None:
+async def test_a_document_can_be_given_with_its_type(tmp_path: Path, play: Scene) -> None:
     """An entry of `all()` is as good as its document, also without a source."""
-    async with scene() as play:
-        document = evolve(await play.document(), source=None)
-        entry = DocumentEntry("unknown_form", document)
-        file = await play.client.download(entry, tmp_path, names="{document_type}-{document_id}")
-        assert file.path == tmp_path / f"unknown_form-{document.document_id}"
-        assert file.application_id is None
-        with pytest.raises(ConfigurationError, match="application_id"):
-            await play.client.download(document, tmp_path)
+    document = evolve(await play.document(), source=None)
+    entry = DocumentEntry("unknown_form", document)
+    file = await play.client.download(entry, tmp_path, names="{document_type}-{document_id}")
+    assert file.path == tmp_path / f"unknown_form-{document.document_id}"
+    assert file.application_id is None
+    with pytest.raises(ConfigurationError, match="application_id"):
+        await play.client.download(document, tmp_path)
 
 
-async def test_a_refusal_makes_no_folder(tmp_path: Path) -> None:
+async def test_a_refusal_makes_no_folder(tmp_path: Path, play: Scene) -> None:
     """Folders are made once there is something to put into them."""
-    async with scene() as play:
-        document = await play.document()
-        play.fail("status", status=400)
-        with pytest.raises(DownloadError):
-            await play.client.download(document, tmp_path)
-        assert names_in(tmp_path) == []
+    document = await play.document()
+    play.fail("status", status=400)
+    with pytest.raises(DownloadError):
+        await play.client.download(document, tmp_path)
+    assert names_in(tmp_path) == []
 
 
 @pytest.mark.parametrize("path", ["x" * 300, "\ud800"])
-async def test_an_impossible_path_is_an_error(tmp_path: Path, path: str) -> None:
+async def test_an_impossible_path_is_an_error(tmp_path: Path, path: str, play: Scene) -> None:
     """As an error of ours, from one end or the other."""
-    async with scene() as play:
-        document = await play.document()
-        with pytest.raises(IncomeClientError):
-            await play.client.download(document, tmp_path / path)
+    document = await play.document()
+    with pytest.raises(IncomeClientError):
+        await play.client.download(document, tmp_path / path)
 
 
 @pytest.mark.parametrize("kind", ["reset", "drop", "garbage", "status"])
@@ -138,26 +133,24 @@ async def test_what_does_not_help_is_tried_again_within_the_policy(
         assert list(files_below(tmp_path)) == ["slip.pdf"]
 
 
-async def test_a_storage_that_asks_for_a_pause_gets_it(tmp_path: Path) -> None:
+async def test_a_storage_that_asks_for_a_pause_gets_it(tmp_path: Path, play: Scene) -> None:
     """Retry-After is waited for, as it is for the API."""
-    async with scene() as play:
-        document = await play.document()
-        play.fail("status", status=503, headers={"Retry-After": "9"})
-        await play.client.download(document, tmp_path / "slip.pdf")
-        assert play.clock.slept == [9]
+    document = await play.document()
+    play.fail("status", status=503, headers={"Retry-After": "9"})
+    await play.client.download(document, tmp_path / "slip.pdf")
+    assert play.clock.slept == [9]
 
 
-async def test_the_error_of_a_final_status_has_its_code(tmp_path: Path) -> None:
+async def test_the_error_of_a_final_status_has_its_code(tmp_path: Path, play: Scene) -> None:
     """What the storage calls it is in the error, the rest of its text is not."""
     body = b"<Error><Code>InvalidObjectState</Code><Message>secret of a bucket</Message></Error>"
-    async with scene() as play:
-        document = await play.document()
-        play.fail("status", status=400, body=body)
-        with pytest.raises(DownloadError, match="400 InvalidObjectState") as caught:
-            await play.client.download(document, tmp_path / "slip.pdf")
-        assert (caught.value.status, caught.value.code) == (400, "InvalidObjectState")
-        assert "secret" not in str(caught.value)
-        assert len(play.asked) == 1
+    document = await play.document()
+    play.fail("status", status=400, body=body)
+    with pytest.raises(DownloadError, match="400 InvalidObjectState") as caught:
+        await play.client.download(document, tmp_path / "slip.pdf")
+    assert (caught.value.status, caught.value.code) == (400, "InvalidObjectState")
+    assert "secret" not in str(caught.value)
+    assert len(play.asked) == 1
 
 
 async def test_progress_begins_at_what_is_there_and_ends_at_the_total(tmp_path: Path) -> None:
@@ -173,24 +166,22 @@ async def test_progress_begins_at_what_is_there_and_ends_at_the_total(tmp_path: 
     assert (places[-1], reported[-1].total) == (500_000, 500_000)
 
 
-async def test_a_client_that_is_closed_downloads_nothing(tmp_path: Path) -> None:
-    async with scene() as play:
-        document = await play.document()
-        await play.client.download(document, tmp_path / "slip.pdf")
-        await play.client.aclose()
-        with pytest.raises(ClientClosedError):
-            await play.client.download(document, tmp_path / "other.pdf")
+async def test_a_client_that_is_closed_downloads_nothing(tmp_path: Path, play: Scene) -> None:
+    document = await play.document()
+    await play.client.download(document, tmp_path / "slip.pdf")
+    await play.client.aclose()
+    with pytest.raises(ClientClosedError):
+        await play.client.download(document, tmp_path / "other.pdf")
 
 
-async def test_views_have_their_own_limits(tmp_path: Path) -> None:
+async def test_views_have_their_own_limits(tmp_path: Path, play: Scene) -> None:
     """`with_options` counts for files as well."""
-    async with scene() as play:
-        document = await play.document()
-        play.service.faults.add(Fault("status", path="/documents/*", times=None))
-        view = play.client.with_options(retry=RetryPolicy(max_attempts=1))
-        with pytest.raises(DownloadError):
-            await view.download(document, tmp_path / "slip.pdf")
-        assert len(play.asked) == 1
+    document = await play.document()
+    play.service.faults.add(Fault("status", path="/documents/*", times=None))
+    view = play.client.with_options(retry=RetryPolicy(max_attempts=1))
+    with pytest.raises(DownloadError):
+        await view.download(document, tmp_path / "slip.pdf")
+    assert len(play.asked) == 1
 
 
 # Storages that misbehave

@@ -19,7 +19,7 @@ from income_client.downloads.downloader import FreshAddresses
 from income_client.emulator import Fault
 from income_client.errors import ServerError
 from income_client.testing import JumpingClock
-from tests.support.downloads import files_below, scene
+from tests.support.downloads import Scene, files_below, scene
 from tests.support.storage import Storage, document_at, storing
 
 MANY = 40
@@ -108,30 +108,25 @@ async def test_a_file_that_is_gone_is_not_looked_for_at_an_older_address(tmp_pat
     assert files_below(tmp_path) == {"doc-0": b"moved", "doc-1": b"moved"}
 
 
-async def test_an_id_under_two_types_has_two_addresses() -> None:
+async def test_an_id_under_two_types_has_two_addresses(play: Scene) -> None:
     """And one under one type twice has none that could be trusted."""
-    async with scene() as play:
-        one = await play.client.get_documents(play.service.world.ids[0])
-        ((_, first), (_, second), *_) = one.all()
-        twin = evolve(second, document_id=first.document_id)
+    one = await play.client.get_documents(play.service.world.ids[0])
+    ((_, first), (_, second), *_) = one.all()
+    twin = evolve(second, document_id=first.document_id)
 
-        async def asked(_: str) -> ApplicationDocuments:
-            return evolve(
-                one, documents={"unknown_form": (first,), "w3": (twin,), "both": (first, twin)}
-            )
+    async def asked(_: str) -> ApplicationDocuments:
+        return evolve(
+            one, documents={"unknown_form": (first,), "w3": (twin,), "both": (first, twin)}
+        )
 
-        addresses = FreshAddresses(JumpingClock(), "app-1")
-        for document_type, address in (
-            ("unknown_form", first.url),
-            ("w3", twin.url),
-            ("both", None),
-        ):
-            fresh = addresses.get(document_type, first.document_id, stale="old", since=0, ask=asked)
-            if address is None:
-                with pytest.raises(DownloadError, match="several"):
-                    await fresh
-            else:
-                assert await fresh == address
+    addresses = FreshAddresses(JumpingClock(), "app-1")
+    for document_type, address in (("unknown_form", first.url), ("w3", twin.url), ("both", None)):
+        fresh = addresses.get(document_type, first.document_id, stale="old", since=0, ask=asked)
+        if address is None:
+            with pytest.raises(DownloadError, match="several"):
+                await fresh
+        else:
+            assert await fresh == address
 
 
 async def test_a_failure_to_renew_is_shared_by_those_who_wait() -> None:
@@ -171,11 +166,10 @@ async def test_addresses_that_never_are_fresh_are_given_up(tmp_path: Path) -> No
         assert play.renewals == 0
 
 
-async def test_credentials_that_are_refused_meanwhile_are_told(tmp_path: Path) -> None:
+async def test_credentials_that_are_refused_meanwhile_are_told(tmp_path: Path, play: Scene) -> None:
     """The failure of the renewal is the failure of the download."""
-    async with scene() as play:
-        document = await play.document()
-        play.service.advance(1000)
-        play.service.faults.add(Fault("status", status=401, path="/v1/*", times=None))
-        with pytest.raises(AuthenticationError):
-            await play.client.download(document, tmp_path / "slip.pdf")
+    document = await play.document()
+    play.service.advance(1000)
+    play.service.faults.add(Fault("status", status=401, path="/v1/*", times=None))
+    with pytest.raises(AuthenticationError):
+        await play.client.download(document, tmp_path / "slip.pdf")

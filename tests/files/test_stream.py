@@ -52,28 +52,26 @@ async def shapes(play: Scene) -> dict[str, Any]:
     }
 
 
-async def test_whatever_has_documents_is_taken(tmp_path: Path) -> None:
+async def test_whatever_has_documents_is_taken(tmp_path: Path, play: Scene) -> None:
     """One or many, alone or in replies and records, from any kind of iterable."""
-    async with scene() as play:
-        application_id = play.service.world.ids[0]
-        documents = await play.client.get_documents(application_id)
-        wanted = [document.document_id for _, document in documents.all()]
-        for name, given in (await shapes(play)).items():
-            files = [file async for file in play.client.download_all(given, tmp_path / name)]
-            ids = wanted[:1] if name in ("a document", "an entry") else wanted
-            assert sorted(file.document_id for file in files) == sorted(ids), name
-            assert len(files_below(tmp_path / name)) == len(ids)
-            assert all(file.application_id == application_id for file in files)
+    application_id = play.service.world.ids[0]
+    documents = await play.client.get_documents(application_id)
+    wanted = [document.document_id for _, document in documents.all()]
+    for name, given in (await shapes(play)).items():
+        files = [file async for file in play.client.download_all(given, tmp_path / name)]
+        ids = wanted[:1] if name in ("a document", "an entry") else wanted
+        assert sorted(file.document_id for file in files) == sorted(ids), name
+        assert len(files_below(tmp_path / name)) == len(ids)
+        assert all(file.application_id == application_id for file in files)
 
 
-async def test_running_it_again_finds_everything_there(tmp_path: Path) -> None:
+async def test_running_it_again_finds_everything_there(tmp_path: Path, play: Scene) -> None:
     """Each file is asked about, and none is fetched."""
-    async with scene() as play:
-        documents = await play.documents(6)
-        first = [file async for file in play.client.download_all(documents, tmp_path)]
-        again = [file async for file in play.client.download_all(documents, tmp_path)]
-        assert {evolve(file, was_there=True) for file in first} == set(again)
-        assert play.ranges[6:] == ["bytes=0-0"] * 6
+    documents = await play.documents(6)
+    first = [file async for file in play.client.download_all(documents, tmp_path)]
+    again = [file async for file in play.client.download_all(documents, tmp_path)]
+    assert {evolve(file, was_there=True) for file in first} == set(again)
+    assert play.ranges[6:] == ["bytes=0-0"] * 6
 
 
 async def test_no_more_than_asked_for_are_on_their_way(tmp_path: Path) -> None:
@@ -97,118 +95,108 @@ async def test_no_more_than_asked_for_are_on_their_way(tmp_path: Path) -> None:
         assert 1 <= most <= min(limit, concurrency)
 
 
-async def test_a_failure_is_raised_and_ends_the_rest(tmp_path: Path) -> None:
+async def test_a_failure_is_raised_and_ends_the_rest(tmp_path: Path, play: Scene) -> None:
     """Nothing is under way afterwards, and no part is left."""
-    async with scene() as play:
-        documents = await play.documents(20)
-        play.fail("status", status=400, skip=5)
-        with pytest.raises(DownloadError):
-            async for _ in play.client.download_all(documents, tmp_path):
-                pass
-        assert client_tasks() == set()
-        whole = {play.content(document) for document in documents}
-        assert set(files_below(tmp_path).values()) <= whole
+    documents = await play.documents(20)
+    play.fail("status", status=400, skip=5)
+    with pytest.raises(DownloadError):
+        async for _ in play.client.download_all(documents, tmp_path):
+            pass
+    assert client_tasks() == set()
+    whole = {play.content(document) for document in documents}
+    assert set(files_below(tmp_path).values()) <= whole
 
 
-async def test_failures_can_be_yielded(tmp_path: Path) -> None:
+async def test_failures_can_be_yielded(tmp_path: Path, play: Scene) -> None:
     """Those that fail do not hold up the others."""
-    async with scene() as play:
-        documents = await play.documents(10)
-        play.fail("status", status=400, times=2, skip=3)
-        found: list[DownloadedFile | DownloadFailure] = [
-            one async for one in play.client.download_all(documents, tmp_path, on_error="yield")
-        ]
-        failures = [one for one in found if isinstance(one, DownloadFailure)]
-        assert (len(found), len(failures)) == (10, 2)
-        assert all(isinstance(failure.error, DownloadError) for failure in failures)
-        assert len(files_below(tmp_path)) == 8
+    documents = await play.documents(10)
+    play.fail("status", status=400, times=2, skip=3)
+    found: list[DownloadedFile | DownloadFailure] = [
+        one async for one in play.client.download_all(documents, tmp_path, on_error="yield")
+    ]
+    failures = [one for one in found if isinstance(one, DownloadFailure)]
+    assert (len(found), len(failures)) == (10, 2)
+    assert all(isinstance(failure.error, DownloadError) for failure in failures)
+    assert len(files_below(tmp_path)) == 8
 
 
-async def test_a_failing_disk_can_be_told_from_a_failing_file(tmp_path: Path) -> None:
+async def test_a_failing_disk_can_be_told_from_a_failing_file(tmp_path: Path, play: Scene) -> None:
     """The loop is left at the first failure of the disk, and the other files are not asked for."""
-    async with scene() as play:
-        documents = await play.documents(20)
-        play.fail("status", status=400)
-        found = []
-        stream = play.client.download_all(documents, tmp_path, 1, on_error="yield")
-        with room_for(3, errno.ENOSPC):
-            async with aclosing(stream):
-                async for one in stream:
-                    found.append(one)
-                    match one:
-                        case DownloadFailure(error=DownloadError(disk_failed=True)):
-                            break
-        assert sum(isinstance(one, DownloadFailure) for one in found) == 2
-        assert (len(found), len(files_below(tmp_path))) == (5, 3)
-        assert len(play.asked) == 5
+    documents = await play.documents(20)
+    play.fail("status", status=400)
+    found = []
+    stream = play.client.download_all(documents, tmp_path, 1, on_error="yield")
+    with room_for(3, errno.ENOSPC):
+        async with aclosing(stream):
+            async for one in stream:
+                found.append(one)
+                match one:
+                    case DownloadFailure(error=DownloadError(disk_failed=True)):
+                        break
+    assert sum(isinstance(one, DownloadFailure) for one in found) == 2
+    assert (len(found), len(files_below(tmp_path))) == (5, 3)
+    assert len(play.asked) == 5
 
 
 async def test_a_name_that_cannot_be_made_or_is_taken_is_a_failure_of_its_document(
-    tmp_path: Path,
+    tmp_path: Path, play: Scene
 ) -> None:
     """One without a source has no place by application; of two with one name the first stays."""
-    async with scene() as play:
-        documents = await play.documents(3)
-        documents[1] = evolve(documents[1], source=None)
-        stream = play.client.download_all(documents, tmp_path / "a", on_error="yield")
-        failures = [one async for one in stream if isinstance(one, DownloadFailure)]
-        assert [failure.document_id for failure in failures] == [documents[1].document_id]
-        same = [evolve(one, file_reference_ids=("slip",)) for one in documents[::2]]
-        names = "{file_reference_id}"
-        stream = play.client.download_all(same, tmp_path / "b", names=names, on_error="yield")
-        found = [one async for one in stream]
-        assert sum(isinstance(one, DownloadFailure) for one in found) == 1
-        assert list(files_below(tmp_path / "b")) == ["slip"]
+    documents = await play.documents(3)
+    documents[1] = evolve(documents[1], source=None)
+    stream = play.client.download_all(documents, tmp_path / "a", on_error="yield")
+    failures = [one async for one in stream if isinstance(one, DownloadFailure)]
+    assert [failure.document_id for failure in failures] == [documents[1].document_id]
+    same = [evolve(one, file_reference_ids=("slip",)) for one in documents[::2]]
+    names = "{file_reference_id}"
+    stream = play.client.download_all(same, tmp_path / "b", names=names, on_error="yield")
+    found = [one async for one in stream]
+    assert sum(isinstance(one, DownloadFailure) for one in found) == 1
+    assert list(files_below(tmp_path / "b")) == ["slip"]
 
 
-async def test_an_iteration_that_was_cancelled_does_not_go_on(tmp_path: Path) -> None:
+async def test_an_iteration_that_was_cancelled_does_not_go_on(tmp_path: Path, play: Scene) -> None:
     """Something would be left out."""
-    async with scene() as play:
-        documents = await play.documents(5)
-        play.fail("stall", times=None)
-        stream = play.client.download_all(documents, tmp_path)
-        waiting = asyncio.ensure_future(anext(stream))
-        await until(lambda: len(play.asked) == 5)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        assert files_below(tmp_path) == {}
-        assert client_tasks() == set()
-        with pytest.raises(ClientClosedError):
-            await anext(stream)
+    documents = await play.documents(5)
+    play.fail("stall", times=None)
+    stream = play.client.download_all(documents, tmp_path)
+    waiting = asyncio.ensure_future(anext(stream))
+    await until(lambda: len(play.asked) == 5)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert files_below(tmp_path) == {}
+    assert client_tasks() == set()
+    with pytest.raises(ClientClosedError):
+        await anext(stream)
 
 
 @pytest.mark.parametrize("on_error", ["raise", "yield"])
-async def test_what_a_callback_raises_comes_out(tmp_path: Path, on_error: Any) -> None:
+async def test_what_a_callback_raises_comes_out(tmp_path: Path, on_error: Any, play: Scene) -> None:
     """It is the caller's own error, and no failure of a file."""
 
     def failing(_: DownloadProgress) -> None:
         raise ZeroDivisionError
 
-    async with scene() as play:
-        documents = await play.documents(3)
-        stream = play.client.download_all(
-            documents, tmp_path, on_progress=failing, on_error=on_error
-        )
-        with pytest.raises(ZeroDivisionError):
-            async for _ in stream:
-                pass
-        assert files_below(tmp_path) == {}
+    documents = await play.documents(3)
+    stream = play.client.download_all(documents, tmp_path, on_progress=failing, on_error=on_error)
+    with pytest.raises(ZeroDivisionError):
+        async for _ in stream:
+            pass
+    assert files_below(tmp_path) == {}
 
 
 @pytest.mark.parametrize("documents", [None, 7, "doc-1", b"", ["doc-1"], [None]])
-async def test_documents_must_be_meant(tmp_path: Path, documents: Any) -> None:
-    async with scene() as play:
-        with pytest.raises(ConfigurationError, match="documents are"):
-            async for _ in play.client.download_all(documents, tmp_path):
-                pass
-        assert play.service.requests == []
+async def test_documents_must_be_meant(tmp_path: Path, documents: Any, play: Scene) -> None:
+    with pytest.raises(ConfigurationError, match="documents are"):
+        async for _ in play.client.download_all(documents, tmp_path):
+            pass
+    assert play.service.requests == []
 
 
-async def test_a_record_without_documents_is_refused(tmp_path: Path) -> None:
+async def test_a_record_without_documents_is_refused(tmp_path: Path, play: Scene) -> None:
     """It was read without them, and that it has none would be a guess."""
-    async with scene() as play:
-        records = play.client.fetch_records(play.service.world.ids[:1], documents=False)
-        with pytest.raises(ConfigurationError, match="without its documents"):
-            async for _ in play.client.download_all(records, tmp_path):
-                pass
+    records = play.client.fetch_records(play.service.world.ids[:1], documents=False)
+    with pytest.raises(ConfigurationError, match="without its documents"):
+        async for _ in play.client.download_all(records, tmp_path):
+            pass
