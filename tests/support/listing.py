@@ -160,6 +160,21 @@ class Listing:
     """How the contract is read."""
     chance: Random = field(factory=lambda: Random(0))
     """Decides on random order, and on slowness."""
+    before_answer: Callable[[], None] = lambda: None
+    """What happens at the service before each answer."""
+    twist: Callable[[Query, Page], Outcome] = lambda query, page: page
+    """Changes a page, or refuses it by the status that it returns."""
+    most_requests: int = 20_000
+    """Requests after which the walk is taken to be endless, and refused."""
+    queries: list[Query] = field(factory=list, init=False)
+    """Every question, in order of arrival."""
+    pages: list[tuple[Query, Page]] = field(factory=list, init=False)
+    """Every page that was given, with its question."""
+
+    @property
+    def overran(self) -> bool:
+        """Whether more was asked than a walk over these applications may."""
+        return len(self.queries) > self.most_requests
 
     @property
     def ids(self) -> set[str]:
@@ -179,6 +194,19 @@ class Listing:
     def page(self, query: Query) -> Outcome:
         """Answer a question by the rules alone."""
         return list_rules(self.rules, self.rows, self.now, query, self.chance)
+
+    def ask(self, query: Query) -> Outcome:
+        """Answer a question, and remember both."""
+        self.queries.append(query)
+        if self.overran:
+            return 403
+        self.before_answer()
+        outcome = self.page(query)
+        if isinstance(outcome, Page):
+            outcome = self.twist(query, outcome)
+        if isinstance(outcome, Page):
+            self.pages.append((query, outcome))
+        return outcome
 
 
 class ServiceClock(JumpingClock):
@@ -206,28 +234,14 @@ class ListService(Listing):
     """Gives the application date of a row, as text."""
     malformed: dict[str, str] = field(factory=dict)
     """JSON that is written in place of the rows of some applications."""
-    before_answer: Callable[[], None] = lambda: None
-    """What happens at the service before each answer."""
-    twist: Callable[[Query, Page], Outcome] = lambda query, page: page
-    """Changes a page, or refuses it by the status that it returns."""
     most_requests: int = 2_000
-    """Requests after which the walk is taken to be endless, and refused."""
     clock: ServiceClock = field(factory=ServiceClock)
     """What the client pauses by."""
-    queries: list[Query] = field(factory=list, init=False)
-    """Every question, in order of arrival."""
-    pages: list[tuple[Query, Page]] = field(factory=list, init=False)
-    """Every page that was given, with its question."""
     holds: Callable[[Query], bool] | None = field(default=None, init=False)
     """Says of which questions the reply is held back; None for none."""
     held: list[Query] = field(factory=list, init=False)
     """Questions whose reply is held back."""
     _released: asyncio.Event = field(factory=asyncio.Event, init=False)
-
-    @property
-    def overran(self) -> bool:
-        """Whether more was asked than a walk over these applications may."""
-        return len(self.queries) > self.most_requests
 
     def release(self) -> None:
         """Give all replies that are held back, and hold none from now on."""
@@ -253,13 +267,11 @@ class ListService(Listing):
             limit=int(sent.get("limit", "25")),
             sent=sent,
         )
-        self.queries.append(query)
         self.now += self.clock.take_passed() * (not self.rules.clock_stands)
-        outcome = self._outcome(query)
+        outcome = self.ask(query)
         dated = self.rules.date_ahead
         date = None if dated is None else formatdate(self.now + dated, usegmt=True)
         if isinstance(outcome, Page):
-            self.pages.append((query, outcome))
             given = reply(body=self._body(outcome), Date=date)
         else:
             given = reply(outcome, Date=date)
@@ -269,13 +281,6 @@ class ListService(Listing):
         else:
             await turns(self.chance.randint(0, self.rules.slowness))
         return given
-
-    def _outcome(self, query: Query) -> Outcome:
-        if self.overran:
-            return 403
-        self.before_answer()
-        outcome = self.page(query)
-        return self.twist(query, outcome) if isinstance(outcome, Page) else outcome
 
     def _body(self, page: Page) -> bytes:
         rows = ",".join(

@@ -15,6 +15,8 @@ BASE: Final = 1_700_000_000
 DAY: Final = 86_400
 LIMITS: Final = st.sampled_from([2, 3, 5, 10])
 WALKERS: Final = st.sampled_from([1, 2, 4, 8])
+CHANCES: Final = st.builds(Random, st.integers(0, 2**32))
+"""Evenly spread, other than ``st.randoms``, which also draws what no generator would."""
 MEANINGS: Final[dict[str, dict[str, Any]]] = {
     "both exclusive": {"lower_closed": False, "upper_closed": False},
     "lower inclusive": {"lower_closed": True, "upper_closed": False},

@@ -1,6 +1,6 @@
 """Walks without a socket: the planner asks, the pure rule of the list call answers."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -8,51 +8,55 @@ from typing import Any
 from attrs import define, field
 
 from income_client.records.applications import ApplicationPage, ApplicationSummary
-from income_client.records.window import EPOCH, Window
+from income_client.records.window import EPOCH
 from income_client.walk.planner import Question, WalkPlanner
 from income_client.walk.windows import Answer, Bounds, Delivery
-from tests.support.listing import Listing, Outcome, Page, Query
+from tests.support.listing import Listing, Page, Query
 from tests.support.walk_data import DAY
 
-Hook = Callable[[Listing], None]
+
+def rows_of(dates: Mapping[str, int]) -> tuple[ApplicationSummary, ...]:
+    """Return rows of the list with these ids, each with the second of its date."""
+    return tuple(
+        ApplicationSummary(
+            application_id=key,
+            application_reference_id=key,
+            application_date=EPOCH + timedelta(seconds=second),
+        )
+        for key, second in dates.items()
+    )
 
 
-def nothing(world: Listing) -> None:
-    """Let the service be."""
+def page_of(after: int, before: int, dates: Mapping[str, int]) -> ApplicationPage:
+    """Return a page of such rows that echoes these bounds."""
+    return ApplicationPage(
+        updated_after=EPOCH + timedelta(seconds=after),
+        updated_before=EPOCH + timedelta(seconds=before),
+        applications=rows_of(dates),
+    )
 
 
 @define(kw_only=True)
-class Walk:
-    """One walk over a world, a step at a time."""
+class DryWalk:
+    """One walk over a listing, a step at a time."""
 
-    world: Listing
+    listing: Listing
     planner: WalkPlanner
     limit: int
     chance: Random
     """Decides which of the questions in flight is answered next."""
-    before_answer: Hook = nothing
-    """What happens at the service before it answers."""
-    time_flows: bool = True
-    """Whether a pause moves service time."""
-    tells_time: bool = True
-    """Whether replies say when they were served."""
-    most_requests: int = 20_000
-    dates: dict[str, int] = field(init=False)
-    """The second of each application's date, up to three days before it was first updated."""
+    dates: Mapping[str, int]
+    """The second of each application's date."""
     delivered: list[Delivery] = field(factory=list)
-    in_flight: list[tuple[Question, Outcome]] = field(factory=list)
-
-    @dates.default
-    def _invented(self) -> dict[str, int]:
-        rows = enumerate(self.world.rows.items())
-        return {key: second - number * 7919 % (3 * DAY) for number, (key, second) in rows}
+    in_flight: list[tuple[Question, Answer | None]] = field(factory=list)
+    """Questions and their answers, None for one that is refused."""
 
     @property
     def ids(self) -> list[str]:
         """The ids delivered, in order."""
         return [row.application_id for one in self.delivered for row in one.page.applications]
 
-    def run(self) -> "Walk":
+    def run(self) -> "DryWalk":
         """Walk to the end."""
         while self.step():
             pass
@@ -60,74 +64,55 @@ class Walk:
 
     def step(self) -> bool:
         """Ask all that can be asked, take one answer; tell whether there was one."""
-        self._ask()
+        while (question := self.planner.next()) is not None:
+            self.in_flight.append((question, self._ask(question)))
         if not self.in_flight:
             assert self.planner.is_finished
             return False
-        question, reply = self.in_flight.pop(self.chance.randrange(len(self.in_flight)))
-        if isinstance(reply, int):
-            assert self.planner.refuse(question), f"{question} was refused: {reply}"
+        question, answer = self.in_flight.pop(self.chance.randrange(len(self.in_flight)))
+        if answer is None:
+            assert self.planner.refuse(question), f"{question} was refused"
         else:
-            served_at = self.world.now if self.tells_time else None
-            answer = Answer.of(self._read(reply), self.limit, served_at)
             self.planner.receive(question, answer)
-        assert self.planner.requests <= self.most_requests, "the walk does not end"
         while self.planner.ready:
             delivery = self.planner.ready.popleft()
             self.delivered.append(delivery)
             self.planner.acknowledge(delivery)
         return True
 
-    def row_of(self, application_id: str) -> ApplicationSummary:
-        """Return an application as a row of the list."""
-        return ApplicationSummary(
-            application_id=application_id,
-            application_reference_id=application_id,
-            application_date=EPOCH + timedelta(seconds=self.dates[application_id]),
-        )
-
-    def _read(self, page: Page) -> ApplicationPage:
-        return ApplicationPage(
-            updated_after=EPOCH + timedelta(seconds=page.after),
-            updated_before=EPOCH + timedelta(seconds=page.before),
-            applications=tuple(map(self.row_of, page.ids)),
-        )
-
-    def _ask(self) -> None:
-        while (question := self.planner.next()) is not None:
-            if question.delay and self.time_flows:
-                self.world.now += round(question.delay)
-            self.before_answer(self.world)
-            bounds = question.bounds
-            query = Query(after=bounds.after, before=bounds.before, limit=self.limit)
-            self.in_flight.append((question, self.world.page(query)))
+    def _ask(self, question: Question) -> Answer | None:
+        listing, bounds = self.listing, question.bounds
+        if not listing.rules.clock_stands:
+            listing.now += round(question.delay)
+        reply = listing.ask(Query(after=bounds.after, before=bounds.before, limit=self.limit))
+        assert not listing.overran, "the walk does not end"
+        if not isinstance(reply, Page):
+            return None
+        ahead = listing.rules.date_ahead
+        served_at = None if ahead is None else listing.now + ahead
+        page = page_of(reply.after, reply.before, {key: self.dates[key] for key in reply.ids})
+        return Answer.of(page, self.limit, served_at)
 
 
-def walk(
-    world: Listing,
+def dry_walk(
+    listing: Listing,
     after: int,
     before: int | None,
     *,
     limit: int,
     walkers: int = 1,
     chance: Random | None = None,
-    before_answer: Hook = nothing,
-    time_flows: bool = True,
-    tells_time: bool = True,
+    dates: Mapping[str, int] | None = None,
     **planner: Any,
-) -> Walk:
-    """Prepare a walk."""
-    return Walk(
-        world=world,
+) -> DryWalk:
+    """Prepare a walk; without ``dates`` they lie up to three days before the first update."""
+    if dates is None:
+        rows = enumerate(listing.rows.items())
+        dates = {key: second - number * 7919 % (3 * DAY) for number, (key, second) in rows}
+    return DryWalk(
+        listing=listing,
         planner=WalkPlanner(Bounds(after, before), limit=limit, walkers=walkers, **planner),
         limit=limit,
         chance=chance or Random(0),
-        before_answer=before_answer,
-        time_flows=time_flows,
-        tells_time=tells_time,
+        dates=dates,
     )
-
-
-def parts_of(planner: WalkPlanner) -> list[Window]:
-    """Return what is planned or in flight and what is covered, in ascending order."""
-    return sorted([*planner.planned, *planner.covered])

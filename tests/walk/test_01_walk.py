@@ -1,7 +1,7 @@
 """Promise 1: a walk yields what one unlimited query would return, each application once."""
 
 from datetime import UTC, date, datetime, timedelta, timezone
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from random import Random
 from typing import Any
 
@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client import BasicAuth, IncomeClient
-from tests.support.listing import ListService, Rules, rows_at, serving, text_of
+from income_client import BasicAuth, IncomeClient, Window
+from tests.support.listing import Listing, ListService, Rules, rows_at, serving, text_of
 from tests.support.server import ScriptedServer
 from tests.support.walk_data import (
     BASE,
+    CHANCES,
     DAY,
     LIMITS,
     MEANINGS,
@@ -23,23 +24,49 @@ from tests.support.walk_data import (
     update_seconds,
     walk,
 )
+from tests.support.walks import dry_walk
 
 CHICAGO = timezone(timedelta(hours=-6))
 
 
+@st.composite
+def spans(draw: st.DrawFn, limit: int, **fixed: Any) -> tuple[Listing, int, int, int]:
+    """Draw what happened, how the contract is read, two bounds, and the time since the last."""
+    times = draw(update_seconds(limit, 10 * limit))
+    last = max([*times, BASE + 5]) + 5
+    after = BASE + draw(st.sampled_from([-10, -1, 0, 1, 7]), "after")
+    before = max(after, last - draw(st.sampled_from([0, 4, 5, 6, 20]), "before"))
+    passed = draw(st.sampled_from([0, 3 * DAY]), "seconds since")
+    rules = draw(readings(before - after, **fixed))
+    return Listing(rows=rows_at(times), now=last + passed, rules=rules), after, before, passed
+
+
 @pytest.mark.parametrize("meaning", MEANINGS)
 @given(data=st.data(), limit=LIMITS, walkers=WALKERS)
-async def test_a_walk_yields_what_one_unlimited_query_returns(
+def test_a_walk_yields_what_one_unlimited_query_returns(
     meaning: str, data: st.DataObject, limit: int, walkers: int
 ) -> None:
-    """Whatever the row order, windows and data, a walk yields every id exactly once."""
-    times = data.draw(update_seconds(limit))
-    last = max([*times, BASE + 5]) + 5
-    after = BASE + data.draw(st.sampled_from([-10, -1, 0, 1, 7]), "after")
-    before = max(after, last - data.draw(st.sampled_from([0, 4, 5, 6, 20]), "before"))
-    passed = data.draw(st.sampled_from([0, 3 * DAY]), "seconds since")
-    rules = data.draw(readings(before - after, **MEANINGS[meaning]))
-    service = ListService(rows=rows_at(times), now=last + passed, rules=rules)
+    """Whatever the order of rows and replies, windows and data: every id exactly once."""
+    listing, after, before, passed = data.draw(spans(limit, **MEANINGS[meaning]))
+    chance = data.draw(CHANCES)
+    walked = dry_walk(listing, after, before, limit=limit, walkers=walkers, chance=chance).run()
+    assert len(walked.ids) == len(set(walked.ids))
+    assert set(walked.ids) == listing.truth(after, before)
+    assert walked.planner.saturated == []
+    assert min(query.after or 0 for query in listing.queries) == after
+    assert max(query.before or 0 for query in listing.queries) <= before
+    assert before in {query.before for query in listing.queries}
+    if passed and listing.rules.date_ahead is not None:
+        assert list(walked.planner.covered) == [Window(after, before + 1)]
+
+
+@given(data=st.data(), limit=LIMITS, walkers=WALKERS)
+async def test_a_walk_over_sockets_is_the_same(
+    data: st.DataObject, limit: int, walkers: int
+) -> None:
+    """The bounds and the limit are sent as they were given; the walk ends with all covered."""
+    listing, after, before, _ = data.draw(spans(limit))
+    service = ListService(rows=listing.rows, now=listing.now, rules=listing.rules)
     async with serving(service) as client:
         paginator = walk(client, after, before, limit=limit, concurrency=walkers)
         found = await ids_of(paginator)
@@ -47,32 +74,22 @@ async def test_a_walk_yields_what_one_unlimited_query_returns(
     assert set(found) == service.truth(after, before)
     assert paginator.saturated == ()
     assert paginator.progress.covered_fraction == 1.0
-    bounded = [query for query in service.queries if query.before is not None]
-    assert {query.limit for query in service.queries} == {limit}
-    assert min(query.after or 0 for query in service.queries) == after
-    assert max(query.before or 0 for query in bounded) == before
+    assert {query.sent["limit"] for query in service.queries} == {str(limit)}
     assert service.queries[0].sent["updated_after"] == text_of(after)
 
 
-@given(st.integers(0, 2**32), WALKERS, st.sampled_from(["random", "oldest", "newest"]))
-async def test_inner_cuts_overlap_by_one_second_and_outer_bounds_do_not(
-    seed: int, walkers: int, order: Any
+@given(CHANCES, WALKERS, st.sampled_from(["random", "oldest", "newest"]))
+def test_inner_cuts_overlap_by_one_second_and_outer_bounds_do_not(
+    chance: Random, walkers: int, order: Any
 ) -> None:
     """The complete pages of a walk form a chain from the lower bound to the upper one."""
-    chance = Random(seed)
-    second, times = BASE, []
-    for _ in range(60):
-        second += chance.choice([5, 9, 400])
-        times.append(second)
-    after, before = BASE + 7, second + 1
-    service = ListService(
-        rows=rows_at(times), now=second + 3 * DAY, rules=Rules(order=order, slowness=5)
-    )
-    async with serving(service) as client:
-        found = await ids_of(walk(client, after, before, limit=10, concurrency=walkers))
-    assert set(found) == service.truth(after, before)
+    times = list(accumulate((chance.choice([5, 9, 400]) for _ in range(60)), initial=BASE))[1:]
+    after, before = BASE + 7, times[-1] + 1
+    listing = Listing(rows=rows_at(times), now=before + 3 * DAY, rules=Rules(order=order))
+    walked = dry_walk(listing, after, before, limit=10, walkers=walkers, chance=chance).run()
+    assert set(walked.ids) == listing.truth(after, before)
     complete = sorted(
-        (query.after or 0, query.before or 0) for query, page in service.pages if len(page.ids) < 10
+        (query.after or 0, query.before or 0) for query, page in listing.pages if len(page.ids) < 10
     )
     assert complete[0][0] == after
     assert complete[-1][1] == before
@@ -80,18 +97,14 @@ async def test_inner_cuts_overlap_by_one_second_and_outer_bounds_do_not(
 
 
 @given(st.data(), LIMITS)
-async def test_one_walker_goes_in_ascending_order(data: st.DataObject, limit: int) -> None:
+def test_one_walker_goes_in_ascending_order(data: st.DataObject, limit: int) -> None:
     """With a concurrency of 1 no page holds an older update than the page before it."""
-    times = data.draw(update_seconds(limit))
+    times = data.draw(update_seconds(limit, 10 * limit))
     last = max([*times, BASE + 5]) + 5
-    rules = Rules(order="random")
-    service = ListService(rows=rows_at(times), now=last + 3 * DAY, rules=rules)
-    async with serving(service) as client:
-        paginator = walk(client, BASE - 1, last, limit=limit, concurrency=1)
-        seconds = [
-            [service.rows[row.application_id] for row in page.applications]
-            async for page in paginator.pages()
-        ]
+    listing = Listing(rows=rows_at(times), now=last + 3 * DAY, rules=Rules(order="random"))
+    walked = dry_walk(listing, BASE - 1, last, limit=limit).run()
+    rows = (delivery.page.applications for delivery in walked.delivered)
+    seconds = [[listing.rows[row.application_id] for row in page] for page in rows if page]
     assert sum(map(len, seconds)) == len(times)
     assert all(max(one) <= min(other) for one, other in pairwise(seconds))
 
@@ -172,9 +185,10 @@ async def test_fractions_of_a_second_widen_the_span() -> None:
 
 
 async def test_a_walk_without_a_lower_bound_begins_at_the_beginning_of_time() -> None:
-    """The lower bound is always sent, so the service's default for it does not matter."""
+    """The lower bound and the limit are always sent: the service's defaults do not matter."""
     service = ListService(rows=rows_at([1, 86_400, BASE]), now=BASE + 10)
     async with serving(service) as client:
         assert set(await ids_of(client.list_applications())) == service.ids
     assert {query.sent.get("updated_after") is None for query in service.queries} == {False}
+    assert {query.sent["limit"] for query in service.queries} == {"1000"}
     assert service.queries[0].after == 0

@@ -5,16 +5,14 @@ from random import Random
 from typing import Any
 
 import pytest
+from attrs import evolve
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from income_client import (
-    IncomeClientError,
-    SaturatedWindowError,
-    UnexpectedResponseError,
-    Window,
-)
+from income_client import SaturatedWindowError, UnexpectedResponseError, Window
+from income_client.walk.windows import Answer, Bounds, FullSecond, Intervals, Saturation
 from tests.support.listing import (
+    Listing,
     ListService,
     Outcome,
     Page,
@@ -23,87 +21,186 @@ from tests.support.listing import (
     rows_at,
     serving,
 )
-from tests.support.walk_data import BASE, DAY, MEANINGS, WALKERS, collect, ids_of, readings, walk
+from tests.support.walk_data import (
+    BASE,
+    CHANCES,
+    DAY,
+    MEANINGS,
+    WALKERS,
+    collect,
+    ids_of,
+    readings,
+    walk,
+)
+from tests.support.walks import DryWalk, dry_walk, page_of
 
 LATER = BASE + 10 * DAY
 ORDERS = st.sampled_from(["random", "oldest", "newest", "id", "id reversed"])
 SMALL_LIMITS = st.sampled_from([2, 3, 5])
 
+# One second, and the narrower forms of the question about it
+
+S = 100
+LIMIT = 6
+OUTER = Bounds(0, 1000)
+
+
+def page(after: int, before: int, rows: set[str], *, is_full: bool = False) -> Answer:
+    """Make an answer with rows of these ids."""
+    listed = page_of(after, before, dict.fromkeys(rows, 0))
+    return Answer.of(listed, 0 if is_full else len(rows) + 1, None)
+
+
+def overfull(rows: set[str], outer: Bounds = OUTER, asked: Bounds | None = None) -> FullSecond:
+    """Begin with a full page."""
+    asked = asked or Bounds(S - 1, S + 1)
+    return FullSecond(S, outer, asked, page(S - 1, S + 1, rows, is_full=True), Saturation())
+
+
+@given(st.tuples(*[st.integers(0, LIMIT + 2)] * 3), st.booleans(), st.booleans())
+def test_a_second_is_covered_only_with_all_its_rows(
+    sizes: tuple[int, int, int], lower: bool, upper: bool
+) -> None:
+    """Whatever the meaning of the bounds, and always if each second fits a page."""
+    held = {S + at - 1: {f"{at}-{n}" for n in range(size)} for at, size in enumerate(sizes)}
+    seconds = [S - 1] * lower + [S] + [S + 1] * upper
+    wide = set().union(*(held[at] for at in seconds))
+    assume(len(wide) >= LIMIT)
+    second = overfull(set(sorted(wide)[:LIMIT]))
+    while (form := second.next()) is not None:
+        before = form.before or 0
+        rows: set[str] = set()
+        for at, ids in held.items():
+            is_after = at >= form.after if lower else at > form.after
+            is_before = at <= before if upper else at < before
+            rows |= ids if is_after and is_before else set()
+        shown = set(sorted(rows)[:LIMIT])
+        second.receive(form, page(form.after, before, shown, is_full=len(rows) >= LIMIT))
+    if second.covered:
+        assert held[S] <= set(second.rows)
+    if all(size < LIMIT for size in sizes):
+        assert second.covered
+
+
+@pytest.mark.parametrize("answer", ["another echo", "refused"])
+def test_a_form_that_was_not_answered_exactly_proves_nothing(answer: str) -> None:
+    second = overfull({"a"})
+    while (form := second.next()) is not None:
+        if answer == "refused":
+            second.refuse(form)
+        else:
+            second.receive(form, page(form.after - 1, (form.before or 0) + 1, {"a"}))
+    assert not second.covered
+
+
+def test_no_form_leaves_the_outer_bounds() -> None:
+    """At the edge of the walk no neighbour's second is asked for."""
+    second = overfull({"a"}, outer=Bounds(S, S + 1), asked=Bounds(S, S + 1))
+    asked = []
+    while (form := second.next()) is not None:
+        asked.append(form)
+        second.receive(form, page(form.after, form.before or 0, {"a"}))
+    assert asked == [Bounds(S, S)]
+    assert second.covered
+
+
+# Whole walks
+
+
+def rows_per_second(sizes: list[int]) -> list[int]:
+    """Return the update times of so many rows in each second."""
+    return [BASE + second for second, size in enumerate(sizes) for _ in range(size)]
+
+
+def clear_rows(walked: DryWalk) -> set[str]:
+    """Return the ids outside of saturated seconds."""
+    named = {window.after for window in walked.planner.saturated}
+    return {key for key, second in walked.listing.rows.items() if second not in named}
+
 
 @pytest.mark.parametrize("meaning", MEANINGS)
-@given(data=st.data(), limit=SMALL_LIMITS, walkers=st.sampled_from([1, 4]), order=ORDERS)
-async def test_seconds_with_fewer_rows_than_the_limit_are_never_saturated(
+@given(data=st.data(), limit=SMALL_LIMITS, walkers=WALKERS, order=ORDERS)
+def test_seconds_with_fewer_rows_than_the_limit_are_never_saturated(
     meaning: str, data: st.DataObject, limit: int, walkers: int, order: Any
 ) -> None:
-    """Seconds with fewer rows than the limit are read, even beside equally crowded ones."""
+    """Even beside equally crowded ones."""
     nearly_full = st.sampled_from([limit - 1, limit - 1, 1, 0])
     sizes = data.draw(st.lists(nearly_full, min_size=2, max_size=8))
-    times = [BASE + second for second, size in enumerate(sizes) for _ in range(size)]
     after = BASE + data.draw(st.sampled_from([-3, -1, 0, 1]), "after")
     before = max(after, BASE + len(sizes) + data.draw(st.sampled_from([-2, -1, 0, 3]), "before"))
-    rules = Rules(order=order, slowness=3, **MEANINGS[meaning])
-    service = ListService(rows=rows_at(times), now=LATER, rules=rules)
-    async with serving(service) as client:
-        paginator = walk(client, after, before, limit=limit, concurrency=walkers)
-        found = await ids_of(paginator)
-    assert len(found) == len(set(found))
-    assert set(found) == service.truth(after, before)
-    assert paginator.saturated == ()
+    rules = Rules(order=order, **MEANINGS[meaning])
+    listing = Listing(rows=rows_at(rows_per_second(sizes)), now=LATER, rules=rules)
+    chance = data.draw(CHANCES)
+    walked = dry_walk(listing, after, before, limit=limit, walkers=walkers, chance=chance).run()
+    assert len(walked.ids) == len(set(walked.ids))
+    assert set(walked.ids) == listing.truth(after, before)
+    assert walked.planner.saturated == []
 
 
-@pytest.mark.parametrize("meaning", MEANINGS)
-@pytest.mark.parametrize("concurrency", [1, 4])
 @pytest.mark.parametrize("gap", [1, 2, 3, 4, 500, DAY])
-async def test_saturated_seconds_that_lie_apart_are_each_named(
-    gap: int, concurrency: int, meaning: str
+@given(st.sampled_from(list(MEANINGS)), WALKERS, CHANCES)
+def test_saturated_seconds_that_lie_apart_are_each_named(
+    gap: int, meaning: str, walkers: int, chance: Random
 ) -> None:
     """Three imports, however far from each other, are reported, and all other rows yielded."""
     crowds = [BASE + 5 + number * gap for number in range(3)]
     quiet = [BASE + 3, BASE + 30, BASE + 400, BASE + 3 * DAY]
     rules = Rules(order="random", **MEANINGS[meaning])
-    service = ListService(rows=rows_at([*crowds * 30, *quiet]), now=LATER, rules=rules)
-    found: list[str] = []
-    async with serving(service) as client:
-        paginator = walk(client, BASE - 1, LATER, limit=10, concurrency=concurrency)
-        with pytest.raises(SaturatedWindowError) as caught:
-            await collect(paginator, found)
-    named = {window.after for window in caught.value.windows}
+    listing = Listing(rows=rows_at([*crowds * 30, *quiet]), now=LATER, rules=rules)
+    walked = dry_walk(listing, BASE - 1, LATER, limit=10, walkers=walkers, chance=chance).run()
+    named = {window.after for window in walked.planner.saturated}
     assert set(crowds) <= named
     # Where both bounds are inclusive, no page holds the seconds beside two crowded ones.
     assert all({second - 1, second, second + 1} & set(crowds) for second in named)
-    assert {key for key in service.ids if service.rows[key] not in named} <= set(found)
+    assert clear_rows(walked) <= set(walked.ids)
 
 
-@given(data=st.data(), limit=st.sampled_from([3, 5]), walkers=WALKERS, order=ORDERS)
-async def test_a_saturated_second_is_named_after_everything_else(
-    data: st.DataObject, limit: int, walkers: int, order: Any
+@given(data=st.data(), limit=st.sampled_from([3, 5]), walkers=WALKERS, is_kept=st.booleans())
+def test_every_row_outside_of_saturated_seconds_is_yielded(
+    data: st.DataObject, limit: int, walkers: int, is_kept: bool
 ) -> None:
-    """Seconds with as many rows as the limit are reported; all other rows are yielded."""
+    """A second is saturated only after each narrower question, and its known rows are kept."""
     meaning = data.draw(st.sampled_from(list(MEANINGS)), "meaning")
-    on_saturated: Any = data.draw(st.sampled_from(["raise", "report"]), "on_saturated")
-    crowd = st.sampled_from([limit, 3 * limit, limit - 1, 1, 0])
-    sizes = data.draw(st.lists(crowd, min_size=1, max_size=4))
+    sizes = data.draw(st.lists(st.sampled_from([limit, 3 * limit, limit - 1, 1, 0]), max_size=4))
     quiet = data.draw(st.lists(st.integers(10, 90), max_size=10, unique=True))
-    times = [BASE + second for second, size in enumerate(sizes) for _ in range(size)]
-    rules = Rules(order=order, slowness=3, **MEANINGS[meaning])
-    service = ListService(
-        rows=rows_at(times + [BASE + second for second in quiet]), now=LATER, rules=rules
-    )
+    rules = Rules(order=data.draw(ORDERS), **MEANINGS[meaning])
+    times = rows_per_second(sizes) + [BASE + second for second in quiet]
+    listing = Listing(rows=rows_at(times), now=LATER, rules=rules)
+    walked = dry_walk(
+        listing, BASE - 3, BASE + 100, limit=limit, walkers=walkers, keep_saturated=is_kept,
+        chance=data.draw(CHANCES),
+    ).run()  # fmt: skip
+    planner, ids = walked.planner, {*walked.ids, *walked.planner.withheld}
+    assert len(walked.ids) == len(set(walked.ids))
+    assert not is_kept or not planner.withheld
     full = {BASE + second for second, size in enumerate(sizes) if size >= limit}
+    named = {window.after for window in planner.saturated}
+    assert all(window.before == window.after + 1 for window in planner.saturated)
+    assert full <= named
+    assert all({second - 1, second, second + 1} & full for second in named)
+    assert clear_rows(walked) <= set(walked.ids)
+    assert all(planner.covered.gaps(window) for window in planner.saturated)
+    assert planner.splits <= planner.requests - 4 * len(full)
+    for second in full:
+        rows = {key for key in listing.ids if listing.rows[key] == second}
+        assert len(rows & ids) >= limit
+        forms = {(second - 1, second), (second, second + 1), (second, second)}
+        assert forms <= {(query.after, query.before) for query in listing.queries}
+    assert planner.requests <= 60 + 120 * len(named)
+
+
+@pytest.mark.parametrize("on_saturated", ["raise", "report"])
+async def test_a_saturated_second_is_named_after_everything_else(on_saturated: Any) -> None:
+    """By an error that has its rows, or by the walk, which then yields them."""
+    times = [BASE + 5] * 9 + [BASE + 20 * n for n in range(5)]
+    service = ListService(rows=rows_at(times), now=LATER, rules=Rules(slowness=3))
     found: list[str] = []
     carried: list[str] = []
     async with serving(service) as client:
-        paginator = walk(
-            client,
-            BASE - 3,
-            BASE + 100,
-            limit=limit,
-            concurrency=walkers,
-            on_saturated=on_saturated,
-        )
+        paginator = walk(client, BASE - 3, BASE + 100, limit=3, on_saturated=on_saturated)
         try:
             await collect(paginator, found)
-            assert on_saturated == "report" or not full
+            assert on_saturated == "report"
         except SaturatedWindowError as error:
             assert on_saturated == "raise"
             assert error.windows == paginator.saturated  # noqa: PT017 - it may also end well
@@ -111,124 +208,68 @@ async def test_a_saturated_second_is_named_after_everything_else(
         asked = len(service.queries)
         assert await ids_of(paginator) == []
         assert len(service.queries) == asked
+    assert paginator.saturated == (Window(BASE + 5, BASE + 6),)
+    assert paginator.progress.covered_fraction < 1.0
     assert len(found) == len(set(found))
-    assert len(carried) == len(set(carried))
-    named = {window.after for window in paginator.saturated}
-    assert all(window.before == window.after + 1 for window in paginator.saturated)
-    assert full <= named
-    assert all({second - 1, second, second + 1} & full for second in named)
-    assert {key for key in service.ids if service.rows[key] not in named} <= set(found)
-    assert (paginator.progress.covered_fraction < 1.0) is bool(named)
-    for second in full:
-        rows = {key for key in service.ids if service.rows[key] == second}
-        assert len(rows & {*carried, *found}) >= limit
-        forms = {(second - 1, second), (second, second + 1), (second, second)}
-        assert forms <= {(query.after, query.before) for query in service.queries}
-    assert asked <= 60 + 120 * len(named)
-
-
-@pytest.mark.parametrize("order", ["oldest", "newest", "random"])
-@pytest.mark.parametrize("concurrency", [1, 2])
-async def test_rows_beside_a_saturated_second_come_once(concurrency: int, order: Any) -> None:
-    """With inclusive bounds both neighbours return its rows, and each is yielded once."""
-    rules = Rules(order=order, lower_closed=True, upper_closed=True)
-    for sizes in ([2, 3, 2], [1, 9, 1], [2, 3, 3, 2]):
-        times = [BASE + second for second, size in enumerate(sizes) for _ in range(size)]
-        service = ListService(rows=rows_at([*times, BASE + 50]), now=LATER, rules=rules)
-        for on_saturated in ("raise", "report"):
-            found: list[str] = []
-            async with serving(service) as client:
-                options: Any = {"concurrency": concurrency, "on_saturated": on_saturated}
-                paginator = walk(client, BASE - 3, BASE + 90, limit=3, **options)
-                with contextlib.suppress(SaturatedWindowError):
-                    await collect(paginator, found)
-            assert paginator.saturated
-            assert len(found) == len(set(found))
+    assert len(found) + len(carried) == len({*found, *carried}) == 8
 
 
 @given(st.data(), SMALL_LIMITS, WALKERS)
-async def test_every_row_is_yielded_or_its_second_is_reported(
+def test_every_row_is_yielded_or_its_second_is_reported(
     data: st.DataObject, limit: int, walkers: int
 ) -> None:
-    """With capped windows and future bounds too, each row is yielded or its second reported."""
+    """With capped windows and future bounds too."""
     sizes = data.draw(st.lists(st.integers(0, 2 * limit), min_size=1, max_size=4))
-    times = [BASE + second for second, size in enumerate(sizes) for _ in range(size)]
     after = BASE + data.draw(st.sampled_from([-7, -1, 0]), "after")
     before = data.draw(st.sampled_from([None, BASE + len(sizes), BASE + 30]), "before")
     rules = data.draw(readings(40, oldest=None))
     assume(rules.future != "refuse" or before is None)
     now = BASE + len(sizes) + data.draw(st.sampled_from([-1, 0, 9]), "now")
-    service = ListService(rows=rows_at(times), now=now, rules=rules)
-    async with serving(service) as client:
-        paginator = walk(
-            client, after, before, limit=limit, concurrency=walkers, on_saturated="report"
-        )
-        found = set(await ids_of(paginator))
-    assert not service.overran
-    named = {window.after for window in paginator.saturated}
-    end = service.now + 1 if before is None else min(before, service.now + 1)
-    for key in service.truth(after, end) - found:
-        assert service.rows[key] in named
+    listing = Listing(rows=rows_at(rows_per_second(sizes)), now=now, rules=rules)
+    chance = data.draw(CHANCES)
+    walked = dry_walk(listing, after, before, limit=limit, walkers=walkers, chance=chance).run()
+    end = listing.now + 1 if before is None else min(before, listing.now + 1)
+    assert listing.truth(after, end) & clear_rows(walked) <= set(walked.ids)
 
 
-async def test_a_page_of_exactly_limit_rows_is_full() -> None:
+def test_a_page_of_exactly_limit_rows_is_full() -> None:
     """Ten rows for a limit of ten may hide an eleventh, so the window is split."""
-    service = ListService(rows=rows_at([BASE + 60 * n for n in range(11)]), now=LATER)
-    async with serving(service) as client:
-        found = await ids_of(walk(client, BASE - 1, BASE + 601, limit=10))
-        assert sorted(found) == sorted(service.ids)
-        del service.rows[found[0]]
-        found = await ids_of(walk(client, BASE - 1, BASE + 601, limit=10))
-        assert sorted(found) == sorted(service.ids)
-        pages = [(query, page) for query, page in service.pages if len(page.ids) == 10]
-        spans = [(query.after, query.before) for query, _ in service.pages]
-    assert len(pages) == 2
-    assert all(spans.count((query.after, query.before)) == 2 for query, _ in pages)
+    listing = Listing(rows=rows_at([BASE + 60 * n for n in range(11)]), now=LATER)
+    for _ in range(2):
+        walked = dry_walk(listing, BASE - 1, BASE + 601, limit=10).run()
+        assert sorted(walked.ids) == sorted(listing.ids)
+        del listing.rows[walked.ids[0]]
+    full = [query for query, page in listing.pages if len(page.ids) == 10]
+    assert len(full) == 2
+    assert all(listing.queries.count(query) == 2 for query in full)
 
 
-@pytest.mark.parametrize("concurrency", [1, 4])
-async def test_a_service_that_ignores_the_limit_loses_nothing(concurrency: int) -> None:
+@given(WALKERS, CHANCES)
+def test_a_service_that_ignores_the_limit_loses_nothing(walkers: int, chance: Random) -> None:
     """A page with more rows than the limit counts as full, and its window is split."""
-    chance = Random(3)
-    service = ListService(
-        rows=rows_at([BASE + chance.randrange(3_000) for _ in range(120)]), now=LATER
-    )
-    service.rows |= {f"crowd-{number}": BASE + 1_000 for number in range(30)}
+    times = [BASE + chance.randrange(3_000) for _ in range(120)]
+    listing = Listing(rows=rows_at([*times, *[BASE + 1_000] * 30]), now=LATER)
 
     def unlimited(query: Query, page: Page) -> Outcome:
-        keys = service.truth(query.after or 0, query.before or 0)
+        keys = listing.truth(query.after or 0, query.before or 0)
         return Page(after=page.after, before=page.before, ids=tuple(sorted(keys)))
 
-    service.twist = unlimited
-    async with serving(service) as client:
-        paginator = walk(
-            client,
-            BASE - 1,
-            BASE + 3_000,
-            limit=10,
-            concurrency=concurrency,
-            on_saturated="report",
-        )
-        found = await ids_of(paginator)
-    assert sorted(found) == sorted(service.ids)
-    assert Window(BASE + 1_000, BASE + 1_001) in paginator.saturated
+    listing.twist = unlimited
+    walked = dry_walk(
+        listing, BASE - 1, BASE + 3_000, limit=10, walkers=walkers, keep_saturated=True
+    ).run()
+    assert sorted(walked.ids) == sorted(listing.ids)
+    assert Window(BASE + 1_000, BASE + 1_001) in walked.planner.saturated
 
 
-async def test_every_request_carries_the_limit() -> None:
-    """The limit is sent with each request, even where it is the default."""
-    service = ListService(rows=rows_at([BASE + 60 * n for n in range(30)]), now=LATER)
-    async with serving(service) as client:
-        await ids_of(walk(client, BASE - 1, None))
-        await ids_of(walk(client, BASE - 1, None, limit=10))
-    limits = [query.sent["limit"] for query in service.queries]
-    assert set(limits) == {"1000", "10"}
-    assert limits == sorted(limits, reverse=True)
+# A service that answers the narrower forms in some other way
 
 
-def crowded(count: int) -> ListService:
-    """Return a service with this many rows in one second, among sparse ones."""
-    times = [BASE + 50] * count + [BASE + 7 * n for n in range(7)]
-    return ListService(rows=rows_at(times), now=LATER)
+def crowded() -> tuple[Listing, list[str]]:
+    """Return many rows in one second, among sparse ones, and the ids of the many."""
+    times = [BASE + 50] * 25 + [BASE + 7 * n for n in range(7)]
+    listing = Listing(rows=rows_at(times), now=LATER)
+    return listing, sorted(key for key in listing.ids if listing.rows[key] == BASE + 50)
 
 
 def is_narrow(query: Query) -> bool:
@@ -237,65 +278,50 @@ def is_narrow(query: Query) -> bool:
     return width <= 1 and BASE + 48 <= (query.after or 0) <= BASE + 51
 
 
+def check_saturated(listing: Listing, *, keep_saturated: bool = False) -> DryWalk:
+    """Walk, and find the crowded second saturated and everything else read."""
+    walked = dry_walk(listing, BASE - 1, BASE + 200, limit=10, keep_saturated=keep_saturated).run()
+    assert Window(BASE + 50, BASE + 51) in walked.planner.saturated
+    assert clear_rows(walked) <= set(walked.ids)
+    assert walked.planner.requests < 200
+    return walked
+
+
 @pytest.mark.parametrize("shift", [(-1, 0), (0, 1), (-1, 1), (1, 0), (0, -1)])
-@pytest.mark.parametrize("on_saturated", ["raise", "report"])
-async def test_a_narrower_window_with_a_wrong_echo_proves_nothing(
-    shift: tuple[int, int], on_saturated: str
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_a_narrower_window_with_a_wrong_echo_proves_nothing(
+    shift: tuple[int, int], is_kept: bool
 ) -> None:
-    """A narrower window whose echo has other bounds is not trusted, even with all rows."""
-    service = crowded(25)
-    crowd = sorted(key for key in service.ids if service.rows[key] == BASE + 50)
+    """It is not trusted, even with all rows."""
+    listing, crowd = crowded()
 
     def lie(query: Query, page: Page) -> Outcome:
         if not is_narrow(query):
             return page
         # The first ten are the full page; each narrower window gives five of them and is not full.
         half = crowd[:5] if query.after == BASE + 49 else crowd[5:10]
-        first, last = shift
-        after, before = (query.after or 0) + first, (query.before or 0) + last
+        after, before = (query.after or 0) + shift[0], (query.before or 0) + shift[1]
         return Page(after=after, before=before, ids=tuple(half))
 
-    service.twist = lie
-    found: list[str] = []
-    async with serving(service) as client:
-        paginator = walk(client, BASE - 1, BASE + 200, limit=10, on_saturated=on_saturated)
-        try:
-            await collect(paginator, found)
-        except SaturatedWindowError as error:
-            assert on_saturated == "raise"
-            found += [row.application_id for row in error.applications]
-    assert Window(BASE + 50, BASE + 51) in paginator.saturated
-    assert set(crowd[:10]) <= set(found)
-    assert len(service.queries) < 200
+    listing.twist = lie
+    walked = check_saturated(listing, keep_saturated=is_kept)
+    assert set(crowd[:10]) <= {*walked.ids, *walked.planner.withheld}
 
 
 @pytest.mark.parametrize("shown", [0, 3, 9])
-async def test_a_narrower_window_that_misses_known_rows_proves_nothing(shown: int) -> None:
-    """A reply with fewer rows than the full page already gave is not trusted."""
-    service = crowded(25)
-
-    def lie(query: Query, page: Page) -> Outcome:
-        if not is_narrow(query):
-            return page
-        return Page(after=page.after, before=page.before, ids=page.ids[:shown])
-
-    service.twist = lie
-    async with serving(service) as client:
-        paginator = walk(client, BASE - 1, BASE + 200, limit=10)
-        found: list[str] = []
-        with pytest.raises(SaturatedWindowError) as caught:
-            await collect(paginator, found)
-    assert Window(BASE + 50, BASE + 51) in caught.value.windows
-    clear = {key for key in service.ids if service.rows[key] != BASE + 50}
-    assert clear <= set(found)
-    assert len(caught.value.applications) >= 10
-    assert len(service.queries) < 200
+def test_a_narrower_window_that_misses_known_rows_proves_nothing(shown: int) -> None:
+    listing, _ = crowded()
+    listing.twist = lambda query, page: (
+        evolve(page, ids=page.ids[:shown]) if is_narrow(query) else page
+    )
+    assert len(check_saturated(listing).planner.withheld) >= 10
 
 
 @pytest.mark.parametrize("status", [400, 422])
 async def test_a_second_stays_saturated_if_narrower_windows_are_refused(status: int) -> None:
     """If the service refuses empty windows the walk does not fail; it reports the second."""
-    service = crowded(25)
+    listing, _ = crowded()
+    service = ListService(rows=listing.rows, now=LATER)
     service.twist = lambda query, page: status if is_narrow(query) else page
     found: list[str] = []
     async with serving(service) as client:
@@ -307,82 +333,57 @@ async def test_a_second_stays_saturated_if_narrower_windows_are_refused(status: 
     assert len(found) == 7
 
 
-async def test_an_update_while_a_second_is_narrowed_does_not_saturate_it() -> None:
-    """The second is requested again: one concurrent update does not fail the walk."""
+@pytest.mark.parametrize(("seconds", "moves"), [(1, 6), (12, 1)])
+def test_updates_while_seconds_are_narrowed_saturate_none_of_them(seconds: int, moves: int) -> None:
+    """A second is requested again when its rows move, and each second has its own patience."""
     rules = Rules(lower_closed=True, upper_closed=True)
-    times = [BASE + second for second in (4, 5, 6) for _ in range(6)]
-    service = ListService(rows=rows_at(times), now=BASE + 100, rules=rules)
-    moving = [key for key in service.ids if service.rows[key] == BASE + 4]
-
-    def move() -> None:
-        query = service.queries[-1]
-        if query.before is not None and query.before - (query.after or 0) < 2 and moving:
-            service.touch(moving.pop())
-
-    service.before_answer = move
-    async with serving(service) as client:
-        paginator = walk(client, BASE, None, limit=10, concurrency=1)
-        found = await ids_of(paginator)
-    assert len(moving) < 6
-    assert paginator.saturated == ()
-    assert set(found) == service.ids
-
-
-async def test_updates_while_many_seconds_are_narrowed_saturate_none_of_them() -> None:
-    """Twelve crowded seconds, of each of which one row moves, are all read."""
-    rules = Rules(lower_closed=True, upper_closed=True)
-    crowds = [BASE + 9 * number for number in range(12)]
+    crowds = [BASE + 9 * number for number in range(seconds)]
     times = [second + n for second in crowds for n in (4, 5, 6) for _ in range(6)]
-    service = ListService(rows=rows_at(times), now=BASE + 1_000, rules=rules)
-    moved: set[int] = set()
+    listing = Listing(rows=rows_at(times), now=BASE + 1_000, rules=rules)
+    moved: list[int] = []
 
     def move() -> None:
-        query = service.queries[-1]
+        query = listing.queries[-1]
         after, before = query.after or 0, query.before or LATER
-        for key, second in service.rows.items():
+        for key, second in listing.rows.items():
             crowd = (second - BASE) // 9
-            if before - after < 2 and second in (after, before) and crowd not in moved:
-                moved.add(crowd)
-                service.now += 1
-                service.touch(key)
+            if before - after < 2 and second in (after, before) and moved.count(crowd) < moves:
+                moved.append(crowd)
+                listing.now += 1
+                listing.touch(key)
                 break
 
-    service.before_answer = move
-    async with serving(service) as client:
-        paginator = walk(client, BASE, None, limit=10, concurrency=1)
-        found = await ids_of(paginator)
-    assert len(moved) == len(crowds)
-    assert paginator.saturated == ()
-    assert set(found) == service.ids
+    listing.before_answer = move
+    walked = dry_walk(listing, BASE, None, limit=10).run()
+    assert set(moved) == set(range(seconds))
+    assert walked.planner.saturated == []
+    assert set(walked.ids) == listing.ids
 
 
 @pytest.mark.parametrize("before", [None, BASE + 20 * DAY])
-@pytest.mark.parametrize("concurrency", [1, 4])
-async def test_a_service_that_ignores_the_bounds_is_an_error(
-    before: int | None, concurrency: int
-) -> None:
-    """The same rows for every window are detected early, not after a billion requests."""
-    service = ListService(rows=rows_at([BASE] * 10), now=LATER, most_requests=500)
-    keys = tuple(service.rows)
-
-    def always(query: Query, page: Page) -> Outcome:
-        return Page(after=page.after, before=page.before, ids=keys)
-
-    service.twist = always
-    async with serving(service) as client:
+@pytest.mark.parametrize("walkers", [1, 4])
+def test_a_service_that_ignores_the_bounds_is_an_error(before: int | None, walkers: int) -> None:
+    """It is detected early and each time, and a walk that continues has skipped no second."""
+    listing = Listing(rows=rows_at([BASE] * 10), now=LATER, most_requests=1_000)
+    keys = tuple(listing.rows)
+    listing.twist = lambda query, page: evolve(page, ids=keys)
+    walked = dry_walk(listing, 0, before, limit=10, walkers=walkers)
+    for _ in range(2):
         with pytest.raises(UnexpectedResponseError):
-            await ids_of(walk(client, None, before, limit=10, concurrency=concurrency))
-    assert not service.overran
+            walked.run()
+        planner = walked.planner
+        parts = [*planner.planned, *planner.saturated, *planner.covered]
+        assert list(Intervals(parts)) == [planner.span]
 
 
 @given(st.data(), WALKERS)
-async def test_contradictory_pages_end_in_an_error_or_in_reported_seconds(
+def test_contradictory_pages_end_in_an_error_or_in_reported_seconds(
     data: st.DataObject, walkers: int
 ) -> None:
     """Random contradictions of rows, counts and echoes never make a walk loop forever."""
-    chance = Random(data.draw(st.integers(0, 2**32)))
+    chance = data.draw(CHANCES)
     rules = data.draw(readings(40, oldest=None, widest=None))
-    service = ListService(
+    listing = Listing(
         rows=rows_at([BASE + chance.randrange(40) for _ in range(30)]),
         now=BASE + 60,
         rules=rules,
@@ -393,16 +394,10 @@ async def test_contradictory_pages_end_in_an_error_or_in_reported_seconds(
         if chance.random() < 0.6:
             return page
         shift = chance.choice([0, 0, 0, -1, 1, -30, 30])
-        ids = chance.sample(sorted(service.ids), chance.choice([0, 3, 5, 8]))
+        ids = chance.sample(sorted(listing.ids), chance.choice([0, 3, 5, 8]))
         return Page(after=page.after + shift, before=page.before + shift, ids=tuple(ids))
 
-    service.twist = lie
-    async with serving(service) as client:
-        paginator = walk(
-            client, BASE - 1, BASE + 45, limit=5, concurrency=walkers, on_saturated="report"
-        )
-        try:
-            await ids_of(paginator)
-        except IncomeClientError as error:
-            assert isinstance(error, UnexpectedResponseError)  # noqa: PT017 - it may also end well
-    assert not service.overran
+    listing.twist = lie
+    walked = dry_walk(listing, BASE - 1, BASE + 45, limit=5, walkers=walkers, chance=chance)
+    with contextlib.suppress(UnexpectedResponseError):
+        walked.run()

@@ -1,86 +1,169 @@
 """Promise 7: hints change the number of requests, and never the rows of a walk."""
 
+import gzip
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable
-from datetime import timedelta
+from itertools import accumulate
+from pathlib import Path
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.listing import EPOCH, ListService, Rules, rows_at, serving, text_of
-from tests.support.walk_data import (
-    BASE,
-    DAY,
-    LIMITS,
-    WALKERS,
-    ids_of,
-    readings,
-    update_seconds,
-    walk,
-)
+from income_client.records.window import Window
+from income_client.walk.density import FILL, Density
+from income_client.walk.planner import WalkPlanner
+from income_client.walk.windows import Answer, Bounds, Rows
+from tests.support.listing import Listing, Rules, rows_at
+from tests.support.walk_data import BASE, CHANCES, DAY, LIMITS, WALKERS, readings, update_seconds
+from tests.support.walks import dry_walk, page_of, rows_of
 
 YEAR = 365 * DAY
+LIMIT = 1000
+FUTURE = 200 * YEAR
+
+# The width of the next window
 
 
-def hostile_dates(kind: str, service: ListService, chance: Random) -> Callable[[str], str]:
-    """Return application dates that mislead a walk that trusts them."""
-    seconds = sorted(service.rows.values()) or [BASE]
-    kinds: dict[str, Callable[[str], str]] = {
-        "the beginning of time": lambda key: "0001-01-01T00:00:00",
-        "the end of time": lambda key: "9999-12-31T23:59:59",
-        "after the update": lambda key: text_of(service.rows[key] + chance.randrange(1, YEAR)),
-        "mirrored": lambda key: text_of(seconds[0] + seconds[-1] - service.rows[key]),
-        "in the middle": lambda key: text_of(seconds[len(seconds) // 2]),
-        "the last second": lambda key: text_of(service.now),
-        "at random": lambda key: (
-            EPOCH + timedelta(seconds=chance.randrange(-(10**10), 10**11))
-        ).isoformat(),
-        "around the updates": lambda key: text_of(chance.choice(seconds) + chance.randint(-1, 1)),
-    }
-    return kinds[kind]
+def rows(count: int, prefix: str = "a", *, dated: int = FUTURE) -> Rows:
+    """Return this many rows; the usual date carries no information."""
+    dates = {f"{prefix}{n}": dated for n in range(count)}
+    return dict(zip(dates, rows_of(dates), strict=True))
 
 
-DATES = st.sampled_from(
-    [
-        "the beginning of time",
-        "the end of time",
-        "after the update",
-        "mirrored",
-        "in the middle",
-        "the last second",
-        "at random",
-        "around the updates",
-    ]
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.integers(1, 10**6), st.integers(0, 60), st.booleans()),
+        max_size=20,
+    )
 )
+def test_a_width_is_never_below_one_second_nor_beyond_the_end(
+    story: list[tuple[bool, int, int, bool]],
+) -> None:
+    """Whatever was learned, in whichever order."""
+    density, position, end = Density(60), 0, 10**7
+    for is_full, drawn, found, is_divided in story:
+        width = min(drawn, end - position - 1)
+        if width < 1:
+            break
+        window = Window(position, position + width)
+        date = position + found * 1000
+        if is_full:
+            density.full(window, rows(60, dated=date))
+        else:
+            density.complete(window, rows(found, str(position), dated=date))
+            position += width
+        if is_divided and end - position > 2:
+            cut = (position + end) // 2
+            density.divide(position, cut, end)
+            end = cut
+        assert 1 <= density.width(position, end) <= end - position
+        assert density.pages(position, end) >= 0
 
 
+def test_without_knowledge_the_whole_gap_is_asked_for() -> None:
+    """Most spans are small."""
+    assert Density(LIMIT).width(0, 10**6) == 10**6
+
+
+def test_an_even_density_fills_pages_to_the_aim() -> None:
+    """Ten rows a second make windows of some eighty-five seconds."""
+    density = Density(LIMIT)
+    density.width(0, 10**6)
+    density.complete(Window(0, 50), rows(500))
+    assert density.width(50, 10**6) == int(FILL * 999 / 10)
+
+
+def test_windows_grow_by_eight_at_the_most() -> None:
+    """A gap in the data does not make the walk request a whole year."""
+    density = Density(LIMIT)
+    density.width(0, 10**9)
+    density.complete(Window(0, 100), rows(1))
+    assert density.width(100, 10**9) == 800
+    density.complete(Window(100, 200), rows(0))
+    assert density.width(200, 10**9) == 800
+
+
+def test_the_halves_of_a_part_expect_together_what_it_did() -> None:
+    """Dividing it says nothing about its rows."""
+    density = Density(LIMIT)
+    density.full(Window(0, 1000), rows(1000))
+    whole = density.pages(0, 1000)
+    density.divide(0, 400, 1000)
+    assert round(density.pages(0, 400) + density.pages(400, 1000), 6) == round(whole, 6)
+
+
+# Application dates
+
+DATES: dict[str, Callable[[Random, Listing, int], int]] = {
+    "the beginning of time": lambda chance, listing, second: -62_135_596_800,
+    "the end of time": lambda chance, listing, second: 253_402_300_799,
+    "after the update": lambda chance, listing, second: second + chance.randrange(1, YEAR),
+    "mirrored": lambda chance, listing, second: (
+        min(listing.rows.values()) + max(listing.rows.values()) - second
+    ),
+    "in the middle": lambda chance, listing, second: sorted(listing.rows.values())[
+        len(listing.rows) // 2
+    ],
+    "the last second": lambda chance, listing, second: listing.now,
+    "at random": lambda chance, listing, second: chance.randrange(-(10**10), 10**11),
+    "around the updates": lambda chance, listing, second: (
+        chance.choice(list(listing.rows.values())) + chance.randint(-1, 1)
+    ),
+}
+"""Dates that mislead a walk that trusts them."""
+
+
+def hostile_dates(kind: str, listing: Listing, chance: Random) -> dict[str, int]:
+    """Return a misleading date for each application."""
+    return {key: DATES[kind](chance, listing, second) for key, second in listing.rows.items()}
+
+
+@pytest.mark.parametrize("dates", DATES)
 @given(
     data=st.data(),
     limit=LIMITS,
     walkers=WALKERS,
-    dates=DATES,
-    begins=st.sampled_from(["1970", "before", "at the first row"]),
+    begins=st.sampled_from([0, BASE - 400, BASE]),
 )
-async def test_application_dates_are_only_a_hint(
-    data: st.DataObject, limit: int, walkers: int, dates: str, begins: str
+def test_application_dates_are_only_a_hint(
+    dates: str, data: st.DataObject, limit: int, walkers: int, begins: int
 ) -> None:
     """Whatever application dates the rows have, in any order, the ids are the same."""
-    times = data.draw(update_seconds(limit))
+    times = data.draw(update_seconds(limit, 10 * limit))
     now = max(times, default=BASE) + data.draw(st.sampled_from([0, 9, 3 * DAY]), "since the last")
-    after = {"1970": None, "before": BASE - 400, "at the first row": BASE}[begins]
     before = data.draw(st.sampled_from([None, now + 1]), "before")
     # A service that cuts windows to seconds is not walked from 1970.
     rules = data.draw(readings(now - BASE + 400, oldest=None, widest=None, future="accept"))
-    service = ListService(rows=rows_at(times), now=now, rules=rules)
-    service.dates = hostile_dates(dates, service, Random(data.draw(st.integers(0, 2**32))))
-    async with serving(service) as client:
-        paginator = walk(client, after, before, limit=limit, concurrency=walkers)
-        found = await ids_of(paginator)
-    assert len(found) == len(set(found))
-    assert set(found) == service.truth(after or 0, now + 1)
-    assert paginator.saturated == ()
+    listing = Listing(rows=rows_at(times), now=now, rules=rules)
+    chance = data.draw(CHANCES)
+    walked = dry_walk(
+        listing, begins, before, limit=limit, walkers=walkers, chance=chance,
+        dates=hostile_dates(dates, listing, chance),
+    ).run()  # fmt: skip
+    assert len(walked.ids) == len(set(walked.ids))
+    assert set(walked.ids) == listing.truth(begins, now + 1)
+    assert walked.planner.saturated == []
 
+
+@given(dates=st.sampled_from(sorted(DATES)), walkers=WALKERS, chance=CHANCES)
+def test_hostile_hints_cost_a_bounded_number_of_requests(
+    dates: str, walkers: int, chance: Random
+) -> None:
+    """False dates cost a walk from 1970 some more requests, and none is repeated."""
+    times = [BASE + chance.randrange(10**6) for _ in range(150)]
+    listing = Listing(rows=rows_at(times), now=BASE + 10**6, rules=Rules(order="random"))
+    given_dates = hostile_dates(dates, listing, chance)
+    walked = dry_walk(listing, 0, None, limit=30, walkers=walkers, chance=chance, dates=given_dates)
+    assert sorted(walked.run().ids) == sorted(listing.ids)
+    asked = [(query.after, query.before) for query in listing.queries]
+    assert len(asked) - len(set(asked)) <= 2
+    assert len(asked) <= 150
+
+
+# How many requests a walk takes
 
 DENSITIES: dict[str, Callable[[Random, int], int]] = {
     "even": lambda chance, number: number * 70_000,
@@ -97,81 +180,158 @@ DENSITIES: dict[str, Callable[[Random, int], int]] = {
 
 @pytest.mark.parametrize("walkers", [1, 8])
 @pytest.mark.parametrize("density", DENSITIES)
-async def test_the_number_of_requests_is_bounded_for_every_density(
-    density: str, walkers: int
-) -> None:
+def test_the_number_of_requests_is_bounded_for_every_density(density: str, walkers: int) -> None:
     """However rows are spread over a year, a dozen requests per page are enough."""
     chance, limit = Random(5), 25
-    seconds = [BASE + DENSITIES[density](chance, number) for number in range(400)]
-    service = ListService(rows=rows_at(seconds), now=BASE + YEAR + DAY, rules=Rules(order="random"))
-    async with serving(service) as client:
-        paginator = walk(client, BASE - 1, BASE + YEAR, limit=limit, concurrency=walkers)
-        found = await ids_of(paginator)
-    assert sorted(found) == sorted(service.ids)
-    assert len(service.queries) <= 12 * len(seconds) / limit
-
-
-@given(dates=DATES, walkers=WALKERS, seed=st.integers(0, 2**32))
-async def test_hostile_hints_cost_a_bounded_number_of_requests(
-    dates: str, walkers: int, seed: int
-) -> None:
-    """False dates cost a walk from 1970 some more requests, and none is repeated."""
-    chance = Random(seed)
-    seconds = [BASE + chance.randrange(10**6) for _ in range(150)]
-    service = ListService(
-        rows=rows_at(seconds), now=BASE + 10**6, rules=Rules(order="random"), chance=chance
-    )
-    service.dates = hostile_dates(dates, service, chance)
-    async with serving(service) as client:
-        found = await ids_of(walk(client, None, None, limit=30, concurrency=walkers))
-    assert sorted(found) == sorted(service.ids)
-    asked = [(query.after, query.before) for query in service.queries]
-    assert len(asked) - len(set(asked)) <= 2
-    assert len(asked) <= 150
+    times = [BASE + DENSITIES[density](chance, number) for number in range(400)]
+    listing = Listing(rows=rows_at(times), now=BASE + YEAR + DAY, rules=Rules(order="random"))
+    walked = dry_walk(listing, BASE - 1, BASE + YEAR, limit=limit, walkers=walkers).run()
+    assert sorted(walked.ids) == sorted(listing.ids)
+    assert walked.planner.requests <= 12 * len(times) / limit
 
 
 @pytest.mark.parametrize("limit", [5, 25, 100, 1000])
-async def test_the_empty_time_before_the_first_application_takes_few_requests(limit: int) -> None:
+def test_the_empty_time_before_the_first_application_takes_few_requests(limit: int) -> None:
     """A walk from 1970 reaches last month's data in few requests, whatever its limit."""
     times = [BASE + 300 * n for n in range(2 * limit)]
-    service = ListService(
-        rows=rows_at(times), now=times[-1] + 1, dates=lambda key: text_of(service.rows[key] - DAY)
-    )
-    async with serving(service) as client:
-        found = await ids_of(client.list_applications(limit=limit, concurrency=1))
-    assert sorted(found) == sorted(service.ids)
-    assert len(service.queries) <= 20
+    listing = Listing(rows=rows_at(times), now=times[-1] + 1)
+    dates = {key: second - DAY for key, second in listing.rows.items()}
+    walked = dry_walk(listing, 0, None, limit=limit, dates=dates).run()
+    assert sorted(walked.ids) == sorted(listing.ids)
+    assert walked.planner.requests <= 20
 
 
 @pytest.mark.parametrize("limit", [2, 5, 25, 100])
 @pytest.mark.parametrize("span", [6_000, 10**6, 3 * 10**7])
-async def test_an_empty_time_after_a_burst_takes_few_requests(span: int, limit: int) -> None:
+def test_an_empty_time_after_a_burst_takes_few_requests(span: int, limit: int) -> None:
     """Windows grow again quickly after a burst, whatever the limit."""
     times = [BASE + number // (limit - 1) for number in range(7 * (limit - 1))]
-    service = ListService(rows=rows_at(times), now=BASE + span + 30 * DAY)
-    async with serving(service) as client:
-        found = await ids_of(walk(client, BASE - 1, BASE + span, limit=limit, concurrency=1))
-    assert sorted(found) == sorted(service.ids)
-    assert len(service.queries) <= 80
+    listing = Listing(rows=rows_at(times), now=BASE + span + 30 * DAY)
+    dates = dict.fromkeys(listing.rows, BASE - YEAR)
+    walked = dry_walk(listing, BASE - 1, BASE + span, limit=limit, dates=dates).run()
+    assert sorted(walked.ids) == sorted(listing.ids)
+    assert walked.planner.requests <= 80
 
 
 @given(data=st.data(), limit=LIMITS, seed=st.integers(0, 2**32))
-async def test_the_order_in_which_replies_come_does_not_matter(
+def test_the_order_in_which_replies_come_does_not_matter(
     data: st.DataObject, limit: int, seed: int
 ) -> None:
     """In whatever order replies arrive, the same ids are yielded and the same is covered."""
-    times = data.draw(update_seconds(limit))
+    times = data.draw(update_seconds(limit, 10 * limit))
     last = max([*times, BASE + 5]) + 5
     ends = []
-    for slowness, walkers in ((0, 1), (4, 3), (25, 8)):
-        rules = Rules(order="random", slowness=slowness)
-        service = ListService(
-            rows=rows_at(times), now=last + 3 * DAY, rules=rules, chance=Random(seed)
-        )
-        async with serving(service) as client:
-            paginator = walk(client, BASE - 1, last, limit=limit, concurrency=walkers)
-            found = await ids_of(paginator)
-        assert len(found) == len(set(found))
-        ends.append((set(found), paginator.checkpoint))
+    for walkers in (1, 3, 8):
+        listing = Listing(rows=rows_at(times), now=last + 3 * DAY, rules=Rules(order="random"))
+        walked = dry_walk(
+            listing, BASE - 1, last, limit=limit, walkers=walkers, chance=Random(seed)
+        ).run()
+        assert len(walked.ids) == len(set(walked.ids))
+        ends.append((set(walked.ids), list(walked.planner.covered)))
     assert ends[0] == ends[1] == ends[2]
     assert ends[0][0] == set(rows_at(times))
+
+
+class HostileDensity(Density):
+    """Estimates that do as much harm as they can, and counts of the full pages at each place."""
+
+    def __init__(self, limit: int, wanted: Callable[[int, int], int]) -> None:
+        super().__init__(limit)
+        self.full_at: Counter[int] = Counter()
+        self._wanted = wanted
+
+    def width(self, start: int, end: int) -> int:
+        """Return any number."""
+        return self._wanted(start, end)
+
+    def pages(self, start: int, end: int) -> float:
+        """Return any number."""
+        return float(self._wanted(start, end))
+
+    def middle(self, start: int, end: int) -> int:
+        """Return any number."""
+        return start + self._wanted(start, end)
+
+    def full(self, window: Window, rows: Rows) -> int | None:
+        """Count a full page."""
+        self.full_at[window.after] += 1
+        super().full(window, rows)
+        return None
+
+
+HOSTILE_WIDTHS: dict[str, Callable[[Random], Callable[[int, int], int]]] = {
+    "everything": lambda _: lambda start, end: end - start,
+    "more than there is": lambda _: lambda start, end: 10**12,
+    "all but a second": lambda _: lambda start, end: end - start - 1,
+    "nothing": lambda _: lambda start, end: 0,
+    "less than nothing": lambda _: lambda start, end: -(10**12),
+    "anything": lambda chance: lambda start, end: chance.randint(-9, 2 * (end - start)),
+}
+
+
+@given(st.data(), LIMITS, WALKERS, st.sampled_from(sorted(HOSTILE_WIDTHS)))
+def test_no_estimate_makes_a_walk_endless(
+    data: st.DataObject, limit: int, walkers: int, widths: str
+) -> None:
+    """Whatever width is wanted, few pages at one place are full, and the rows are the same."""
+    chance = data.draw(CHANCES)
+    is_narrow = HOSTILE_WIDTHS[widths](Random(0))(0, 1000) < 999
+    span = 600 if is_narrow else data.draw(st.sampled_from([600, 10**6]), label="span")
+    times = [BASE + chance.randrange(span) for _ in range(data.draw(st.integers(0, 60)))]
+    listing = Listing(rows=rows_at(times), now=BASE + span)
+    walked = dry_walk(listing, BASE - 1, BASE + span, limit=limit, walkers=walkers, chance=chance)
+    density = walked.planner.density = HostileDensity(limit, HOSTILE_WIDTHS[widths](Random(1)))
+    walked.run()
+    given = set(walked.ids) | set(walked.planner.withheld)
+    assert walked.planner.saturated or given == listing.truth(BASE - 1, BASE + span)
+    assert max(density.full_at.values(), default=0) <= 4 + (span + 2).bit_length()
+
+
+# Real times
+
+DATA = Path(__file__).parents[2] / "benchmarks" / "data"
+
+
+@pytest.mark.parametrize(
+    ("dated", "listed", "walkers", "most"),
+    [
+        ("a day before", "in no order", 1, 68),
+        ("a day before", "in no order", 8, 78),
+        ("a day before", "oldest first", 8, 116),
+        ("a day before", "newest first", 1, 124),
+        ("at any time", "in no order", 1, 92),
+    ],
+)
+def test_a_walk_over_real_times_asks_little(
+    dated: str, listed: str, walkers: int, most: int
+) -> None:
+    """Some 40 full pages would hold all commits of aiohttp."""
+    steps = gzip.decompress((DATA / "aiohttp.txt.gz").read_bytes()).split()
+    seconds = list(accumulate(map(int, steps)))
+    chance = Random(7)
+    back = [DAY if dated == "a day before" else chance.randrange(2000 * DAY) for _ in seconds]
+    planner = WalkPlanner(Bounds(seconds[0] - 1, seconds[-1] + 1), limit=LIMIT, walkers=walkers)
+    found: set[str] = set()
+    in_flight = []
+    while not planner.is_finished:
+        while (question := planner.next()) is not None:
+            in_flight.append(question)
+        question = in_flight.pop(0)
+        before = question.bounds.before or seconds[-1] + DAY
+        first = bisect_left(seconds, question.bounds.after)
+        numbers: list[int] = list(range(first, bisect_right(seconds, before)))
+        match listed:
+            case "oldest first":
+                numbers = numbers[:LIMIT]
+            case "newest first":
+                numbers = numbers[-LIMIT:]
+            case _ if len(numbers) > LIMIT:
+                numbers = chance.sample(numbers, LIMIT)
+        dates = {str(number): seconds[number] - back[number] for number in numbers}
+        page = page_of(question.bounds.after, before, dates)
+        planner.receive(question, Answer.of(page, LIMIT, seconds[-1] + 30 * DAY))
+        while planner.ready:
+            delivery = planner.ready.popleft()
+            found.update(row.application_id for row in delivery.page.applications)
+    assert len(found) == len(seconds)
+    assert planner.requests <= most
