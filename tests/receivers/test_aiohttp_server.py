@@ -30,20 +30,17 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def hello(_: web.Request) -> web.Response:
-    """Answer at once."""
     return web.json_response("hello")
 
 
 @asynccontextmanager
 async def served(handler: Any = hello, **options: Any) -> AsyncIterator[str]:
-    """Serve a route."""
     given: dict[str, Any] = {"host": "127.0.0.1", "port": 0} | options
     async with serving([web.get("/", handler)], **given) as url:
         yield url
 
 
 async def connected(stack: AsyncExitStack, url: str, begin: bytes = b"") -> Connection:
-    """Connect, and send something."""
     reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
 
     def close() -> None:
@@ -91,7 +88,6 @@ async def test_routes_are_served_inside(host: str, named: str) -> None:
 
 
 async def test_requests_under_way_are_answered() -> None:
-    """A request that is being handled when the block ends still gets its answer."""
     begun, may_end = asyncio.Event(), asyncio.Event()
 
     async def slow(_: web.Request) -> web.Response:
@@ -107,7 +103,6 @@ async def test_requests_under_way_are_answered() -> None:
 
 
 async def test_lines_that_cannot_be_read_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """Credentials may be in them."""
     caplog.set_level(logging.DEBUG)
     async with served() as url:
         answer = await ring(url, path="/", headers=(("Authorization", "Basic c2VjcmV0\x01"),))
@@ -116,7 +111,6 @@ async def test_lines_that_cannot_be_read_are_not_logged(caplog: pytest.LogCaptur
 
 
 async def test_a_taken_port_is_an_error() -> None:
-    """An OSError before the block begins."""
     with (
         socket.create_server(("127.0.0.1", 0)) as taken,
         pytest.raises(OSError, match=r"(?i)address already in use"),

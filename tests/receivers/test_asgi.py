@@ -22,7 +22,6 @@ REQUEST = {"type": "http.request"}
 
 
 async def test_a_request_is_answered_with_json_and_its_length() -> None:
-    """The head reaches the endpoint, the answer the server."""
     start, body = await sent_by(Receiver(Recording()), scope_of())
     assert start["status"] == 200
     assert dict(start["headers"])[b"content-length"] == b"%d" % len(body["body"])
@@ -85,7 +84,6 @@ async def test_a_body_that_was_not_read_ends_the_connection(version: str, closes
     ],
 )
 async def test_it_may_be_the_whole_application(kind: str, came: list[str], sent: list[str]) -> None:
-    """It starts and stops, and nothing but HTTP is served."""
     found = await sent_by(Receiver(Recording()), {"type": kind}, [{"type": one} for one in came])
     assert [one["type"] for one in found] == sent
     with pytest.raises(ConfigurationError):
@@ -93,7 +91,6 @@ async def test_it_may_be_the_whole_application(kind: str, came: list[str], sent:
 
 
 def test_what_is_not_an_endpoint_is_refused_at_once() -> None:
-    """Not at the first request."""
     wrong: Any = print
     with pytest.raises(ConfigurationError):
         Receiver(wrong)
@@ -102,7 +99,6 @@ def test_what_is_not_an_endpoint_is_refused_at_once() -> None:
 
 
 def tls(**changed: Any) -> dict[str, Any]:
-    """Return the TLS extension of a scope in which a certificate came."""
     return {"tls": {"client_cert_chain": [PEM], "client_cert_error": None} | changed}
 
 
@@ -128,7 +124,6 @@ async def test_a_certificate_comes_by_the_tls_extension(
 
 
 def forwarded(value: str, name: bytes = b"x-forwarded-for", **changed: Any) -> dict[str, Any]:
-    """Return a scope with this header field."""
     return scope_of(headers=[(name, value.encode("latin-1"))], **changed)
 
 
@@ -193,7 +188,6 @@ class Forbidding(Recording):
     """Answers 403."""
 
     async def answer(self, head: Any, body: Any) -> Any:
-        """Refuse."""
         return make_answer(403)
 
 

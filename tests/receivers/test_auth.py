@@ -41,7 +41,6 @@ AUTH: Final = CallbackBasicAuth("service", "invented-1", also=[BasicAuth("servic
 
 
 def encoded(pair: str, encoding: str = "utf-8") -> bytes:
-    """Return a pair as the header has it."""
     return base64.b64encode(pair.encode(encoding, "surrogatepass"))
 
 
@@ -56,14 +55,12 @@ def test_every_pair_is_accepted_in_both_encodings() -> None:
 
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_only_equal_pairs_pass(name: str, password: str) -> None:
-    """No text is taken for another."""
     pair = f"{name}:{password}"
     is_known = pair in ("service:invented-1", "service:invented-2")
     assert refusal_of(AUTH.check, encoded(pair)) is (None if is_known else Refusal.PASSWORD_WRONG)
 
 
 def short_pem() -> bytes:
-    """Return an RSA key of 1024 bits."""
     public = rsa.generate_private_key(65537, 1024).public_key()
     return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
@@ -82,7 +79,6 @@ def short_pem() -> bytes:
     ],
 )
 def test_what_is_wrong_with_a_key_is_said(key: Any, advice: str) -> None:
-    """By its place, and without showing it."""
     with pytest.raises(ConfigurationError, match=advice) as caught:
         accepting(keys=[public_pem("RSA"), key])
     assert str(caught.value).startswith("keys: number 2 ")
@@ -109,12 +105,10 @@ def test_a_secret_is_as_long_as_its_hash(algorithm: str, length: int) -> None:
 
 @pytest.mark.parametrize("url", [URL, f"{URL}?x=1", "http://127.0.0.1:8/k", "http://[::1]/k"])
 def test_a_key_set_address_is_https_or_on_this_machine(url: str) -> None:
-    """Such addresses are taken."""
     assert accepting(keys=None, jwks_url=url).jwks_url == url
 
 
 def test_verify_decides_alone() -> None:
-    """There are no rules beside it."""
     assert CallbackBearerAuth(verify=bool).rules is None
 
 
@@ -141,18 +135,15 @@ ELSEWHERE: Final = "203.0.113.9"
 
 
 def head(*authorization: bytes, peer: str = "198.51.100.7") -> RequestHead:
-    """Return the head of a request with these Authorization fields."""
     fields = tuple((b"authorization", value) for value in authorization)
     return RequestHead(method="POST", headers=fields, peer=peer)
 
 
 def gate(*auth: Any) -> CallbackGate:
-    """Return a gate with these checks."""
     return CallbackGate(auth, proxies=TrustedProxies(["10.0.0.1"]))
 
 
 def test_of_basic_and_bearer_either_will_do() -> None:
-    """A request has one Authorization header."""
     both = gate(AUTH, BEARER)
     assert both.check(head(GOOD), now=NOW) is None
     assert both.check(head(b"bearer  abc"), now=NOW) == "abc"
@@ -160,7 +151,6 @@ def test_of_basic_and_bearer_either_will_do() -> None:
 
 
 def test_addresses_are_looked_at_before_passwords() -> None:
-    """Nobody guesses from elsewhere."""
     both = gate(AUTH, NETWORKS)
     for request, expected in (
         (head(GOOD), None),
@@ -173,6 +163,5 @@ def test_addresses_are_looked_at_before_passwords() -> None:
 
 @given(st.lists(st.tuples(st.binary(max_size=20), st.binary(max_size=60)), max_size=5))
 def test_no_head_raises(fields: list[tuple[bytes, bytes]]) -> None:
-    """Any fields become a refusal, or a token to be checked."""
     request = RequestHead(method="POST", headers=tuple(fields), peer="198.51.100.7")
     refusal_of(gate(AUTH, BEARER, NETWORKS).check, request, now=NOW)

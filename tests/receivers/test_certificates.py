@@ -33,7 +33,6 @@ ANYBODY = CallbackClientCertificate(any_from_ca=True)
 def refusal(
     auth: CallbackClientCertificate, certificate: bytes | None = NAMED, now: float = NOW
 ) -> Refusal | None:
-    """Return why a client that connects with a certificate is refused."""
     head = RequestHead(method="POST", headers=(), peer="192.0.2.9", certificate=certificate)
     return refusal_of(auth.check, head, TrustedProxies(), now=now)
 
@@ -52,7 +51,6 @@ def refusal(
     ],
 )
 def test_one_pin_that_fits_is_enough(pin: dict[str, Any], certificate: bytes) -> None:
-    """A certificate passes by its subject or by any of its alternative names."""
     assert refusal(CallbackClientCertificate(**pin), certificate) is None
 
 
@@ -71,7 +69,6 @@ def test_one_pin_that_fits_is_enough(pin: dict[str, Any], certificate: bytes) ->
     ],
 )
 def test_what_is_only_similar_is_refused(pin: dict[str, Any], certificate: bytes) -> None:
-    """Parts of a subject, names above or below, other letters, wildcards."""
     auth = CallbackClientCertificate(**pin)
     assert refusal(auth, certificate) is Refusal.CERTIFICATE_NOT_PINNED
 
@@ -92,7 +89,6 @@ def test_a_certificate_counts_while_it_is_valid() -> None:
     "certificate", [b"", b"\x30", b"\x00" * 99, NAMED[:-1], NAMED + b"\x00", LONG]
 )
 def test_what_is_not_a_certificate_is_refused(certificate: bytes) -> None:
-    """Too little, too much (beyond 16 KiB), something else; or none at all."""
     assert len(LONG) > 16_384
     assert refusal(ANYBODY, certificate) is Refusal.CERTIFICATE_UNREADABLE
     assert refusal(ANYBODY, None) is Refusal.CERTIFICATE_MISSING
@@ -100,7 +96,6 @@ def test_what_is_not_a_certificate_is_refused(certificate: bytes) -> None:
 
 @given(st.integers(0, len(NAMED) - 1), st.binary(max_size=3), st.integers(0, 3))
 def test_a_damaged_certificate_is_refused_or_read(place: int, put: bytes, cut: int) -> None:
-    """Whatever is done to its bytes, nothing is raised."""
     damaged = NAMED[:place] + put + NAMED[place + cut :]
     auth = CallbackClientCertificate(subject=SUBJECT, san="elsewhere.example")
     found = refusal(auth, damaged)
@@ -110,7 +105,6 @@ def test_a_damaged_certificate_is_refused_or_read(place: int, put: bytes, cut: i
 def test_without_its_library_it_says_which_extra_is_missing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """When it is made, not at the first callback."""
     monkeypatch.setitem(sys.modules, "cryptography", None)
     with pytest.raises(ConfigurationError, match=r"income-client\[callbacks\]"):
         CallbackClientCertificate(san=SERVICE)
@@ -124,7 +118,6 @@ PINNED = CallbackClientCertificate(
 
 
 def rfc_9440(der: bytes) -> bytes:
-    """Return a certificate as RFC 9440 has it in a header."""
     return b":" + base64.b64encode(der) + b":"
 
 
@@ -139,7 +132,6 @@ def forwarded(
     certificate: bytes | None = None,
     auth: CallbackClientCertificate = PINNED,
 ) -> Refusal | None:
-    """Return why a request with these header fields is refused."""
     headers = [(b"Client-Cert", value) for value in values]
     headers += [(b"X-SSL-Client-Verify", value) for value in verified]
     head = RequestHead(method="POST", headers=tuple(headers), peer=peer, certificate=certificate)
@@ -186,20 +178,17 @@ def test_both_forms_are_read(value: bytes) -> None:
     ],
 )
 def test_other_forms_are_not_read(value: bytes) -> None:
-    """Half of one, two of them, another form, too much: none is a certificate."""
     assert certificate_in(value) is None
 
 
 @given(st.binary(max_size=200) | st.binary(max_size=99).map(lambda found: b":" + found + b":"))
 def test_no_header_raises(value: bytes) -> None:
-    """Any bytes are refused."""
     found = forwarded(value)
     assert found in (Refusal.CERTIFICATE_MISSING, Refusal.CERTIFICATE_UNREADABLE)
 
 
 @pytest.mark.parametrize("peer", [PROXY, "::ffff:192.0.2.1", UNIX_PEER])
 def test_a_trusted_proxy_is_believed(peer: str) -> None:
-    """What it forwards counts as if it had come over TLS."""
     assert forwarded(GOOD, peer=peer) is None
     assert forwarded(OTHER, peer=peer) is Refusal.CERTIFICATE_NOT_PINNED
 

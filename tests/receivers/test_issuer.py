@@ -25,7 +25,6 @@ GRANT: Final = b"grant_type=client_credentials"
 
 
 def basic(client_id: str, secret: str, encoding: str = "utf-8") -> bytes:
-    """Return the value of an Authorization header."""
     return b"Basic " + base64.b64encode(f"{client_id}:{secret}".encode(encoding))
 
 
@@ -50,7 +49,6 @@ def request_token(
 
 
 def issued_token(issuer: CallbackTokenIssuer, **arguments: Any) -> str:
-    """Return the token that such a request gets."""
     answer = request_token(issuer, **arguments)
     assert answer.status == 200
     return str(msgspec.json.decode(answer.body)["access_token"])
@@ -62,17 +60,14 @@ PAIR: Final = f"&client_id={CLIENT}&client_secret={SECRET}".encode()
 
 
 def refusal(auth: CallbackBearerAuth, text: str, *, now: float = NOW) -> Refusal | None:
-    """Return why a receiver refuses a token."""
     return refusal_of(check_token, text, auth.keys, auth.rules, now=now)
 
 
 def issuer(**arguments: Any) -> CallbackTokenIssuer:
-    """Return an issuer."""
     return CallbackTokenIssuer(CLIENT, SECRET, **arguments)
 
 
 def said(answer: Answer) -> tuple[int, Any]:
-    """Return the status and the error of an answer."""
     return answer.status, msgspec.json.decode(answer.body).get("error")
 
 
@@ -89,7 +84,6 @@ def test_a_token_is_issued_and_accepted() -> None:
 
 
 def test_an_answer_does_not_show_its_token() -> None:
-    """The `repr` of an answer, which a log may hold, leaves its body out."""
     answer = request_token(SHOP)
     token = msgspec.json.decode(answer.body)["access_token"]
     assert token.partition(".")[0] not in repr(answer)
@@ -136,7 +130,6 @@ def test_every_spelling_of_a_secret_is_known(secret: str) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "post", "OPTIONS"])
 def test_only_post_is_answered(method: str) -> None:
-    """Credentials do not belong into addresses."""
     answer = request_token(SHOP, method=method)
     assert answer.status == 405
     assert dict(answer.headers)["Allow"] == "POST"
@@ -153,12 +146,10 @@ def test_only_post_is_answered(method: str) -> None:
     ],
 )
 def test_what_is_not_known_is_ignored(body: bytes) -> None:
-    """Parameters of other profiles, and those without a value, do no harm."""
     assert request_token(SHOP, body).status == 200
 
 
 def test_credentials_may_come_in_the_form() -> None:
-    """As RFC 6749 allows, in place of the header."""
     assert request_token(SHOP, GRANT + PAIR, authorization=None).status == 200
     assert request_token(SHOP, content_type=FORM + b"; charset=UTF-8").status == 200
 
@@ -174,7 +165,6 @@ def test_credentials_may_come_in_the_form() -> None:
     ],
 )
 def test_an_invalid_form_is_refused(body: bytes) -> None:
-    """Doubled, missing and broken parameters, and two ways to authenticate at once."""
     assert said(request_token(SHOP, body)) == (400, "invalid_request")
 
 
@@ -188,13 +178,11 @@ def test_an_invalid_form_is_refused(body: bytes) -> None:
     ],
 )
 def test_an_invalid_head_is_refused(arguments: Any) -> None:
-    """Another type, a compressed form, a header that is there twice."""
     assert said(request_token(SHOP, **arguments)) == (400, "invalid_request")
 
 
 @pytest.mark.parametrize("grant", [b"password", b"CLIENT_CREDENTIALS", b"client_credentials%00"])
 def test_another_grant_is_not_supported(grant: bytes) -> None:
-    """For those who may ask; the credentials are checked first."""
     assert said(request_token(SHOP, b"grant_type=" + grant)) == (400, "unsupported_grant_type")
     unknown = request_token(SHOP, b"grant_type=" + grant, authorization=basic(CLIENT, "x"))
     assert said(unknown) == (401, "invalid_client")
@@ -221,7 +209,6 @@ FORMS: Final = (
     ("authorization", "form"), [*((one, b"") for one in HEADERS), *((None, one) for one in FORMS)]
 )
 def test_all_wrong_clients_get_the_same_answer(authorization: bytes | None, form: bytes) -> None:
-    """Neither the status nor the text says what was wrong, in the header or in the form."""
     answer = request_token(SHOP, GRANT + form, authorization=authorization)
     assert answer == request_token(SHOP, authorization=basic(CLIENT, "wrong"))
     assert said(answer) == (401, "invalid_client")
@@ -230,7 +217,6 @@ def test_all_wrong_clients_get_the_same_answer(authorization: bytes | None, form
 
 @given(st.binary(max_size=200), st.binary(max_size=100), st.booleans())
 def test_any_bytes_lead_to_a_refusal(body: bytes, value: bytes, is_basic: bool) -> None:
-    """Nothing is raised, and nothing is issued."""
     authorization = b"Basic " + base64.b64encode(value) if is_basic else value
     for form in (body, GRANT + b"&" + body):
         assert request_token(SHOP, form, authorization=authorization).status in (400, 401)

@@ -51,15 +51,12 @@ class ScriptedKeys:
         self.was_asked = asyncio.Event()
 
     def monotonic(self) -> float:
-        """Return the time that the test has set."""
         return self.seconds
 
     def time(self) -> float:
-        """Return a time at which the tokens of the tests are good."""
         return NOW
 
     async def fetch(self, url: str) -> Mapping[str, Any]:
-        """Answer once that is allowed."""
         assert url == URL
         self.asked.append(self.seconds)
         self.was_asked.set()
@@ -74,13 +71,11 @@ class ScriptedKeys:
         return answer
 
     def hold(self) -> None:
-        """Keep answers back from now on."""
         self.may_answer.clear()
         self.was_asked.clear()
 
 
 async def reason_of(fetching: Awaitable[Any]) -> str:
-    """Return why there is no key set, as the cache would log it."""
     with pytest.raises((KeySetError, OSError, aiohttp.ClientError)) as caught:
         await fetching
     if not isinstance(caught.value, KeySetError):
@@ -90,13 +85,11 @@ async def reason_of(fetching: Awaitable[Any]) -> str:
 
 
 async def fetched(answer: Answer, **limits: Any) -> Any:
-    """Return what comes from a server of this script."""
     async with ScriptedServer(answer) as server:
         return await fetch_key_set(f"{server.url}/keys?S3CRET=1", **limits)
 
 
 async def test_a_key_set_comes_back_as_it_is() -> None:
-    """Members that nobody knows are left in it."""
     body = json.dumps({**key_set("P-256"), "extra": 1}).encode()
     assert await fetched(in_turn(reply(body=body))) == {**key_set("P-256"), "extra": 1}
     assert await fetched(in_turn(reply(body=KEYS, content_type="text/plain"))) == key_set("P-256")
@@ -138,7 +131,6 @@ async def test_every_other_status_is_a_failure(status: int) -> None:
     ],
 )
 async def test_what_is_not_a_key_set_is_a_failure(body: bytes) -> None:
-    """What came is not shown."""
     assert (await reason_of(fetched(in_turn(reply(body=body))))).startswith("the answer is not ")
 
 
@@ -173,13 +165,11 @@ async def test_a_body_that_is_cut_is_a_failure() -> None:
 
 @pytest.mark.parametrize("start", [b"", b"HTTP/1.1 200 X\r\nContent-Length: 50\r\n\r\n{"])
 async def test_silence_ends_with_the_time_limit(start: bytes) -> None:
-    """Before the head and within the body."""
     silence = in_turn(Reply(raw=start, held=True))
     assert await reason_of(fetched(silence, seconds=0.05)) == "it took too long"
 
 
 async def test_where_nobody_listens_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """Neither the address nor its query is shown anywhere."""
     caplog.set_level(logging.DEBUG)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -188,7 +178,6 @@ async def test_where_nobody_listens_nothing_is_logged(caplog: pytest.LogCaptureF
 
 
 async def test_certificates_are_verified_with_the_context_that_is_given() -> None:
-    """A stranger's certificate is refused by default, and accepted where it is trusted."""
     authority = trustme.CA()
     served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("127.0.0.1").configure_cert(served)
@@ -201,17 +190,14 @@ async def test_certificates_are_verified_with_the_context_that_is_given() -> Non
 
 
 def source(play: ScriptedKeys) -> KeySetCache:
-    """Return a source of this address."""
     return KeySetCache(URL, monotonic=play.monotonic, fetch=play.fetch)
 
 
 def others() -> set[asyncio.Task[object]]:
-    """Return the tasks that are left beside the test."""
     return {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
 
 
 async def filled(play: ScriptedKeys) -> tuple[KeySetCache, TokenKeys]:
-    """Return a source that knows keys, and the keys."""
     known = source(play)
     keys = await known.keys()
     assert isinstance(keys, TokenKeys)
@@ -239,7 +225,6 @@ async def test_many_at_once_make_one_request() -> None:
 
 
 async def test_a_renewal_holds_up_nobody() -> None:
-    """The old keys serve until the new ones have come."""
     play = ScriptedKeys("P-256")
     known, keys = await filled(play)
     play.seconds += 600
@@ -255,7 +240,6 @@ async def test_a_renewal_holds_up_nobody() -> None:
 
 
 async def test_newer_keys_that_are_known_are_given_at_once() -> None:
-    """To those who have looked among older ones."""
     play = ScriptedKeys("P-256")
     known, keys = await filled(play)
     play.seconds += 30
@@ -335,30 +319,25 @@ Check = Callable[[str], Coroutine[Any, Any, Refusal | None]]
 
 
 def checking(auth: CallbackBearerAuth, clock: Any = None, fetch: Any = None) -> Check:
-    """Return a check of tokens."""
     check = TokenCheck(auth, clock or HandClock(NOW), fetch=fetch)
     return lambda text: refusal_in(check.check(text))
 
 
 def at_address(play: ScriptedKeys) -> Check:
-    """Return a check with the keys at an address."""
     return checking(accepting(keys=None, jwks_url=URL), play, play.fetch)
 
 
 def asking(verify: Any) -> Check:
-    """Return a check that asks a callable."""
     return checking(CallbackBearerAuth(verify=verify))
 
 
 async def test_keys_that_are_given_are_used() -> None:
-    """The time is that of the clock."""
     assert await checking(accepting())(GOOD) is None
     late = checking(accepting(), HandClock(NOW + 9999))
     assert await late(GOOD) is Refusal.TOKEN_OUT_OF_TIME
 
 
 async def test_a_new_key_is_found_when_a_token_names_it() -> None:
-    """The issuer may change its keys at any time."""
     play = ScriptedKeys("P-256")
     check = at_address(play)
     assert await check(GOOD) is None
@@ -430,7 +409,6 @@ async def test_an_address_that_fails_is_not_the_tokens_fault() -> None:
 
 
 async def test_without_a_fetch_the_address_is_asked() -> None:
-    """One real request for the first token, none for the second."""
     async with ScriptedServer(in_turn(reply(body=KEYS))) as server:
         check = checking(accepting(keys=None, jwks_url=f"{server.url}/keys"))
         for _ in range(2):
@@ -493,7 +471,6 @@ async def test_a_callable_that_fails_refuses_and_is_logged_by_its_class(
 
 
 async def test_cancellation_passes_through_a_callable() -> None:
-    """The callable has not failed."""
     begun = asyncio.Event()
 
     async def wait(text: str) -> bool:
@@ -508,14 +485,12 @@ async def test_cancellation_passes_through_a_callable() -> None:
 
 
 async def wait_for_a_cancelled_task(_text: str) -> bool:
-    """Be cancelled by what it waits for."""
     task = asyncio.create_task(asyncio.Event().wait())
     asyncio.get_running_loop().call_soon(task.cancel)
     return await task
 
 
 async def hang(_text: str) -> bool:
-    """Never answer."""
     return await asyncio.Event().wait()
 
 

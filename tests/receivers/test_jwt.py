@@ -112,12 +112,10 @@ SAID: Final[Mapping[Refusal | None, list[dict[str, Any]]]] = {
     ("claims", "expected"), [(one, why) for why, some in SAID.items() for one in some]
 )
 def test_claims_are_judged_within_the_leeway(claims: Any, expected: Any) -> None:
-    """Clocks differ, and tokens may say more than is needed."""
     assert outcome(token(**claims)) is expected
 
 
 def test_a_token_without_signature_is_refused() -> None:
-    """Neither an empty signature nor `none` passes."""
     unsigned = f"{segment({'alg': 'none'})}.{segment(dict(CLAIMS))}."
     assert outcome(unsigned) is Refusal.TOKEN_UNREADABLE
     assert outcome(f"{unsigned}AAAA") is Refusal.TOKEN_ALGORITHM
@@ -126,7 +124,6 @@ def test_a_token_without_signature_is_refused() -> None:
 
 
 def test_a_public_key_is_no_secret() -> None:
-    """HS256 made with the text of the RSA key finds no key, whatever is allowed."""
     for name in ("HS256", "HS512"):
         message = f"{segment({'alg': name})}.{segment(dict(CLAIMS))}"
         hashed = hmac.digest(public_pem("RSA"), message.encode(), f"sha{name[2:]}")
@@ -143,7 +140,6 @@ def test_an_algorithm_of_another_type_of_key_is_refused(algorithm: str) -> None:
 
 
 def test_keys_in_the_token_count_for_nothing() -> None:
-    """A stranger's key stays unknown, whether or not it comes along."""
     stranger = public_jwk("P-256", 1)
     text = token(number=1, header={"jwk": stranger, "kid": None})
     assert outcome(text) is Refusal.TOKEN_KEY_UNKNOWN
@@ -156,7 +152,6 @@ def test_keys_in_the_token_count_for_nothing() -> None:
     [{"use": "enc"}, {"key_ops": ["encrypt"]}, {"alg": "ES384"}, {"use": "x"}, {"d": "AAAA"}],
 )
 def test_a_key_that_is_meant_for_something_else_verifies_nothing(members: dict[str, Any]) -> None:
-    """What the owner says of its use holds."""
     keys = {"keys": [public_jwk("P-256", **members), public_jwk("P-256", 1)]}
     assert outcome(GOOD, keys=keys) is Refusal.TOKEN_KEY_UNKNOWN
 
@@ -225,7 +220,6 @@ def test_a_signature_alone_does_not_make_a_token(header: Any, payload: Any) -> N
 
 
 def test_a_time_of_null_is_wrong() -> None:
-    """A claim of null is there, and wrong."""
     for name in ("exp", "nbf", "iat"):
         text = signed(HEAD, {**CLAIMS, name: None}, "ES256", private_key("P-256"))
         assert outcome(text) is Refusal.TOKEN_OUT_OF_TIME
@@ -262,7 +256,6 @@ def test_the_leeway_and_further_audiences_are_the_caller_s(
     ],
 )
 def test_further_claims_are_equal_and_of_the_same_type(claims: Any, expected: Any) -> None:
-    """They stand in for the audience, or go beside it."""
     text = token(level=1, is_live=True)
     assert outcome(text, claims=claims) is expected
     assert outcome(token(level=1, is_live=True, aud=None), claims=claims, audience=None) is expected
@@ -270,7 +263,6 @@ def test_further_claims_are_equal_and_of_the_same_type(claims: Any, expected: An
 
 @given(st.data())
 def test_no_change_of_a_good_token_passes(data: st.DataObject) -> None:
-    """Whatever is changed, put in, cut out or swapped: it is refused, and nothing is raised."""
     start = data.draw(st.integers(0, len(GOOD)))
     end = data.draw(st.integers(start, min(len(GOOD), start + 20)))
     characters = st.sampled_from("AQg048Zz-_.=+/ \n") | st.characters()
@@ -289,7 +281,6 @@ _names = st.sampled_from([*CLAIMS, "alg", "typ", "kid", "crit", "b64", "jwk", "x
 
 @given(st.dictionaries(_names, _json), st.dictionaries(_names, _json))
 def test_whatever_is_signed_leads_to_an_answer(header: Any, claims: Any) -> None:
-    """Members of any type, rightly signed, are believed or refused, and never raise."""
     texts = [
         json.dumps(part).encode("ascii") for part in ({**HEAD, **header}, {**CLAIMS, **claims})
     ]
@@ -298,7 +289,6 @@ def test_whatever_is_signed_leads_to_an_answer(header: Any, claims: Any) -> None
 
 
 def test_bad_keys_are_left_out_one_by_one() -> None:
-    """Types of the future, keys for other uses, and what an issuer got wrong."""
     bad: list[Any] = [
         {"kty": "AKP", "alg": "ML-DSA-44", "pub": "AAAA"},
         {"kty": "EC", "crv": "P-256", "x": "AAAA", "y": "AAAA"},
@@ -320,13 +310,11 @@ def test_bad_keys_are_left_out_one_by_one() -> None:
 
 
 def test_a_set_has_a_hundred_keys_at_most() -> None:
-    """What is beyond them is not looked at."""
     entries = [public_jwk("P-256", kid=str(number)) for number in range(150)]
     assert len(import_key_set({"keys": entries}).keys) == 100
 
 
 def test_neither_a_key_nor_a_set_shows_its_material() -> None:
-    """Secrets may be among them."""
     keys = import_key_set(key_set("oct"))
     assert public_jwk("oct")["k"] not in repr(keys)
     assert "material" not in repr(keys)
@@ -344,7 +332,6 @@ _values = (
 
 @given(st.dictionaries(_parts | st.just("key_ops"), _values), st.sampled_from(["RSA", "P-256"]))
 def test_keys_of_any_shape_are_taken_or_left_out(changes: dict[str, Any], kind: str) -> None:
-    """Nothing is raised, and no warning given."""
     for entry in (changes, {**public_jwk(kind), **changes}):
         assert isinstance(import_key_set({"keys": [entry]}), TokenKeys)
     assert import_key_set(changes).keys == ()

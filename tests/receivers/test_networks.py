@@ -16,7 +16,6 @@ PROXY = "10.1.2.3"
 
 
 def source(peer: str | None, *forwarded: str) -> str:
-    """Return where a request came from, or why that cannot be said."""
     fields = tuple((b"X-Forwarded-For", one.encode("latin-1")) for one in forwarded)
     head = RequestHead(method="POST", headers=fields, peer=peer)
     refusal = refusal_of(PROXIES.source, head)
@@ -78,13 +77,11 @@ def test_a_forwarded_address_that_cannot_be_read_is_refused(forwarded: str) -> N
 
 @given(st.lists(st.ip_addresses(), max_size=5))
 def test_a_stranger_s_header_counts_for_nothing(addresses: list[object]) -> None:
-    """Only a known proxy is believed."""
     assert source("203.0.113.9", ", ".join(map(str, addresses))) == "203.0.113.9"
 
 
 @given(st.binary(max_size=300))
 def test_no_header_raises(value: bytes) -> None:
-    """Any bytes become an address or a refusal."""
     request = RequestHead(method="POST", headers=((b"x-forwarded-for", value),), peer=PROXY)
     assert refusal_of(PROXIES.source, request) in (None, Refusal.SOURCE_UNREADABLE)
 
@@ -107,7 +104,6 @@ def test_only_the_networks_pass(address: str, is_allowed: bool) -> None:
 
 
 def test_a_socket_of_the_file_system_is_a_proxy_only_if_it_is_named() -> None:
-    """Neither without proxies nor with others."""
     for peer in ("127.0.0.1", UNIX_PEER):
         assert not TrustedProxies().is_one(peer)
     assert TrustedProxies([UNIX_PEER]).is_one(UNIX_PEER)

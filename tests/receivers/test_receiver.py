@@ -40,12 +40,10 @@ NOW = datetime(2026, 6, 30, 12, tzinfo=UTC)
 
 
 def accepting(on_callback: Any = bool, **settings: Any) -> CallbackReceiver:
-    """Return a receiver that checks a password."""
     return CallbackReceiver(on_callback, auth=BASIC, **settings)
 
 
 def header(answer: Answer, name: str) -> str | None:
-    """Return the one value of a header field."""
     return dict(answer.headers).get(name)
 
 
@@ -58,14 +56,12 @@ class Holding:
         self.may_end = asyncio.Event()
 
     async def __call__(self, callback: Callback) -> None:
-        """Wait."""
         self.began.append(callback)
         await self.may_end.wait()
         self.done += 1
 
 
 async def test_a_good_callback_is_passed_on_and_answered_with_json() -> None:
-    """With its hints, its payload and the time at which it came."""
     came: list[Callback] = []
     answer = await answered(accepting(came.append, clock=HandClock()))
     assert (answer.status, answer.body) == (200, b'{"status":"OK"}')
@@ -109,12 +105,10 @@ async def test_a_failure_is_answered_with_503(caplog: pytest.LogCaptureFixture) 
 
 
 async def give_up(_callback: Callback) -> None:
-    """Raise a time limit of its own."""
     raise TimeoutError
 
 
 async def wait_for_a_cancelled_task(_callback: Callback) -> None:
-    """Be cancelled by what it waits for."""
     task = asyncio.create_task(asyncio.Event().wait())
     asyncio.get_running_loop().call_soon(task.cancel)
     await task
@@ -122,7 +116,6 @@ async def wait_for_a_cancelled_task(_callback: Callback) -> None:
 
 @pytest.mark.parametrize("handler", [give_up, wait_for_a_cancelled_task])
 async def test_what_ends_within_the_handler_is_its_failure(handler: Any) -> None:
-    """Neither the receiver's time limit nor the cancellation of the callback."""
     receiver = accepting(handler)
     assert (await answered(receiver)).status == 503
     assert receiver.status.refused == {"handler_failed": 1}
@@ -164,13 +157,11 @@ async def test_a_handler_ends_with_its_time_or_its_server(is_slow: bool) -> None
     ],
 )
 async def test_bodies_are_read_up_to_the_limit(chunks: list[bytes], status: int) -> None:
-    """Counted as they come."""
     receiver = accepting(max_body_bytes=10)
     assert (await answered(receiver, chunks=chunks)).status == status
 
 
 async def endless() -> AsyncIterator[bytes]:
-    """Yield nothing for ever, a minute each time."""
     while True:
         yield b""
         pass_time(60)
@@ -198,8 +189,6 @@ async def test_a_body_that_is_cut_or_never_ends_closes_the_connection() -> None:
     ],
 )
 async def test_of_a_refused_head_no_body_is_read(head: RequestHead, status: int) -> None:
-    """The connection is closed instead."""
-
     async def unread() -> AsyncIterator[bytes]:
         yield b""
         pytest.fail("the body was read")
@@ -209,7 +198,6 @@ async def test_of_a_refused_head_no_body_is_read(head: RequestHead, status: int)
 
 
 async def test_all_wrong_credentials_get_the_same_answer() -> None:
-    """The sender does not learn what was wrong."""
     wrong = (None, "", "Basic", "Basic !", "Basic c2VydmljZTpvdGhlcg==", "Bearer x", "Digest a=b")
     (answer,) = {await answered(accepting(), head=head_of(value)) for value in wrong}
     assert answer.status == 401
@@ -288,7 +276,6 @@ async def test_a_repeat_is_known_for_the_window_that_began_with_the_last_one() -
 
 
 async def test_repeats_are_skipped_on_request() -> None:
-    """Only once they were handled."""
     came, fails = list[Callback](), [True, False, False]
 
     def handle(callback: Callback) -> None:
@@ -332,14 +319,12 @@ async def test_equal_callbacks_at_once_share_a_run() -> None:
 
 
 async def test_networks_may_be_said_to_be_enough() -> None:
-    """Where the service is given no credentials."""
     networks = CallbackSourceNetworks(["198.51.100.7"], is_enough=True)
     receiver = CallbackReceiver(print, auth=networks)
     assert (await answered(receiver, head=head_of(None))).status == 200
 
 
 def read(body: bytes) -> Callback:
-    """Return the callback that a body is."""
     return read_callback(body, received_at=NOW)
 
 
@@ -400,13 +385,11 @@ def test_a_number_that_nothing_can_hold_is_refused_for_what_it_is() -> None:
     ],
 )
 def test_what_is_not_json_is_refused(body: bytes) -> None:
-    """Cut, doubled, in another encoding, or too deep."""
     assert refusal_of(read_callback, body, received_at=NOW) is Refusal.NOT_JSON
 
 
 @given(st.binary(max_size=200))
 def test_no_body_raises(body: bytes) -> None:
-    """Any bytes become a callback or a refusal."""
     assert refusal_of(read_callback, body, received_at=NOW) in (None, Refusal.NOT_JSON)
 
 
@@ -445,6 +428,5 @@ def test_only_json_is_read(values: list[str], expected: Refusal | None) -> None:
     ],
 )
 def test_only_plain_bodies_are_read(value: str, expected: Refusal | None) -> None:
-    """An encoding that changes nothing may be named."""
     head = RequestHead(method="POST", headers=[("Content-Encoding", value)])
     assert refusal_of(check_content, head, max_body_bytes=9) is expected

@@ -38,7 +38,6 @@ each_protocol = pytest.mark.parametrize("http", OURS)
 
 
 def served(endpoint: Recording, http: Any, **options: Any) -> AbstractAsyncContextManager[str]:
-    """Serve an endpoint with aiohttp, or with uvicorn and a protocol of it."""
     if http == "aiohttp":
         return served_by_aiohttp(endpoint, **options)
     return served_by_uvicorn(Receiver(endpoint), http=http, **options)
@@ -46,7 +45,6 @@ def served(endpoint: Recording, http: Any, **options: Any) -> AbstractAsyncConte
 
 @each_server
 async def test_a_connection_serves_many_requests(http: str) -> None:
-    """What was read to its end is followed by the next."""
     endpoint = Recording()
     async with served(endpoint, http) as url, connected(url) as (reader, writer):
         for body in (b"1", b"2" * 300_000):
@@ -72,7 +70,6 @@ async def test_a_body_that_is_not_read_is_no_further_request(http: str) -> None:
 
 @each_server
 async def test_a_body_that_is_cut_is_noticed(http: str) -> None:
-    """The client goes away in the middle of it."""
     endpoint = Recording()
     async with served(endpoint, http) as url:
         async with connected(url) as (_, writer):
@@ -179,7 +176,6 @@ async def test_a_body_with_two_lengths_hides_no_request(path: str, http: str) ->
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PROPFIND"])
 async def test_every_method_leads_to_the_endpoint(method: str) -> None:
-    """The endpoint refuses what is not POST."""
     endpoint = Recording()
     async with served_by_aiohttp(endpoint) as url, connected(url) as (reader, writer):
         writer.write(request_bytes(method=method))
@@ -210,7 +206,6 @@ async def test_heads_come_as_they_were_sent() -> None:
 
 
 async def test_large_bodies_are_the_endpoint_s_to_limit() -> None:
-    """What aiohttp's own limit would refuse comes through, whole or in chunks."""
     endpoint = Recording()
     body = bytes(5 * 2**20)
     async with served_by_aiohttp(endpoint) as url:
@@ -222,7 +217,6 @@ async def test_large_bodies_are_the_endpoint_s_to_limit() -> None:
 
 
 async def test_wrong_framing_that_comes_with_the_head_is_aiohttp_s_to_refuse() -> None:
-    """It is answered before the endpoint gets the request."""
     endpoint = Recording()
     async with served_by_aiohttp(endpoint) as url, connected(url) as (reader, writer):
         writer.write(CHUNKED + b"3\r\nabc\r\nnothing of the kind\r\n")

@@ -24,7 +24,6 @@ NOT_A_PAIR = "are not a certificate and its private key"
 
 
 async def shakes_hands(context: ssl.SSLContext, client: ssl.SSLContext) -> bool:
-    """Say whether a client gets an answer."""
     async with served_by_aiohttp(Recording(), context) as url:
         try:
             return (await ring(url, ssl=client)).status == 200
@@ -54,7 +53,6 @@ async def test_an_authority_below_a_root_may_stand_alone(papers: Papers, tmp_pat
 
 
 async def test_without_an_authority_it_is_tls_alone(papers: Papers) -> None:
-    """No client is asked for a certificate."""
     context = callback_ssl_context(**papers.files | {"client_ca": None})
     assert context.verify_mode == ssl.CERT_NONE
     assert await shakes_hands(context, papers.client())
@@ -77,7 +75,6 @@ def _encrypted(papers: Papers, folder: Path) -> Path:
 
 
 def test_an_encrypted_key_is_opened(papers: Papers, tmp_path: Path) -> None:
-    """By its password, as a str or a Secret."""
     files = papers.files | {"key": _encrypted(papers, tmp_path)}
     for password in (_PASSWORD, Secret(_PASSWORD)):
         assert callback_ssl_context(**files, password=password).verify_mode == ssl.CERT_REQUIRED

@@ -12,7 +12,6 @@ NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 def event(application_id: str = "app-1", event_id: str = "1") -> UpdateEvent:
-    """Return a reference."""
     return UpdateEvent(id=event_id, application_id=application_id, updated_at=NOW)
 
 
@@ -23,23 +22,19 @@ class MemoryDelivery:
         self._source, self.body, self.attempt = source, body, attempt
 
     async def acknowledge(self) -> None:
-        """Count it."""
         await self._source.answer()
         self._source.acknowledged.append(self.body)
 
     async def give_back(self, seconds: float) -> None:
-        """Note the pause, and deliver it again."""
         await self._source.answer()
         self._source.pauses.append(seconds)
         self._source.deliver(self.body, self.attempt + 1)
 
     async def extend(self) -> None:
-        """Count it."""
         await self._source.answer()
         self._source.extended += 1
 
     async def bury(self, reason: DeadReason, error: str) -> None:
-        """Keep it with its reason."""
         await self._source.answer()
         self._source.dead.append((reason, error))
 
@@ -73,12 +68,10 @@ class MemorySource:
         return len(self._waiting)
 
     def put(self, *events: UpdateEvent | bytes) -> None:
-        """Publish some."""
         for one in events:
             self.deliver(one if isinstance(one, bytes) else one.to_json(), 1)
 
     def deliver(self, body: bytes, attempt: int) -> None:
-        """Deliver one for this time."""
         self._waiting.append(MemoryDelivery(self, body, attempt))
         self._arrived.set()
 
@@ -89,7 +82,6 @@ class MemorySource:
             raise self.faults.popleft()
 
     async def receive(self, most: int) -> Sequence[Delivery]:
-        """Wait for messages."""
         await asyncio.sleep(0)
         if self.refusals:
             raise self.refusals.popleft()
@@ -101,5 +93,4 @@ class MemorySource:
         return [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
 
     async def aclose(self) -> None:
-        """Note it."""
         self.is_closed = True
