@@ -1,12 +1,14 @@
 """The servers that engines are tested with."""
 
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from nats.aio.client import Client
 
 from income_client.engines.postgres import PostgresCheckpointStore
-from tests.support.nats_server import NatsServer, running_server
+from tests.support.nats_server import NatsServer, connected, running_server
 from tests.support.postgres import PostgresServer, postgres_server
 
 
@@ -14,6 +16,27 @@ from tests.support.postgres import PostgresServer, postgres_server
 def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
     """Run a NATS server with JetStream for all tests of a process."""
     yield from running_server(tmp_path_factory.mktemp("nats"))
+
+
+@pytest.fixture
+async def client(nats_server: NatsServer) -> AsyncIterator[Client]:
+    async with connected(nats_server) as made:
+        yield made
+
+
+@pytest.fixture
+def lost_server(tmp_path: Path) -> Iterator[NatsServer]:
+    """Run a NATS server that a test may kill."""
+    folder = tmp_path / "nats"
+    folder.mkdir()
+    yield from running_server(folder)
+
+
+@pytest.fixture
+async def lost_client(lost_server: NatsServer) -> AsyncIterator[Client]:
+    """Connect to it, however often it is killed."""
+    async with connected(lost_server, max_reconnect_attempts=-1) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

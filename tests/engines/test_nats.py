@@ -1,10 +1,11 @@
-"""Stores and events on a real NATS server."""
+"""Checkpoints and events on a real NATS server, also one that is lost, refuses or forgets."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+import json
+from collections.abc import Callable
+from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 import nats.js.errors
 import pytest
@@ -14,80 +15,78 @@ from nats.js.api import StorageType, StreamConfig
 from income_client import (
     CheckpointConflictError,
     CheckpointError,
-    DeadLetter,
+    IncomeClient,
     IncomeClientError,
     Secret,
     StoredToken,
-    Window,
 )
+from income_client.emulator import Emulator
 from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore, nats_publisher
 from income_client.engines.relay import UpdateEvent, relay
-from income_client.testing import check_checkpoint_store
-from tests.support.nats_server import NatsServer, bucket, connected
-from tests.support.polling import first, ids_of, scene
+from income_client.testing import JumpingClock, check_checkpoint_store
+from tests.support.event_source import NOW, event
+from tests.support.nats_server import (
+    PASSWORD,
+    USERS,
+    NatsServer,
+    bucket,
+    connected,
+    running_server,
+)
+from tests.support.polling import scene
 
-NOON = datetime(2026, 6, 30, 12, tzinfo=UTC)
+UPDATES: Final = StreamConfig(name="updates", subjects=["income.updates"])
 
 
-@pytest.fixture
-async def client(nats_server: NatsServer) -> AsyncIterator[Client]:
-    """Connect to the server."""
-    async with connected(nats_server) as made:
-        yield made
+async def come(condition: Callable[[], object]) -> None:
+    """Wait for what a server brings about, and reports to nobody."""
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize("history", [1, 5])
-async def test_a_bucket_is_a_checkpoint_store(client: Client, history: int) -> None:
-    """It keeps every rule, whatever its history."""
+# Buckets
+
+
+async def test_a_bucket_is_a_checkpoint_store(client: Client) -> None:
+    """It keeps every rule, also where it keeps older values."""
 
     async def make() -> NatsCheckpointStore:
-        return NatsCheckpointStore(await bucket(client, history=history))
+        return NatsCheckpointStore(await bucket(client, history=5))
 
     await check_checkpoint_store(make)
 
 
-@pytest.mark.parametrize("name", ["default", "a b.c", "Größe > *", "=", "..", "x" * 200])
-async def test_every_name_has_a_key_of_its_own(client: Client, name: str) -> None:
+async def test_a_bucket_that_allows_direct_reads_is_read_through_its_leader(
+    tmp_path: Path,
+) -> None:
+    """The `nats` command makes buckets so; what a follower answers may be old."""
+    for server in running_server(tmp_path, USERS):
+        async with connected(server, user="leader", password=PASSWORD) as client:
+
+            async def make(client: Client = client) -> NatsCheckpointStore:
+                return NatsCheckpointStore(await bucket(client, direct=True))
+
+            await check_checkpoint_store(make)
+
+
+async def test_every_name_has_a_key_of_its_own(client: Client) -> None:
     """Whatever its characters."""
     store = NatsCheckpointStore(await bucket(client))
-    await store.save(name, "one", version=0)
-    assert (await store.load(name)).checkpoint == "one"
-    assert (await store.load(name + "=")).version == 0
+    for name in ("default", "a b.c", "Größe > *", "=", "..", "x" * 200):
+        await store.save(name, name, version=0)
+        assert (await store.load(name)).checkpoint == name
+        assert (await store.load(name + "=")).version == 0
 
 
-async def test_a_poller_resumes_from_a_bucket(client: Client) -> None:
-    """The next one begins where the first was."""
+async def test_what_is_large_is_compressed_and_what_is_too_large_is_an_error(
+    client: Client,
+) -> None:
     store = NatsCheckpointStore(await bucket(client))
-    async with scene() as place:
-        place.store = store
-        poller = place.poll()
-        updated = place.touch(1, 2)
-        assert sorted(ids_of(await first(poller, 2))) == sorted(updated)
-        poller.stop(after_poll=True)
-        assert [record async for record in poller] == []
-        again = place.touch(3)
-        assert ids_of(await first(place.poll(), 1)) == again
-
-
-async def test_many_dead_letters_fit_into_one_message(client: Client) -> None:
-    """What is large is compressed; what is too large is an error that says so."""
-    store = NatsCheckpointStore(await bucket(client))
-    letters = [
-        DeadLetter(
-            application_id=f"app-{number}",
-            window=Window(number, number + 1),
-            reason="NotFoundError: get_application: 404 Not Found",
-            attempts=2,
-            first_tried_at=datetime(2026, 1, 1) + timedelta(seconds=number),  # noqa: DTZ001
-            last_tried_at=datetime(2026, 1, 2),  # noqa: DTZ001
-        )
-        for number in range(10_000)
-    ]
-    await store.save("default", "one", version=0, dead_letters=letters)
-    assert list(await store.dead_letters("default")) == letters
-    text = Random(1).randbytes(1_500_000).hex()
+    await store.save("default", "x" * 1_200_000, version=0)
+    assert (await store.load("default")).checkpoint == "x" * 1_200_000
     with pytest.raises(CheckpointError, match="max_payload"):
-        await store.save("large", text, version=0)
+        await store.save("large", Random(1).randbytes(1_100_000).hex(), version=0)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +140,6 @@ async def test_a_deleted_key_is_as_if_nothing_was_stored(client: Client) -> None
 async def test_a_server_that_does_not_answer_is_a_retryable_error(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the driver waits for."""
     store = NatsCheckpointStore(await bucket(client))
     await store.save("default", "one", version=0)
     monkeypatch.setattr("income_client.engines.nats._SECONDS", 0.01)
@@ -155,64 +153,85 @@ async def test_a_server_that_does_not_answer_is_a_retryable_error(
     assert caught.value.retryable
 
 
-async def test_one_of_many_claims_the_renewal_of_a_token(
-    client: Client, monkeypatch: pytest.MonkeyPatch
+async def test_a_user_without_rights_on_the_bucket_gets_an_error_that_says_so(
+    tmp_path: Path,
 ) -> None:
-    """Until it has saved it, or the claim is over."""
-    kv = await bucket(client)
-    stores = [NatsTokenStore(kv) for _ in range(8)]
-    now = 1000.0
-    monkeypatch.setattr("income_client.engines.nats.time.monotonic", lambda: now)
-    assert [await store.load() for store in stores] == [None] * 8
-    token = StoredToken(access_token=Secret("S3CRET"), expires_at=NOON, lifetime=60.0)
-    for _ in range(3):
-        claims = await asyncio.gather(*(store.claim(5) for store in stores))
-        assert sum(claims) == 1
-        winner = stores[claims.index(True)]
-        others = [store for store in stores if store is not winner]
-        assert not any(await asyncio.gather(*(store.claim(5) for store in others)))
-        assert await winner.claim(5)
-        await winner.save(token)
-        assert [await store.load() for store in stores] == [token] * 8
-    late = stores[0]
-    assert await late.claim(5)
-    assert not await stores[1].claim(5)
-    now += 6
-    assert await stores[1].claim(5)
-    newer = StoredToken(access_token=Secret("newer"), expires_at=NOON, lifetime=60.0)
-    await stores[1].save(newer)
-    await late.save(token)
-    assert await late.load() == newer
+    """The password is not in it, and what is stored stays as it was."""
+
+    async def is_refused(call: Any) -> None:
+        with pytest.raises(CheckpointError, match="rights") as caught:
+            await call
+        assert caught.value.retryable
+        assert PASSWORD not in repr(caught.value)
+
+    for server in running_server(tmp_path, USERS):
+        async with (
+            connected(server, user="owner", password=PASSWORD) as owner,
+            connected(server, user="reader", password=PASSWORD) as reader,
+            connected(server, user="nobody", password=PASSWORD) as nobody,
+        ):
+            kv = await owner.jetstream().create_key_value(bucket="rights")
+            await NatsCheckpointStore(kv).save("default", "one", version=0)
+            handle = await reader.jetstream(timeout=60).key_value("rights")
+            store = NatsCheckpointStore(handle)
+            assert (await store.load("default")).checkpoint == "one"
+            assert await NatsTokenStore(handle).load() is None
+            foreign = await reader.jetstream(timeout=60).key_value("rights")
+            foreign._js = nobody.jetstream(timeout=1)
+            handle._js = reader.jetstream(timeout=1)
+            token = StoredToken(access_token=Secret("t"), expires_at=NOW, lifetime=60)
+            await asyncio.gather(
+                is_refused(store.save("default", "two", version=1)),
+                is_refused(NatsTokenStore(handle).save(token)),
+                is_refused(NatsTokenStore(handle).claim(5)),
+                is_refused(NatsCheckpointStore(foreign).load("default")),
+            )
+            assert json.loads((await kv.get("checkpoint.default")).value or b"")["version"] == 1
 
 
-async def test_a_token_that_came_after_its_claim_was_over_is_shared_all_the_same(
-    client: Client, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("standby", [False, True])
+async def test_a_bucket_that_is_made_again_under_a_poller_loses_no_update(
+    client: Client, *, standby: bool
 ) -> None:
-    """Others need not request one each; a later one replaces it."""
+    """What was updated meanwhile comes, whether it was away for a moment or for some polls."""
+    stream = client.jetstream()
     kv = await bucket(client)
-    slow, second, third = [NatsTokenStore(kv) for _ in range(3)]
-    now = 1000.0
-    monkeypatch.setattr("income_client.engines.nats.time.monotonic", lambda: now)
-    assert await slow.claim(5)
-    assert not await second.claim(5)
-    now += 6
-    assert await second.claim(5)
-    token = StoredToken(access_token=Secret("S3CRET"), expires_at=NOON, lifetime=60.0)
-    await slow.save(token)
-    assert await third.load() == token
-    later = StoredToken(
-        access_token=Secret("later"), expires_at=NOON + timedelta(seconds=6), lifetime=60.0
-    )
-    await second.save(later)
-    assert await third.load() == later
+    name = (await kv.status()).bucket
+    clock = JumpingClock()
+    clock.most_sleeps = None  # it retries for as long as the bucket is away
+    async with (
+        Emulator(20, clock=clock, time_flows=True) as service,
+        IncomeClient(service.url, auth=service.basic, clock=clock) as place,
+    ):
+        ids = service.world.ids
+        poller = place.poll(NatsCheckpointStore(kv), documents=False, standby=standby, lease=1e6)
+        for number in range(3):
+            service.touch(ids[number])
+            if number:
+                await stream.delete_key_value(name)
+            waiting = asyncio.ensure_future(anext(poller))
+            if number == 1:
+                await come(lambda: poller.status.failures)
+                assert not waiting.done()
+            if number:
+                await stream.create_key_value(bucket=name)
+            found = [await waiting]
+            while found[-1].application_id != ids[number]:
+                found.append(await anext(poller))
+        await poller.aclose()
+        stored = await NatsCheckpointStore(kv).load("default")
+        assert json.loads(stored.checkpoint or "")["claims"] == 3
+
+
+# Events
 
 
 async def test_events_are_stored_once_by_their_id(client: Client) -> None:
-    """A message that comes twice is dropped; a record that is too large becomes a reference."""
+    """A message that comes twice is dropped."""
     stream = client.jetstream()
-    await stream.add_stream(StreamConfig(name="updates", subjects=["income.updates"]))
+    await stream.add_stream(UPDATES)
     publish = nats_publisher(stream)
-    async with scene(300) as place:
+    async with scene(30) as place:
         poller = place.poll(start="2020-01-01")
         events: list[UpdateEvent] = []
 
@@ -224,30 +243,97 @@ async def test_events_are_stored_once_by_their_id(client: Client) -> None:
         poller.stop(after_poll=True)
         await relay(poller, twice)
     info = await stream.stream_info("updates")
-    assert info.state.messages == len(events) == 300
+    assert info.state.messages == len(events) == 30
     found = await stream.get_last_msg("updates", "income.updates")
     assert UpdateEvent.from_json(found.data or b"") in events
-    large = UpdateEvent(id="large", application_id="x" * 2_000_000, updated_at=NOON)
-    with pytest.raises(nats.errors.MaxPayloadError):
-        await publish(large)
 
 
-async def test_a_stream_that_does_not_exist_takes_no_event(client: Client) -> None:
+async def test_what_no_stream_takes_is_an_error(client: Client) -> None:
     """The relay tries again, since an acknowledgement never came."""
-    event = UpdateEvent(id="1", application_id="app-1", updated_at=NOON)
+    stream = client.jetstream()
     with pytest.raises(nats.js.errors.NoStreamResponseError):
-        await nats_publisher(client.jetstream(), "nobody.listens")(event)
+        await nats_publisher(stream, "nobody.listens")(event())
+    with pytest.raises(nats.errors.MaxPayloadError):
+        await nats_publisher(stream, "nobody.listens")(event("x" * 2_000_000))
 
 
 async def test_a_connection_that_is_closed_for_good_ends_a_relay(nats_server: NatsServer) -> None:
     """No retry can make it again; the store says the same."""
     async with connected(nats_server) as lost:
         stream = lost.jetstream()
-        kv = await stream.create_key_value(bucket="closed")
+        kv = await bucket(lost)
     with pytest.raises(CheckpointError, match="closed for good") as caught:
         await NatsCheckpointStore(kv).load("default")
     assert not caught.value.retryable
     async with scene() as place:
-        poller = place.poll(start="2020-01-01")
         with pytest.raises(IncomeClientError, match="closed for good"):
-            await relay(poller, nats_publisher(stream))
+            await relay(place.poll(start="2020-01-01"), nats_publisher(stream))
+
+
+async def test_a_relay_waits_for_a_lost_server_and_loses_nothing(
+    lost_server: NatsServer, lost_client: Client
+) -> None:
+    """It is lost among the events of a batch."""
+    patient = lost_client.jetstream(timeout=60)
+    await patient.create_key_value(bucket="lost")
+    await patient.add_stream(UPDATES)
+    # What the lost server was asked is given up soon, and asked again as often as it takes.
+    hasty = lost_client.jetstream(timeout=1)
+    kv = await patient.key_value("lost")
+    kv._js = hasty
+    publish = nats_publisher(hasty)
+    number = 0
+
+    async def count(event: UpdateEvent) -> None:
+        nonlocal number
+        number += 1
+        if number == 150:
+            lost_server.kill()
+            asyncio.get_running_loop().call_later(0.3, lost_server.start)
+        await publish(event)
+
+    clock = JumpingClock()
+    clock.most_sleeps = None  # it retries for as long as the server takes to start
+    async with (
+        Emulator(300, clock=clock, time_flows=True) as service,
+        IncomeClient(service.url, auth=service.oauth2, clock=clock) as place,
+    ):
+        store = NatsCheckpointStore(kv)
+        poller = place.poll(store, start="2020-01-01", documents=False)
+        relaying = asyncio.create_task(relay(poller, count))
+        await come(lambda: poller.status.polls or relaying.done())
+        poller.stop(after_poll=True)
+        await relaying
+        assert number > 300
+        count_stored = (await patient.stream_info("updates")).state.messages
+        found = [await patient.get_msg("updates", one + 1) for one in range(count_stored)]
+        kv._js = patient
+        events = [UpdateEvent.from_json(one.data or b"") for one in found]
+        assert {event.application_id for event in events} == set(service.world.ids)
+        again = place.poll(store, documents=False)
+        again.stop(after_poll=True)
+        assert [record async for record in again] == []
+
+
+async def test_a_server_without_jetstream_is_a_retryable_error(
+    lost_server: NatsServer, lost_client: Client
+) -> None:
+    """Once it has JetStream again, all is there."""
+    stream = lost_client.jetstream(timeout=1)
+    store = NatsCheckpointStore(await stream.create_key_value(bucket="off"))
+    await store.save("default", "one", version=0)
+
+    async def start_again(*, jetstream: bool) -> None:
+        before = lost_client.stats["reconnects"]
+        lost_server.kill()
+        lost_server.start(jetstream=jetstream)
+        await come(lambda: lost_client.is_connected and lost_client.stats["reconnects"] > before)
+
+    await start_again(jetstream=False)
+    with pytest.raises(CheckpointError, match="JetStream is not running") as caught:
+        await store.load("default")
+    assert caught.value.retryable
+    with pytest.raises(nats.js.errors.Error):
+        await nats_publisher(stream)(event())
+    await start_again(jetstream=True)
+    assert (await store.load("default")).checkpoint == "one"

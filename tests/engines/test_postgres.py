@@ -1,8 +1,10 @@
 """Checkpoints in PostgreSQL: the contract of a store, and its faults."""
 
 import asyncio
+import contextlib
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 import asyncpg
@@ -40,7 +42,6 @@ async def failure(work: Awaitable[object]) -> CheckpointError:
 
 
 async def waiting(server: PostgresServer) -> int:
-    """Return the session that waits for a lock, once there is one."""
     pid: int | None = None
     async with asyncio.timeout(30):
         while pid is None:
@@ -48,12 +49,19 @@ async def waiting(server: PostgresServer) -> int:
     return pid
 
 
+@contextlib.asynccontextmanager
+async def locked(pool: Any, store: PostgresCheckpointStore) -> AsyncIterator[None]:
+    """Save a checkpoint, and hold its row until the block ends."""
+    await store.save("default", "one", version=0)
+    async with pool.acquire() as holder, holder.transaction():
+        await holder.execute(LOCK)
+        yield
+
+
 # The contract
 
 
 async def test_the_rules_of_a_store_are_kept(pool: Any, store: PostgresCheckpointStore) -> None:
-    """As every store keeps them."""
-
     async def emptied() -> PostgresCheckpointStore:
         await pool.execute("TRUNCATE income_checkpoints, income_dead_letters")
         return store
@@ -64,7 +72,6 @@ async def test_the_rules_of_a_store_are_kept(pool: Any, store: PostgresCheckpoin
 async def test_versions_beyond_those_of_the_database_are_conflicts(
     store: PostgresCheckpointStore,
 ) -> None:
-    """No driver's error about numbers."""
     with pytest.raises(CheckpointConflictError, match="at version 0, not at"):
         await store.save("default", "one", version=2**70)
 
@@ -134,14 +141,13 @@ async def test_no_session_keeps_anything(
     assert await postgres.run(states) == 0
 
 
-@pytest.mark.parametrize("name", ["", "c4n4ry\0", "c4n4ry\ud800", 5, None])
-async def test_a_name_that_cannot_be_stored_is_refused(
-    store: PostgresCheckpointStore, name: Any
-) -> None:
+async def test_a_name_that_cannot_be_stored_is_refused(store: PostgresCheckpointStore) -> None:
     """Before the server is asked, by each call, as other stores refuse it."""
-    for work in (store.load(name), store.save(name, "one", version=0), store.dead_letters(name)):
-        with pytest.raises(ConfigurationError, match="name must be a str"):
-            await work
+    names: list[Any] = ["", "c4n4ry\0", "c4n4ry\ud800", 5, None]
+    for name in names:
+        for call in (store.load, store.dead_letters, partial(store.save, checkpoint="", version=0)):
+            with pytest.raises(ConfigurationError, match="name must be a str"):
+                await call(name)
 
 
 # Faults
@@ -151,23 +157,25 @@ PASSING: Final = "08006 25006 25P03 25P04 40001 40P01 53300 55P03 57014 57P01 57
 FINAL: Final = "22P05 25P02 26000 28P01 3D000 3F000 42501 42703 42P01 42P05 23505 42601"
 
 
-@pytest.mark.parametrize(
-    ("code", "retryable"),
-    [*((code, True) for code in PASSING.split()), *((code, False) for code in FINAL.split())],
-)
 async def test_each_code_of_a_server_is_tried_again_or_not(
-    pool: Any, store: PostgresCheckpointStore, code: str, retryable: bool
+    pool: Any, store: PostgresCheckpointStore
 ) -> None:
     """A fault that passes does not end a poller, one that stays does."""
     await pool.execute("DROP TABLE income_checkpoints")
-    raising = f"$$ BEGIN RAISE EXCEPTION USING ERRCODE = '{code}', MESSAGE = '{CANARY}'; END $$"
-    function = f"FUNCTION fail() RETURNS text LANGUAGE plpgsql AS {raising}"
-    await pool.execute(f"CREATE {function}")
+    function = "FUNCTION fail() RETURNS text LANGUAGE plpgsql"
     columns = "'default'::text AS name, fail() AS checkpoint, 1::bigint AS version"
+    await pool.execute(f"CREATE {function} AS 'BEGIN END'")
     await pool.execute(f"CREATE VIEW income_checkpoints AS SELECT {columns}")
-    error = await failure(store.load("default"))
-    assert f"SQLSTATE {code}" in str(error)
-    assert error.retryable is retryable
+    for code in f"{PASSING} {FINAL}".split():
+        raising = f"RAISE EXCEPTION USING ERRCODE = '{code}', MESSAGE = '{CANARY}'"
+        await pool.execute(f"CREATE OR REPLACE {function} AS $$ BEGIN {raising}; END $$")
+        error = await failure(store.load("default"))
+        assert f"SQLSTATE {code}" in str(error)
+        assert error.retryable is (code in PASSING), code
+
+
+def with_setting(**settings: str) -> dict[str, Any]:
+    return {"server_settings": settings}
 
 
 @pytest.mark.parametrize(
@@ -177,15 +185,11 @@ async def test_each_code_of_a_server_is_tried_again_or_not(
         ({"user": "nobody-here", "password": SECRET}, False, "refused the user"),
         ({"host": "/tmp/postgres-gone"}, True, "cannot be reached"),
         ({"host": "127.0.0.1", "port": 1}, True, "cannot be reached"),
-        (
-            {"server_settings": {"search_path": "none"}},
-            False,
-            "create_schema.*income-client schema",
-        ),
-        ({"server_settings": {"default_transaction_read_only": "on"}}, True, "read-only"),
-        ({"server_settings": {"statement_timeout": "1"}}, True, "ended the call"),
-        ({"server_settings": {"lock_timeout": "1"}}, True, "lock"),
-        ({"server_settings": {"no_such_setting": "on"}}, False, "SQLSTATE 42704"),
+        (with_setting(search_path="none"), False, "create_schema.*income-client schema"),
+        (with_setting(default_transaction_read_only="on"), True, "read-only"),
+        (with_setting(statement_timeout="1"), True, "ended the call"),
+        (with_setting(lock_timeout="1"), True, "lock"),
+        (with_setting(no_such_setting="on"), False, "SQLSTATE 42704"),
     ],
     ids=str,
 )
@@ -197,15 +201,8 @@ async def test_faults_of_a_server(
     retryable: bool,
     said: str,
 ) -> None:
-    """Each says what to do, and whether to try again."""
-    await store.save("default", "one", version=0)
     schema = await pool.fetchval("SELECT current_schema()")
-    async with (
-        postgres.pool(schema, **settings) as other,
-        pool.acquire() as holder,
-        holder.transaction(),
-    ):
-        await holder.execute(LOCK)
+    async with postgres.pool(schema, **settings) as other, locked(pool, store):
         error = await failure(PostgresCheckpointStore(other).save("default", CANARY, version=1))
     assert error.retryable is retryable
     with pytest.raises(CheckpointError, match=said):
@@ -217,9 +214,7 @@ async def test_a_session_that_is_ended_is_a_fault_that_passes(
     postgres: PostgresServer, pool: Any, store: PostgresCheckpointStore
 ) -> None:
     """As when the server restarts; the next call takes another connection."""
-    await store.save("default", "one", version=0)
-    async with pool.acquire() as holder, holder.transaction():
-        await holder.execute(LOCK)
+    async with locked(pool, store):
         saving = asyncio.ensure_future(store.save("default", CANARY, version=1))
         await postgres.run("SELECT pg_terminate_backend($1)", await waiting(postgres))
         error = await failure(saving)
@@ -231,9 +226,7 @@ async def test_a_call_that_is_cancelled_changes_nothing(
     postgres: PostgresServer, pool: Any, store: PostgresCheckpointStore
 ) -> None:
     """And gives its connection back."""
-    await store.save("default", "one", version=0)
-    async with pool.acquire() as holder, holder.transaction():
-        await holder.execute(LOCK)
+    async with locked(pool, store):
         saving = asyncio.ensure_future(store.save("default", CANARY, version=1))
         await waiting(postgres)
         saving.cancel()
@@ -247,9 +240,7 @@ async def test_a_call_ends_where_the_server_does_not_answer(
     pool: Any, store: PostgresCheckpointStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After ten seconds, which are fewer here."""
-    await store.save("default", "one", version=0)
-    async with pool.acquire() as holder, holder.transaction():
-        await holder.execute(LOCK)
+    async with locked(pool, store):
         with monkeypatch.context() as patched:
             patched.setattr(postgres_module, "_SECONDS", 0.05)
             error = await failure(store.save("default", CANARY, version=1))
@@ -261,11 +252,9 @@ async def test_a_save_is_not_made_long_after_it_was_asked_for(
     pool: Any, store: PostgresCheckpointStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process may be gone meanwhile, so the server itself stops waiting after ten seconds."""
-    await store.save("default", "one", version=0)
     soon = postgres_module._SAVE.replace("10000", "50")
-    monkeypatch.setattr(postgres_module, "_SAVE", soon)
-    async with pool.acquire() as holder, holder.transaction():
-        await holder.execute(LOCK)
+    async with locked(pool, store):
+        monkeypatch.setattr(postgres_module, "_SAVE", soon)
         error = await failure(store.save("default", CANARY, version=1))
         assert error.retryable
         assert "SQLSTATE 55P03" in str(error)
@@ -273,21 +262,9 @@ async def test_a_save_is_not_made_long_after_it_was_asked_for(
     assert await pool.fetchval("SHOW lock_timeout") == "0"
 
 
-async def test_a_server_without_room_for_another_connection_is_asked_again(
-    postgres: PostgresServer, pool: Any, store: PostgresCheckpointStore
-) -> None:
-    """Others may give theirs back."""
-    schema = await pool.fetchval("SELECT current_schema()")
-    await pool.execute(f"CREATE ROLE none_of_{schema} LOGIN CONNECTION LIMIT 0")
-    async with postgres.pool(schema, user=f"none_of_{schema}") as full:
-        error = await failure(PostgresCheckpointStore(full).load("default"))
-    assert error.retryable
-
-
 async def test_tables_of_another_version_are_named(
     pool: Any, store: PostgresCheckpointStore
 ) -> None:
-    """Trying again would not help."""
     await pool.execute("ALTER TABLE income_checkpoints RENAME COLUMN version TO number")
     error = await failure(store.load("default"))
     assert not error.retryable
@@ -306,7 +283,6 @@ async def test_a_database_that_cannot_hold_all_text_says_so(postgres: PostgresSe
 
 
 async def test_a_pool_that_is_closed_or_not_open_is_named(postgres: PostgresServer) -> None:
-    """Neither opens by itself."""
     async with postgres.pool() as pool:
         store = PostgresCheckpointStore(pool)
     unopened = PostgresCheckpointStore(asyncpg.create_pool(**postgres.address()))
@@ -467,14 +443,12 @@ async def test_a_save_that_is_cancelled_in_a_transaction_closes_the_connection(
     postgres: PostgresServer, pool: Any, store: PostgresCheckpointStore
 ) -> None:
     """So that nothing of it can be committed, and nobody waits for the server."""
-    await store.save("default", "one", version=0)
 
     async def save(connection: Any) -> None:
         async with store.transaction(connection) as bound:
             await bound.save("default", CANARY, version=1)
 
-    async with pool.acquire() as holder, pool.acquire() as connection, holder.transaction():
-        await holder.execute(LOCK)
+    async with locked(pool, store), pool.acquire() as connection:
         saving = asyncio.ensure_future(save(connection))
         await waiting(postgres)
         saving.cancel()

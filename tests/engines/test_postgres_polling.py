@@ -40,7 +40,6 @@ LOST: Final = (CheckpointError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 @contextlib.asynccontextmanager
 async def scene() -> AsyncIterator[Scene]:
-    """Run a service, and a client of it on a clock that jumps."""
     clock = JumpingClock()
     clock.most_sleeps = None  # it polls for as long as the server takes
     times = range(NOW - 1000, NOW - 980)
@@ -59,18 +58,15 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 async def rows(pool: Any) -> list[str]:
-    """Return the ids that consumers have written."""
     return sorted(row["id"] for row in await pool.fetch("SELECT id FROM rows"))
 
 
 async def write(batch: Batch, connection: Any) -> None:
-    """Write a row for each record, in the transaction of the batch's commit."""
     async with batch.transaction(connection):
         await insert(batch, connection)
 
 
 async def insert(batch: Batch, connection: Any) -> None:
-    """Write a row for each record."""
     records = [(record.application_id,) for record in batch]
     await connection.executemany("INSERT INTO rows VALUES ($1)", records)
 
@@ -78,7 +74,6 @@ async def insert(batch: Batch, connection: Any) -> None:
 async def write_and_lose(
     batch: Batch, pool: Any, fault: str | None, server: PostgresServer, cutter: CommitCutter
 ) -> None:
-    """Do so on a connection that is lost at some moment."""
     async with pool.acquire() as connection, batch.transaction(connection):
         await insert(batch, connection)
         match fault:

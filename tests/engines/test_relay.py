@@ -30,7 +30,6 @@ class Broker:
         self.published: Callable[[], object] = bool
 
     async def publish(self, event: UpdateEvent) -> None:
-        """Keep an event, or fail at it."""
         await asyncio.sleep(0)
         if self.failures:
             self.failures -= 1
@@ -40,7 +39,6 @@ class Broker:
 
 
 async def relayed(place: Scene, broker: Broker, poll: Any = None, **options: Any) -> None:
-    """Relay one poll."""
     poller = place.poll(**(poll or {}))
     poller.stop(after_poll=True)
     await relay(poller, broker.publish, **options)
@@ -145,7 +143,6 @@ def test_a_message_of_earlier_versions_has_no_number() -> None:
     ],
 )
 def test_an_unreadable_message_is_a_decode_error(text: bytes) -> None:
-    """It is not worth a retry."""
     with pytest.raises(DecodeError) as caught:
         UpdateEvent.from_json(text)
     assert not caught.value.retryable
@@ -187,7 +184,6 @@ async def test_a_relay_that_another_has_replaced_ends() -> None:
 
 @pytest.mark.parametrize("options", [{"payload": "all"}, {"concurrency": 0}, {"attempts": 0}])
 async def test_invalid_arguments_are_named(options: dict[str, Any]) -> None:
-    """Before anything is read."""
     async with scene() as place:
         with pytest.raises(ConfigurationError, match=next(iter(options))):
             await relayed(place, Broker(), **options)

@@ -40,13 +40,11 @@ class Relay:
         self._with(self._set_up)
 
     def __call__(self, *arguments: str, url: str | None = None, **options: Any) -> Ran:
-        """Run it."""
         places = ("--to", url or self._server.url, "--subject", self.subject)
         return self._shell("relay", *places, *arguments, **options)
 
     @property
     def events(self) -> list[UpdateEvent]:
-        """What the stream holds."""
         found: list[UpdateEvent] = self._with(self._events)
         return found
 
@@ -72,7 +70,6 @@ class Relay:
 
 @pytest.fixture
 def relay(shell: Cli, nats_server: NatsServer) -> Relay:
-    """The command on a service and a server."""
     return Relay(shell, nats_server)
 
 
@@ -133,7 +130,6 @@ def test_an_event_can_hold_the_record(relay: Relay) -> None:
 def test_what_is_missing_is_named(
     arguments: tuple[str, ...], status: int, said: str, relay: Relay
 ) -> None:
-    """In one line, before anything is read."""
     ran = relay(*arguments)
     assert (ran.status, ran.stdout) == (status, "")
     assert said in ran.stderr
@@ -162,7 +158,6 @@ def test_what_only_nats_has_is_refused(url: str, arguments: tuple[str, ...], she
 def test_an_extra_that_is_missing_is_named(
     url: str, module: str, extra: str, shell: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one that the address needs."""
     monkeypatch.setitem(sys.modules, f"income_client.engines.{module}", None)
     monkeypatch.delattr(f"income_client.engines.{module}", raising=False)
     ran = shell("relay", "--to", url, "--store", "a.db")

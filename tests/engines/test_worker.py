@@ -28,8 +28,6 @@ async def ignore(_: UpdateEvent) -> None:
 
 
 def failing(error: BaseException) -> Callable[[UpdateEvent], Awaitable[None]]:
-    """Return a function that always raises this."""
-
     async def handle(_: UpdateEvent) -> None:
         raise error
 
@@ -37,7 +35,6 @@ def failing(error: BaseException) -> Callable[[UpdateEvent], Awaitable[None]]:
 
 
 async def come(condition: Callable[[], object]) -> None:
-    """Let the loop run until something holds."""
     for _ in range(10_000):
         if condition():
             return
@@ -127,7 +124,6 @@ async def test_what_no_retry_can_mend_becomes_a_dead_letter_at_once(
 
 @pytest.mark.parametrize("body", [b"", b"not an event", b"[]", b"\xff", b"{" * 100_000])
 async def test_what_is_no_event_becomes_a_dead_letter(body: bytes) -> None:
-    """The next event is handled."""
     source = MemorySource(body, event())
     async with working(Worker(ignore, source)):
         await come(lambda: source.acknowledged)

@@ -44,19 +44,16 @@ class Place:
         self.handled: list[str] = []
 
     async def make(self, *streams: str) -> None:
-        """Make the streams, or one of them again."""
         for name in streams or ("stream", "dead_stream"):
             subject = self.names["subject" if name == "stream" else "dead_subject"]
             subjects = [subject if name == "stream" else f"{subject}.>"]
             await self.js.add_stream(StreamConfig(name=self.names[name], subjects=subjects))
 
     async def publish(self, *events: UpdateEvent) -> None:
-        """Publish as a relay does."""
         for one in events:
             await nats_publisher(self.js, self.names["subject"])(one)
 
     async def handle(self, one: UpdateEvent) -> None:
-        """Note an event."""
         self.handled.append(one.id)
 
     def worker(self, handle: Any = None, connection: Any = None, **options: Any) -> Worker:
@@ -84,7 +81,6 @@ class Place:
 
 
 async def come(condition: Callable[[], object]) -> None:
-    """Wait until something holds."""
     async with asyncio.timeout(_SECONDS):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -92,7 +88,6 @@ async def come(condition: Callable[[], object]) -> None:
 
 @asynccontextmanager
 async def working(worker: Worker) -> AsyncIterator[asyncio.Task[None]]:
-    """Run a worker, and stop it in order at the end."""
     task = asyncio.create_task(worker.run())
     try:
         yield task
@@ -114,7 +109,6 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def place(nats_server: NatsServer) -> AsyncIterator[Place]:
-    """Make streams on the server of all tests."""
     async with connected(nats_server) as client:
         place = Place(nats_server, client)
         await place.make()
@@ -123,7 +117,6 @@ async def place(nats_server: NatsServer) -> AsyncIterator[Place]:
 
 @pytest.fixture
 async def lost(tmp_path: Path) -> AsyncIterator[Place]:
-    """Make streams on a server that a test may kill."""
     for server in running_server(tmp_path):
         async with connected(server, max_reconnect_attempts=-1) as client:
             place = Place(server, client)
@@ -143,7 +136,6 @@ async def test_each_event_is_handled_once_by_one_of_several_workers(place: Place
 
 
 async def test_what_was_published_before_the_first_worker_is_handled(place: Place) -> None:
-    """The consumer begins with the first event of the stream."""
     await place.publish(event())
     async with working(place.worker()):
         await come(lambda: place.handled)
@@ -197,7 +189,6 @@ async def test_an_event_that_killed_its_workers_becomes_a_dead_letter(place: Pla
 async def test_what_takes_longer_than_the_ack_wait_is_not_delivered_meanwhile(
     place: Place,
 ) -> None:
-    """Two workers, and one attempt."""
     began = count()
 
     async def handle(_: UpdateEvent) -> None:
@@ -312,7 +303,6 @@ async def test_a_worker_does_not_start_with_wrong_credentials(
 
 
 async def test_a_worker_does_not_start_with_an_invalid_address() -> None:
-    """There is nothing to wait for."""
     worker = Worker(ignore, nats_events("nats://127.0.0.1:99999", durable="incomes"))
     with pytest.raises(IncomeClientError, match="this address"):
         await worker.run()

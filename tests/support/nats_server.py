@@ -21,6 +21,23 @@ from nats.js.kv import KeyValue
 _BINARY: Final = Path(sys.executable).with_name("nats-server")
 _START_SECONDS: Final = 30.0
 _NUMBERS: Final = count(1)
+PASSWORD: Final = "S3CRET"
+USERS: Final = """
+authorization {
+  users = [
+    {user: owner, password: S3CRET}
+    {user: reader, password: S3CRET, permissions: {
+      publish: ["$JS.API.STREAM.INFO.>", "$JS.API.STREAM.MSG.GET.>", "$JS.API.DIRECT.GET.>"]
+      subscribe: "_INBOX.>"
+    }}
+    {user: leader, password: S3CRET, permissions: {
+      publish: {allow: ">", deny: "$JS.API.DIRECT.GET.>"}
+    }}
+    {user: nobody, password: S3CRET, permissions: {publish: "x", subscribe: "_INBOX.>"}}
+  ]
+}
+"""
+"""Configuration of a server with users of several rights."""
 
 
 class NatsServer:
