@@ -1,0 +1,381 @@
+# pyright: strict
+"""A lender's code, with the types that it meets; type checkers read it, nobody runs it.
+
+What the other tests cannot hold is here: the type that comes back, how an outcome is narrowed, and
+classes of the lender's own that stand for one of the package's.
+"""
+
+import ssl
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from io import BytesIO
+from pathlib import Path
+from typing import Any, assert_type
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+from aiohttp import web
+from attrs import frozen
+
+import income_client as ic
+from income_client import emulator, receivers, testing
+from income_client.engines.relay import Payload, UpdateEvent, faststream_decoder, relay
+from income_client.engines.worker import DeadReason, Delivery, Worker, WorkerStatus
+from income_client.receivers.aiohttp import routes
+from income_client.receivers.aiohttp_server import serving
+from income_client.receivers.asgi import Receiver
+
+
+class Tokens:
+    """A token store."""
+
+    def __init__(self) -> None:
+        self._token: ic.StoredToken | None = None
+
+    async def load(self) -> ic.StoredToken | None:
+        return self._token
+
+    async def save(self, token: ic.StoredToken) -> None:
+        assert_type(token.access_token.reveal(), str)
+        assert_type(token.expires_at, datetime)
+        self._token = token
+
+
+class Checkpoints:
+    """A checkpoint store."""
+
+    async def load(self, name: str) -> ic.StoredCheckpoint:
+        return ic.StoredCheckpoint(checkpoint=None, version=0)
+
+    async def save(
+        self,
+        name: str,
+        checkpoint: str,
+        *,
+        version: int,
+        dead_letters: Sequence[ic.DeadLetter] = (),
+        resolved: Sequence[str] = (),
+    ) -> int:
+        return version + 1
+
+    async def dead_letters(self, name: str) -> tuple[ic.DeadLetter, ...]:
+        return ()
+
+
+class Message:
+    """A message of a broker."""
+
+    body = b""
+    attempt = 1
+
+    async def acknowledge(self) -> None: ...
+    async def give_back(self, seconds: float) -> None: ...
+    async def extend(self) -> None: ...
+    async def bury(self, reason: DeadReason, error: str) -> None: ...
+
+
+class Queue:
+    """A broker."""
+
+    extend_seconds = 10.0
+
+    async def receive(self, most: int) -> Sequence[Delivery]:
+        return [Message()][:most]
+
+    async def aclose(self) -> None: ...
+
+
+@frozen
+class InventedForm:
+    """A type of document."""
+
+    wages: Decimal
+
+
+def makes_clients() -> None:
+    store: ic.TokenStore = Tokens()
+    basic = ic.IncomeClient("https://a.example", auth=ic.BasicAuth("user", "word"), max_rate=200)
+    assert_type(basic.with_options(deadline=5), ic.IncomeClient)
+    assert_type(ic.IncomeClient.from_env(token_store=store, max_rate=None), ic.IncomeClient)
+    assert_type(ic.Timeouts(deadline=5).read, float)
+    assert_type(ic.DownloadPolicy().allowed_hosts, tuple[str, ...])
+    assert_type(ic.__version__, str)
+
+
+async def asks_once(client: ic.IncomeClient) -> None:
+    async with client as opened:
+        assert_type(opened, ic.IncomeClient)
+    page = await client.get_application_page("2026-01-01", date(2026, 6, 30), limit=25)
+    assert_type(page, ic.ApplicationPage)
+    assert_type(page.updated_after, datetime)
+    assert_type(page.applications, tuple[ic.ApplicationSummary, ...])
+    assert_type(await client.find_application("loan-17"), ic.ApplicationSummary | None)
+    assert_type(await client.get_application("app-1"), ic.Application)
+    assert_type(await client.get_documents("app-1", pages=True), ic.ApplicationDocuments)
+
+
+async def walks(client: ic.IncomeClient) -> None:
+    walk = client.list_applications(updated_after=datetime.now(), on_saturated="report")  # noqa: DTZ005 - any time
+    assert_type(walk, ic.ApplicationPaginator)
+    async for summary in walk:
+        assert_type(summary, ic.ApplicationSummary)
+    async for page in walk.pages():
+        assert_type(page, ic.ApplicationPage)
+    assert_type(walk.progress, ic.WalkProgress)
+    assert_type(walk.progress.covered_fraction, float)
+    assert_type(walk.saturated, tuple[ic.Window, ...])
+    assert_type(walk.saturated[0].starts_at, datetime)
+    assert_type(walk.checkpoint, str)
+
+
+async def fetches(
+    client: ic.IncomeClient, on_saturated: ic.OnSaturated, on_error: ic.OnError
+) -> None:
+    records = client.fetch_records(client.list_applications(on_saturated=on_saturated))
+    assert_type(records, ic.Fetcher[ic.ApplicationRecord])
+    async for record in records:
+        assert_type(record, ic.ApplicationRecord)
+        assert_type(record.documents, ic.ApplicationDocuments | None)
+        assert_type(record.last_updated_at, datetime)
+    async for outcome in client.fetch_records(["app-1"], on_error="yield"):
+        match outcome:
+            case ic.FetchFailure(application_id, error):
+                assert_type(application_id, str)
+                assert_type(error, ic.IncomeClientError)
+            case _:
+                assert_type(outcome, ic.ApplicationRecord)
+    async for either in client.fetch_records(["app-1"], on_error=on_error):
+        assert_type(either, ic.ApplicationRecord | ic.FetchFailure)
+    async for documents in client.fetch_documents(["app-1", "app-2"]):
+        assert_type(documents, ic.ApplicationDocuments)
+    async for reply in client.fetch_documents(["app-1"], on_error="yield"):
+        assert_type(reply, ic.ApplicationDocuments | ic.FetchFailure)
+    await records.aclose()
+
+
+def reads_an_application(application: ic.Application) -> None:
+    assert_type(application.last_updated_at, datetime)
+    assert_type(application.extra, Mapping[str, Any])
+    assert_type(application.total_income(2025), Decimal | None)
+    assert_type(application.applicants, Mapping[str, ic.Applicant])
+    for entry in application.applicants["applicant_1"].address_info:
+        assert_type(entry.address, ic.Address)
+        assert_type(entry.end_date, date | None)
+    assert_type(application.data_sources.image_files, tuple[ic.ImageFile, ...])
+    assert_type(application.income_calculations, Mapping[str, ic.IncomeCalculation])
+    for calculation in application.income_calculations.values():
+        assert_type(calculation.suspected_fraudulent, ic.SuspectedFraudulent)
+        for income in calculation.incomes:
+            assert_type(income.income_sources, tuple[ic.IncomeSource, ...])
+            assert_type(income.income_sources[0].calculated_income_amount, Decimal)
+            assert_type(income.income_sources[0].document_ids, tuple[str, ...])
+
+
+def reads_documents(documents: ic.ApplicationDocuments) -> None:
+    ic.register_document_type("invented_form", InventedForm)
+    for document_type, document in documents.all():
+        assert_type(document_type, str)
+        assert_type(document.source, ic.DocumentSource | None)
+        match document.extracted_data:
+            case ic.Paystub() as slip:
+                assert_type(slip.net_pay, ic.AmountPair)
+                assert_type(slip.net_pay.current, Decimal | None)
+                assert_type(slip.applicants, Mapping[str, ic.PaystubApplicant])
+            case InventedForm() as form:
+                assert_type(form.wages, Decimal)
+            case _:
+                continue
+    for entry in documents.paystubs:
+        assert_type(entry.document, ic.Document)
+        assert_type(entry.paystub, ic.Paystub)
+
+
+async def polls(client: ic.IncomeClient) -> None:
+    stores: list[ic.CheckpointStore] = [
+        Checkpoints(), ic.MemoryCheckpointStore(), ic.SQLiteCheckpointStore("polls.db"),
+    ]  # fmt: skip
+    poller = client.poll(stores[0], start="2026-01-01")
+    assert_type(poller, ic.Poller)
+    async for record in poller:
+        assert_type(record, ic.ApplicationRecord)
+    async for batch in poller.batches():
+        assert_type(batch, ic.Batch)
+        assert_type(batch.checkpoint, str)
+        async with batch:
+            assert_type([one.application_id for one in batch], list[str])
+    status = assert_type(poller.status, ic.PollerStatus)
+    assert_type(status.reached, datetime | None)
+    assert_type(status.lag, float | None)
+    assert_type(status.saturated, tuple[ic.Window, ...])
+    assert_type(status.last_error, ic.IncomeClientError | None)
+    for letter in await stores[2].dead_letters("nightly"):
+        assert_type(letter.application_id, str | None)
+        assert_type(letter.window, ic.Window)
+        store = ic.MemoryCheckpointStore()
+        assert_type(await store.forget("nightly", [letter.key]), tuple[str, ...])
+
+
+async def downloads(client: ic.IncomeClient, document: ic.Document) -> None:
+    def show(progress: ic.DownloadProgress) -> None:
+        assert_type(progress.total, int | None)
+
+    one = await client.download(document, Path("files"), on_progress=show)
+    assert_type(one, ic.DownloadedFile)
+    assert_type(one.path, Path | str | None)
+    await client.download(document, BytesIO())
+    many = client.download_all([document], "files")
+    assert_type(many, ic.Downloads[ic.DownloadedFile])
+    async for outcome in client.download_all([document], "files", on_error="yield"):
+        match outcome:
+            case ic.DownloadFailure(document_id, application_id, document_type, error):
+                assert_type(document_id, str)
+                assert_type(application_id, str | None)
+                assert_type(document_type, str | None)
+                assert_type(error, ic.IncomeClientError)
+            case _:
+                assert_type(outcome, ic.DownloadedFile)
+
+
+async def catches(client: ic.IncomeClient) -> None:
+    try:
+        await client.get_application("app-1")
+    except ic.NotFoundError as error:
+        assert_type(error.request_id, str | None)
+    except ic.DecodeError as error:
+        assert_type(error.faults, tuple[ic.PayloadFault, ...])
+    except ic.SaturatedWindowError as error:
+        assert_type(error.windows, tuple[ic.Window, ...])
+        assert_type(error.applications, tuple[ic.ApplicationSummary, ...])
+    except ic.UnsafeLinkError as error:
+        assert_type(error.document_id, str | None)
+        assert_type(error.reason, ic.LinkRefusal)
+    except ic.DownloadError as error:
+        assert_type(error.code, str | None)
+    except (ic.ResponseError, ic.TransportError, ic.CheckpointError) as error:
+        assert_type(error.status, int | None)
+    except ic.IncomeClientError as error:
+        assert_type(error.retryable, bool)
+        assert_type(error.retry_after, float | None)
+        assert_type(error.attempts, int)
+
+
+def hears(event: ic.Event) -> None:
+    match event:
+        case ic.RequestSent(call=call, attempt=attempt):
+            assert_type(call, str)
+            assert_type(attempt, int)
+        case ic.RequestAnswered(status=status, seconds=seconds, error=error):
+            assert_type(status, int | None)
+            assert_type(seconds, float)
+            assert_type(error, str | None)
+        case ic.FileFinished(document_id=document_id, size=size):
+            assert_type(document_id, str)
+            assert_type(size, int | None)
+        case ic.WindowSplit(window=window) | ic.PageCovered(window=window):
+            assert_type(window, ic.Window)
+        case ic.PollFinished(lag=lag) | ic.PollFailed(lag=lag):
+            assert_type(lag, float | None)
+        case ic.CheckpointCreated(reached=reached) | ic.CheckpointCommitted(reached=reached):
+            assert_type(reached, int)
+        case ic.DeadLettered(letter=letter):
+            assert_type(letter, ic.DeadLetter)
+        case _:
+            pass
+
+
+def hooks() -> list[ic.IncomeClient]:
+    """A function will do, and so will a method of something else."""
+    heard: list[ic.Event] = []
+    hook: ic.OnEvent = heard.append
+    return [ic.IncomeClient.from_env(on_event=hears), ic.IncomeClient.from_env(on_event=hook)]
+
+
+async def takes_callbacks(poller: ic.Poller, headers: Mapping[str, str], body: bytes) -> None:
+    async def heard(callback: ic.Callback) -> None:
+        assert_type(callback.application_id, str | None)
+        assert_type(callback.payload, Any)
+        assert_type(callback.received_at, datetime)
+
+    async def believed(token: str) -> bool:
+        return token != ""
+
+    issuer = ic.CallbackTokenIssuer("client", ic.Secret("s" * 32))
+    assert_type(issuer.auth, ic.CallbackBearerAuth)
+    basic = ic.CallbackBasicAuth("service", "password", also=[ic.BasicAuth("service", "old")])
+    networks = ic.CallbackSourceNetworks(["198.51.100.0/24"], is_enough=False)
+    bearer = ic.CallbackBearerAuth(verify=believed)
+    receivers.CallbackReceiver(heard, auth=[basic, networks])
+    receivers.CallbackReceiver(print, auth=bearer)
+    receiver = receivers.CallbackReceiver(poller.wake, auth=issuer.auth)
+    head = receivers.RequestHead(method="POST", headers=headers, peer=receivers.UNIX_PEER)
+    assert_type(await receiver.answer(head, body), receivers.Answer)
+    assert_type(await receiver.verify(head, body), ic.Callback)
+    assert_type(receiver.status, receivers.ReceiverStatus)
+    assert_type(receiver.status.refused, Mapping[str, int])
+    app = web.Application()
+    app.add_routes(routes(receiver, "/callbacks"))
+    assert_type(Receiver(receiver, is_peer_true=True), Receiver)
+    context = receivers.callback_ssl_context("server.pem", "server.key", None)
+    assert_type(context, ssl.SSLContext)
+    served = [*routes(receiver, "/callbacks"), *routes(issuer, "/token")]
+    async with serving(served, host="127.0.0.1", port=0, ssl=context) as url:
+        assert_type(url, str)
+
+
+async def works(poller: ic.Poller, payload: Payload) -> None:
+    async def handle(event: UpdateEvent) -> str:
+        return event.application_id
+
+    worker = Worker(handle, Queue())
+    assert_type(worker.status, WorkerStatus)
+    assert_type(worker.status.last_error, str | None)
+    await relay(poller, handle, payload=payload)
+    assert_type(await faststream_decoder(Message()), UpdateEvent)
+
+
+def makes_tables(records: list[ic.ApplicationRecord], folder: Path) -> None:
+    assert_type(ic.from_json(ic.ApplicationRecord, ic.to_json(records[0])), ic.ApplicationRecord)
+    assert_type(ic.to_arrow(records), ic.RecordTables[pa.Table])
+    assert_type(ic.to_polars(records).applications, pl.DataFrame)
+    assert_type(ic.to_pandas(records).documents, pd.DataFrame)
+    with ic.ParquetTables(folder) as parquet:
+        assert_type(parquet.rows, dict[str, int])
+
+
+async def plays() -> None:
+    async with emulator.Emulator(200, callbacks=emulator.CallbackTarget("http://a")) as service:
+        assert_type(service, emulator.Emulator)
+        assert_type(service.oauth2, ic.OAuth2ClientCredentials)
+        assert_type(service.world.ids, tuple[str, ...])
+        assert_type(service.faults, emulator.Faults)
+        assert_type(service.touch(service.world.ids[0]), int)
+        assert_type(service.requests, list[emulator.RecordedRequest])
+        delivery = await service.fire_callback(update=True)
+        assert_type(delivery.attempts, tuple[int | str, ...])
+    request = emulator.HttpRequest(method="GET", path="/v1/income/applications")
+    assert_type(emulator.respond(emulator.Service(service.world), request), emulator.HttpReply)
+    rules = emulator.ServiceRules(order=emulator.Order.SHUFFLED, future="refuse")
+    listed = emulator.list_reply(service.world, rules, after=0, before=None, limit=1000)
+    assert_type(listed, emulator.ListReply | emulator.Refused)
+
+
+async def tests(
+    income_service: testing.IncomeService,
+    income_client: ic.IncomeClient,
+    income_run: testing.LoopRunner,
+) -> None:
+    """Without ``async``, a test gets results and lists from ``income_run``."""
+    assert_type(income_run(income_client.get_application("app-1")), ic.Application)
+    assert_type(income_run(income_client.list_applications()), list[ic.ApplicationSummary])
+    income_service.faults.add("get_application: 500, ok", testing.script("any: cut"))
+    assert_type(income_service.requests.of("token").failed, testing.Requests)
+    assert_type(income_service.add(testing.make_record(paystubs=3), now=True), ic.ApplicationRecord)
+    assert_type(
+        testing.make_document("paystub", extracted_data=testing.make_paystub()), ic.Document
+    )
+    assert_type(testing.make_application(applicants=[testing.make_applicant()]), ic.Application)
+    assert_type(testing.JumpingClock().slept, list[float])
+    assert_type(testing.cassette_filters(), dict[str, Any])
+    assert_type(await testing.check_checkpoint_store(Checkpoints), None)
