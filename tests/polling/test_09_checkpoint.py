@@ -16,7 +16,6 @@ from income_client import (
     SQLiteCheckpointStore,
 )
 from income_client.polling.checkpoint import read_checkpoint
-from tests.support.pollers import pages_of
 from tests.support.polling import (
     NOW_TEXT,
     FailingStore,
@@ -98,12 +97,11 @@ async def test_a_checkpoint_kept_elsewhere_begins_where_it_was() -> None:
 
 
 async def test_all_of_history_comes_batch_by_batch() -> None:
-    async with scene(65, batch_size=10, order="shuffled") as place:
+    async with scene(65, batch_size=10, page_size=15, order="shuffled") as place:
         ids: list[str] = []
         progress = []
         while len(set(ids)) < 65:
-            with pages_of(15):
-                poller = place.poll(start="2026-06-30")
+            poller = place.poll(start="2026-06-30")
             async for batch in poller.batches():
                 async with batch:
                     assert len(batch) <= 10

@@ -15,7 +15,6 @@ from income_client import (
 )
 from income_client.emulator import Fault
 from tests.support.payloads import row_of_list
-from tests.support.pollers import pages_of
 from tests.support.polling import LIST, Scene, first, ids_of, one_poll, reached, rest, scene
 from tests.support.service import NOW, until
 
@@ -120,12 +119,10 @@ async def test_an_outage_makes_no_dead_letters(place: Scene) -> None:
 async def test_a_lone_failing_record_does_not_stop_a_first_poll() -> None:
     """Where its page holds nothing else, the next pages show that the service works."""
     times = [NOW - 90_000_000, *range(NOW - 1060, NOW - 1000)]
-    async with scene(times, order="shuffled") as place:
+    async with scene(times, page_size=20, order="shuffled") as place:
         bad = place.service.world.id_of(0)
         place.spoil(bad, **FAILING)
-        with pages_of(20):
-            records = await rest(place.poll(start="2020-01-01"))
-        assert len(records) == 60
+        assert len(await rest(place.poll(start="2020-01-01"))) == 60
         assert await place.letters() == [bad]
 
 
@@ -141,25 +138,30 @@ async def test_a_bad_row_does_not_hold_up_the_others(place: Scene) -> None:
     assert sorted(ids_of(await first(place.poll(), 3))) == sorted(ids)
 
 
-async def test_a_saturated_second_is_reported_and_not_raised() -> None:
+async def test_a_saturated_second_is_reported_and_not_raised(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Its visible rows are delivered; the hidden ones come once the second has fewer rows."""
     second = NOW - 500
-    async with scene([second] * 25, order="shuffled") as place:
-        with pages_of(20):
-            poller = place.poll(start="2026-06-30")
+    async with scene([second] * 25, page_size=20, order="shuffled") as place:
+        poller = place.poll(start="2026-06-30")
         given = await rest(poller)
         assert len(given) == 20
         assert [window.after for window in poller.status.saturated] == [second]
         (letter,) = await place.store.dead_letters("default")
         assert (letter.application_id, letter.window.after) == (None, second)
+        (line,) = [line for line in caplog.records if hasattr(line, "is_new")]
+        assert "2026-06-30T11:51:40" in line.getMessage()
+        assert "more rows than one page holds" in line.getMessage()
+        facts = vars(line)
+        assert (facts["second"], facts["application_id"]) == ("2026-06-30T11:51:40", None)
         place.service.advance(40)
         hidden = set(place.ids) - set(ids_of(given))
         for one in sorted(ids_of(given))[:10]:
             place.service.touch(one)
-        with pages_of(20):
-            assert len(await rest(place.poll())) == 10
-            place.service.advance(4000)
-            assert hidden <= set(ids_of(await rest(place.poll())))
+        assert len(await rest(place.poll())) == 10
+        place.service.advance(4000)
+        assert hidden <= set(ids_of(await rest(place.poll())))
         assert await place.letters() == []
 
 
@@ -244,14 +246,12 @@ async def test_an_id_that_is_too_long_is_cut(
 
 async def test_a_second_that_cannot_be_listed_again_does_not_stop_polling() -> None:
     """The service may refuse old windows; the dead letter stays, and its attempts count."""
-    second = NOW - 500
-    async with scene([second] * 25, order="shuffled") as place:
-        with pages_of(20):
-            await rest(place.poll(start="2026-06-30"))
-            place.service.advance(4000)
-            place.service.faults.add(Fault("status", status=400, path=LIST, skip=3))
-            updated = place.touch(3)
-            assert ids_of(await rest(place.poll())) == updated
+    async with scene([NOW - 500] * 25, page_size=20, order="shuffled") as place:
+        await rest(place.poll(start="2026-06-30"))
+        place.service.advance(4000)
+        place.service.faults.add(Fault("status", status=400, path=LIST, skip=3))
+        updated = place.touch(3)
+        assert ids_of(await rest(place.poll())) == updated
         (letter,) = await place.store.dead_letters("default")
         assert (letter.application_id, letter.attempts) == (None, 2)
         assert letter.reason.startswith("InvalidRequestError: ")

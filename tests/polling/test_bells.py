@@ -16,7 +16,6 @@ from income_client import (
 from tests.polling.test_standby import Cluster, Replica, cluster, leader_and_standby
 from tests.support import loop_time
 from tests.support.polling import Scene, ids_of
-from tests.support.service import client_tasks
 
 LOGGER = "income_client.poller.bell"
 
@@ -243,30 +242,6 @@ async def test_a_bell_that_can_never_be_heard_is_not_tried_again(
     assert (bells.tries, leader.poller.status.polls > 3) == (1, True)
     (said,) = warnings(caplog)
     assert said.endswith("no rights")
-
-
-@pytest.mark.parametrize("ending", ["stopped", "closed", "cancelled"])
-async def test_nothing_is_left_of_a_bell(made: Cluster, bells: Bells, ending: str) -> None:
-    """Neither of the listener nor of a ring that is under way, however both pollers end."""
-    pollers = await resting(made)
-    bells.answers.clear()
-    pollers[1].poller.wake()
-    await made.settle()
-    for replica in pollers:
-        assert replica.task is not None
-        match ending:
-            case "stopped":
-                replica.poller.stop()
-                await replica.task
-            case "closed":
-                await replica.poller.aclose()
-            case _:
-                replica.task.cancel()
-                await asyncio.wait([replica.task])
-    if ending != "closed":
-        await made.settle()
-    assert bells.listeners == 0
-    assert [task for task in client_tasks() if "bell" in task.get_name()] == []
 
 
 async def test_a_wake_up_of_a_standby_needs_an_event_loop(place: Scene) -> None:

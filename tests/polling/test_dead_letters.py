@@ -21,8 +21,7 @@ from income_client.polling.dead_letters import DeadLetters, dead_letter_reason
 from income_client.records.dead_letters import key_of_application, key_of_window
 from income_client.records.window import EPOCH, Window
 from income_client.wire.times import LAST_SECOND
-from tests.support.pollers import pages_of
-from tests.support.polling import Scene, one_poll, rest, scene
+from tests.support.polling import Scene, first, one_poll, rest, scene
 from tests.support.service import NOW
 
 WINDOW = Window(0, 10)
@@ -59,7 +58,6 @@ def test_pauses_double_up_to_a_day() -> None:
 
 
 def test_the_most_overdue_comes_first() -> None:
-    """Of many that are due, a few are tried at a time."""
     letters = DeadLetters()
     for number, one in enumerate("cab"):
         put(letters, one, now=NOW + number)
@@ -71,7 +69,6 @@ def test_the_most_overdue_comes_first() -> None:
 
 
 def test_attempts_add_up_and_the_first_is_remembered() -> None:
-    """A letter that is put in again is the same letter."""
     letters = DeadLetters()
     put(letters, attempts=2, now=NOW)
     letters.record_failure("a", Window(50, 60), "broken", attempts=1, now=NOW + 120)
@@ -332,13 +329,10 @@ async def test_a_store_whose_letters_cannot_be_read_is_tried_again(place: Scene)
 
 async def test_a_second_that_is_forgotten_does_not_come_back() -> None:
     """Neither in the store nor among those that are shown as saturated."""
-    async with scene([NOW - 500] * 25) as place:
+    async with scene([NOW - 500] * 25, page_size=20) as place:
         store = place.store = MemoryCheckpointStore()
-        with pages_of(20):
-            poller = place.poll(start="2026-06-30")
-        async for _ in poller:
-            if poller.status.records == 20:
-                break
+        poller = place.poll(start="2026-06-30")
+        await first(poller, 20)
         await one_poll(poller)
         (letter,) = await store.dead_letters("default")
         await store.forget("default", [letter.key])
@@ -370,18 +364,3 @@ async def test_a_report_says_whether_a_dead_letter_is_new(
     assert all(lost in line.getMessage() for line in lines)
     assert "became a dead letter" in lines[0].getMessage()
     assert "remains a dead letter" in lines[1].getMessage()
-
-
-async def test_the_report_of_a_saturated_second_names_it(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """By the service's time, and says what is wrong with it."""
-    async with scene([NOW - 500] * 25) as place:
-        with pages_of(20):
-            poller = place.poll(start="2026-06-30")
-        await rest(poller)
-    (line,) = [line for line in caplog.records if hasattr(line, "is_new")]
-    assert "2026-06-30T11:51:40" in line.getMessage()
-    assert "more rows than one page holds" in line.getMessage()
-    assert line.__dict__["second"] == "2026-06-30T11:51:40"
-    assert line.__dict__["application_id"] is None

@@ -144,7 +144,6 @@ def test_a_page_that_was_cut_short_can_be_asked_for_again(body: bytes) -> None:
 
 @pytest.mark.parametrize("depth", [90, 120, 240, 260, 900, 1100])
 def test_deep_nesting_breaks_no_reader(depth: int) -> None:
-    """However deep a row is nested, the result is a page or an error."""
     deep = b"[" * depth + b"]" * depth
     rows = json.dumps(GOOD).encode()[:-1] + b',"new":' + deep + b"}"
     head = json.dumps(BOUNDS).encode()[:-1]

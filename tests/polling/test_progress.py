@@ -153,7 +153,6 @@ def test_a_checkpoint_is_bounded_by_what_is_listed_again(
 
 @given(st.lists(st.integers(-50, 50)))
 def test_progress_never_goes_back(seconds: list[int]) -> None:
-    """The second reached is the latest one that it was advanced to."""
     one = progress(0, since=-10)
     for second in seconds:
         one.advance(second)
@@ -162,7 +161,6 @@ def test_progress_never_goes_back(seconds: list[int]) -> None:
 
 
 def test_nothing_before_the_beginning_is_listed() -> None:
-    """A lookback does not reach behind the second that polling began with."""
     one = progress(100, lookback=30, since=90)
     assert one.lower == 90
     one.advance(115)

@@ -151,7 +151,6 @@ async def test_an_outage_between_refusals_is_not_counted_as_a_refusal(scene: Ref
 
 
 async def test_five_minutes_of_refused_applications_end_a_poller(scene: Refused) -> None:
-    """Credentials that can list applications but read none end it after five minutes."""
     scene.refuse(f"{LIST}/*")
     scene.place.touch(3)
     with pytest.raises(AuthenticationError):
@@ -192,7 +191,6 @@ async def test_other_refusals_of_the_list_never_end_a_poller(scene: Refused, sta
 
 
 async def test_a_single_poll_raises_a_refusal_at_once(scene: Refused) -> None:
-    """A job with one poll does not retry refused credentials."""
     poller, waiting = await scene.worked()
     poller.stop(after_poll=True)
     scene.refuse()

@@ -46,7 +46,6 @@ def polled(one: Schedule, now: float) -> None:
 
 
 def test_the_first_poll_begins_at_once() -> None:
-    """There is nothing to wait for."""
     one = schedule()
     assert one.next_poll_at < -1e300
     one.wake()
@@ -75,7 +74,6 @@ def test_pauses_double_up_to_the_longer_of_interval_and_minute(
 
 
 def test_after_a_success_the_interval_counts_again() -> None:
-    """Nothing of an outage is left."""
     one = schedule(chance=1.0)
     one.begin_poll(0)
     one.fail(0, asking_for(500), 9)
@@ -96,7 +94,6 @@ def test_the_service_is_left_alone_for_as_long_as_it_asks(seconds: float, is_wok
 
 
 def test_waking_never_delays() -> None:
-    """A poll that is due is due."""
     one = schedule(0.25)
     polled(one, 100)
     one.wake()

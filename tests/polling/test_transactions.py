@@ -167,7 +167,6 @@ async def test_a_batch_is_not_committed_within_its_own_transaction(
 async def test_a_poller_that_was_replaced_writes_no_rows(
     place: Scene, connection: Connection
 ) -> None:
-    """Its transaction is rolled back."""
     poller = place.poll()
     place.touch(1)
     batch = await take(poller)
@@ -178,7 +177,6 @@ async def test_a_poller_that_was_replaced_writes_no_rows(
 
 
 async def test_a_store_without_transactions_is_named(place: Scene) -> None:
-    """Before the block begins."""
     place.store = MemoryCheckpointStore()
     poller = place.poll()
     place.touch(1)

@@ -21,6 +21,7 @@ from income_client import (
 )
 from income_client.emulator import Emulator, Fault
 from income_client.emulator.times import stamp
+from tests.support.pollers import pages_of
 from tests.support.service import NOW, served, until
 
 
@@ -106,11 +107,11 @@ LIST = "/v1/income/applications"
 
 @contextlib.asynccontextmanager
 async def scene(
-    applications: Any = 20, *, batch_size: int = 100, **options: Any
+    applications: Any = 20, *, batch_size: int = 100, page_size: int = 1000, **options: Any
 ) -> AsyncIterator[Scene]:
     """Run a service whose applications were all updated before it was started."""
     times = range(NOW - 1000, NOW - 1000 + applications) if isinstance(applications, int) else None
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, pages_of(page_size):
         patch.setattr("income_client.polling.cycle._BATCH_SIZE", batch_size)
         async with served(applications if times is None else times, **options) as (service, client):
             yield Scene(service, client)
