@@ -118,45 +118,28 @@ def test_a_checked_text_of_any_content_is_a_sound_checkpoint_or_none(change: Any
     assert read_checkpoint(found.text) == found
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"poll": 0},
-        {"poll": True},
-        {"poll": 1.0},
-        {"poll": "1"},
-        {"since": 1_700_000_001},
-        {"since": FIRST_SECOND - 1},
-        {"since": -5.0},
-        {"since": None},
-        {"since": True},
-        {"reached": LAST_SECOND + 1},
-        {"reached": "1700000000"},
-        {"batches": -1},
-        {"batches": True},
-        {"batches": 1.5},
-        {"claims": -1},
-        {"claims": None},
-        {"seen": None},
-        {"seen": {}},
-        {"seen": [[None]]},
-        {"seen": [[None, "", ""]]},
-        {"seen": [[True, ""]]},
-        {"seen": [[0.5, ""]]},
-        {"seen": [["0", ""]]},
-        {"seen": [[0, None]]},
-        {"seen": [[0, "AAAA"]]},
-        {"seen": [[0, "A" * 21]]},
-        {"seen": [[0, "A" * 20]]},
-        {"seen": [[0, " " + "A" * 56]]},
-        {"seen": [[0, "\u00e9" * 56]]},
-        {"more": 1},
+# fmt: off
+WRONG: dict[str, list[Any]] = {
+    "poll":    [0, True, 1.0, "1"],
+    "since":   [1_700_000_001, FIRST_SECOND - 1, -5.0, None, True],
+    "reached": [LAST_SECOND + 1, "1700000000"],
+    "batches": [-1, True, 1.5],
+    "claims":  [-1, None],
+    "seen":    [
+        None, {}, [[None]], [[None, "", ""]], [[True, ""]], [[0.5, ""]], [["0", ""]], [[0, None]],
+        [[0, "AAAA"]], [[0, "A" * 21]], [[0, "A" * 20]], [[0, " " + "A" * 56]],
+        [[0, "\u00e9" * 56]],
     ],
-)
-def test_a_wrong_value_is_an_error_even_with_the_right_check(change: dict[str, Any]) -> None:
+    "more":    [1],
+}
+# fmt: on
+
+
+@pytest.mark.parametrize(("name", "value"), [(one, value) for one in WRONG for value in WRONG[one]])
+def test_a_wrong_value_is_an_error_even_with_the_right_check(name: str, value: Any) -> None:
     """No value is taken for another, and none that means nothing is passed on."""
     with pytest.raises(CheckpointError, match="not written by a poller, or is damaged"):
-        read_checkpoint(signed(STATE, **change))
+        read_checkpoint(signed(STATE, **{name: value}))
 
 
 @pytest.mark.parametrize("name", STATE)

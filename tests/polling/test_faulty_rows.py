@@ -22,25 +22,17 @@ GOOD = row_of_list()
 DEEP: Any = CANARY
 for _ in range(150):
     DEEP = [DEEP]
+# fmt: off
 FAULTS: list[dict[str, Any]] = [
-    {"application_reference_id": 7},
-    {"application_reference_id": None},
-    {"application_reference_id": [CANARY]},
-    {"application_date": CANARY},
-    {"application_date": "2024-02-30T00:00:00"},
-    {"application_date": None},
+    *({"application_reference_id": value} for value in (7, None, [CANARY])),
+    *({"application_date": value} for value in (CANARY, "2024-02-30T00:00:00", None)),
     {"new": DEEP},
 ]
 NO_ROWS: list[Any] = [
-    None,
-    7,
-    CANARY,
-    [],
-    {},
-    GOOD | {"application_id": None},
-    GOOD | {"application_id": 7},
-    GOOD | {"application_id": [CANARY]},
+    *(None, 7, CANARY, [], {}),
+    *(GOOD | {"application_id": value} for value in (None, 7, [CANARY])),
 ]
+# fmt: on
 
 
 def reply(body: Any, status: int = 200) -> Response:

@@ -15,19 +15,11 @@ from income_client.clock import SystemClock
 from income_client.polling.checkpoint import Checkpoint, read_checkpoint
 from income_client.polling.fence import Fence
 from income_client.polling.lease import Lease
-from income_client.records.dead_letters import DeadLetter
-from income_client.records.window import EPOCH, Window
 from income_client.testing import JumpingClock
 from tests.support.polling import FailingStore
+from tests.support.store_files import letter
 
-LETTER = DeadLetter(
-    application_id="app-1",
-    window=Window(5, 6),
-    reason="NotFoundError: 404",
-    attempts=2,
-    first_tried_at=EPOCH,
-    last_tried_at=EPOCH,
-)
+LETTER = letter(1)
 
 
 async def now() -> int:

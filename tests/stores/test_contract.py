@@ -1,7 +1,7 @@
 """What every store does, wherever it keeps what it is given."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -71,37 +71,21 @@ async def test_attempts_are_dated_to_the_second(store: CompleteCheckpointStore) 
 
 ZONED = evolve(letter(1), last_tried_at=letter(1).last_tried_at.replace(tzinfo=UTC))
 # fmt: off
-WRONG: Sequence[tuple[str, dict[str, Any]]] = [
-    ("save", {"name": ""}),
-    ("save", {"name": 5}),
-    ("save", {"name": "a\0b"}),
-    ("save", {"checkpoint": None}),
-    ("save", {"checkpoint": f"{UNSHOWN}\ud800"}),
-    ("save", {"checkpoint": f"{UNSHOWN}\0"}),
-    ("save", {"version": -1}),
-    ("save", {"version": True}),
-    ("save", {"version": "0"}),
-    ("save", {"dead_letters": [ZONED]}),
-    ("save", {"dead_letters": [evolve(letter(1), attempts=True)]}),
-    ("save", {"dead_letters": [evolve(letter(1), attempts=2**63)]}),
-    ("save", {"dead_letters": [evolve(letter(1), reason="\udc80")]}),
-    ("save", {"dead_letters": ["application:app-1"]}),
-    ("save", {"resolved": "application:app-1"}),
-    ("save", {"resolved": [5]}),
-    ("forget", {"name": ""}),
-    ("forget", {"name": 5}),
-    ("forget", {"keys": "application:app-1"}),
-    ("forget", {"keys": [5]}),
-    ("forget", {"keys": ["a\0"]}),
-    ("forget", {"keys": 5}),
-    ("forget", {"keys": None}),
-    ("load", {"name": ""}),
-    ("load", {"name": None}),
-    ("load", {"name": "\ud800"}),
-    ("dead_letters", {"name": ""}),
-    ("dead_letters", {"name": None}),
-    ("dead_letters", {"name": "\ud800"}),
-]
+WRONG: dict[tuple[str, str], list[Any]] = {
+    ("save", "name"):         ["", 5, "a\0b"],
+    ("save", "checkpoint"):   [None, f"{UNSHOWN}\ud800", f"{UNSHOWN}\0"],
+    ("save", "version"):      [-1, True, "0"],
+    ("save", "dead_letters"): [
+        [ZONED], ["application:app-1"], [evolve(letter(1), attempts=True)],
+        [evolve(letter(1), attempts=2**63)], [evolve(letter(1), reason="\udc80")],
+    ],
+    ("save", "resolved"):     ["application:app-1", [5]],
+    ("forget", "name"):       ["", 5],
+    ("forget", "keys"):       ["application:app-1", [5], ["a\0"], 5, None],
+    ("load", "name"):         ["", None, "\ud800"],
+    ("dead_letters", "name"): ["", None, "\ud800"],
+}
+# fmt: on
 # fmt: on
 USUAL: dict[str, dict[str, Any]] = {
     "save": {"checkpoint": "two", "version": 1},
@@ -109,14 +93,17 @@ USUAL: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("call", "wrong"), WRONG)
+@pytest.mark.parametrize(
+    ("call", "argument", "value"), [(*one, value) for one in WRONG for value in WRONG[one]]
+)
 async def test_wrong_arguments_are_refused(
-    store: CompleteCheckpointStore, call: str, wrong: dict[str, Any]
+    store: CompleteCheckpointStore, call: str, argument: str, value: Any
 ) -> None:
     """A lone key is no list of keys; nothing is stored, and nothing is removed."""
     await store.save("default", "one", version=0, dead_letters=[letter(1)])
+    arguments = {"name": "default"} | USUAL.get(call, {}) | {argument: value}
     with pytest.raises(ConfigurationError) as caught:
-        await getattr(store, call)(**{"name": "default"} | USUAL.get(call, {}) | wrong)
+        await getattr(store, call)(**arguments)
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)
     assert UNSHOWN not in texts_of(caught.value)
     assert await store.load("default") == StoredCheckpoint(checkpoint="one", version=1)
