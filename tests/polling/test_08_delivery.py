@@ -431,13 +431,12 @@ async def test_a_name_that_must_exist_does_not_begin_anew(
     place: Scene, start: Any, standby: bool
 ) -> None:
     """Without a checkpoint in the store it is an error, before anything is sent or stored."""
+    place.store = Chatty()
     if start == "a checkpoint":
         start = await take_text(place)
     place.service.requests.clear()
     options = {"start": start, "standby": standby, "must_exist": True}
-    with pytest.raises(
-        CheckpointError, match=r"in MemoryCheckpointStore: .*poll without must_exist"
-    ) as caught:
+    with pytest.raises(CheckpointError, match=r"in Chatty: .*poll without must_exist") as caught:
         await rest(place.poll(**options))
     assert not caught.value.retryable
     assert len(place.service.requests) == 0
