@@ -229,8 +229,7 @@ async def test_an_older_poller_overwrites_nothing_where_versions_meet(
 
 
 async def test_a_poller_whose_checkpoint_vanishes_begins_again_where_it_began(
-    place: Scene,
-    caplog: pytest.LogCaptureFixture,
+    place: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What it has delivered comes again, what was updated meanwhile comes, and the log says so."""
     place.store = store = MemoryCheckpointStore()

@@ -10,9 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from income_client import (
-    RetryPolicy,
-)
+from income_client import RetryPolicy
 from income_client.emulator import Fault
 from tests.support.payloads import row_of_list
 from tests.support.polling import LIST, Scene, first, ids_of, one_poll, reached, rest, scene

@@ -231,9 +231,7 @@ async def test_a_bell_that_cannot_be_heard_is_tried_again(
 
 
 async def test_a_bell_that_can_never_be_heard_is_not_tried_again(
-    made: Cluster,
-    bells: Bells,
-    caplog: pytest.LogCaptureFixture,
+    made: Cluster, bells: Bells, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As where a user lacks rights: what was said once is enough, and polling continues."""
     bells.listen_failures, bells.failure = 1, CheckpointError("no rights")

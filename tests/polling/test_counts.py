@@ -7,11 +7,7 @@ from typing import Any
 
 import pytest
 
-from income_client import (
-    ApplicationRecord,
-    Event,
-    RecordDelivered,
-)
+from income_client import ApplicationRecord, Event, RecordDelivered
 from income_client.testing import JumpingClock
 from tests.support.pollers import StandingClock
 from tests.support.polling import first, ids_of, rest, scene

@@ -9,13 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client import (
-    CheckpointError,
-    DeadLetter,
-    DeadLettered,
-    Event,
-    MemoryCheckpointStore,
-)
+from income_client import CheckpointError, DeadLetter, DeadLettered, Event, MemoryCheckpointStore
 from income_client.errors import DecodeError, NotFoundError, PayloadFault
 from income_client.polling.dead_letters import DeadLetters, dead_letter_reason
 from income_client.records.dead_letters import key_of_application, key_of_window
@@ -342,9 +336,7 @@ async def test_a_second_that_is_forgotten_does_not_come_back() -> None:
         assert await place.letters() == []
 
 
-async def test_a_report_says_whether_a_dead_letter_is_new(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_report_says_whether_a_dead_letter_is_new(caplog: pytest.LogCaptureFixture) -> None:
     """A warning when it becomes one, and information each time that it is tried again in vain."""
     events: list[Event] = []
     caplog.set_level(logging.INFO, "income_client.poller")

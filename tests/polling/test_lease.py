@@ -6,11 +6,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from income_client import (
-    CheckpointConflictError,
-    CheckpointError,
-    MemoryCheckpointStore,
-)
+from income_client import CheckpointConflictError, CheckpointError, MemoryCheckpointStore
 from income_client.clock import SystemClock
 from income_client.polling.checkpoint import Checkpoint, read_checkpoint
 from income_client.polling.fence import Fence

@@ -8,13 +8,7 @@ from typing import Any, Final
 import pytest
 from attrs import define, field
 
-from income_client import (
-    AuthenticationError,
-    Event,
-    PermissionDeniedError,
-    Poller,
-    PollFailed,
-)
+from income_client import AuthenticationError, Event, PermissionDeniedError, Poller, PollFailed
 from income_client.emulator import Fault
 from income_client.testing import JumpingClock
 from tests.support import polling

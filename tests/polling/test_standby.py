@@ -196,8 +196,7 @@ async def test_a_poller_that_ends_gives_its_lease_up(made: Cluster, ending: str)
 
 @pytest.mark.parametrize("ending", ["stopped", "closed", "once"])
 async def test_after_a_poller_without_standbys_has_ended_one_takes_over_at_once(
-    made: Cluster,
-    ending: str,
+    made: Cluster, ending: str
 ) -> None:
     """It does not wait a lease for somebody who has ended, and nothing comes again."""
     updated = made.place.touch(1, 2)
@@ -341,8 +340,7 @@ async def test_the_commit_of_a_poller_that_was_replaced_is_refused(made: Cluster
 
 
 async def test_the_lease_is_renewed_while_the_consumer_works(
-    made: Cluster,
-    caplog: pytest.LogCaptureFixture,
+    made: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     """For ten leases; a consumer that has not come back by then hangs, and loses it.
 

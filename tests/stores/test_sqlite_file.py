@@ -64,8 +64,7 @@ async def test_any_file_name_will_do(tmp_path: Path, name: str) -> None:
 
 
 async def test_a_relative_path_is_fixed_when_it_is_given(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     store = SQLiteCheckpointStore("store.db")
