@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from income_client import RetryPolicy
+from income_client import RetryPolicy, ServerError
 from income_client.emulator import Fault
 from tests.support.payloads import row_of_list
 from tests.support.polling import LIST, Scene, first, ids_of, one_poll, reached, rest, scene
@@ -203,13 +203,21 @@ async def test_a_row_without_an_id_is_looked_for_again(place: Scene) -> None:
     assert await place.letters() == []
 
 
-async def test_an_unreadable_list_holds_the_checkpoint_back(place: Scene) -> None:
+async def test_a_list_that_cannot_be_read_is_retried(place: Scene) -> None:
+    """The checkpoint stays, the status shows the failures, and what was updated is delivered."""
     updated = place.touch(1)
     for body in (b"{}", b"[]", b'{"applications": [{}]}', b"null"):
         place.service.faults.add(Fault("body", body=body, path=LIST))
+    place.service.faults.add(Fault("status", status=503, path=LIST, times=3))
     poller = place.poll()
-    assert ids_of(await first(poller, 1)) == updated
-    assert poller.status.last_error is not None
+    waiting = asyncio.create_task(first(poller, 1))
+    await until(lambda: poller.status.failures == 5)
+    assert await reached(place) == NOW
+    error = poller.status.last_error
+    assert isinstance(error, ServerError)
+    assert error.__traceback__ is None
+    assert ids_of(await waiting) == updated
+    assert (poller.status.failures, poller.status.last_error) == (0, error)
 
 
 async def test_an_invalid_id_is_a_dead_letter(place: Scene) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import time
-from typing import Any
 
 import pytest
 from attrs import evolve
@@ -108,26 +107,6 @@ async def test_stopping_before_the_first_poll_asks_nothing(place: Scene) -> None
     poller.stop()
     assert [record async for record in poller] == []
     assert not place.service.requests
-
-
-async def test_failures_are_reported_and_retried_with_growing_pauses(place: Scene) -> None:
-    place.service.faults.add(Fault("status", status=503, path=LIST, times=3 * 7))
-    poller = place.poll()
-    waiting = asyncio.create_task(anext(poller))
-    await until(lambda: poller.status.failures == 7)
-    status = poller.status
-    assert isinstance(status.last_error, ServerError)
-    assert status.last_error.__traceback__ is None
-    clock: Any = place.client._clock
-    grown = [*clock.slept]
-    updated = place.touch(3)
-    assert (await waiting).application_id == updated[0]
-    assert poller.status.failures == 0
-    assert poller.status.last_error is not None
-    growing = [pause for pause in grown if pause >= 0.5]
-    assert len(growing) == 6
-    assert growing == sorted(growing)
-    assert max(growing) <= 60
 
 
 async def test_a_pause_that_the_service_asks_for_is_kept() -> None:

@@ -143,7 +143,7 @@ async def test_windows_that_are_cut_short_hold_nothing_up(
     rules: Any = {"max_span": max_span, "span_clamp": span_clamp, "future": future}
     async with scene(range(NOW - 40, NOW - 20), **rules) as place:
         updated: list[str] = []
-        for number in range(6):
+        for number in range(4):
             poller = place.poll(start=None, lookback=HOUR)
             assert set(updated) <= set(ids_of(await rest(poller)))
             assert place.service.now - await reached(place) <= 30
