@@ -3,6 +3,7 @@
 import shlex
 import socket
 from datetime import UTC, datetime, timedelta
+from ssl import SSLContext
 from typing import Any, Final
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client import BasicAuth, Callback, CallbackTokenIssuer
-from income_client.emulator import CallbackDelivery, CallbackTarget
+from income_client.emulator import CallbackTarget
 from income_client.receivers import CallbackReceiver
 from income_client.testing import IncomeService
 from tests.support.beside import beside
@@ -149,18 +150,19 @@ def test_made_up_credentials_stay_out_of_logs(listen: Listen) -> None:
     assert ran.stderr.count("\n") == 2
 
 
-def test_tokens_are_issued_beside_it(listen: Listen) -> None:
-    def visit(command: Listening) -> None:
-        token_url = command.token_url.replace("/token", "/issue")
-        for target in (command.target(), command.target(auth=OAUTH2, token_url=token_url)):
-            assert command.fire(target=target).attempts == (200,)
-        assert command.fire(target=command.target(auth=None)).attempts == (401,)
+def with_token(command: Listening) -> CallbackTarget:
+    """Return where callbacks with a token go."""
+    token_url = command.url.replace("/callbacks", "/issue")
+    return command.target(auth=OAUTH2, token_url=token_url)
 
-    def without_basic(command: Listening) -> None:
-        assert command.fire().attempts == (401,)
 
-    listen(visit, "--token-path", "/issue", env={**BASIC_VARIABLES, **OAUTH2_VARIABLES})
-    listen(without_basic, env=OAUTH2_VARIABLES)
+def test_credentials_of_either_kind_pass_where_they_are_set(listen: Listen) -> None:
+    """And nothing without a token or a name."""
+    both = {**BASIC_VARIABLES, **OAUTH2_VARIABLES}
+    assert listen.attempts(env=both) == (200,)
+    assert listen.attempts(env=OAUTH2_VARIABLES) == (401,)
+    assert listen.attempts("--token-path", "/issue", env=both, target=with_token) == (200,)
+    assert listen.attempts(env=both, target=lambda it: it.target(auth=None)) == (401,)
 
 
 def test_refusals_are_reported_by_reason(listen: Listen) -> None:
@@ -194,9 +196,7 @@ def test_refusals_are_reported_by_reason(listen: Listen) -> None:
 )
 def test_networks_and_proxies(line: str, status: int, listen: Listen) -> None:
     headers = {"X-Forwarded-For": "203.0.113.9, 198.51.100.7"}
-    fired: list[CallbackDelivery] = []
-    listen(lambda command: fired.append(command.fire(headers=headers)), *line.split())
-    assert fired[0].attempts == (status,)
+    assert listen.attempts(*line.split(), headers=headers) == (status,)
 
 
 def test_its_path_can_be_chosen(listen: Listen) -> None:
@@ -259,13 +259,12 @@ def test_client_certificates(
 ) -> None:
     """Any certificate of the authority passes unless names are given; then only those."""
 
-    def visit(command: Listening) -> None:
-        target = command.target(auth=None, ssl=papers.client(papers.service()))
-        assert command.fire(target=target).attempts == (status,)
-        without = command.target(auth=None, ssl=papers.client())
-        assert not isinstance(command.fire(target=without).attempts[0], int)
+    def attempts(ssl: SSLContext) -> tuple[int | str, ...]:
+        options = (*tls(papers, client=True), *names)
+        return listen.attempts(*options, env={}, target=lambda it: it.target(auth=None, ssl=ssl))
 
-    listen(visit, *tls(papers, client=True), *names, env={})
+    assert attempts(papers.client(papers.service())) == (status,)
+    assert not isinstance(attempts(papers.client())[0], int)
 
 
 # Handed on
@@ -311,20 +310,14 @@ def test_what_is_not_handed_on_is_sent_again(answer: Reply, listen: Listen) -> N
     assert ("dropped" if answer is HUNG_UP else str(answer.status)) in said
 
 
-def test_what_is_handed_on_carries_a_token_too(
-    listen: Listen, income_service: IncomeService
-) -> None:
+def test_what_is_handed_on_carries_a_token_too(listen: Listen) -> None:
     received: list[Callback] = []
     issuer = CallbackTokenIssuer(OAUTH2.client_id, OAUTH2.client_secret)
-
-    def visit(command: Listening) -> None:
-        target = command.target(auth=OAUTH2, token_url=command.token_url)
-        assert command.fire(income_service.ids[0], target=target).attempts == (200,)
-
     receiver = CallbackReceiver(received.append, auth=issuer.auth)
     with beside(served_by_aiohttp(receiver)) as url:
-        listen(visit, "--forward-to", f"{url}/callbacks", env=OAUTH2_VARIABLES)
-    assert [one.application_id for one in received] == [income_service.ids[0]]
+        forward = ("--forward-to", f"{url}/callbacks", "--token-path", "/issue")
+        assert listen.attempts(*forward, env=OAUTH2_VARIABLES, target=with_token) == (200,)
+    assert len(received) == 1
 
 
 def test_it_does_not_call_itself(cli: Cli) -> None:

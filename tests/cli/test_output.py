@@ -26,6 +26,7 @@ from tests.support.commands import LETTER as GONE
 from tests.support.commands import Form
 from tests.support.streams import Terminal
 
+pytestmark = pytest.mark.income_service(applications=6)
 HARMFUL: Final = "\x1b[2J\x07\x7f\x9b31m\u2028\u202e\u2066\r\n\U0001f600 Zoë, 東京 [red]"
 SHOWN: Final = "?[2J???31m?????\U0001f600 Zoë, 東京 [red]"
 LETTER: Final = evolve(
@@ -91,20 +92,11 @@ def test_an_incomplete_array_is_left_open(pages: int, shell: Cli) -> None:
 @pytest.mark.parametrize(
     ("value", "cell"),
     [
-        ("=1+1", "'=1+1"),
-        ("+1", "'+1"),
-        ("-1", "'-1"),
-        ("@x", "'@x"),
-        ("\uff1d1", "'\uff1d1"),
-        ("\t=1", "?=1"),
-        ("a,b", "a,b"),
-        ('a"b', 'a""b'),
-        ("a;=1+1", "a;'=1+1"),
-        ('a; "=1', 'a; ""\'=1'),
-        ("a;b-1", "a;b-1"),
-        ("a\nb", "a?b"),
+        ("=1+1", "'=1+1"), ("+1", "'+1"), ("-1", "'-1"), ("@x", "'@x"), ("\t=1", "?=1"),
+        ("\uff1d1", "'\uff1d1"), ("a,b", "a,b"), ('a"b', 'a""b'), ("a\nb", "a?b"),
+        ("a;=1+1", "a;'=1+1"), ('a; "=1', 'a; ""\'=1'), ("a;b-1", "a;b-1"),
     ],
-)
+)  # fmt: skip
 def test_no_cell_of_csv_is_a_formula(value: str, cell: str, listed: Listed) -> None:
     """What a spreadsheet would calculate is marked, also behind a semicolon; the rest is as it was.
 
@@ -227,7 +219,6 @@ def is_drawn(screen: str) -> bool:
     return any(move in screen.replace("\r\n", "\n") for move in MOVES)
 
 
-@pytest.mark.income_service(applications=20)
 @pytest.mark.parametrize(
     ("command", "stdout"),
     [
@@ -255,7 +246,6 @@ def test_progress_is_drawn_beside_no_pipe(command: str, stdout: str, shell: Cli)
     assert not is_drawn(ran.stdout)
 
 
-@pytest.mark.income_service(applications=20)
 @pytest.mark.parametrize("command", ["applications", "demo", "download", "export", "poll"])
 def test_a_dumb_terminal_is_not_drawn_on(command: str, shell: Cli) -> None:
     """It cannot erase, and gets lines that stay."""

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
 from tests.support.beside import beside
-from tests.support.cli import Cli
+from tests.support.cli import Cli, with_basic
 from tests.support.proxies import terminating
 from tests.support.server import Request, ScriptedServer, in_turn, reply
 from tests.support.streams import Terminal
@@ -463,18 +463,17 @@ def test_credentials_of_a_profile_go_to_no_address_that_is_set(
 # Refused credentials
 
 
-@pytest.mark.income_service(applications=60)
+@pytest.mark.income_service(applications=30)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_refused_credentials_are_status_4(command: str, shell: Cli) -> None:
     """It is said once, however many applications are left: none of the others would be read."""
     more = shell.service.ids if command in ("documents", "download") else ()
     secrets = {"INCOME_CLIENT_SECRET": "invented"}
-    names = {"INCOME_USERNAME": shell.service.basic.username, "INCOME_PASSWORD": "invented"}
-    basic = {"INCOME_CLIENT_ID": "", "INCOME_CLIENT_SECRET": "", **names}
+    basic = with_basic(shell.service, INCOME_PASSWORD="invented")
     for env in (secrets, basic) if command != "token" else (secrets,):
         ran = shell(command, *COMMANDS[command], *more, env=env)
         assert ran.status == 4
         assert "401" in ran.words
         assert "invented" not in ran.words
         assert len(ran.stderr.splitlines()) <= (2 if command in ("doctor", "export") else 1)
-        assert len(shell.service.requests) < 60
+        assert len(shell.service.requests) < 30

@@ -12,17 +12,14 @@ from hypothesis import strategies as st
 
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
-from tests.support.cli import Cli
+from tests.support.cli import Cli, with_basic
 from tests.support.streams import Terminal
 
 OPAQUE: Final = "an-opaque-token-of-no-form"
-EMPTY_PAGE: Final = json.dumps(
-    {
-        "updated_after": "2026-01-01T00:00:00",
-        "updated_before": "2026-01-02T00:00:00",
-        "applications": [],
-    }
-).encode()
+EMPTY_PAGE: Final = (
+    b'{"updated_after": "2026-01-01T00:00:00", "updated_before": "2026-01-02T00:00:00",'
+    b' "applications": []}'
+)
 JSON: Final = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
@@ -106,14 +103,7 @@ def test_a_refused_token_is_4(token: Cli) -> None:
 
 
 def test_basic_credentials_need_no_token(token: Cli) -> None:
-    basic = token.service.basic
-    env = {
-        "INCOME_CLIENT_ID": "",
-        "INCOME_CLIENT_SECRET": "",
-        "INCOME_USERNAME": basic.username,
-        "INCOME_PASSWORD": basic.password.reveal(),
-    }
-    ran = token("token", env=env)
+    ran = token("token", env=with_basic(token.service))
     assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
     assert len(token.service.requests) == 0
 
@@ -121,13 +111,8 @@ def test_basic_credentials_need_no_token(token: Cli) -> None:
 def test_claims_are_readable(token: Cli) -> None:
     claims = {"exp": 1_800_000_000, "iat": -62_135_596_800, "aud": ["a", "b"], "iss": "them"}
     shown = described(token, jwt({**claims, "scope": "income:read"}))
-    assert shown["claims"] == {
-        "exp": "2027-01-15T08:00:00Z",
-        "iat": "0001-01-01T00:00:00Z",
-        "aud": "a b",
-        "scope": "income:read",
-        "iss": "them",
-    }
+    times = {"exp": "2027-01-15T08:00:00Z", "iat": "0001-01-01T00:00:00Z"}
+    assert shown["claims"] == {**times, "aud": "a b", "scope": "income:read", "iss": "them"}
     assert shown["scope"] == "income:read"
     assert shown["header"] == {"alg": "RS256"}
     assert shown["exp_agrees"] is False

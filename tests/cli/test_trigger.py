@@ -15,7 +15,7 @@ import pytest
 from income_client.emulator import CallbackTarget, Fault
 from income_client.testing import IncomeService
 from tests.support.beside import beside
-from tests.support.cli import Cli, Running
+from tests.support.cli import Cli, Running, with_basic
 from tests.support.listening import OAUTH2_VARIABLES
 from tests.support.processes import environment, started
 from tests.support.served import served
@@ -34,18 +34,6 @@ def endpoint(income_service: IncomeService) -> Iterator[ScriptedServer]:
         yield server
 
 
-def basic_variables(service: IncomeService, **instead: str) -> dict[str, str]:
-    """Return the environment that ``emulate --basic`` prints, and nothing else."""
-    return {
-        "INCOME_CLIENT_ID": "",
-        "INCOME_CLIENT_SECRET": "",
-        "INCOME_BASE_URL": service.url,
-        "INCOME_USERNAME": service.basic.username,
-        "INCOME_PASSWORD": service.basic.password.reveal(),
-        **instead,
-    }
-
-
 def rows(ran: Ran) -> list[dict[str, Any]]:
     """Return the lines of JSON."""
     return [json.loads(line) for line in ran.lines]
@@ -61,7 +49,7 @@ def test_a_callback_is_sent_about_an_update(shell: Cli, endpoint: ScriptedServer
     assert json.loads(endpoint.requests[0].body)["application_id"] == one
     assert served(shell.service, one)["last_updated_at"] == "2026-06-30T12:01:00Z"
     # Either kind of credentials that an emulator prints is accepted.
-    ran = shell("trigger", env=basic_variables(shell.service))
+    ran = shell("trigger", env=with_basic(shell.service))
     assert (ran.status, ran.stderr) == (0, "")
     assert shell.service.token_requests == 1
 
@@ -116,7 +104,7 @@ def test_what_an_emulator_cannot_do_is_reported(shell: Cli) -> None:
 def test_refused_credentials_are_not_shown(kind: str, shell: Cli) -> None:
     env = {"INCOME_CLIENT_SECRET": "hidden"}
     if kind == "basic":
-        env = basic_variables(shell.service, INCOME_PASSWORD="hidden")
+        env = with_basic(shell.service, INCOME_PASSWORD="hidden")
     ran = shell("trigger", env=env)
     assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (4, "", 1)
     assert "INCOME_BASE_URL" in ran.stderr
@@ -127,7 +115,7 @@ def test_refused_credentials_are_not_shown(kind: str, shell: Cli) -> None:
 def test_what_is_not_an_emulator_is_reported(answer: Reply, shell: Cli) -> None:
     with beside(ScriptedServer(in_turn(answer))) as server:
         there = {"INCOME_BASE_URL": server.url}
-        by_name = shell("trigger", env=basic_variables(shell.service, **there))
+        by_name = shell("trigger", env=with_basic(shell.service, **there))
         by_token = shell("trigger", env=there)
     assert by_name == by_token
     assert (by_name.status, by_name.stdout, by_name.stderr.count("\n")) == (1, "", 1)
@@ -148,7 +136,7 @@ def test_no_answer_is_a_formula(shell: Cli) -> None:
     """Texts within a list are marked in CSV like others, whatever took the emulator's port."""
     outcome = {"application_id": "a", "event_type": None, "attempts": ["=1+1"], "is_json": True}
     with beside(ScriptedServer(in_turn(json_reply(outcome)))) as server:
-        there = basic_variables(shell.service, INCOME_BASE_URL=server.url)
+        there = with_basic(shell.service, INCOME_BASE_URL=server.url)
         ran = shell("trigger", "-o", "csv", env=there)
     assert ran.lines[1] == '"a","","no","\'=1+1"'
 

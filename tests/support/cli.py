@@ -37,6 +37,7 @@ __all__ = [
     "complaints",
     "shell",
     "spelt",
+    "with_basic",
     "without_pauses",
 ]
 
@@ -330,6 +331,17 @@ def without_pauses(monkeypatch: pytest.MonkeyPatch) -> JumpingClock:
     monkeypatch.setattr(SystemClock, "monotonic", lambda _: clock.monotonic())
     monkeypatch.setattr(SystemClock, "sleep", lambda _, seconds: clock.sleep(seconds))
     return clock
+
+
+def with_basic(service: IncomeService, **instead: str) -> dict[str, str]:
+    """Return the variables of Basic credentials in place of those of OAuth 2.0."""
+    return {
+        "INCOME_CLIENT_ID": "",
+        "INCOME_CLIENT_SECRET": "",
+        "INCOME_USERNAME": service.basic.username,
+        "INCOME_PASSWORD": service.basic.password.reveal(),
+        **instead,
+    }
 
 
 def complaints(ran: Ran) -> str:

@@ -103,3 +103,15 @@ class Listen:
                 running.terminate()
 
         return self._cli("listen", "--port", "0", *arguments, env=env, during=during, **options)
+
+    def attempts(
+        self,
+        *arguments: str,
+        target: Callable[["Listening"], CallbackTarget] = Listening.target,
+        env: Mapping[str, str] = BASIC_VARIABLES,
+        **fired: Any,
+    ) -> tuple[int | str, ...]:
+        """Run it for one callback, and return what its attempts were answered with."""
+        deliveries: list[CallbackDelivery] = []
+        self(lambda it: deliveries.append(it.fire(target=target(it), **fired)), *arguments, env=env)
+        return deliveries[0].attempts
