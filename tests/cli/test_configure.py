@@ -11,7 +11,7 @@ import pytest
 from income_client import IncomeClient
 from income_client.disk import locked_folder
 from income_client.testing import IncomeService
-from tests.support.cli import Cli
+from tests.support.cli import Cli, Running
 from tests.support.processes import environment, started
 from tests.support.streams import Terminal
 
@@ -88,17 +88,20 @@ def test_a_person_is_asked(income_service: IncomeService, tmp_path: Path) -> Non
     assert "127.0.0.1" in repr(IncomeClient.from_config(path=saved))
 
 
-def test_a_person_may_leave(tmp_path: Path) -> None:
-    env = {**environment(), "HOME": str(tmp_path)}
-    with started("configure", env=env, terminal=Terminal(), owns_terminal=True) as process:
-        process.stderr.wait_for("Address of the service: ")
-        process.write("\x03")
-        while not process.has_ended(10):  # a signal may come just before the process waits
-            process.write("\x03")
-        ran = process.wait()
-    assert ran.status == 130
+@pytest.mark.parametrize("is_interrupted", [True, False], ids=["Ctrl-C", "Ctrl-D"])
+def test_a_person_may_leave(is_interrupted: bool, cli: Cli, file: Path) -> None:
+    def leave(running: Running) -> None:
+        running.stderr.wait_for("Address of the service: ")
+        if is_interrupted:
+            running.interrupt()
+        else:
+            running.write("\x04")
+            running.wait()
+
+    ran = cli("configure", terminal=Terminal(), during=leave)
+    assert ran.status == (130 if is_interrupted else 2)
     assert "Traceback" not in ran.screen
-    assert not [*tmp_path.iterdir()]
+    assert not file.parent.exists()
 
 
 BEFORE: Final = """# our services
