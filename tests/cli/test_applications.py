@@ -161,7 +161,7 @@ def test_an_empty_span_is_reported(shell: Cli) -> None:
 # A limit
 
 
-@pytest.mark.income_service(applications=5000)
+@pytest.mark.income_service(applications=2000)
 @pytest.mark.parametrize(
     ("span", "most"),
     [("", 1), ("--updated-after 2026-01-01", 2), ("--updated-after 60d --updated-before 1d", 2)],

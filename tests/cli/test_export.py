@@ -341,14 +341,14 @@ def test_interruptions_lose_and_repeat_nothing(export: Export, cli: Cli) -> None
     assert export.manifest["updated_before"] == "2026-06-30T12:00:00"
 
 
-@pytest.mark.income_service(applications=200, max_span=20 * 86_400)
+@pytest.mark.income_service(applications=60, max_span=20 * 86_400)
 @pytest.mark.usefixtures("without_pauses")
 @pytest.mark.parametrize(
     "fault",
     [
         None,
         # Failures in a row that may pass are not the applications' own.
-        Fault("status", status=503, times=None, skip=60, path="*/app-*"),
+        Fault("status", status=503, times=None, skip=20, path="*/app-*"),
         Fault("status", status=400, times=None, skip=3, path="*/applications"),
     ],
     ids=["a full disk", "the service", "the list"],
@@ -356,7 +356,7 @@ def test_interruptions_lose_and_repeat_nothing(export: Export, cli: Cli) -> None
 def test_what_ends_it_loses_nothing(fault: Fault | None, export: Export) -> None:
     span = ("--updated-after", "2026-03-01")
     if fault is None:
-        with no_room_above(1_000_000):
+        with no_room_above(200_000):
             ran = export(*span)
         assert "file too large" in ran.stderr
     else:
@@ -451,11 +451,11 @@ def test_ids_choose_what_is_exported(export: Export) -> None:
     assert export.manifest.items() >= {**period, "by_id": True, "records": 7}.items()
 
 
-@pytest.mark.income_service(applications=300)
+@pytest.mark.income_service(applications=200)
 def test_an_interrupted_export_by_id_is_resumed(export: Export) -> None:
     """What is kept is not asked for again; it is completed for the same ids only."""
     ids = export.service.ids
-    assert export.interrupted(*ids[:290]).status == 143
+    assert export.interrupted(*ids[:190]).status == 143
     kept, before = set(export.kept), len(export.service.requests)
     assert len(kept) > 100
     period = export()
@@ -465,10 +465,10 @@ def test_an_interrupted_export_by_id_is_resumed(export: Export) -> None:
     assert fewer.status == 2
     assert "besides these: resume with the ids that it was begun with" in fewer.stderr
     assert export.left == {"all.part"}
-    assert export("-", stdin="\n".join(ids[:290])).status == 0
+    assert export("-", stdin="\n".join(ids[:190])).status == 0
     later = [one.path for one in export.service.requests[before:] if "/app-" in one.path]
     assert not {path.split("/")[4] for path in later} & kept
-    assert export.ids == sorted(ids[:290])
+    assert export.ids == sorted(ids[:190])
     assert export.left == FILES
 
 
