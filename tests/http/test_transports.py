@@ -361,12 +361,15 @@ LIMIT: Final = 100.0
 """Seconds of the loop's time, far more than a test takes."""
 
 
+@every
 @pytest.mark.parametrize("sent", [0, 30, -20], ids=["nothing", "half a head", "half a body"])
-async def test_a_silent_service_is_given_up(sent: int) -> None:
+async def test_a_silent_service_is_given_up(kind: str, sent: int) -> None:
+    """The task itself continues."""
     begun = reply(body=b"x" * 100, cut=sent, slow=partial(silence, LIMIT))
-    error = await one(in_turn(begun), read=LIMIT)
-    assert isinstance(error, DeadlineExceededError)
-    assert error.message == "get_application(a/1): nothing came for too long"
+    async with open_door(kind, in_turn(begun)) as (door, _):
+        error = failure_in(await door.ask(LIMIT))
+    assert isinstance(error, DeadlineExceededError) is (kind == "calls")
+    assert error.message.endswith("nothing came for too long")
     task = asyncio.current_task()
     assert task is not None
     assert task.cancelling() == 0
