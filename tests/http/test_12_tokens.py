@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from income_client import (
     AuthenticationError,
-    BasicAuth,
     ClientClosedError,
     ConnectionFailedError,
     IncomeClientError,
@@ -22,7 +21,7 @@ from income_client import (
     TokenError,
 )
 from income_client.testing import JumpingClock
-from tests.support.clients import ask, outcomes, running
+from tests.support.clients import BASIC, OAUTH, ask, outcomes, running
 from tests.support.loop_time import stay_silent
 from tests.support.ordered_clock import OrderedClock
 from tests.support.server import (
@@ -154,7 +153,7 @@ async def test_a_failed_early_renewal_keeps_the_usable_token(failure: Reply) -> 
             await ask(client)
 
 
-@given(lifetime=st.integers(1, 100_000), steps=st.integers(2, 20))
+@given(lifetime=st.integers(1, 100_000), steps=st.integers(2, 12))
 async def test_the_margins_scale_with_the_life_of_the_token(lifetime: int, steps: int) -> None:
     """Whatever its lifetime, a token is renewed before it expires and never sent after."""
     clock = JumpingClock()
@@ -218,21 +217,24 @@ async def test_a_call_is_repeated_once_whatever_comes_between(failures: int) -> 
         assert len(clock.slept) == failures
 
 
-async def test_a_forbidden_call_keeps_the_token() -> None:
-    async with running(in_turn(reply(403), EMPTY_PAGE)) as (service, client):
-        with pytest.raises(PermissionDeniedError):
+@pytest.mark.parametrize(
+    ("refusal", "auth", "cls", "token_requests"),
+    [
+        (reply(403), OAUTH, PermissionDeniedError, 1),
+        # They cannot be renewed.
+        (UNAUTHORIZED, BASIC, AuthenticationError, 0),
+    ],
+    ids=["forbidden", "user and password"],
+)
+async def test_a_refusal_that_no_token_would_change_is_raised_at_once(
+    refusal: Reply, auth: Any, cls: type[Exception], token_requests: int
+) -> None:
+    """And the next call is sent with the same credentials."""
+    async with running(in_turn(refusal, EMPTY_PAGE), auth=auth) as (service, client):
+        with pytest.raises(cls):
             await ask(client)
         await ask(client)
-        assert (service.token_requests, len(service.calls)) == (1, 2)
-
-
-async def test_refused_user_and_password_are_raised_at_once() -> None:
-    """Basic credentials cannot be renewed, so the call is not repeated."""
-    auth = BasicAuth("user", "invented")
-    async with running(in_turn(UNAUTHORIZED), auth=auth) as (service, client):
-        with pytest.raises(AuthenticationError):
-            await ask(client)
-        assert (service.token_requests, len(service.calls)) == (0, 1)
+        assert (service.token_requests, len(service.calls)) == (token_requests, 2)
 
 
 @pytest.mark.parametrize("options", [{}, {"max_rate": 50}], ids=["any rate", "fifty a second"])

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import aiohttp
 import pytest
-from attrs import evolve
 
 from income_client import BasicAuth, IncomeClient, OAuth2ClientCredentials
 from income_client.checkpoints import MemoryCheckpointStore
@@ -18,7 +17,7 @@ from income_client.emulator import Emulator
 from income_client.errors import ConnectionFailedError, DeadlineExceededError
 from income_client.http.endpoints import get_application
 from income_client.http.faults import fault_of
-from income_client.testing import JumpingClock
+from income_client.testing import JumpingClock, make_document
 from tests.support.canaries import CANARY
 
 BROKEN_OFF = (
@@ -190,33 +189,19 @@ async def test_a_bug_on_the_way_to_a_token_comes_out_as_itself() -> None:
 
 
 async def test_a_bug_below_the_connection_comes_out_as_itself(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    break_look_ups(monkeypatch)
-    clock = JumpingClock()
-    async with IncomeClient("https://service.example", auth=BASIC, clock=clock) as client:
-        with pytest.raises(AttributeError, match="a bug") as caught:
-            await client.get_application("app-1")
-    assert clock.slept == []
-    assert "in look_up" in str(caught.value.__notes__)
-
-
-async def test_a_bug_of_a_download_comes_out_as_itself(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It is not retried, leaves no file, and its report shows no signed address."""
+    """That of a download leaves no file, and its report shows no signed address."""
     clock = JumpingClock()
-    async with (
-        Emulator(3, clock=clock) as service,
-        IncomeClient(service.url, auth=service.basic, clock=clock) as client,
-    ):
-        documents = await client.get_documents(service.world.ids[0])
-        (_, document), *_ = documents.all()
-        signed = f"https://files.amazonaws.com/slip?X-Amz-Signature={CANARY}"
-        moved = evolve(document, url=signed)
-        break_look_ups(monkeypatch)
-        with pytest.raises(AttributeError, match="a bug") as caught:
-            await client.download(moved, tmp_path / "slip")
+    signed = make_document(url=f"https://files.amazonaws.com/slip?X-Amz-Signature={CANARY}")
+    break_look_ups(monkeypatch)
+    async with IncomeClient("https://service.example", auth=BASIC, clock=clock) as client:
+        for call in (
+            client.get_application("app-1"),
+            client.download(signed, tmp_path / "slip"),
+        ):
+            with pytest.raises(AttributeError, match="a bug") as caught:
+                await call
+            assert "in look_up" in str(caught.value.__notes__)
     assert clock.slept == []
     assert not any(tmp_path.iterdir())  # noqa: ASYNC240 - one look
-    assert "in look_up" in str(caught.value.__notes__)

@@ -127,12 +127,6 @@ def test_no_date_breaks_its_reader(date: str) -> None:
             service_second(moment, timezone(timedelta(hours=hours)), rounding=Rounding.DOWN)
 
 
-def test_a_payload_is_read() -> None:
-    record = read(answered(200, SUMMARY, content_type="application/json"))
-    assert isinstance(record, ApplicationSummary)
-    assert record.application_id == "app-1"
-
-
 def test_a_login_page_is_unexpected_and_not_shown() -> None:
     """What is neither JSON nor called so is reported by type and size only."""
     error = read(answered(200, b"<html>S3CRET</html>", content_type="text/html; charset=utf-8"))

@@ -1,7 +1,8 @@
 """Run as a script: use a client, fork, and use it in the child and in the parent.
 
-Arguments: the service's address, and the file of its authority or an empty text. Three children
-are forked, one after the other, to use the same event loop, a new one, and the running one.
+Arguments: the address of a service and the file of its authority or an empty text, and perhaps
+those of more. For each, three children are forked, one after the other, to use the same event loop,
+a new one, and the running one.
 """
 
 import asyncio
@@ -60,7 +61,7 @@ async def fork_in_loop(client: IncomeClient) -> None:
     check_end(child)
 
 
-def main(url: str, authority: str) -> None:
+def use(url: str, authority: str) -> None:
     """Use the client before and after each fork."""
     trust = ssl.create_default_context(cafile=authority) if authority else None
     client = IncomeClient(url, auth=BasicAuth("user", "invented"), ssl=trust)
@@ -76,4 +77,5 @@ def main(url: str, authority: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    for service in zip(sys.argv[1::2], sys.argv[2::2], strict=True):
+        use(*service)
