@@ -55,6 +55,84 @@ ANOTHER_SHAPE = reply(200, b'{"updated_after": "2026-01-01T00:00:00"}')
 LOGIN_PAGE = reply(200, b"<html>", "text/html")
 
 
+# The arithmetic: attempts, pauses and what they cost
+
+
+def retries_of(policy: RetryPolicy, **options: Any) -> Retries:
+    """Return the attempts of a call with much to spend, on a clock that stands."""
+    return Retries(policy, RetryBudget(10_000), JumpingClock(), **options)
+
+
+def failed(cls: type[ResponseError] = ServerError, after: float | None = None) -> ResponseError:
+    """Return an error that may pass."""
+    error = cls("x", status=429 if cls is RateLimitedError else 503, retry_after=after)
+    error.retryable = True
+    return error
+
+
+@given(
+    chance=st.floats(0, 1),
+    most=st.integers(1, 8),
+    base=st.floats(0, 10),
+    longest=st.floats(0, 20),
+    cls=st.sampled_from([ServerError, RateLimitedError]),
+)
+def test_pauses_have_full_jitter_under_a_bound_that_doubles(
+    chance: float, most: int, base: float, longest: float, cls: type[ResponseError]
+) -> None:
+    """From ``base_delay``, or ``throttled_delay`` after a 429, up to the longest."""
+    options: dict[str, Any] = {"max_attempts": most, "max_delay": longest}
+    options["throttled_delay" if cls is RateLimitedError else "base_delay"] = base
+    retries = retries_of(RetryPolicy(**options), chance=lambda: chance)
+    found = [retries.pause_after(failed(cls)) for _ in range(most)]
+    bounds = [min(base * 2**number, longest) for number in range(most - 1)]
+    assert found == [*(pytest.approx(chance * bound) for bound in bounds), None]
+
+
+@pytest.mark.parametrize("cls", [ServerError, RateLimitedError])
+@pytest.mark.parametrize(
+    ("after", "seconds", "pause"),
+    [(60, 61, 60), (61, 1000, None), (50, 50, None), (0.5, 61, 0.5)],
+    ids=["the cap", "beyond the cap", "beyond the deadline", "short"],
+)
+def test_a_retry_after_is_the_pause_or_the_end(
+    cls: type[ResponseError], after: float, seconds: float, pause: float | None
+) -> None:
+    """A 429 holds all others back as well, for as long as the cap."""
+    gate = Gate()
+    retries = retries_of(RetryPolicy(base_delay=0, throttled_delay=0), seconds=seconds)
+    assert retries.pause_after(failed(cls, after), gate) == pause
+    opens_at = retries.began_at + min(after, 60) if cls is RateLimitedError else -math.inf
+    assert gate.opens_at == opens_at
+    gate.close(until=-1e9)
+    assert gate.opens_at == max(opens_at, -1e9)
+
+
+@given(
+    capacity=st.integers(0, 40),
+    steps=st.lists(st.sampled_from([None, ServerError, DeadlineExceededError]), max_size=30),
+)
+def test_the_budget_is_spent_by_retries_and_refilled_by_success(
+    capacity: int, steps: list[type[IncomeClientError] | None]
+) -> None:
+    """A retry costs 5, and 10 after a time-out; it is free if it succeeds, and a first pays 1."""
+    budget, left, paid = RetryBudget(capacity), capacity, 1
+    policy = RetryPolicy(max_attempts=100)
+    retries = Retries(policy, budget, JumpingClock())
+    for cls in steps:
+        if cls is None:
+            retries.succeed()
+            left, paid = min(capacity, left + paid), 1
+            retries = Retries(policy, budget, JumpingClock())
+            continue
+        cost = 10 if cls is DeadlineExceededError else 5
+        error = cls("x")
+        error.retryable = True
+        assert (retries.pause_after(error) is None) is (cost > left)
+        if cost <= left:
+            left, paid = left - cost, cost
+
+
 @contextlib.asynccontextmanager
 async def calling(
     answer: Answer, **options: Any
@@ -190,88 +268,7 @@ async def test_a_permanent_failure_is_tried_once(out: Reply) -> None:
         assert (len(service.calls), clock.slept) == (1, [])
 
 
-# The arithmetic: attempts, pauses and what they cost
-
-
-def retries_of(
-    policy: RetryPolicy, *, capacity: int = 10_000, chance: float = 1.0, seconds: float = math.inf
-) -> Retries:
-    """Return the attempts of a call, on a clock that stands."""
-    budget = RetryBudget(capacity)
-    return Retries(policy, budget, JumpingClock(), seconds=seconds, chance=lambda: chance)
-
-
-def failed(cls: type[ResponseError] = ServerError, after: float | None = None) -> ResponseError:
-    """Return an error that may pass."""
-    error = cls("x", status=429 if cls is RateLimitedError else 503, retry_after=after)
-    error.retryable = True
-    return error
-
-
-@given(
-    chance=st.floats(0, 1),
-    most=st.integers(1, 8),
-    base=st.floats(0, 10),
-    longest=st.floats(0, 20),
-    cls=st.sampled_from([ServerError, RateLimitedError]),
-)
-def test_pauses_have_full_jitter_under_a_bound_that_doubles(
-    chance: float, most: int, base: float, longest: float, cls: type[ResponseError]
-) -> None:
-    """From ``base_delay``, or ``throttled_delay`` after a 429, up to the longest."""
-    options: dict[str, Any] = {"max_attempts": most, "max_delay": longest}
-    options["throttled_delay" if cls is RateLimitedError else "base_delay"] = base
-    retries = retries_of(RetryPolicy(**options), chance=chance)
-    found = [retries.pause_after(failed(cls)) for _ in range(most)]
-    bounds = [min(base * 2**number, longest) for number in range(most - 1)]
-    assert found == [*(pytest.approx(chance * bound) for bound in bounds), None]
-
-
-@pytest.mark.parametrize("cls", [ServerError, RateLimitedError])
-@pytest.mark.parametrize(
-    ("after", "seconds", "pause"),
-    [(60, 61, 60), (61, 1000, None), (50, 50, None), (0.5, 61, 0.5)],
-    ids=["the cap", "beyond the cap", "beyond the deadline", "short"],
-)
-def test_a_retry_after_is_the_pause_or_the_end(
-    cls: type[ResponseError], after: float, seconds: float, pause: float | None
-) -> None:
-    """A 429 holds all others back as well, for as long as the cap."""
-    gate = Gate()
-    retries = retries_of(RetryPolicy(base_delay=0, throttled_delay=0), seconds=seconds)
-    assert retries.pause_after(failed(cls, after), gate) == pause
-    opens_at = retries.began_at + min(after, 60) if cls is RateLimitedError else -math.inf
-    assert gate.opens_at == opens_at
-    gate.close(until=-1e9)
-    assert gate.opens_at == max(opens_at, -1e9)
-
-
-@given(
-    capacity=st.integers(0, 40),
-    steps=st.lists(st.sampled_from([None, ServerError, DeadlineExceededError]), max_size=30),
-)
-def test_the_budget_is_spent_by_retries_and_refilled_by_success(
-    capacity: int, steps: list[type[IncomeClientError] | None]
-) -> None:
-    """A retry costs 5, and 10 after a time-out; it is free if it succeeds, and a first pays 1."""
-    budget, left, paid = RetryBudget(capacity), capacity, 1
-    policy = RetryPolicy(max_attempts=100)
-    retries = Retries(policy, budget, JumpingClock())
-    for cls in steps:
-        if cls is None:
-            retries.succeed()
-            left, paid = min(capacity, left + paid), 1
-            retries = Retries(policy, budget, JumpingClock())
-            continue
-        cost = 10 if cls is DeadlineExceededError else 5
-        error = cls("x")
-        error.retryable = True
-        assert (retries.pause_after(error) is None) is (cost > left)
-        if cost <= left:
-            left, paid = left - cost, cost
-
-
-# The same over a connection
+# How long the pauses are, and what the budget allows
 
 
 DATES = {"Retry_After": "Wed, 01 Jul 2026 12:01:00 GMT", "Date": "Wed, 01 Jul 2026 12:00:00 GMT"}
@@ -292,9 +289,6 @@ async def test_a_retry_after_is_honoured(status: int, headers: dict[str, Any]) -
         error = await failure(client.with_options(deadline=60))
         assert (error.status, error.retry_after, error.attempts) == (status, 60, 1)
         assert clock.slept == [60]
-
-
-# The budget
 
 
 async def test_the_budget_limits_retries_and_not_first_attempts() -> None:
