@@ -64,7 +64,6 @@ def retries_of(policy: RetryPolicy, **options: Any) -> Retries:
 
 
 def failed(cls: type[ResponseError] = ServerError, after: float | None = None) -> ResponseError:
-    """Return an error that may pass."""
     error = cls("x", status=429 if cls is RateLimitedError else 503, retry_after=after)
     error.retryable = True
     return error

@@ -123,7 +123,6 @@ BASIC: Final = BasicAuth("user", CANARY)
 
 
 def break_look_ups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give the look-up of host names a bug."""
 
     def look_up(*_: Any, **__: Any) -> None:
         raise AttributeError("a bug")

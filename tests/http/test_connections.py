@@ -43,7 +43,6 @@ ALL_AT_ONCE: Final = 8
 
 
 async def get(client: IncomeClient, name: str) -> None:
-    """Make a call, and check its result."""
     assert (await client.get_application(name)).application_id == name
 
 

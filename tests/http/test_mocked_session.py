@@ -87,7 +87,6 @@ def mocks() -> Iterator[Mocks]:
 
 @pytest.fixture
 def clock() -> JumpingClock:
-    """A clock that jumps."""
     return JumpingClock()
 
 

@@ -77,7 +77,6 @@ def demanding(authority: trustme.CA, version: ssl.TLSVersion) -> Iterator[str]:
 
 
 def certificate(kind: str, authority: trustme.CA) -> trustme.LeafCert | None:
-    """Return a client's certificate."""
     match kind:
         case "good":
             return authority.issue_cert("partner")
@@ -128,7 +127,6 @@ async def test_a_service_that_wants_a_client_certificate_is_understood(
 
 
 async def one_call(answer: Answer, **options: Any) -> IncomeClientError:
-    """Make a call that fails."""
     async with ScriptedServer(answer) as server:
         settings: dict[str, Any] = {"auth": BASIC, "clock": JumpingClock()} | options
         async with IncomeClient(server.url, **settings) as client:
@@ -200,7 +198,6 @@ async def refusing(
 
 
 async def refusal(client: IncomeClient) -> ConnectionFailedError:
-    """Make a call that the proxy refuses, and return its error."""
     with pytest.raises(ConnectionFailedError) as caught:
         await client.get_application("app-1")
     return caught.value

@@ -37,14 +37,12 @@ GOOD: Final = {"access_token": "abc.def.S3CRET", "token_type": "Bearer", "expire
 
 
 def answered(payload: Any, status: int = 200) -> Response:
-    """Return a reply of the token endpoint."""
     headers = {"content-type": "text/html", "retry-after": "7"}
     body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     return Response(status=status, headers=headers, body=body)
 
 
 def failure(response: Response, cls: type[IncomeClientError]) -> IncomeClientError:
-    """Return the error that a reply is read as."""
     with pytest.raises(IncomeClientError) as caught:
         read_token(response, sent_at=0)
     assert type(caught.value) is cls
@@ -147,13 +145,11 @@ def test_a_stored_token_lasts_no_longer_than_it_was_given_for() -> None:
 
 @pytest.fixture
 def clock() -> JumpingClock:
-    """Return a clock that jumps."""
     return JumpingClock()
 
 
 @pytest.fixture
 def shop(clock: JumpingClock) -> Shop:
-    """Return a shop."""
     return Shop(clock)
 
 

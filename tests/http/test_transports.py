@@ -79,7 +79,6 @@ def door_to(kind: str, url: str) -> Door:
 
 @contextlib.asynccontextmanager
 async def open_door(kind: str, answer: Answer) -> AsyncIterator[tuple[Door, ScriptedServer]]:
-    """Run a server and a transport to it."""
     async with (
         ScriptedServer(answer) as server,
         contextlib.aclosing(door_to(kind, server.url)) as door,

@@ -411,7 +411,6 @@ def test_the_empty_string_is_an_absent_amount_only_in_a_pair() -> None:
 
 @contextlib.asynccontextmanager
 async def _answering(out: Reply, **options: Any) -> AsyncIterator[tuple[ScriptedServer, Any]]:
-    """Serve one reply for every request."""
     async with (
         ScriptedServer(in_turn(out)) as server,
         IncomeClient(server.url, auth=BasicAuth("partner", "invented"), **options) as client,

@@ -147,12 +147,10 @@ def test_a_number_beyond_a_float_is_a_fault() -> None:
 
 
 def misspelt(value: Any) -> Any:
-    """Fail as a converter with a bug does."""
     return value.no_such_method()
 
 
 def refusing(value: str) -> str:
-    """Refuse the value, and repeat it."""
     raise ValueError(value)
 
 
