@@ -5,6 +5,7 @@ A connection on which bytes came that nobody asked for is closed, and not used a
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,11 +65,19 @@ async def two_calls(service: StrayService, client: IncomeClient) -> None:
 # Bytes that nobody asked for
 
 
-@pytest.mark.parametrize("is_tls", [False, True])
-@pytest.mark.parametrize("when", When)
-async def test_an_unrequested_reply_answers_no_call(when: When, is_tls: bool) -> None:
+BYTES: Final = (b"\r\n", b"HTTP/1.1 200", b"HTTP/1.1 100 X\r\n\r\n", b"?")
+
+
+@pytest.mark.parametrize(
+    ("when", "stray", "is_tls"),
+    [*product(When, [STRAY], [False, True]), *product(APART, BYTES, [False])],
+)
+async def test_what_nobody_asked_for_answers_no_call(
+    when: When, stray: bytes, is_tls: bool
+) -> None:
+    """Even a byte ends its connection; each call is one request with its own reply."""
     tls, trust = tls_pair() if is_tls else (None, {})
-    async with straying(when, STRAY, tls=tls) as service, client_of(service, **trust) as client:
+    async with straying(when, stray, tls=tls) as service, client_of(service, **trust) as client:
         for number in range(5):
             wanted = f"app-{number}"
             assert (await client.get_application(wanted)).application_id == wanted
@@ -76,16 +85,6 @@ async def test_an_unrequested_reply_answers_no_call(when: When, is_tls: bool) ->
         assert len(service.server.requests) == 5
         assert service.over == [0] + [1] * 4
         assert len(service.server.connections) == 1
-
-
-@pytest.mark.parametrize("when", APART)
-@pytest.mark.parametrize("part", [b"\r\n", b"HTTP/1.1 200", b"HTTP/1.1 100 X\r\n\r\n", b"?"])
-async def test_unrequested_bytes_close_a_connection(when: When, part: bytes) -> None:
-    async with straying(when, part) as service, client_of(service) as client:
-        for number in range(3):
-            await client.get_application(f"app-{number}")
-            await service.pass_time()
-        assert service.over == [0, 1, 1]
 
 
 @pytest.mark.parametrize("when", When)
