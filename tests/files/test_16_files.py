@@ -216,46 +216,34 @@ async def test_a_file_is_on_the_disk_before_it_has_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overwrite: bool
 ) -> None:
     """All bytes are synced before the rename, and the rename before the call returns."""
-    synced: dict[tuple[int, int], int] = {}
-    named: list[str] = []
+    seen: list[tuple[str, int, int]] = []
+    path = tmp_path / "slip"
 
-    def facts_of(path: Any) -> tuple[tuple[int, int], int]:
-        facts = os.fstat(path) if isinstance(path, int) else path.lstat()
-        return (facts.st_dev, facts.st_ino), facts.st_size
+    def facts_of(place: Path | int) -> tuple[int, int]:
+        facts = os.fstat(place) if isinstance(place, int) else place.stat()
+        return facts.st_ino, facts.st_size
 
-    def watch_sync(name: str) -> None:
+    def watch(name: str, what: str) -> None:
         real = getattr(os, name)
 
-        def sync(descriptor: int) -> None:
-            real(descriptor)
-            identity, size = facts_of(descriptor)
-            synced[identity] = size
-            if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-                named.append("synced")
+        def call(place: Any, *more: Any, **options: Any) -> None:
+            real(place, *more, **options)
+            seen.append((what, *facts_of(place if isinstance(place, int) else path)))
 
-        monkeypatch.setattr(os, name, sync)
-
-    def watch_naming(name: str) -> None:
-        real = getattr(os, name)
-
-        def give_name(source: Any, target: Any, **options: Any) -> None:
-            real(source, target, **options)
-            identity, size = facts_of(tmp_path / Path(target).name)
-            assert synced[identity] == size == len(LONG)
-            named.append("named")
-
-        monkeypatch.setattr(os, name, give_name)
+        monkeypatch.setattr(os, name, call)
 
     for name in ("fsync", "fdatasync"):
-        watch_sync(name)
+        watch(name, "synced")
     for name in ("link", "rename", "replace"):
-        watch_naming(name)
+        watch(name, "named")
     async with storing() as (storage, client):
         document = storage.store("/a", LONG)
         if overwrite:
-            (tmp_path / "slip").write_bytes(b"another")
-        await client.download(document, tmp_path / "slip", overwrite=overwrite)
-    assert named[-2:] == ["named", "synced"]
+            path.write_bytes(b"another")
+        await client.download(document, path, overwrite=overwrite)
+    file, folder = facts_of(path), facts_of(tmp_path)
+    assert file[1] == len(LONG)
+    assert seen == [("synced", *file), ("named", *file), ("synced", *folder)]
 
 
 # Resumed

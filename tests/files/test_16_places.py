@@ -4,7 +4,9 @@ import asyncio
 import hashlib
 import os
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import pytest
 from attrs import evolve
@@ -73,37 +75,35 @@ DEVICES = {"CON", "PRN", "AUX", "NUL"} | {
 }
 
 
+OTHERS: Final[dict[str, Callable[[Path, Path], None]]] = {
+    "link": lambda path, outside: path.symlink_to(outside / "victim"),
+    "dangling link": lambda path, outside: path.symlink_to(outside / "nothing"),
+    "folder": lambda path, _: path.mkdir(),
+    "pipe": lambda path, _: os.mkfifo(path),
+    "link to a folder": lambda path, outside: path.symlink_to(outside),
+}
+"""What may be in the place of a file, and how it is made."""
+
+
 @pytest.mark.parametrize("overwrite", [True, False])
-@pytest.mark.parametrize("kind", ["link", "dangling link", "folder", "pipe", "link to a folder"])
+@pytest.mark.parametrize("kind", OTHERS)
 async def test_nothing_but_a_file_is_ever_replaced(
     tmp_path: Path, kind: str, overwrite: bool
 ) -> None:
     """A link is not followed, a pipe is not waited for, and both stay as they were."""
-    outside = tmp_path / "outside"
-    outside.mkdir()
+    outside, folder = tmp_path / "outside", tmp_path / "files"
+    for one in (outside, folder):
+        one.mkdir()
     (outside / "victim").write_bytes(b"mine")
-    folder = tmp_path / "files"
-    folder.mkdir()
-    path = folder / "slip"
-    match kind:
-        case "link":
-            path.symlink_to(outside / "victim")
-        case "dangling link":
-            path.symlink_to(outside / "nothing")
-        case "folder":
-            path.mkdir()
-        case "pipe":
-            os.mkfifo(path)
-        case _:
-            path.symlink_to(outside)
-    before = path.lstat()
+    OTHERS[kind](folder / "slip", outside)
+    before = (folder / "slip").lstat()
     async with storing() as (storage, client):
         document = evolve(storage.store("/a", CONTENT), document_id="slip")
         template = "slip/{document_id}" if kind == "link to a folder" else "{document_id}"
         with pytest.raises(DownloadError) as caught:
             await client.download(document, folder, names=template, overwrite=overwrite)
         assert not caught.value.retryable
-    assert os.path.samestat(path.lstat(), before)
+    assert os.path.samestat((folder / "slip").lstat(), before)
     assert files_below(outside) == {"victim": b"mine"}
     assert [one.name for one in folder.iterdir()] == ["slip"]
 

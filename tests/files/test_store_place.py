@@ -160,6 +160,7 @@ async def test_an_upload_in_parts_that_is_cancelled_is_aborted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its source fails, so that the library tells the store to forget the parts."""
+    monkeypatch.setattr(object_store, "LONGEST_SINGLE", 1000)
     monkeypatch.setattr(object_store, "_PART", 1000)
     began = asyncio.Event()
     loop = asyncio.get_running_loop()

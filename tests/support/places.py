@@ -22,7 +22,7 @@ SORTED: Final = NameTemplate.read("{application_id}/{document_type}/{document_id
 FLAT: Final = NameTemplate.read("{document_id}.{ext}")
 
 PDF: Final = b"%PDF-1.7\n" + b"x" * 1000
-LONG: Final = b"%PDF-1.7\n" + bytes(range(256)) * 40_000
+LONG: Final = b"%PDF-1.7\n" + bytes(range(256)) * 10_000
 
 
 @frozen
