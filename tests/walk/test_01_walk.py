@@ -111,7 +111,7 @@ def test_one_walker_goes_in_ascending_order(data: st.DataObject, limit: int) -> 
 
 @given(
     data=st.data(),
-    limit=LIMITS,
+    limit=st.sampled_from([3, 10]),
     walkers=WALKERS,
     turns=st.lists(st.integers(0, 12), min_size=2, max_size=8),
 )
@@ -119,7 +119,7 @@ async def test_rows_and_pages_share_one_position(
     data: st.DataObject, limit: int, walkers: int, turns: list[int]
 ) -> None:
     """A walk read partly by rows and partly by pages yields every application once."""
-    times = [BASE + 131 * number for number in range(30)]
+    times = [BASE + 131 * number for number in range(20)]
     rules = data.draw(readings(4_000, widest=None, oldest=None))
     service = ListService(rows=rows_at(times), now=BASE + 4_000, rules=rules)
     found: list[str] = []

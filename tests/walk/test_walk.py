@@ -6,29 +6,20 @@ from typing import Any
 import pytest
 
 from income_client import (
-    ApplicationPage,
-    InvalidRequestError,
     RetryPolicy,
     ServerError,
     Timeouts,
-    UnexpectedResponseError,
     WalkProgress,
 )
 from income_client.emulator import Fault
 from income_client.testing import JumpingClock
-from tests.support.listing import ListService, Outcome, Page, Query, rows_at, serving
 from tests.support.loop_time import pass_time
 from tests.support.service import client_tasks, ids_of, list_queries, quiet, served, until
-from tests.support.walk_data import BASE, collect, walk
 
 NOW = "2026-06-30T12:00:00"
 PASSING = {
     "throttled": Fault("status", status=429, headers={"Retry-After": "2"}, skip=4, times=3),
-    "reset": Fault("reset", skip=4, times=2),
-    "drop": Fault("drop", skip=4, times=2),
     "cut": Fault("cut", skip=4, times=2),
-    "garbage": Fault("garbage", skip=4, times=2),
-    "trickle": Fault("trickle", interval=0.000001, skip=4, times=2),
     "stall": Fault("stall", skip=4, times=2),
     "token refused": Fault("status", status=401, skip=4, times=1),
 }
@@ -72,16 +63,6 @@ async def test_a_walk_over_nothing_ends() -> None:
     assert len(list_queries(service)) == 3
 
 
-async def test_pages_hold_the_same_rows() -> None:
-    """Iterating over pages gives every row once, each page with the bounds applied."""
-    async with served(300) as (service, client):
-        pages = [page async for page in client.list_applications(limit=20).pages()]
-    found = [row.application_id for page in pages for row in page.applications]
-    assert sorted(found) == sorted(service.world.ids)
-    assert all(isinstance(page, ApplicationPage) for page in pages)
-    assert all(page.updated_after < page.updated_before for page in pages)
-
-
 @pytest.mark.parametrize("fault", PASSING)
 async def test_a_passing_failure_goes_unnoticed(fault: str) -> None:
     """A walk through a failure that a retry survives gives every row once."""
@@ -97,17 +78,6 @@ async def test_a_passing_failure_goes_unnoticed(fault: str) -> None:
         found = await walking
         assert len(service.faults) == 0
     assert sorted(found) == sorted(service.world.ids)
-
-
-@pytest.mark.parametrize("before", [None, NOW])
-async def test_a_service_that_refuses_everything_is_an_error(before: str | None) -> None:
-    """A 400 for every list call is raised, and the walk does not loop."""
-    async with served(200) as (service, client):
-        service.faults.add(Fault("status", status=400, path="/v1/*", times=None))
-        with pytest.raises(InvalidRequestError) as caught:
-            await ids_of(client.list_applications(updated_before=before))
-        assert caught.value.request_id is not None
-        assert len(service.requests) < 10
 
 
 async def test_an_error_carries_its_facts_out_of_a_walk() -> None:
@@ -157,34 +127,3 @@ async def test_a_pause_that_was_cut_short_is_made_again() -> None:
         assert sorted(found) == sorted(service.world.ids)
         assert clock.slept[0] == clock.slept[1] == 1.0
         assert len(clock.slept) - 1 == len(service.requests) - asked
-
-
-@pytest.mark.parametrize("concurrency", [1, 4])
-@pytest.mark.parametrize("before", [None, BASE + 5_000])
-@pytest.mark.parametrize("elsewhere", [(-50, -50), (6_000, 7_000), (-7_000, -6_000)])
-async def test_a_walk_goes_on_after_a_page_about_another_window(
-    elsewhere: tuple[int, int], before: int | None, concurrency: int
-) -> None:
-    """Whichever page it was, the error may be retried, and iterating again loses nothing."""
-    for number in (1, 2, 3, 5, 8):
-        service = ListService(rows=rows_at([BASE + 97 * n for n in range(50)]), now=BASE + 9_000)
-        service.now += 30 * 86_400 * (number % 2)
-
-        def lie(
-            query: Query, page: Page, service: ListService = service, number: int = number
-        ) -> Outcome:
-            if len(service.queries) != number:
-                return page
-            after, before = page.after + elsewhere[0], page.before + elsewhere[1]
-            return service.page(Query(after=after, before=before, limit=query.limit, sent={}))
-
-        service.twist = lie
-        found: list[str] = []
-        async with serving(service) as client:
-            paginator = walk(client, BASE - 1, before, limit=10, concurrency=concurrency)
-            try:
-                await collect(paginator, found)
-            except UnexpectedResponseError as error:
-                assert error.retryable  # noqa: PT017 - not every page is an error
-                await collect(paginator, found)
-        assert sorted(found) == sorted(service.ids)
