@@ -1,8 +1,9 @@
 """The endpoint in ASGI, by the specification alone: messages in, messages out."""
 
 import logging
-from collections.abc import MutableMapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from functools import partial
+from typing import Any, Final
 
 import pytest
 import trustme
@@ -11,14 +12,57 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from income_client import ConfigurationError
 from income_client.receivers.aiohttp import routes
 from income_client.receivers.asgi import Receiver
-from income_client.receivers.exchange import REWRITTEN_PEER, UNIX_PEER, make_answer
+from income_client.receivers.exchange import REWRITTEN_PEER, UNIX_PEER, RequestHead, make_answer
 from tests.support.callback_certificates import der_of, issued, pem_of
-from tests.support.callbacks import Recording, head_in, scope_of, sent_by
+from tests.support.callbacks import Recording
 
 PAPER = issued(trustme.CA())
 DER, PEM = der_of(PAPER), pem_of(PAPER)
 OTHER = pem_of(issued(trustme.CA(), "elsewhere.example"))
 REQUEST = {"type": "http.request"}
+GONE = {"type": "http.disconnect"}
+
+
+WHOLE: Final = ({"type": "http.request", "body": b"{}"},)
+
+
+def scope_of(**changed: Any) -> dict[str, Any]:
+    """Return the ASGI scope of a callback."""
+    return {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "POST",
+        "path": "/callbacks",
+        "headers": [(b"content-type", b"application/json")],
+        "client": ("192.0.2.9", 4711),
+        "server": ("192.0.2.1", 443),
+    } | changed
+
+
+async def sent_by(
+    app: Callable[[Any, Any, Any], Awaitable[None]],
+    scope: dict[str, Any],
+    messages: Iterable[dict[str, Any]] = WHOLE,
+) -> list[MutableMapping[str, Any]]:
+    """Return what an ASGI application sends upon these messages."""
+    sent: list[MutableMapping[str, Any]] = []
+    coming = iter(messages)
+
+    async def receive() -> dict[str, Any]:
+        return next(coming)
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    return sent
+
+
+async def head_in(scope: dict[str, Any]) -> RequestHead:
+    """Return the head that an endpoint gets from an ASGI scope."""
+    endpoint = Recording()
+    await sent_by(Receiver(endpoint), scope)
+    return endpoint.heads[0]
 
 
 async def test_a_request_is_answered_with_json_and_its_length() -> None:
@@ -29,26 +73,13 @@ async def test_a_request_is_answered_with_json_and_its_length() -> None:
     assert body["body"] == b'{"method":"POST","peer":"192.0.2.9","bytes":2}'
 
 
-@pytest.mark.parametrize(
-    ("pieces", "body"),
-    [
-        ([REQUEST], b""),
-        (
-            [
-                {**REQUEST, "body": b"ab", "more_body": True},
-                {**REQUEST, "more_body": True},
-                {**REQUEST, "body": b"c"},
-            ],
-            b"abc",
-        ),
-        ([{**REQUEST, "body": b"ab", "more_body": True}, {"type": "http.disconnect"}], None),
-    ],
-)
-async def test_a_body_comes_in_pieces(pieces: list[dict[str, Any]], body: bytes | None) -> None:
+async def test_a_body_comes_in_pieces() -> None:
     """Their members may be left out, as the specification has it; the client may go away."""
+    begin, more = {**REQUEST, "body": b"ab", "more_body": True}, {**REQUEST, "more_body": True}
     endpoint = Recording()
-    await sent_by(Receiver(endpoint), scope_of(), pieces)
-    assert endpoint.bodies == [body]
+    for pieces in ([REQUEST], [begin, more, {**REQUEST, "body": b"c"}], [begin, GONE]):
+        await sent_by(Receiver(endpoint), scope_of(), pieces)
+    assert endpoint.bodies == [b"", b"abc", None]
 
 
 async def test_a_client_that_has_gone_is_no_error() -> None:
@@ -72,30 +103,25 @@ async def test_a_body_that_was_not_read_ends_the_connection(version: str, closes
     assert ((b"connection", b"close") in start["headers"]) is closes
 
 
-@pytest.mark.parametrize(
-    ("kind", "came", "sent"),
-    [
-        (
-            "lifespan",
-            ["lifespan.startup", "lifespan.shutdown"],
-            ["lifespan.startup.complete", "lifespan.shutdown.complete"],
-        ),
-        ("websocket", ["websocket.connect"], ["websocket.close"]),
-    ],
-)
-async def test_it_may_be_the_whole_application(kind: str, came: list[str], sent: list[str]) -> None:
-    found = await sent_by(Receiver(Recording()), {"type": kind}, [{"type": one} for one in came])
-    assert [one["type"] for one in found] == sent
+async def test_it_may_be_the_whole_application() -> None:
+    """It starts and stops, and serves nothing but HTTP."""
+
+    async def types_sent(kind: str, *came: str) -> list[str]:
+        messages = [{"type": f"{kind}.{one}"} for one in came]
+        return [one["type"] for one in await sent_by(app, {"type": kind}, messages)]
+
+    app = Receiver(Recording())
+    started = await types_sent("lifespan", "startup", "shutdown")
+    assert started == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert await types_sent("websocket", "connect") == ["websocket.close"]
     with pytest.raises(ConfigurationError):
-        await sent_by(Receiver(Recording()), {"type": "postcard"})
+        await types_sent("postcard")
 
 
-def test_what_is_not_an_endpoint_is_refused_at_once() -> None:
-    wrong: Any = print
+@pytest.mark.parametrize("make", [Receiver, partial(routes, path="/callbacks")])
+def test_what_is_not_an_endpoint_is_refused_at_once(make: Any) -> None:
     with pytest.raises(ConfigurationError):
-        Receiver(wrong)
-    with pytest.raises(ConfigurationError):
-        routes(wrong, "/callbacks")
+        make(print)
 
 
 def tls(**changed: Any) -> dict[str, Any]:
@@ -147,8 +173,14 @@ async def test_who_the_other_end_is(client: Any, server: Any, peer: str | None) 
     assert (await head_in(scope_of(client=client, server=server))).peer == peer
 
 
-@pytest.mark.parametrize("name", [b"X-Forwarded-For", b"x-real-ip", b"Forwarded"])
-@pytest.mark.parametrize("value", ["198.51.100.7", "192.0.2.9", "", "for=192.0.2.9", "unix:"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((b"X-Forwarded-For", value) for value in ("198.51.100.7", "192.0.2.9", "", "unix:")),
+        (b"x-real-ip", "198.51.100.7"),
+        (b"Forwarded", "for=192.0.2.9"),
+    ],
+)
 async def test_with_a_forwarding_header_no_peer_is_believed(name: bytes, value: str) -> None:
     """The address may be the header's, unless the caller says that the server's is true."""
     scope = forwarded(value, name)

@@ -28,7 +28,7 @@ from income_client.receivers.jwks import (
 )
 from income_client.receivers.jwt import TokenKeys
 from income_client.receivers.receiver import TokenCheck
-from tests.support.callbacks import HandClock, refusal_in
+from tests.support.callbacks import HandClock
 from tests.support.server import Answer, Reply, ScriptedServer, in_turn, reply, turns
 from tests.support.signed_tokens import NOW, accepting, key_set, token
 
@@ -36,6 +36,15 @@ URL: Final = "https://id.example.test/keys?S3CRET=1"
 GONE: Final = KeySetError("the answer has the status 503")
 KEYS: Final = json.dumps(key_set("P-256")).encode()
 GOOD: Final = token()
+
+
+async def refusal_in(checking: Awaitable[Any]) -> Refusal | None:
+    """Return why a check that is awaited refuses, None if it does not."""
+    try:
+        await checking
+    except RefusedError as error:
+        return error.refusal
+    return None
 
 
 class ScriptedKeys:
@@ -114,7 +123,7 @@ async def test_the_request_carries_nothing_from_the_environment(
         assert request.headers.keys() & {"authorization", "cookie", "proxy-authorization"} == set()
 
 
-@pytest.mark.parametrize("status", [201, 206, 301, 302, 307, 308, 400, 404, 429, 500, 503])
+@pytest.mark.parametrize("status", [201, 206, 302, 308, 404, 503])
 async def test_every_other_status_is_a_failure(status: int) -> None:
     """A redirect is not followed, and nothing is asked twice."""
     async with ScriptedServer(in_turn(reply(status, KEYS, Location="/elsewhere"))) as server:
@@ -149,7 +158,7 @@ async def test_a_body_is_counted_while_it_comes() -> None:
     assert await fetched(in_turn(reply(body=KEYS)), max_bytes=len(KEYS)) == key_set("P-256")
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "GZIP"])
+@pytest.mark.parametrize("encoding", ["gzip", "BR"])
 async def test_what_is_compressed_is_not_unpacked(encoding: str) -> None:
     """It was not asked for, and may be a bomb."""
     bomb = zlib.compress(b" " * 10_000_000)
@@ -157,16 +166,13 @@ async def test_what_is_compressed_is_not_unpacked(encoding: str) -> None:
     assert fault == "the answer is compressed, which was not asked for"
 
 
-async def test_a_body_that_is_cut_is_a_failure() -> None:
-    """Half a set is none, however the connection ends."""
+async def test_a_body_that_is_cut_or_does_not_come_is_a_failure() -> None:
+    """Half a set is none, however the connection ends, and silence has its time."""
     for is_reset in (False, True):
         assert await reason_of(fetched(in_turn(reply(body=KEYS, cut=-20, reset=is_reset))))
-
-
-@pytest.mark.parametrize("start", [b"", b"HTTP/1.1 200 X\r\nContent-Length: 50\r\n\r\n{"])
-async def test_silence_ends_with_the_time_limit(start: bytes) -> None:
-    silence = in_turn(Reply(raw=start, held=True))
-    assert await reason_of(fetched(silence, seconds=0.05)) == "it took too long"
+    for start in (b"", b"HTTP/1.1 200 X\r\nContent-Length: 50\r\n\r\n{"):
+        silence = in_turn(Reply(raw=start, held=True))
+        assert await reason_of(fetched(silence, seconds=0.05)) == "it took too long"
 
 
 async def test_where_nobody_listens_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -240,6 +246,7 @@ async def test_a_renewal_holds_up_nobody() -> None:
 
 
 async def test_newer_keys_that_are_known_are_given_at_once() -> None:
+    """To those who have looked among older ones."""
     play = ScriptedKeys("P-256")
     known, keys = await filled(play)
     play.seconds += 30
@@ -337,35 +344,27 @@ async def test_keys_that_are_given_are_used() -> None:
     assert await late(GOOD) is Refusal.TOKEN_OUT_OF_TIME
 
 
-async def test_a_new_key_is_found_when_a_token_names_it() -> None:
+@pytest.mark.parametrize("header", [{}, {"kid": None}])
+async def test_a_new_key_is_found(header: dict[str, Any]) -> None:
+    """A token names it, or has a signature that fits none of the old ones."""
     play = ScriptedKeys("P-256")
     check = at_address(play)
-    assert await check(GOOD) is None
+    newer = token("ES384", header=header)
+    assert await check(newer) is Refusal.TOKEN_KEY_UNKNOWN
     play.seconds += 60
     play.answer = key_set("P-256", "P-384")
-    assert await check(token("ES384")) is None
+    assert await check(newer) is None
     assert await check(GOOD) is None
     assert len(play.asked) == 2
 
 
-async def test_a_nameless_token_of_a_new_key_is_found_too() -> None:
-    """Where tokens name no key, a signature that fits none may be of a new one."""
-    play = ScriptedKeys("P-256")
-    check = at_address(play)
-    nameless = token("ES384", header={"kid": None})
-    assert await check(nameless) is Refusal.TOKEN_KEY_UNKNOWN
-    play.seconds += 60
-    play.answer = key_set("P-384")
-    assert await check(nameless) is None
-
-
 async def test_forged_names_cannot_cause_a_flood() -> None:
-    """A thousand tokens with unknown keys make one request, and later ones none."""
+    """A hundred tokens with unknown keys make one request, and later ones none."""
     play = ScriptedKeys("P-256")
     check = at_address(play)
     await check(GOOD)
     play.seconds += 60
-    texts = [token(header={"kid": f"unknown-{n}"}) for n in range(1000)]
+    texts = [token(header={"kid": f"unknown-{n}"}) for n in range(100)]
     play.hold()
     waiting = asyncio.gather(*map(check, texts))
     await play.was_asked.wait()
@@ -425,7 +424,6 @@ async def test_what_is_no_token_is_shown_to_nobody(text: str) -> None:
     assert shown == []
 
 
-@pytest.mark.parametrize("is_later", [False, True])
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -435,7 +433,7 @@ async def test_what_is_no_token_is_shown_to_nobody(text: str) -> None:
     ],
 )
 async def test_exactly_true_passes(
-    is_later: bool, value: Any, expected: Any, caplog: pytest.LogCaptureFixture
+    value: Any, expected: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What is merely true in an `if`, such as claims that nobody looked at, does not."""
 
@@ -443,7 +441,8 @@ async def test_exactly_true_passes(
         await asyncio.sleep(0)
         return value
 
-    assert await asking(later if is_later else lambda _: value)("opaque+/token==") is expected
+    for verify in (later, lambda _: value):
+        assert await asking(verify)("opaque+/token==") is expected
     assert "S3CRET" not in caplog.text
 
 

@@ -2,7 +2,9 @@
 
 import hmac
 import json
+from base64 import urlsafe_b64decode
 from collections.abc import Mapping
+from itertools import product
 from typing import Any, Final
 
 import pytest
@@ -24,7 +26,6 @@ from tests.support.signed_tokens import (
     private_key,
     public_jwk,
     public_pem,
-    reencoded,
     segment,
     signed,
     token,
@@ -46,12 +47,10 @@ def test_each_allowed_algorithm_is_verified(algorithm: str) -> None:
     assert outcome(text, keys=public_pem(kind)) is None
 
 
-@pytest.mark.parametrize("algorithm", ["EdDSA", "Ed25519"])
-@pytest.mark.parametrize("key_algorithm", ["EdDSA", "Ed25519", None])
-def test_both_names_of_ed25519_mean_the_same(algorithm: str, key_algorithm: str | None) -> None:
+def test_both_names_of_ed25519_mean_the_same() -> None:
     """A key set and a token may use either name (RFC 9864)."""
-    keys = public_jwk("Ed25519", alg=key_algorithm)
-    assert outcome(token(algorithm), keys=keys) is None
+    for algorithm, of_key in product(("EdDSA", "Ed25519"), ("EdDSA", "Ed25519", None)):
+        assert outcome(token(algorithm), keys=public_jwk("Ed25519", alg=of_key)) is None
 
 
 HEADERS: Final[Mapping[Refusal | None, list[dict[str, Any]]]] = {
@@ -175,13 +174,21 @@ def test_a_token_without_name_tries_what_fits_but_not_for_ever() -> None:
         assert outcome(nameless, keys=keys) is None
 
 
+def reencoded(text: str, place: int, change: bytes) -> str:
+    """Return a token whose header (0) or payload (1) has other bytes."""
+    parts = text.split(".")
+    raw = urlsafe_b64decode(parts[place] + "==")
+    parts[place] = segment(change + raw)
+    return ".".join(parts)
+
+
 REST: Final = GOOD.partition(".")[2]
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "a", "a.b", "..", "A" * 16_385, f" {GOOD}", f".{REST}"),
+        *("", "a", "a.b", "..", f" {GOOD}", f".{REST}", token(nonce="A" * 16_384)),
         *(GOOD + rest for rest in (".", ".AAAA", "=", "\n")),
         *(GOOD.replace(".", "..", 1), GOOD.replace("e", "\u0435", 1), GOOD.replace("e", "+", 1)),
         *(f"{segment(one)}.{REST}" for one in ([1], b"{", b"[" * 3000)),

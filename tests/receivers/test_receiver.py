@@ -1,11 +1,12 @@
 """A receiver answers 200 once on_callback has finished, and 503 where it must come again."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from income_client import (
     CallbackSourceNetworks,
 )
 from income_client.receivers import CallbackReceiver
+from income_client.receivers.adapters import BodyCutError
 from income_client.receivers.exchange import (
     Answer,
     Refusal,
@@ -26,17 +28,53 @@ from income_client.receivers.exchange import (
 from tests.support.callbacks import (
     AUTHORIZATION,
     BASIC,
-    EVENT,
     HandClock,
-    answered,
-    chunks_of,
-    head_of,
     refusal_of,
 )
 from tests.support.loop_time import pass_time
 from tests.support.service import until
 
+EVENT: Final = {
+    "event_type": "income_calculations",
+    "application_id": "app-000001",
+    "application_reference_id": "loan-1",
+}
+
 NOW = datetime(2026, 6, 30, 12, tzinfo=UTC)
+
+
+def head_of(
+    authorization: str | None = AUTHORIZATION,
+    *,
+    method: str = "POST",
+    content_type: str | None = "application/json",
+    **fields: str,
+) -> RequestHead:
+    """Return the head of a callback; underscores in names of fields become hyphens."""
+    named = {"Authorization": authorization, "Content-Type": content_type, **fields}
+    headers = tuple(
+        (name.replace("_", "-"), value) for name, value in named.items() if value is not None
+    )
+    return RequestHead(method=method, headers=headers, peer="198.51.100.7")
+
+
+async def chunks_of(*chunks: bytes, is_cut: bool = False) -> AsyncIterator[bytes]:
+    """Yield a body in pieces."""
+    for chunk in chunks:
+        yield chunk
+    if is_cut:
+        raise BodyCutError
+
+
+async def answered(
+    receiver: CallbackReceiver,
+    payload: Any = EVENT,
+    head: RequestHead | None = None,
+    chunks: Iterable[bytes] | None = None,
+) -> Answer:
+    """Give a receiver a callback without a server, and return its answer."""
+    pieces = [msgspec.json.encode(payload)] if chunks is None else chunks
+    return await receiver.answer(head or head_of(), chunks_of(*pieces))
 
 
 def accepting(on_callback: Any = bool, **settings: Any) -> CallbackReceiver:
@@ -406,27 +444,18 @@ OTHER_TYPES = (
 
 
 @pytest.mark.parametrize(
-    ("values", "expected"),
+    ("name", "values", "expected"),
     [
-        ([], None),
-        *(([one], None) for one in JSON_TYPES),
-        *(([one], Refusal.CONTENT_TYPE) for one in OTHER_TYPES),
-        (["application/json", "text/plain"], Refusal.CONTENT_TYPE),
+        ("Content-Type", [], None),
+        *(("Content-Type", [one], None) for one in JSON_TYPES),
+        *(("Content-Type", [one], Refusal.CONTENT_TYPE) for one in OTHER_TYPES),
+        ("Content-Type", ["application/json", "text/plain"], Refusal.CONTENT_TYPE),
+        *(("Content-Encoding", [one], None) for one in ("", "identity", "Identity")),
+        ("Content-Encoding", ["gzip"], Refusal.CONTENT_ENCODING),
+        ("Content-Encoding", ["identity, gzip"], Refusal.CONTENT_ENCODING),
     ],
 )
-def test_only_json_is_read(values: list[str], expected: Refusal | None) -> None:
+def test_only_plain_json_is_read(name: str, values: list[str], expected: Refusal | None) -> None:
     """Under any of its names, or without one; forms of browsers and two types are refused."""
-    head = RequestHead(method="POST", headers=[("Content-Type", value) for value in values])
-    assert refusal_of(check_content, head, max_body_bytes=9) is expected
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        *((one, None) for one in ("", "identity", "Identity")),
-        *((one, Refusal.CONTENT_ENCODING) for one in ("gzip", "identity, gzip")),
-    ],
-)
-def test_only_plain_bodies_are_read(value: str, expected: Refusal | None) -> None:
-    head = RequestHead(method="POST", headers=[("Content-Encoding", value)])
+    head = RequestHead(method="POST", headers=[(name, value) for value in values])
     assert refusal_of(check_content, head, max_body_bytes=9) is expected

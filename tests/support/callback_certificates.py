@@ -1,16 +1,12 @@
 """Authorities and certificates made up for a test, as files and as TLS contexts."""
 
 import ssl
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import trustme
 from attrs import frozen
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding
 
 SERVICE: Final = "callbacks.service.example"
 """DNS name in the certificate of who may ring."""
@@ -92,19 +88,3 @@ def pem_of(paper: trustme.LeafCert) -> str:
 def der_of(paper: trustme.LeafCert) -> bytes:
     """Return a certificate in DER."""
     return ssl.PEM_cert_to_DER_cert(pem_of(paper))
-
-
-def with_uri(uri: str) -> bytes:
-    """Return a certificate, in DER, whose one alternative name is a URI."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    now = datetime.now(UTC)
-    nobody = x509.Name([])
-    paper = (
-        x509.CertificateBuilder(nobody, nobody, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.UniformResourceIdentifier(uri)]), critical=True
-        )
-    )
-    return paper.sign(key, SHA256()).public_bytes(Encoding.DER)

@@ -7,23 +7,18 @@ import socket
 import ssl as tls
 from collections.abc import (
     AsyncIterator,
-    Awaitable,
     Callable,
-    Iterable,
     Mapping,
-    MutableMapping,
 )
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import uvicorn
 from aiohttp import web
 from attrs import define, field, frozen
 
 from income_client import CallbackBasicAuth
-from income_client.receivers import CallbackReceiver
-from income_client.receivers.adapters import Body, BodyCutError, Endpoint, read_body
+from income_client.receivers.adapters import Body, Endpoint, read_body
 from income_client.receivers.aiohttp import routes
 from income_client.receivers.asgi import Receiver
 from income_client.receivers.exchange import (
@@ -38,12 +33,6 @@ PATH: Final = "/callbacks"
 PASSWORD: Final = "invented-password-of-the-service"
 BASIC: Final = CallbackBasicAuth("service", PASSWORD)
 AUTHORIZATION: Final = "Basic " + base64.b64encode(f"service:{PASSWORD}".encode()).decode()
-EVENT: Final = {
-    "event_type": "income_calculations",
-    "application_id": "app-000001",
-    "application_reference_id": "loan-1",
-}
-WHOLE: Final = ({"type": "http.request", "body": b"{}"},)
 
 
 @define
@@ -70,49 +59,6 @@ def refusal_of(check: Callable[..., Any], *arguments: Any, **named: Any) -> Refu
     return None
 
 
-async def refusal_in(checking: Awaitable[Any]) -> Refusal | None:
-    """Return why a check that is awaited refuses, None if it does not."""
-    try:
-        await checking
-    except RefusedError as error:
-        return error.refusal
-    return None
-
-
-def head_of(
-    authorization: str | None = AUTHORIZATION,
-    *,
-    method: str = "POST",
-    content_type: str | None = "application/json",
-    **fields: str,
-) -> RequestHead:
-    """Return the head of a callback; underscores in names of fields become hyphens."""
-    named = {"Authorization": authorization, "Content-Type": content_type, **fields}
-    headers = tuple(
-        (name.replace("_", "-"), value) for name, value in named.items() if value is not None
-    )
-    return RequestHead(method=method, headers=headers, peer="198.51.100.7")
-
-
-async def chunks_of(*chunks: bytes, is_cut: bool = False) -> AsyncIterator[bytes]:
-    """Yield a body in pieces."""
-    for chunk in chunks:
-        yield chunk
-    if is_cut:
-        raise BodyCutError
-
-
-async def answered(
-    receiver: CallbackReceiver,
-    payload: Any = EVENT,
-    head: RequestHead | None = None,
-    chunks: Iterable[bytes] | None = None,
-) -> Answer:
-    """Give a receiver a callback without a server, and return its answer."""
-    pieces = [msgspec.json.encode(payload)] if chunks is None else chunks
-    return await receiver.answer(head or head_of(), chunks_of(*pieces))
-
-
 @frozen
 class Recording:
     """An endpoint that keeps what it is given, and answers 200, or 413 without reading."""
@@ -134,45 +80,6 @@ class Recording:
             return make_answer(error.refusal.status, Connection="close")
         self.bodies.append(read)
         return make_answer(200, {"method": head.method, "peer": head.peer, "bytes": len(read)})
-
-
-def scope_of(**changed: Any) -> dict[str, Any]:
-    """Return the ASGI scope of a callback."""
-    return {
-        "type": "http",
-        "http_version": "1.1",
-        "method": "POST",
-        "path": PATH,
-        "headers": [(b"content-type", b"application/json")],
-        "client": ("192.0.2.9", 4711),
-        "server": ("192.0.2.1", 443),
-    } | changed
-
-
-async def sent_by(
-    app: Callable[[Any, Any, Any], Awaitable[None]],
-    scope: dict[str, Any],
-    messages: Iterable[dict[str, Any]] = WHOLE,
-) -> list[MutableMapping[str, Any]]:
-    """Return what an ASGI application sends upon these messages."""
-    sent: list[MutableMapping[str, Any]] = []
-    coming = iter(messages)
-
-    async def receive() -> dict[str, Any]:
-        return next(coming)
-
-    async def send(message: MutableMapping[str, Any]) -> None:
-        sent.append(message)
-
-    await app(scope, receive, send)
-    return sent
-
-
-async def head_in(scope: dict[str, Any]) -> RequestHead:
-    """Return the head that an endpoint gets from an ASGI scope."""
-    endpoint = Recording()
-    await sent_by(Receiver(endpoint), scope)
-    return endpoint.heads[0]
 
 
 @contextlib.asynccontextmanager

@@ -1,7 +1,7 @@
 """An identity provider of the tests: real keys, its key set, and tokens signed with them."""
 
 import json
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final, cast
@@ -115,11 +115,3 @@ def outcome(text: str, *, now: float = NOW, **arguments: Any) -> Refusal | None:
     """Return what is said of a token."""
     auth = accepting(**arguments)
     return refusal_of(check_token, text, auth.keys, auth.rules, now=now)
-
-
-def reencoded(text: str, place: int, change: bytes) -> str:
-    """Return a token whose header (0) or payload (1) has other bytes."""
-    parts = text.split(".")
-    raw = urlsafe_b64decode(parts[place] + "==")
-    parts[place] = segment(change + raw)
-    return ".".join(parts)
