@@ -3,7 +3,6 @@
 import json
 import zlib
 from collections.abc import Awaitable
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +11,10 @@ from attrs import evolve
 from nats.aio.client import Client
 from nats.js.kv import KeyValue
 
-from income_client import CheckpointConflictError, CheckpointError, DeadLetter, Window
+from income_client import CheckpointConflictError, CheckpointError, DeadLetter
 from income_client.engines.nats import NatsCheckpointStore
 from tests.support.nats_server import bucket, connected, running_server
-
-DAY = datetime(2026, 1, 1)  # noqa: DTZ001 - the service's times carry no zone
-
-
-def letter(number: int, **changes: Any) -> DeadLetter:
-    made = DeadLetter(
-        application_id=f"app-{number}",
-        window=Window(number, number + 1),
-        reason="NotFoundError: get_application: 404 Not Found",
-        attempts=2,
-        first_tried_at=DAY + timedelta(seconds=number),
-        last_tried_at=DAY + timedelta(days=1),
-    )
-    return evolve(made, **changes)
-
+from tests.support.store_files import letter
 
 X, Y = letter(1), letter(2)  # in keys of their own
 

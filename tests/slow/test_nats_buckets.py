@@ -11,8 +11,8 @@ from nats.js.kv import KeyValue
 
 from income_client.engines.nats import NatsCheckpointStore
 from income_client.testing import check_checkpoint_store
-from tests.engines.test_nats_letters import letter
 from tests.support.nats_server import bucket, connected, running_cluster, running_server
+from tests.support.store_files import letter
 
 
 async def test_three_nodes_answer_with_what_was_saved_last(tmp_path: Path) -> None:

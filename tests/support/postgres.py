@@ -40,40 +40,48 @@ _SETTINGS: Final = {
 }
 
 
+def _package_folder() -> Path:
+    spec = find_spec(_PACKAGE)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parents[1]
+
+
 @define
 class PostgresServer:
     """A server, which can be killed and started again."""
 
     folder: Path
-    """Where its programs, its data and its socket are."""
+    """Where its data and its socket are, and its programs where they must be copied."""
     settings: dict[str, str] = field(factory=dict)
     """What differs from its usual configuration."""
+    _programs: Path = field(factory=lambda: _package_folder() / _PROGRAMS, init=False)
     _shell: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
     _numbers: Iterator[int] = field(factory=itertools.count, init=False)
 
     def create(self) -> None:
         """Make its data."""
-        self._take_programs()
+        self._let_server_in()
         options = ("--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync")
         self._make_data("initdb", "-U", "postgres", *options)
 
     def follow(self, primary: "PostgresServer") -> None:
         """Make its data those of another server, whose commits it repeats."""
-        self._take_programs()
+        self._let_server_in()
         options = ("--write-recovery-conf", "--checkpoint=fast", "--no-sync")
         self._make_data("pg_basebackup", "-h", str(primary.folder), "-U", "postgres", *options)
 
-    def _take_programs(self) -> None:
-        spec = find_spec(_PACKAGE)
-        assert spec is not None
-        assert spec.origin is not None
-        # Where the package is, folders may be closed to the user of the server.
+    def _let_server_in(self) -> None:
+        if os.geteuid() != 0:
+            return
+        shutil.chown(self.folder, _UNPRIVILEGED["user"], _UNPRIVILEGED["group"])
+        source = _package_folder()
+        if all(folder.stat().st_mode & 0o005 == 0o005 for folder in (source, *source.parents)):
+            return
         for name in (_PROGRAMS, _LIBRARIES):
-            source = Path(spec.origin).parents[1] / name
-            if source.exists():
-                shutil.copytree(source, self.folder / name)
-        if os.geteuid() == 0:
-            shutil.chown(self.folder, _UNPRIVILEGED["user"], _UNPRIVILEGED["group"])
+            if (source / name).exists():
+                shutil.copytree(source / name, self.folder / name)
+        self._programs = self.folder / _PROGRAMS
 
     def _make_data(self, program: str, *options: str) -> None:
         command = self._command(program, "-D", self._data, *options)
@@ -142,7 +150,7 @@ class PostgresServer:
         return {"cwd": self.folder, **(_UNPRIVILEGED if os.geteuid() == 0 else {})}
 
     def _command(self, program: str, *arguments: str) -> list[str]:
-        return [str(self.folder / _PROGRAMS / "bin" / program), *arguments]
+        return [str(self._programs / "bin" / program), *arguments]
 
     def _serves(self) -> bool:
         asking = self._command("pg_isready", "--quiet", "-h", str(self.folder), "-d", "postgres")
