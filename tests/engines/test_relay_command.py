@@ -91,18 +91,17 @@ def test_each_update_is_published_once(place: str, relay: Relay) -> None:
     assert relay.events[-1].application_id == updated
 
 
-@pytest.mark.parametrize("place", ["store", "bucket"])
-def test_a_new_name_can_be_refused(place: str, relay: Relay) -> None:
+def test_a_new_name_can_be_refused(relay: Relay) -> None:
     """With --must-exist, a mistyped name is one line and status 1; nothing is read."""
-    where = ("--store", "relay.db") if place == "store" else ("--bucket", relay.bucket)
-    kept = where[1] if place == "store" else f"bucket {relay.bucket}"
-    ran = relay(*where, "--once", "--must-exist")
+    where = ("--bucket", relay.bucket, "--once")
+    ran = relay(*where, "--must-exist")
     assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
-    assert f"--must-exist: there is no checkpoint 'relay' in {kept}; " in ran.stderr
+    said = f"--must-exist: there is no checkpoint 'relay' in bucket {relay.bucket}; "
+    assert said in ran.stderr
     assert len(relay.service.requests) == 0
-    assert relay(*where, "--once").status == 0
-    assert relay(*where, "--once", "--must-exist").status == 0
-    assert relay(*where, "--once", "--must-exist", "--start", "7d").status == 2
+    assert relay(*where).status == 0
+    assert relay(*where, "--must-exist").status == 0
+    assert relay(*where, "--must-exist", "--start", "7d").status == 2
 
 
 def test_an_event_can_hold_the_record(relay: Relay) -> None:
@@ -113,41 +112,32 @@ def test_an_event_can_hold_the_record(relay: Relay) -> None:
     assert all(record is not None and record.documents is None for record in records)
 
 
+NATS_ONLY: Final = "--bucket and --creds need a server of NATS"
+
+
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("url", "arguments", "status", "said"),
     [
-        ((), 2, "one of --store and --bucket"),
-        (("--store", "a", "--bucket", "b"), 2, "only one of --store and --bucket"),
-        (("--bucket", "nothing"), 1, "there is no bucket nothing"),
-        (("--bucket", "a.b"), 2, "--bucket"),
-        (("--store", "a.db", "--payload", "all"), 2, "--payload"),
-        (("--store", "a.db", "--lease", "0"), 2, "--lease"),
-        (("--store", "a.db", "--creds", "missing"), 1, "--creds"),
+        (None, (), 2, "one of --store and --bucket"),
+        (None, ("--store", "a", "--bucket", "b"), 2, "only one of --store and --bucket"),
+        (None, ("--bucket", "nothing"), 1, "there is no bucket nothing"),
+        (None, ("--bucket", "a.b"), 2, "--bucket"),
+        (None, ("--store", "a.db", "--payload", "all"), 2, "--payload"),
+        (None, ("--store", "a.db", "--lease", "0"), 2, "--lease"),
+        (None, ("--store", "a.db", "--creds", "missing"), 1, "--creds"),
+        ("redis://127.0.0.1:1", ("--bucket", "b"), 2, NATS_ONLY),
+        ("amqps://127.0.0.1:1/", ("--store", "a.db", "--creds", __file__), 2, NATS_ONLY),
     ],
 )
-def test_what_is_missing_is_named(
-    arguments: tuple[str, ...], status: int, said: str, relay: Relay
+def test_what_is_missing_or_wrong_is_named(
+    url: str | None, arguments: tuple[str, ...], status: int, said: str, relay: Relay
 ) -> None:
-    ran = relay(*arguments)
+    """Before anything is read."""
+    ran = relay(*arguments, url=url)
     assert (ran.status, ran.stdout) == (status, "")
     assert said in ran.stderr
     assert ran.stderr.count("\n") == 1 or status == 2
     assert relay.service.requests.count("list_applications") == 0
-
-
-@pytest.mark.parametrize(
-    ("url", "arguments"),
-    [
-        ("redis://127.0.0.1:1", ("--bucket", "b")),
-        ("amqps://127.0.0.1:1/", ("--store", "a.db", "--creds", __file__)),
-    ],
-)
-def test_what_only_nats_has_is_refused(url: str, arguments: tuple[str, ...], shell: Cli) -> None:
-    """Before anything is read."""
-    ran = shell("relay", "--to", url, *arguments)
-    assert (ran.status, ran.stdout) == (2, "")
-    assert "--bucket and --creds need a server of NATS" in ran.stderr
-    assert shell.service.requests.count("list_applications") == 0
 
 
 @pytest.mark.parametrize(

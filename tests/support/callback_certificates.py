@@ -81,10 +81,8 @@ def made_papers(folder: Path) -> Papers:
 
 
 def pem_of(paper: trustme.LeafCert) -> str:
-    """Return a certificate in PEM."""
     return paper.cert_chain_pems[0].bytes().decode()
 
 
 def der_of(paper: trustme.LeafCert) -> bytes:
-    """Return a certificate in DER."""
     return ssl.PEM_cert_to_DER_cert(pem_of(paper))

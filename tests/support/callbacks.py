@@ -42,11 +42,9 @@ class HandClock:
     seconds: float = 1_782_820_800.0
 
     def time(self) -> float:
-        """Return seconds since 1970."""
         return self.seconds
 
     def monotonic(self) -> float:
-        """Return seconds since some fixed moment."""
         return self.seconds
 
 

@@ -53,7 +53,6 @@ class NatsServer:
 
     @property
     def url(self) -> str:
-        """Where it is."""
         return f"nats://127.0.0.1:{self.port}"
 
     def start(self, *, jetstream: bool = True) -> None:

@@ -61,14 +61,12 @@ def public_jwk(kind: str, number: int = 0, **members: Any) -> dict[str, Any]:
 
 
 def public_pem(kind: str) -> bytes:
-    """Return the public part of a key in PEM."""
     key = private_key(kind)
     assert not isinstance(key, OctKey)
     return key.as_pem(private=False)
 
 
 def key_set(*kinds: str, **members: Any) -> dict[str, Any]:
-    """Return a key set with a key of each kind."""
     return {"keys": [public_jwk(kind, **members) for kind in kinds]}
 
 
