@@ -133,49 +133,42 @@ async def test_each_event_is_handled_once_by_one_of_several_workers(place: Place
     assert place.client.is_connected
 
 
-async def test_an_event_that_always_fails_becomes_a_dead_letter(place: Place) -> None:
-    """After its attempts, whatever the function raises; with the class of the error."""
+async def test_what_cannot_be_handled_becomes_a_dead_letter(place: Place) -> None:
+    """With its reason, the class of the error, the attempt, and the body as it came.
+
+    One message has headers that look like the server's own; one event has killed its workers,
+    who never said what has come of it; one always fails.
+    """
     calls = count(1)
 
     async def handle(_: UpdateEvent) -> None:
         next(calls)
         raise ValueError("S3CRET")
 
-    await place.publish(event())
-    async with working(place.worker(handle)):
-        [(reason, headers, body)] = await place.dead()
-    assert next(calls) == 9
-    assert reason == headers["Dead-Letter-Reason"] == "failed"
-    assert headers["Dead-Letter-Error"] == "ValueError"
-    assert headers["Dead-Letter-Attempt"] == "8"
-    assert body == event().to_json()
-    assert "S3CRET" not in str(headers)
-    assert await place.unsettled() == (0, 0)
-
-
-async def test_what_is_no_event_becomes_a_dead_letter(place: Place) -> None:
-    """A message with headers that look like the server's own is one as well."""
-    headers = {"Status": "404", "Description": "No Messages"}
-    await place.js.publish(place.names["subject"], b"not an event", headers=headers)
-    async with working(place.worker()):
-        [(reason, _, body)] = await place.dead()
-    assert (reason, body) == ("unreadable", b"not an event")
-    assert await place.unsettled() == (0, 0)
-
-
-async def test_an_event_that_killed_its_workers_becomes_a_dead_letter(place: Place) -> None:
-    """They took it, and never said what has come of it."""
-    await place.publish(event())
+    killed, failing = event("app-1", "1"), event("app-2", "2")
+    await place.publish(killed)
     source = nats_events(place.client, **place.names)
     for _ in range(8):
         [delivery] = await source.receive(1)
         await delivery.give_back(0)
-    async with working(place.worker()):
-        [(reason, headers, _)] = await place.dead()
+    await place.publish(failing)
+    headers = {"Status": "404", "Description": "No Messages"}
+    await place.js.publish(place.names["subject"], b"not an event", headers=headers)
+    async with working(place.worker(handle)):
+        found = await place.dead(3)
     await source.aclose()
-    assert (reason, headers["Dead-Letter-Error"]) == ("failed", "Unfinished")
-    assert headers["Dead-Letter-Attempt"] == "9"
-    assert place.handled == []
+    assert next(calls) == 9
+    assert await place.unsettled() == (0, 0)
+    assert "S3CRET" not in str(found)
+    assert {reason == headers["Dead-Letter-Reason"] for reason, headers, _ in found} == {True}
+    assert sorted(
+        (body, reason, headers["Dead-Letter-Error"], headers["Dead-Letter-Attempt"])
+        for reason, headers, body in found
+    ) == [
+        (b"not an event", "unreadable", "DecodeError", "1"),
+        (killed.to_json(), "failed", "Unfinished", "9"),
+        (failing.to_json(), "failed", "ValueError", "8"),
+    ]
 
 
 async def test_what_takes_longer_than_the_ack_wait_is_not_delivered_meanwhile(
@@ -195,8 +188,11 @@ async def test_what_takes_longer_than_the_ack_wait_is_not_delivered_meanwhile(
 
 
 @pytest.mark.parametrize("how", ["own", "the caller's"])
-async def test_a_server_that_is_killed_loses_no_event(lost: Place, how: str) -> None:
-    """While events are handled; the worker goes on once the server is there again."""
+async def test_a_server_that_is_killed_loses_no_event(
+    lost: Place, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the worker had asked has no answer; it asks again on the new connection."""
+    monkeypatch.setattr("income_client.engines.worker_nats._ANSWER_SECONDS", 600.0)
     ids = [str(one) for one in range(50)]
     await lost.publish(*(event(f"app-{one}", one) for one in ids))
 
@@ -213,21 +209,6 @@ async def test_a_server_that_is_killed_loses_no_event(lost: Place, how: str) -> 
         await come(lambda: "x" in lost.handled)
 
 
-async def test_a_worker_asks_again_on_a_new_connection(
-    lost: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What it had asked on the old one has no answer, however long it waits."""
-    monkeypatch.setattr("income_client.engines.worker_nats._ANSWER_SECONDS", 600.0)
-    async with working(lost.worker()):
-        await lost.publish(event(event_id="1"))
-        await come(lambda: lost.handled)
-        lost.server.kill()
-        lost.server.start()
-        await come(lambda: lost.client.is_connected and lost.client.stats["reconnects"])
-        await lost.publish(event(event_id="2"))
-        await come(lambda: lost.handled == ["1", "2"])
-
-
 async def test_a_worker_that_starts_before_its_server_waits_for_it(lost: Place) -> None:
     """Its status shows that it is not connected."""
     await lost.publish(event())
@@ -242,29 +223,23 @@ async def test_a_worker_that_starts_before_its_server_waits_for_it(lost: Place) 
     assert not connected_before
 
 
-async def test_a_stream_that_is_made_again_is_read_again(
+async def test_a_consumer_or_a_stream_that_is_made_again_is_read_again(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With a consumer of the same name."""
+    """The worker makes the consumer; what it had not delivered is not lost."""
+    stream, durable = place.names["stream"], place.names["durable"]
     async with working(place.worker()) as task:
         await place.publish(event(event_id="1"))
         await come(lambda: place.handled)
-        await place.js.delete_stream(place.names["stream"])
+        await place.js.delete_consumer(stream, durable)
+        await place.publish(event(event_id="2"))
+        await come(lambda: place.handled == ["1", "2"])
+        await place.js.delete_stream(stream)
         await come(lambda: "there is no stream" in caplog.text)
         assert not task.done()
         await place.make("stream")
-        await place.publish(event(event_id="2"))
-        await come(lambda: place.handled == ["1", "2"])
-
-
-async def test_a_consumer_that_is_deleted_is_made_again(place: Place) -> None:
-    """What it had not delivered is not lost."""
-    async with working(place.worker()):
-        await place.publish(event(event_id="1"))
-        await come(lambda: place.handled)
-        await place.js.delete_consumer(place.names["stream"], place.names["durable"])
-        await place.publish(event(event_id="2"))
-        await come(lambda: place.handled == ["1", "2"])
+        await place.publish(event(event_id="3"))
+        await come(lambda: place.handled == ["1", "2", "3"])
 
 
 async def test_a_worker_ends_once_the_callers_connection_is_closed_for_good(lost: Place) -> None:
