@@ -188,11 +188,8 @@ async def test_what_takes_longer_than_the_ack_wait_is_not_delivered_meanwhile(
 
 
 @pytest.mark.parametrize("how", ["own", "the caller's"])
-async def test_a_server_that_is_killed_loses_no_event(
-    lost: Place, how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What the worker had asked has no answer; it asks again on the new connection."""
-    monkeypatch.setattr("income_client.engines.worker_nats._ANSWER_SECONDS", 600.0)
+async def test_a_server_that_is_killed_loses_no_event(lost: Place, how: str) -> None:
+    """While events are handled; the worker goes on once the server is there again."""
     ids = [str(one) for one in range(50)]
     await lost.publish(*(event(f"app-{one}", one) for one in ids))
 
@@ -207,6 +204,21 @@ async def test_a_server_that_is_killed_loses_no_event(
         await come(lambda: set(lost.handled) == set(ids))
         await lost.publish(event("app-x", "x"))
         await come(lambda: "x" in lost.handled)
+
+
+async def test_a_worker_asks_again_on_a_new_connection(
+    lost: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it had asked on the old one has no answer, however long it waits."""
+    monkeypatch.setattr("income_client.engines.worker_nats._ANSWER_SECONDS", 600.0)
+    async with working(lost.worker()):
+        await lost.publish(event(event_id="1"))
+        await come(lambda: lost.handled)
+        lost.server.kill()
+        lost.server.start()
+        await come(lambda: lost.client.is_connected and lost.client.stats["reconnects"])
+        await lost.publish(event(event_id="2"))
+        await come(lambda: lost.handled == ["1", "2"])
 
 
 async def test_a_worker_that_starts_before_its_server_waits_for_it(lost: Place) -> None:
