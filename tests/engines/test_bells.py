@@ -10,24 +10,13 @@ import pytest
 from attrs import define, field
 from nats.aio.client import Client
 
-from income_client import (
-    CheckpointError,
-    CheckpointStore,
-    IncomeClient,
-)
+from income_client import CheckpointError, CheckpointStore, IncomeClient
 from income_client.checkpoints.store import RingingStore
 from income_client.clock import SystemClock
 from income_client.engines.nats import NatsCheckpointStore
 from income_client.engines.postgres import PostgresCheckpointStore
 from tests.support import loop_time
-from tests.support.nats_server import (
-    PASSWORD,
-    USERS,
-    NatsServer,
-    bucket,
-    connected,
-    running_server,
-)
+from tests.support.nats_server import PASSWORD, USERS, NatsServer, bucket, connected, running_server
 from tests.support.polling import NOW_TEXT, scene
 from tests.support.postgres import PostgresServer
 

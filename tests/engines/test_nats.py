@@ -25,14 +25,7 @@ from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore, nats
 from income_client.engines.relay import UpdateEvent, relay
 from income_client.testing import JumpingClock, check_checkpoint_store
 from tests.support.event_source import NOW, event
-from tests.support.nats_server import (
-    PASSWORD,
-    USERS,
-    NatsServer,
-    bucket,
-    connected,
-    running_server,
-)
+from tests.support.nats_server import PASSWORD, USERS, NatsServer, bucket, connected, running_server
 from tests.support.polling import scene
 
 UPDATES: Final = StreamConfig(name="updates", subjects=["income.updates"])
@@ -57,9 +50,7 @@ async def test_a_bucket_is_a_checkpoint_store(client: Client) -> None:
     await check_checkpoint_store(make)
 
 
-async def test_a_bucket_that_allows_direct_reads_is_read_through_its_leader(
-    tmp_path: Path,
-) -> None:
+async def test_a_bucket_that_allows_direct_reads_is_read_through_its_leader(tmp_path: Path) -> None:
     """The `nats` command makes buckets so; what a follower answers may be old."""
     for server in running_server(tmp_path, USERS):
         async with connected(server, user="leader", password=PASSWORD) as client:
@@ -90,8 +81,7 @@ async def test_what_is_large_is_compressed_and_what_is_too_large_is_an_error(
 
 
 @pytest.mark.parametrize(
-    ("options", "reason"),
-    [({"ttl": 60}, "forgets"), ({"storage": StorageType.MEMORY}, "memory")],
+    ("options", "reason"), [({"ttl": 60}, "forgets"), ({"storage": StorageType.MEMORY}, "memory")]
 )
 async def test_a_bucket_that_would_lose_checkpoints_is_refused(
     client: Client, options: dict[str, Any], reason: str

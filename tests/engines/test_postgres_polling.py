@@ -10,7 +10,6 @@ import pytest
 
 from income_client import (
     Batch,
-    CheckpointConflictError,
     CheckpointError,
     CheckpointStore,
     IncomeClient,
@@ -89,16 +88,12 @@ async def write_and_lose(
 
 
 @pytest.mark.parametrize(
-    "fault", [None, "in the block", "in the commit", "before the commit", "after the commit"]
+    "fault", ["in the block", "in the commit", "before the commit", "after the commit"]
 )
-async def test_each_update_takes_effect_once(postgres: PostgresServer, fault: str | None) -> None:
+async def test_each_update_takes_effect_once(postgres: PostgresServer, fault: str) -> None:
     """Whenever the connection of its transaction is lost, each time for another batch."""
     cutter = CommitCutter(postgres)
-    async with (
-        scene() as place,
-        cutter.listening() as folder,
-        postgres.pool(host=folder) as pool,
-    ):
+    async with scene() as place, cutter.listening() as folder, postgres.pool(host=folder) as pool:
         await pool.execute(TABLES)
         place.store = store = PostgresCheckpointStore(pool)
         await store.create_schema()
@@ -117,7 +112,7 @@ async def test_each_update_takes_effect_once(postgres: PostgresServer, fault: st
             failures += failures % 2
         assert await rest(poller) == []
         assert await rows(pool) == sorted(place.ids[number] for number in range(1, 6))
-        assert failures == (0 if fault in (None, "after the commit") else 6)
+        assert failures == (0 if fault == "after the commit" else 6)
         assert cutter.cuts is None
 
 
@@ -145,23 +140,6 @@ async def replica(
                     clock.advance(1)
                 await asyncio.sleep(0)
         yield await taking
-
-
-async def test_a_poller_that_was_replaced_while_it_paused_writes_no_rows(
-    pool: Any, store: PostgresCheckpointStore
-) -> None:
-    """The standby takes over once the lease has expired by its own clock, and writes them."""
-    await pool.execute(TABLES)
-    async with scene() as place:
-        place.store = store
-        updated = sorted(place.touch(1, 2))
-        async with replica(place) as batch, replica(place) as again, pool.acquire() as connection:
-            assert sorted(ids_of(batch)) == sorted(ids_of(again)) == updated
-            with pytest.raises(CheckpointConflictError):
-                await write(batch, connection)
-            assert await rows(pool) == []
-            await write(again, connection)
-        assert await rows(pool) == updated
 
 
 async def test_a_leader_that_is_lost_in_its_commit_holds_the_name_for_one_lease(
@@ -243,10 +221,7 @@ async def test_a_standby_on_a_read_only_server_says_so_before_it_is_needed(
     async with scene() as place, read_only(postgres, pool) as (one, reset):
         place.store = store
         place.touch(1)
-        async with (
-            replica(place),
-            waiting(place, PostgresCheckpointStore(one)) as (clock, poller),
-        ):
+        async with replica(place), waiting(place, PostgresCheckpointStore(one)) as (clock, poller):
             version = (await store.load("default")).version
             taking = asyncio.ensure_future(take(poller))
             try:
@@ -273,16 +248,10 @@ async def test_a_standby_without_rights_ends_at_its_start(
         f"CREATE ROLE looker_of_{schema} LOGIN; GRANT USAGE ON SCHEMA {schema} TO "
         f"looker_of_{schema}; GRANT SELECT ON income_checkpoints TO looker_of_{schema}"
     )
-    async with (
-        scene() as place,
-        postgres.pool(schema, user=f"looker_of_{schema}") as narrow,
-    ):
+    async with scene() as place, postgres.pool(schema, user=f"looker_of_{schema}") as narrow:
         place.store = store
         place.touch(1)
-        async with (
-            replica(place),
-            waiting(place, PostgresCheckpointStore(narrow)) as (_, poller),
-        ):
+        async with replica(place), waiting(place, PostgresCheckpointStore(narrow)) as (_, poller):
             async with asyncio.timeout(30):
                 with pytest.raises(CheckpointError, match="lacks rights"):
                     await take(poller)

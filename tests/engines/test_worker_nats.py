@@ -171,9 +171,7 @@ async def test_what_cannot_be_handled_becomes_a_dead_letter(place: Place) -> Non
     ]
 
 
-async def test_what_takes_longer_than_the_ack_wait_is_not_delivered_meanwhile(
-    place: Place,
-) -> None:
+async def test_what_takes_longer_than_the_ack_wait_is_not_delivered_meanwhile(place: Place) -> None:
     began = count()
 
     async def handle(_: UpdateEvent) -> None:

@@ -7,7 +7,6 @@ import hmac
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
-from decimal import Decimal
 from functools import partial
 from typing import Any, Final
 
@@ -311,21 +310,3 @@ async def test_a_callback_wakes_the_poller(
         delivery = await service.fire_callback(updated, update=True)
         assert (delivery.delivered, delivery.attempts) == (True, (200,))
         assert await arrived.get() == updated
-
-
-async def test_numbers_keep_every_digit() -> None:
-    """Between the emulator and ``on_callback``, integers may have any size; fractions are exact."""
-    payload: dict[str, Any] = {
-        "beyond": 2**64,
-        "below": -(2**63) - 1,
-        "inner": [{"digits": int("9" * 60)}, 0.25, "18446744073709551616", None, True],
-    }
-    came: list[Callback] = []
-    receiver = CallbackReceiver(came.append, auth=BASIC)
-    async with Emulator(applications=1) as service, served_by_aiohttp(receiver) as url:
-        target = CallbackTarget(f"{url}/callbacks", auth=USER)
-        for body in (payload, json.dumps(payload, indent=2).encode()):
-            await service.fire_callback(payload=body, target=target)
-    assert [callback.payload for callback in came] == [payload, payload]
-    assert type(came[0].payload["beyond"]) is int
-    assert type(came[0].payload["inner"][1]) is Decimal

@@ -8,11 +8,7 @@ from typing import Any, Final
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    PublicFormat,
-    load_pem_public_key,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -102,10 +98,6 @@ def test_a_secret_is_as_long_as_its_hash(algorithm: str, length: int) -> None:
 @pytest.mark.parametrize("url", [URL, f"{URL}?x=1", "http://127.0.0.1:8/k", "http://[::1]/k"])
 def test_a_key_set_address_is_https_or_on_this_machine(url: str) -> None:
     assert accepting(keys=None, jwks_url=url).jwks_url == url
-
-
-def test_verify_decides_alone() -> None:
-    assert CallbackBearerAuth(verify=bool).rules is None
 
 
 def test_without_signed_tokens_their_library_is_not_loaded() -> None:

@@ -5,11 +5,7 @@ import base64
 import contextlib
 import socket
 import ssl as tls
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Mapping,
-)
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,13 +17,7 @@ from income_client import CallbackBasicAuth
 from income_client.receivers.adapters import Body, Endpoint, read_body
 from income_client.receivers.aiohttp import routes
 from income_client.receivers.asgi import Receiver
-from income_client.receivers.exchange import (
-    Answer,
-    Refusal,
-    RefusedError,
-    RequestHead,
-    make_answer,
-)
+from income_client.receivers.exchange import Answer, Refusal, RefusedError, RequestHead, make_answer
 
 PATH: Final = "/callbacks"
 PASSWORD: Final = "invented-password-of-the-service"
