@@ -23,7 +23,7 @@ from income_client.testing import IncomeService
 from tests.support.beside import until
 from tests.support.cli import Cli, Running
 from tests.support.exporting import Export
-from tests.support.kills import KILLED, Workers, chosen, operations
+from tests.support.kills import Workers, read_once, share_of
 from tests.support.processes import environment, started
 
 
@@ -43,6 +43,7 @@ def make(
 
 def prepare() -> None:
     """Import what the command needs."""
+    read_once()
     to_arrow(())
     _status("export", "--help")
 
@@ -77,23 +78,17 @@ async def test_the_run_after_a_kill_makes_it_whole(
     """
     folder, ids = tmp_path / "exports", sorted(income_service.ids)
     target = folder / "all"
-    facts: dict[str, Any] = {
-        "target": str(target),
-        "form": form,
-        "environment": environment(income_service),
-    }
-    async with Workers(f"{__name__}:make") as workers:
+    variables = environment(income_service)
+
+    def fresh() -> dict[str, Any]:
+        shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        count = await operations(workers, **facts)
-        for number in chosen(pytestconfig.getoption("kills"), count):
-            shutil.rmtree(folder)
-            folder.mkdir()
-            killed = workers.start(dies_before=number, **facts)
-            await workers.wait(killed)
-            assert killed.code == KILLED
-            again = workers.start(**facts)
-            await workers.wait(again)
+        return {"target": str(target), "form": form, "environment": variables}
+
+    async with Workers(f"{__name__}:make") as workers:
+        async for killed in workers.die(share_of(pytestconfig, 0.4), fresh):
             (place,) = killed.said("before ")
+            again = await workers.live(target=str(target), form=form, environment=variables)
             is_last = place == f"before rmdir {target}.part"
             assert again.words == [f"status {1 if is_last else 0}"], place
             assert ids_in(target) == ids, place

@@ -18,13 +18,15 @@ from income_client.emulator import Emulator, Fault, ServiceRules
 from income_client.testing import JumpingClock
 from tests.support.downloads import files_below, mode_of
 from tests.support.files import documents_of
-from tests.support.kills import KILLED, Life, Workers, chosen, operations
+from tests.support.kills import KILLED, Life, Workers, read_once, share_of
 from tests.support.service import until
 
 FILES: Final = "/documents/*"
 CONCURRENCY: Final = 8
 LONG: Final = 400_000
 """Bytes of a file that is written before all of it has come."""
+
+prepare = read_once
 
 
 def download(
@@ -78,7 +80,7 @@ class Scene:
 
     def begin_anew(self) -> None:
         """Forget what was downloaded."""
-        shutil.rmtree(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)
         for life in self.workers.lives:
             life.words.clear()
 
@@ -101,10 +103,7 @@ class Scene:
 
     async def finish(self, **facts: Any) -> Life:
         """Let a process come to its end."""
-        life = self.start(**facts)
-        await self.workers.wait(life)
-        assert life.code == 0
-        return life
+        return await self.workers.live(**self.facts | facts)
 
     def temporary(self) -> set[Path]:
         """Return what is on its way, or was left behind."""
@@ -157,7 +156,7 @@ async def test_downloads_that_are_killed_again_and_again_come_to_their_end(
 ) -> None:
     """What is at its place is whole and never fetched again, and few files are begun in vain."""
     chance, whole = Random(5), set[str]()
-    for _ in range(pytestconfig.getoption("kills")):
+    for _ in range(share_of(pytestconfig, 0.3)):
         some = chance.randrange(4)
         left = chance.randrange(1, 60_000)
         scene.service.faults.clear()
@@ -220,12 +219,12 @@ async def test_a_process_killed_before_any_operation_on_files_is_succeeded(
 ) -> None:
     """The next one completes its file, and nothing stays behind."""
     await scene.look_up(1)
-    count = await operations(scene.workers, **scene.facts)
-    for number in chosen(pytestconfig.getoption("kills"), count):
+
+    def fresh() -> dict[str, Any]:
         scene.begin_anew()
-        life = scene.start(dies_before=number)
-        await scene.workers.wait(life)
-        assert life.code == KILLED
+        return scene.facts
+
+    async for _ in scene.workers.die(share_of(pytestconfig, 0.3), fresh):
         scene.check()
         await scene.finish()
         scene.check_over()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.killed_pollers import BATCH, killed
+from tests.support.kills import share_of
 
 
 @pytest.mark.timeout(3600)
@@ -15,7 +16,7 @@ async def test_pollers_that_are_killed_lose_nothing(
     tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
     """Every version that is current when the service rests is delivered, never an older one."""
-    outcome = await killed(pytestconfig.getoption("kills"), tmp_path)
+    outcome = await killed(share_of(pytestconfig, 0.5), tmp_path)
     assert outcome.most_again <= BATCH
     assert outcome.committed_again * 1000 <= outcome.delivered
     assert outcome.faults > 0

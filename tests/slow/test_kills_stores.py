@@ -6,12 +6,12 @@ import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from income_client import CheckpointConflictError, SQLiteCheckpointStore
-from tests.support.kills import KILLED, Workers, operations
+from tests.support.kills import KILLED, Workers, share_of
 from tests.support.store_files import contents, names, run_in
 
 LEFT: Final = re.compile(r"store\.db(-journal)?|\.store\.db\.[0-9a-f]{8}\.new")
@@ -74,7 +74,7 @@ async def test_a_killed_process_loses_nothing_that_it_saved(
 ) -> None:
     """After each kill the store is whole, at the last version known of or the next one."""
     path, chance, version = tmp_path / "store.db", Random(11), 0
-    for _ in range(pytestconfig.getoption("kills")):
+    for _ in range(share_of(pytestconfig, 0.3)):
         known = await _kill(
             workers, path, saves=chance.randrange(1, 6), seconds=chance.uniform(0, 0.004)
         )
@@ -82,42 +82,23 @@ async def test_a_killed_process_loses_nothing_that_it_saved(
         version = await _check(path, known)
 
 
-async def test_a_process_killed_while_it_makes_a_store_leaves_none_or_a_whole_one(
-    workers: Workers, tmp_path: Path, pytestconfig: pytest.Config
-) -> None:
-    """There is a whole store or none; what lies beside it goes with the next save."""
-    chance, seen, longest = Random(13), set(), 0.02
-    for number in range(pytestconfig.getoption("kills")):
-        path = tmp_path / str(number) / "store.db"
-        path.parent.mkdir()
-        known = await _kill(workers, path, saves=0, seconds=chance.uniform(0, longest))
-        left = names(path.parent)
-        seen.add(path.name in left)
-        # Keeps the kills around the moment of creation, however fast the machine is.
-        longest *= 0.8 if path.name in left else 1.25
-        assert all(LEFT.fullmatch(name) for name in left)
-        version = await _check(path, known)
-        store = SQLiteCheckpointStore(path)
-        assert await store.save("default", "on", version=version) == version + 1
-        assert names(path.parent) == [path.name]
-    assert seen == {True, False} or number < 10
-
-
 async def test_a_process_killed_at_any_step_of_making_a_store_leaves_none_or_a_whole_one(
     workers: Workers, tmp_path: Path
 ) -> None:
     """Killed before each operation on files in turn, it leaves what the next save completes."""
-    (tmp_path / "whole").mkdir()
-    facts = {"saves": 1, "after": 0}
-    count = await operations(workers, path=str(tmp_path / "whole" / "store.db"), **facts)
-    there = []
-    for number in range(count):
-        path = tmp_path / str(number) / "store.db"
+    lives: list[Path] = []
+
+    def fresh() -> dict[str, Any]:
+        path = tmp_path / str(len(lives)) / "store.db"
         path.parent.mkdir()
-        life = workers.start(dies_before=number, path=str(path), **facts)
-        await workers.wait(life)
-        assert life.code == KILLED
+        lives.append(path)
+        return {"path": str(path), "saves": 1, "after": 0}
+
+    there = []
+    async for _ in workers.die(WITHOUT_END, fresh):
+        path = lives[-1]
         there.append(path.exists())
+        assert all(LEFT.fullmatch(name) for name in names(path.parent))
         version = await _check(path, 0)
         store = SQLiteCheckpointStore(path)
         assert await store.save("default", "on", version=version) == version + 1

@@ -16,11 +16,11 @@ from income_client.emulator import Emulator
 from income_client.engines import postgres
 from income_client.engines.postgres import PostgresCheckpointStore
 from income_client.testing import JumpingClock
+from tests.support.kills import share_of
 from tests.support.polling import Scene
 from tests.support.postgres import PostgresServer, postgres_server
 from tests.support.service import NOW
 
-MOST_KILLS: Final = 10
 LOST: Final = (
     CheckpointError, asyncpg.InterfaceError, asyncpg.InternalClientError, asyncpg.PostgresError,
     OSError,
@@ -56,7 +56,7 @@ async def test_a_killed_server_loses_nothing_that_was_saved(
     server: PostgresServer, pytestconfig: pytest.Config
 ) -> None:
     """After each fault the store is at the last version known of, or the next."""
-    kills = min(MOST_KILLS, pytestconfig.getoption("kills"))
+    kills = share_of(pytestconfig, 0.2)
     async with server.pool() as pool:
         store = PostgresCheckpointStore(pool)
         await store.create_schema()
@@ -83,7 +83,7 @@ async def test_each_update_takes_effect_once_although_the_server_is_killed(
     server: PostgresServer, pytestconfig: pytest.Config
 ) -> None:
     """Rows and checkpoint are committed together, and what was committed does not come again."""
-    kills = min(MOST_KILLS, pytestconfig.getoption("kills"))
+    kills = share_of(pytestconfig, 0.2)
     clock = JumpingClock()
     clock.most_sleeps = None  # it polls for as long as the kills take
     async with (

@@ -32,7 +32,7 @@ from income_client.emulator import Emulator, Fault, FutureBounds, Order, SpanCla
 from income_client.polling.checkpoint import read_checkpoint
 from income_client.records.window import EPOCH
 
-from .kills import KILLED, Life, Workers
+from .kills import KILLED, Life, Workers, read_once
 
 APPLICATIONS: Final = 250
 SPEED: Final = 10.0
@@ -55,6 +55,8 @@ FAULTS: Final = (
     *(Fault(kind) for kind in ("reset", "cut", "drop", "garbage")),
 )
 PATHS: Final = ("*", "*/applications", "*/applications/*", "*/documents", "/token")
+
+prepare = read_once
 
 
 def mark(record: ApplicationRecord) -> str:

@@ -3,7 +3,7 @@
 A process that has imported everything forks a worker for each order, so that a life costs
 milliseconds. A worker is a function of keyword arguments, the first of which, ``say``, sends a
 word to the test. ``python -m tests.support.kills MODULE:FUNCTION`` is that first process; it
-calls ``prepare`` of the module, if there is one, for what would be imported in every life.
+calls ``prepare`` of the module, if there is one: `read_once`, where lives read the service.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import sqlite3
 import sys
 import traceback
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -23,7 +23,11 @@ from random import Random
 from types import TracebackType
 from typing import Any, Final, Self
 
+import pytest
 from attrs import define, field
+
+from income_client import IncomeClient, to_json
+from income_client.emulator import Emulator
 
 ROOT: Final = Path(__file__).parents[2]
 KILLED: Final = -signal.SIGKILL
@@ -87,6 +91,29 @@ class Workers:
         async with asyncio.timeout(_PATIENCE):
             await self._process.wait()
 
+    async def live(self, **facts: Any) -> Life:
+        """Let a worker come to its end, which must be a good one."""
+        life = self.start(**facts)
+        await self.wait(life)
+        assert life.code == 0, life
+        return life
+
+    async def die(self, most: int, fresh: Callable[[], Mapping[str, Any]]) -> AsyncIterator[Life]:
+        """Kill workers, each before another of its operations on files.
+
+        Args:
+            most: operations to try, the first and the last one and a sample of the others.
+            fresh: returns the facts of the next worker, and makes its place.
+        """
+        (word,) = (await self.live(dies_before=sys.maxsize, **fresh())).said("operations ")
+        last = int(word.split()[1]) - 1
+        among = sorted(Random(last).sample(range(1, last), min(most, last + 1) - 2))
+        for number in (0, *among, last):
+            life = self.start(dies_before=number, **fresh())
+            await self.wait(life)
+            assert life.code == KILLED
+            yield life
+
     def start(self, *, dies_before: int | None = None, **facts: Any) -> Life:
         """Begin a life.
 
@@ -148,18 +175,20 @@ class Workers:
         return self.lives[int(number)], word
 
 
-async def operations(workers: Workers, **facts: Any) -> int:
-    """Let a worker live to its end, and return how many operations on files it made."""
-    life = workers.start(dies_before=sys.maxsize, **facts)
-    await workers.wait(life)
-    assert life.code == 0, life
-    (word,) = life.said("operations ")
-    return int(word.split()[1])
+def read_once() -> None:
+    """Read a service, so that no life has to import and to compile what that needs."""
+
+    async def read() -> None:
+        async with Emulator(1) as service, IncomeClient(service.url, auth=service.oauth2) as client:
+            async for record in client.fetch_records(client.list_applications()):
+                to_json(record)
+
+    asyncio.run(read())
 
 
-def chosen(count: int, among: int) -> list[int]:
-    """Return so many of the first whole numbers, or all of them, the same ones each time."""
-    return sorted(Random(among).sample(range(among), min(count, among)))
+def share_of(config: pytest.Config, share: float) -> int:
+    """Return how many kills of one kind there are, as a share of all that ``--kills`` asks for."""
+    return max(2, round(config.getoption("kills") * share))
 
 
 def main(work: str) -> None:
