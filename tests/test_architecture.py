@@ -16,17 +16,10 @@ from tests.support.architecture import (
     UNITS,
     Module,
     Rule,
-    docstrings,
-    emulator_by_hand,
-    faces,
-    homes,
     layers,
     libraries,
     messages,
-    names,
-    namesakes,
     purity,
-    unused,
 )
 
 BAD: Final[tuple[tuple[Rule, Module], ...]] = (
@@ -39,6 +32,7 @@ BAD: Final[tuple[tuple[Rule, Module], ...]] = (
     (layers, Module("receivers.asgi", "from ..http.session import Session")),
     (layers, Module("receivers.asgi", "from ..http.transport import Transport")),
     (layers, Module("cli.demo", "from income_client.walk.planner import WalkPlanner")),
+    (layers, Module("emulator.payloads", "from ..client import IncomeClient")),
     (layers, Module("newcomer", "import json")),
     (purity, Module("walk.planner", "import asyncio")),
     (purity, Module("walk.planner", "async def ask(): ...")),
@@ -60,10 +54,6 @@ BAD: Final[tuple[tuple[Rule, Module], ...]] = (
     (libraries, Module("receivers.asgi", "import uvicorn")),
     (libraries, Module("receivers.receiver", "from joserfc import jwt")),
     (libraries, Module("engines.newcomer", "import memcached")),
-    (unused, Module("http.session", "_NOBODY_READS_IT: Final = 3")),
-    (unused, Module("http.session", "def _nobody_calls_it(): ...")),
-    (unused, Module("http.session", "class A:\n    def _nobody_calls_it(self): ...")),
-    (unused, Module("http.session", "def take(call):\n    call._nobody_reads_it = 1")),
     *(
         (messages, Module(f"cli.{name}", f"def f(error: IncomeClientError):\n    {read}"))
         for name, read in (
@@ -77,14 +67,6 @@ BAD: Final[tuple[tuple[Rule, Module], ...]] = (
             ("schema", "try: ...\n    except KeyError as e: return str(e) == 'a'"),
         )
     ),
-    (homes, Module("cli.running", "fcntl.flock(file, fcntl.LOCK_EX)")),
-    (emulator_by_hand, Module("emulator.payloads", "from income_client.wire.codec import x")),
-    (emulator_by_hand, Module("emulator.payloads", "from ..client import IncomeClient")),
-    (names, Module("receivers.utils", "")),
-    (namesakes, Module("engines.newcomer", "def _translate_error(): ...")),
-    (docstrings, Module("http.session", "import json")),
-    (faces, Module("__init__", "from .errors import IncomeClientError\nprint()")),
-    (faces, Module("__init__", "if TYPE_CHECKING:\n    print()")),
 )
 
 

@@ -1,18 +1,255 @@
-"""``help()`` tells all that a caller must know, and what it shows works."""
+"""``help()`` tells all that a caller must know, and what it shows works.
 
+A rule returns the sentences that say what is missing in a docstring: each argument, each error and
+the unit of each number must be there. ruff holds its form.
+"""
+
+import ast
 import inspect
 import re
+import textwrap
+from collections.abc import Callable, Iterator
 from doctest import ELLIPSIS
+from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from types import FunctionType
-from typing import Final
+from typing import Any, Final, get_type_hints
 
+import attrs
 import pytest
+from attrs import frozen
 from sybil import Example, Sybil
 from sybil.parsers.rest import DocTestParser
 
 import income_client
-from tests.support.docstrings import RULES, Rule, Subject, public
+
+PACKAGES: Final = (
+    "income_client",
+    "income_client.emulator",
+    "income_client.engines.postgres",
+    "income_client.engines.worker",
+    "income_client.engines.worker_nats",
+    "income_client.engines.worker_rabbit",
+    "income_client.engines.worker_redis",
+    "income_client.receivers",
+    "income_client.receivers.aiohttp",
+    "income_client.receivers.aiohttp_server",
+    "income_client.receivers.asgi",
+    "income_client.testing",
+)
+_OF_A_MODULE: Final = {
+    "income_client.engines.postgres": ("PostgresCheckpointStore", "PostgresTokenStore"),
+    "income_client.engines.worker": ("Delivery", "EventSource", "Worker", "WorkerStatus"),
+    "income_client.engines.worker_nats": ("nats_events",),
+    "income_client.engines.worker_rabbit": ("rabbit_events", "rabbit_publisher"),
+    "income_client.engines.worker_redis": ("redis_events", "redis_publisher"),
+    "income_client.receivers.aiohttp": ("routes",),
+    "income_client.receivers.aiohttp_server": ("serving",),
+    "income_client.receivers.asgi": ("Receiver",),
+}
+"""What the README takes from modules that offer nothing by ``__all__``."""
+
+_SAYS_WHAT_COMES: Final = re.compile(r"(Return|Say|Tell|Read|Find|Make|Iterate)s?\b")
+"""First words after which nobody asks what is returned."""
+_MADE_BY: Final = re.compile(r"Made by ``\w+\.\w+``, which says what the arguments are")
+_UNIT: Final = re.compile(r"second|byte|\bday|share|fraction|0 to 1", re.IGNORECASE)
+_COUNT: Final = re.compile(
+    r"second|byte|row|request|page|attempt|call|file|how (?:many|often)|number|status|port|"
+    r"version|year|document|redirect|poll|letter|application|record|window|hour|time|\bids\b",
+    re.IGNORECASE,
+)
+
+
+@frozen
+class Subject:
+    """Something public, and how it is called."""
+
+    name: str
+    """As a reader of ``help()`` knows it, with its package and its class."""
+    value: Any
+    """A class, or a function."""
+    owner: type | None = None
+    """The class that it belongs to."""
+
+    @property
+    def text(self) -> str:
+        """Its docstring."""
+        return inspect.getdoc(self.value) or ""
+
+    def section(self, title: str) -> str:
+        """Return what stands below a title."""
+        found = re.search(rf"^{title}:\n((?:    .*\n?|\n)*)", self.text, re.MULTILINE)
+        return found[1] if found else ""
+
+    def entries(self, title: str) -> dict[str, str]:
+        """Return the entries below a title."""
+        entry = r"^    \*{0,2}(\w+): (.*(?:\n        .*)*)"
+        return dict(re.findall(entry, self.section(title), re.MULTILINE))
+
+
+def public() -> Iterator[Subject]:
+    """Return all that is public: names, and the methods and properties of classes."""
+    seen: set[int] = set()
+    for package in PACKAGES:
+        module = import_module(package)
+        for name in _OF_A_MODULE.get(package) or module.__all__:
+            value = getattr(module, name)
+            if isinstance(value, type | FunctionType) and id(value) not in seen:
+                seen.add(id(value))
+                yield Subject(f"{package}.{name}", value)
+                if isinstance(value, type):
+                    yield from _members(f"{package}.{name}", value)
+
+
+def _members(name: str, cls: type) -> Iterator[Subject]:
+    for key, member in inspect.getmembers_static(cls):
+        if not key.startswith("_"):
+            function = member.fget if isinstance(member, property) else _plain(member)
+            if inspect.isfunction(function) and function.__module__.startswith("income_client"):
+                found = member if isinstance(member, property) else function
+                yield Subject(f"{name}.{key}", found, cls)
+
+
+def _plain(member: Any) -> object:
+    """Return the function behind a method of any kind."""
+    function = getattr(member, "__func__", member)
+    return inspect.unwrap(function) if callable(function) else None
+
+
+def arguments(subject: Subject) -> Iterator[str]:
+    """Name every argument and no other; a single one may stand in the sentence."""
+    given = _arguments_of(subject)
+    if given is None:
+        return
+    named = subject.entries("Args")
+    if len(given) == 1 and not named and re.search(rf"\b{given[0]}\b", subject.text):
+        return
+    if missing := [name for name in given if name not in named]:
+        yield f"says nothing of {', '.join(missing)}"
+    if surplus := [name for name in named if name not in given]:
+        yield f"speaks of {', '.join(surplus)}, which it does not take"
+
+
+def _arguments_of(subject: Subject) -> list[str] | None:
+    value = subject.value
+    if isinstance(value, property):
+        return None
+    if isinstance(value, type):
+        if not _has_own_init(value) or _MADE_BY.search(" ".join(subject.text.split())):
+            return None
+        value = vars(value)["__init__"]
+        names = list(inspect.signature(value).parameters)[1:]
+    else:
+        names = list(inspect.signature(value).parameters)
+        if subject.owner is not None and names[:1] in (["self"], ["cls"]):
+            names = names[1:]
+    return [name for name in names if not name.startswith("_")]
+
+
+def _has_own_init(cls: type) -> bool:
+    """Whether callers make it, by a constructor that is written out."""
+    init = vars(cls).get("__init__")
+    is_written = inspect.isfunction(init) and init.__code__.co_filename == inspect.getfile(cls)
+    return is_written and not issubclass(cls, Exception) and not getattr(cls, "_is_protocol", False)
+
+
+def result(subject: Subject) -> Iterator[str]:
+    """Say what comes, unless the first word does."""
+    if not isinstance(subject.value, FunctionType):
+        return
+    returned = inspect.signature(subject.value).return_annotation
+    is_said = subject.section("Returns") or subject.section("Yields")
+    if returned not in (None, "None") and not is_said and not _SAYS_WHAT_COMES.match(subject.text):
+        yield "does not say what it returns"
+
+
+def errors(subject: Subject) -> Iterator[str]:
+    """Name every error of the package that stands in its own body."""
+    if not isinstance(subject.value, FunctionType):
+        return
+    named = subject.entries("Raises")
+    for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(subject.value)))):
+        raised = node.exc if isinstance(node, ast.Raise) else None
+        raised = raised.func if isinstance(raised, ast.Call) else raised
+        name = raised.id if isinstance(raised, ast.Name) else ""
+        if name in income_client.__all__ and name not in named:
+            yield f"does not say that it raises {name}"
+
+
+def fields(subject: Subject) -> Iterator[str]:
+    """Explain each public field below it, or among the arguments that it comes from."""
+    cls = subject.value
+    if isinstance(cls, type) and attrs.has(cls):
+        told = {**field_lines(cls), **subject.entries("Args")}
+        for field in attrs.fields(cls):
+            if not field.name.startswith("_") and not field.inherited and field.name not in told:
+                yield f"says nothing of {field.name}"
+
+
+def attributes(subject: Subject) -> Iterator[str]:
+    """Explain what a constructor leaves to be read."""
+    cls = subject.value
+    if isinstance(cls, type) and not attrs.has(cls) and "__init__" in vars(cls):
+        source = inspect.getsource(cls)
+        kept = set(re.findall(r"^        self\.([a-z]\w*)(?::[^=]+)? = ", source, re.MULTILINE))
+        for name in sorted(kept - set(vars(cls)) - set(subject.entries("Attributes"))):
+            yield f"says nothing of its attribute {name}"
+
+
+def units(subject: Subject) -> Iterator[str]:
+    """Say of each number what it counts, or in what it is measured."""
+    above = subject.text.partition("\n")[0]
+    for name, hint, told in _numbers(subject):
+        unit = _UNIT if "float" in hint else _COUNT
+        if not unit.search(f"{name} {told} {above}"):
+            yield f"{name} has no unit"
+
+
+def _numbers(subject: Subject) -> Iterator[tuple[str, str, str]]:
+    value = subject.value
+    told = subject.entries("Args")
+    if isinstance(value, property):
+        returned = str(inspect.signature(value.fget or len).return_annotation)
+        pairs = [(subject.name.rpartition(".")[2], returned, subject.text)]
+    elif isinstance(value, type):
+        told |= field_lines(value)
+        hints = get_type_hints(vars(value)["__init__"]) if _has_own_init(value) else {}
+        pairs = [
+            (name, _shown(hints.get(name, ""), value, name), text) for name, text in told.items()
+        ]
+    else:
+        pairs = [
+            (name, str(parameter.annotation), told[name])
+            for name, parameter in inspect.signature(value).parameters.items()
+            if name in told
+        ]
+    for name, hint, text in pairs:
+        if re.fullmatch(r"(?:<class ')?(?:int|float)(?:'>)?(?: \| None)?", hint):
+            yield name, hint, text
+
+
+def _shown(hint: object, cls: type, name: str) -> str:
+    return str(hint or vars(cls).get("__annotations__", {}).get(name, ""))
+
+
+def field_lines(cls: type) -> dict[str, str]:
+    """Return what stands below each field in the body of a class."""
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    items = body.body if isinstance(body, ast.ClassDef) else []
+    return {
+        item.target.id: after.value.value
+        for item, after in pairwise(items)
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+        if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+        if isinstance(after.value.value, str)
+    }
+
+
+Rule = Callable[[Subject], Iterator[str]]
+RULES: Final[tuple[Rule, ...]] = (
+    arguments, result, errors, fields, attributes, units,
+)  # fmt: skip
 
 SUBJECTS: Final = tuple(public())
 PACKAGE: Final = Path(income_client.__file__).parent
@@ -95,7 +332,6 @@ def test_examples_in_docstrings_work(path: Path) -> None:
             "def read():\n    '''Read it.\n\n    Args:\n        path: where.\n    '''",
             "speaks of path, which it does not take",
         ),
-        ("first_line", "def read():\n    '''read it'''", "begins with no sentence"),
         ("result", "def ask() -> int:\n    '''Ask it.'''", "does not say what it returns"),
         (
             "units",

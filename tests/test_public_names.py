@@ -1,11 +1,10 @@
 """The public face: complete, documented; ruff (RUF022) sorts it."""
 
 import ast
-import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import resolve_name
 from pathlib import Path
@@ -18,22 +17,6 @@ import income_client
 from income_client import _lazy, emulator, errors, testing
 
 _TREE_LINE: Final = re.compile(r"^[│ ]*[├└]── (?P<name>\w+)", re.MULTILINE)
-_CONTRACT_CALLS: Final = (
-    "get_application_page",
-    "get_application",
-    "get_documents",
-    "find_application",
-    "list_applications",
-    "fetch_records",
-    "fetch_documents",
-)
-
-
-def _public_classes() -> Iterator[type]:
-    for name in income_client.__all__:
-        found = getattr(income_client, name)
-        if isinstance(found, type):
-            yield found
 
 
 def _typed_imports(package: ModuleType) -> dict[str, str]:
@@ -117,33 +100,3 @@ def test_every_error_is_offered_and_drawn() -> None:
         parents.append(name)
         drawn.add(name)
     assert drawn == set(classes)
-
-
-def test_errors_leave_the_package_under_its_name() -> None:
-    """Every error is one of the root's family and carries what its catcher asks for."""
-    for found in _public_classes():
-        if issubclass(found, Exception):
-            assert issubclass(found, errors.IncomeClientError)
-            assert found.__doc__
-
-
-@pytest.mark.parametrize("name", _CONTRACT_CALLS)
-def test_calls_name_their_errors_and_their_section(name: str) -> None:
-    """What talks to the service says which part of the contract it is, and what it raises."""
-    text = inspect.getdoc(getattr(income_client.IncomeClient, name)) or ""
-    assert re.search(r"\(contract sections? \d", text.partition("\n")[0])
-    assert "Raises:\n    ConfigurationError: " in text
-
-
-def test_record_fields_have_a_line_each() -> None:
-    """Below each field of a record stands what it holds."""
-    for path in sorted((Path(income_client.__file__).parent / "records").glob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.ClassDef):
-                bare = [
-                    item.target.id
-                    for item, after in zip(node.body, [*node.body[1:], None], strict=True)
-                    if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
-                    if not (isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant))
-                ]
-                assert not bare, f"{path.name}: {node.name}.{bare}"

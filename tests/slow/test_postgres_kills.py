@@ -56,7 +56,7 @@ async def test_a_killed_server_loses_nothing_that_was_saved(
     server: PostgresServer, pytestconfig: pytest.Config
 ) -> None:
     """After each fault the store is at the last version known of, or the next."""
-    kills = share_of(pytestconfig, 0.2)
+    kills = share_of(pytestconfig, 0.4)
     async with server.pool() as pool:
         store = PostgresCheckpointStore(pool)
         await store.create_schema()
@@ -83,7 +83,7 @@ async def test_each_update_takes_effect_once_although_the_server_is_killed(
     server: PostgresServer, pytestconfig: pytest.Config
 ) -> None:
     """Rows and checkpoint are committed together, and what was committed does not come again."""
-    kills = share_of(pytestconfig, 0.2)
+    kills = share_of(pytestconfig, 0.4)
     clock = JumpingClock()
     clock.most_sleeps = None  # it polls for as long as the kills take
     async with (

@@ -4,7 +4,6 @@ A rule is a function from a module to the sentences that say what is wrong with 
 """
 
 import ast
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
@@ -131,25 +130,6 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
 ANYWHERE: Final = frozenset({"attrs", "msgspec", "yarl"})
 """Libraries that any module may know of; no other than all these is imported."""
 
-TESTED: Final = (
-    "cattrs",
-    *(
-        f"income_client.{name}"
-        for name in (
-            "client",
-            "downloads",
-            "http",
-            "polling",
-            "receivers",
-            "records",
-            "walk",
-            "wire",
-        )
-    ),
-)
-"""What the emulator is there to test, and therefore shares nothing with."""
-
-_WORD: Final = re.compile(r"\w+")
 MESSAGES_READ_IN: Final[Mapping[str, str]] = {
     "cli.app": "cyclopts",
     "configuration": "tomllib",
@@ -168,19 +148,6 @@ READS: Final = frozenset(
 )  # fmt: skip
 """Methods of a text that take it to pieces, or say what is in it."""
 PATTERN_READS: Final = frozenset({"findall", "finditer", "fullmatch", "match", "search", "sub"})
-
-WRITTEN_IN: Final[Mapping[str, str]] = {
-    r"flock(": "disk",
-    r"0o077": "disk",
-    r"udfff": "texts",
-    r'isprintable() else "?"': "texts",
-}
-"""What is done in one place only: a piece of its source, and the module."""
-
-GRAB_BAGS: Final = frozenset({"base", "common", "helpers", "manager", "misc", "util", "utils"})
-
-MOST_NAMESAKES: Final = 3
-"""Modules in which private functions may have the same name."""
 
 
 @frozen
@@ -315,53 +282,6 @@ def libraries(module: Module) -> Iterator[str]:
             yield f"imports {name}, a server"
 
 
-def unused(module: Module) -> Iterator[str]:
-    """Somebody uses each private name: in its module, or an attribute anywhere in the package."""
-    loaded = _loaded_by(module)
-    for statement in module.tree.body:
-        for name in _defined_by(statement):
-            if name.startswith("_") and not name.endswith("_") and name not in loaded:
-                yield f"never uses {name} of line {statement.lineno}"
-    everywhere = loaded.union(*(_loaded_by(other) for other in MODULES))
-    for node in ast.walk(module.tree):
-        match node:
-            case ast.Attribute(attr=name, ctx=ast.Store()):
-                pass
-            case ast.FunctionDef(name=name, decorator_list=[]):
-                pass
-            case ast.AsyncFunctionDef(name=name, decorator_list=[]):
-                pass
-            case _:
-                continue
-        if name.startswith("_") and not name.endswith("_") and name not in everywhere:
-            yield f"never uses {name} of line {node.lineno}"
-
-
-def _defined_by(node: ast.stmt) -> Iterator[str]:
-    match node:
-        case ast.ClassDef(name=name):
-            yield name
-        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
-            yield name
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-            yield name
-
-
-@cache
-def _loaded_by(module: Module) -> frozenset[str]:
-    """Return all names and attributes that it reads, those in quoted annotations included."""
-    found = set()
-    for node in ast.walk(module.tree):
-        match node:
-            case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name, ctx=ast.Load()):
-                found.add(name)
-            case ast.alias(name=name):
-                found.add(name.rpartition(".")[2])
-            case ast.Constant(value=str(text)):
-                found.update(_WORD.findall(text))
-    return frozenset(found)
-
-
 def messages(module: Module) -> Iterator[str]:
     """No code reads the text of an error: what it is about is in its attributes."""
     may_read_foreign = module.name in MESSAGES_READ_IN
@@ -423,83 +343,5 @@ def _taken_to_pieces(node: ast.AST) -> Sequence[ast.expr]:
             return []
 
 
-def homes(module: Module) -> Iterator[str]:
-    """What one module does for all is not written again elsewhere."""
-    for text, home in WRITTEN_IN.items():
-        if text in module.source and module.name != home:
-            yield f"writes {text}, which is done in {home}"
-
-
-def emulator_by_hand(module: Module) -> Iterator[str]:
-    """The emulator shares no code with what it tests, so that a wrong name cannot cancel out."""
-    if module.unit == "emulator":
-        for name in module.imports():
-            if name.startswith(TESTED):
-                yield f"imports {name}"
-
-
-def names(module: Module) -> Iterator[str]:
-    """A module is named for what it knows."""
-    for part in module.name.split("."):
-        if part in GRAB_BAGS:
-            yield f"is called {part}"
-
-
-def namesakes(module: Module) -> Iterator[str]:
-    """A private function is named for its object too: few modules have one of the same name."""
-    others = [other for other in MODULES if other.name != module.name]
-    for name in _private_functions(module):
-        if sum(name in _private_functions(other) for other in others) >= MOST_NAMESAKES:
-            yield f"has one more {name}"
-
-
-@cache
-def _private_functions(module: Module) -> frozenset[str]:
-    """Return the names of its private functions, methods aside."""
-    return frozenset(
-        node.name
-        for node in module.tree.body
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.name.startswith("_")
-        and not node.name.endswith("_")
-    )
-
-
-def docstrings(module: Module) -> Iterator[str]:
-    """A module begins with what it knows and what it refuses to know."""
-    if not ast.get_docstring(module.tree):
-        yield "has no docstring"
-
-
-def faces(module: Module) -> Iterator[str]:
-    """The public face is imports and ``__all__``, nothing else."""
-    if module.name != "__init__":
-        return
-    for node in module.tree.body:
-        match node:
-            case ast.ImportFrom() | ast.Expr(value=ast.Constant()):
-                pass
-            case ast.If(test=ast.Name(id="TYPE_CHECKING"), body=body, orelse=otherwise) if all(
-                isinstance(each, ast.ImportFrom) for each in (*body, *otherwise)
-            ):
-                pass
-            case ast.Assign(targets=[ast.Name(id="__all__")]):
-                pass
-            case _:
-                yield f"does something in line {node.lineno}"
-
-
 Rule = Callable[[Module], Iterator[str]]
-RULES: Final[tuple[Rule, ...]] = (
-    layers,
-    purity,
-    libraries,
-    unused,
-    messages,
-    homes,
-    emulator_by_hand,
-    names,
-    namesakes,
-    docstrings,
-    faces,
-)
+RULES: Final[tuple[Rule, ...]] = (layers, purity, libraries, messages)
