@@ -84,6 +84,32 @@ async def yields(_: object = None) -> AsyncIterator[None]:
     yield
 
 
+def generates(_: object = None) -> Iterator[None]:
+    """Be what has to be iterated, too."""
+    yield
+
+
+class Waits:
+    """Has calls that have to be awaited."""
+
+    async def __call__(self, _: object = None) -> None:
+        """Be awaited."""
+
+    async def method(self, _: object = None) -> None:
+        """Be awaited."""
+
+    @staticmethod
+    async def static(_: object = None) -> None:
+        """Be awaited."""
+
+
+NO_PLAIN_FUNCTIONS: Final = (
+    waits, yields, generates, Waits(), Waits().method, Waits.static, partial(waits, 1),
+    partial(Waits(), 1), partial(partial(Waits().method), 1), 7, "print",
+)  # fmt: skip
+"""Hooks that would do nothing: what they return has to be awaited or iterated."""
+
+
 def valid(make: Callable[..., object], **usual: Any) -> Callable[..., object]:
     """Return a call with valid arguments, but for those that it is given."""
     return lambda **changed: make(**usual | changed)
@@ -201,7 +227,7 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
         "session must be ClientSession, not {}": each("session", "session"),
         "keep_error_bodies must be True or False, not {}": each("keep_error_bodies", "yes"),
         "telemetry must be True or False, not {}": each("telemetry", "yes"),
-        "on_event is called, not awaited: a plain function": each("on_event", waits, 7, "hook"),
+        "on_event is called, not awaited: a plain function": each("on_event", *NO_PLAIN_FUNCTIONS),
     },
     "with_options": {
         "deadline must be a finite number above 0, not {}": each("deadline", 0, "2"),
@@ -287,7 +313,8 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
     "download": {
         "file must be 0: a document has one address, and so one file": each("file", 1, -1, True,
             "0"),
-        "on_progress is called, not awaited: a plain function": each("on_progress", 5, waits),
+        "on_progress is called, not awaited: a plain function": each("on_progress",
+            *NO_PLAIN_FUNCTIONS),
         "overwrite must be True or False, not {}": each("overwrite", "no"),
         "a destination's path must be a str or an os.PathLike of str": each("destination", "",
             "a\0b"),

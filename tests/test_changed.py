@@ -10,7 +10,7 @@ from tests.support.pages import GUIDE
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("income_client/walk/windows.py", "tests/walk/test_echo.py"),
+        ("income_client/walk/windows.py", "tests/walk/test_05_echo.py"),
         ("income_client/downloads/many.py", "tests/files"),
         ("income_client/cli/download/manifest.py", "tests/cli"),
         ("income_client/errors.py", "tests/client"),

@@ -19,9 +19,6 @@ from opentelemetry.instrumentation.aiohttp_client import AioHttpClientInstrument
 
 from income_client import (
     ClientClosedError,
-    ConnectionFailedError,
-    DeadlineExceededError,
-    DownloadError,
     IncomeClient,
     RetryPolicy,
     Timeouts,
@@ -30,7 +27,7 @@ from income_client import (
 from income_client.testing import JumpingClock, make_document
 from tests.support.clients import BASIC, HERE, hosting
 from tests.support.connections import application
-from tests.support.server import HUNG_UP, Reply, Request, ScriptedServer, in_turn, reply
+from tests.support.server import Reply, Request, ScriptedServer, in_turn, reply
 from tests.support.telemetry import collecting
 
 ONCE: Final = RetryPolicy(max_attempts=1)
@@ -45,43 +42,6 @@ def test_the_names_that_the_watch_on_connections_needs_are_there() -> None:
     assert {"add_callback", "closed", "protocol", "transport"} <= set(dir(Connection))
     assert isinstance(inspect.getattr_static(ResponseHandler, "should_close"), property)
     assert callable(ResponseHandler.exception)
-
-
-@pytest.mark.parametrize("sent", ["nothing", "half a head", "half a body"])
-async def test_a_silent_service_is_given_up(sent: str) -> None:
-    """The class of replies is our own, and so is the limit of their silence."""
-    whole = application("app-1")
-    until = {"nothing": 0, "half a head": whole.body_at // 2, "half a body": -20}[sent]
-    async with (
-        ScriptedServer(in_turn(evolve(whole, cut=until, held=True))) as server,
-        IncomeClient(server.url, auth=BASIC, retry=ONCE, timeouts=SHORT) as client,
-    ):
-        with pytest.raises(DeadlineExceededError, match="nothing came for too long"):
-            await client.get_application("app-1")
-
-
-async def test_a_call_is_not_sent_again_behind_the_policy() -> None:
-    """Aiohttp repeats a GET, unless it is kept from that; what the client repeats, it counts."""
-    async with (
-        ScriptedServer(in_turn(application("app-1"), HUNG_UP)) as server,
-        IncomeClient(server.url, auth=BASIC, retry=ONCE, clock=JumpingClock()) as client,
-    ):
-        await client.get_application("app-1")
-        with pytest.raises(ConnectionFailedError, match="closed without a reply") as caught:
-            await client.get_application("app-1")
-        # One on the used connection, which was dead, and the one that the policy allows.
-        assert caught.value.attempts == 2
-        assert len(server.requests) == 3
-
-
-async def test_a_request_for_a_file_is_not_sent_again_behind_the_policy(tmp_path: Path) -> None:
-    """So with files."""
-    answer = in_turn(reply(body=b"a,b", content_type="text/csv"), HUNG_UP)
-    async with hosting(answer, retry=ONCE) as (client, document, server):
-        await client.download(document, tmp_path / "one")
-        with pytest.raises(DownloadError, match="closed without a reply"):
-            await client.download(document, tmp_path / "two")
-        assert len(server.requests) == 2
 
 
 async def test_what_came_before_a_cut_is_kept(tmp_path: Path) -> None:

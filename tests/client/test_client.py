@@ -1,7 +1,13 @@
-"""The client as one object: its views, its sessions, its life."""
+"""The client as one object: its start, its views, its sessions, its end."""
 
 import asyncio
-from typing import Any
+import contextlib
+import io
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Any, Final
 
 import pytest
 from aiohttp import ClientSession
@@ -10,20 +16,28 @@ from income_client import (
     AuthenticationError,
     BasicAuth,
     ClientClosedError,
-    ConfigurationError,
+    ConnectionFailedError,
+    DeadlineExceededError,
+    DecodeError,
+    DownloadError,
     IncomeClient,
+    IncomeClientError,
+    NotFoundError,
     OAuth2ClientCredentials,
     RetryPolicy,
     ServerError,
     Timeouts,
+    UnexpectedResponseError,
 )
 from income_client.checkpoints import MemoryCheckpointStore
 from income_client.emulator import Emulator, Fault
 from income_client.records.window import EPOCH
-from income_client.testing import JumpingClock
+from income_client.testing import JumpingClock, make_document
+from tests.support.canaries import SECRET
+from tests.support.clients import BASIC, HERE
+from tests.support.loop_time import stay_silent
+from tests.support.server import ScriptedServer
 from tests.support.service import client_tasks, ids_of, served, until
-
-BASIC = BasicAuth("user", "invented")
 
 
 async def test_basic_credentials_work_to_the_end() -> None:
@@ -33,37 +47,6 @@ async def test_basic_credentials_work_to_the_end() -> None:
             records = [record async for record in client.fetch_records(client.list_applications())]
         assert service.token_requests == 0
     assert sorted(record.application_id for record in records) == sorted(service.world.ids)
-
-
-@pytest.mark.parametrize("kind", ["basic", "oauth2"])
-async def test_wrong_credentials_are_an_error(kind: str) -> None:
-    """Neither a wrong password nor a wrong client secret is tried again and again."""
-    async with served(5) as (service, _):
-        auth: Any = BasicAuth(service.basic.username, "wrong")
-        if kind == "oauth2":
-            auth = OAuth2ClientCredentials(service.oauth2.client_id, "wrong")
-        async with IncomeClient(service.url, auth=auth) as client:
-            with pytest.raises(AuthenticationError) as caught:
-                await client.get_application_page()
-        assert caught.value.status == 401
-        assert len(service.requests) == 1
-
-
-async def test_the_token_may_be_sold_elsewhere() -> None:
-    """With ``auth_url`` the token comes from there, and the API is asked with it."""
-    async with Emulator(5) as service, Emulator(0) as shop:
-        async with IncomeClient(service.url, auth=shop.oauth2, auth_url=shop.url) as client:
-            await client.get_application_page()
-        assert (shop.token_requests, service.token_requests) == (1, 0)
-        assert [request.name for request in service.requests] == ["list_applications"]
-
-
-async def test_a_thousand_first_calls_buy_one_token() -> None:
-    """Nobody asks for a token while another already does."""
-    async with served(5) as (service, client):
-        one = service.world.ids[0]
-        await asyncio.gather(*(client.get_application(one) for _ in range(1000)))
-        assert service.token_requests == 1
 
 
 async def test_a_view_shares_token_and_connections() -> None:
@@ -116,6 +99,34 @@ async def test_a_clock_may_begin_anywhere(start: float) -> None:
         poller = client.poll(MemoryCheckpointStore(), once=True, start=EPOCH, documents=False)
         assert len([record async for record in poller]) == 30
         assert service.token_requests == 3
+
+
+class Plain:
+    """Has plain calls; making one is a plain call too."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __call__(self, *_: object) -> None:
+        """Do nothing."""
+
+    def method(self, *_: object) -> None:
+        """Do nothing."""
+
+
+class MadePlainly(Plain):
+    """Is made by a plain call, although what is made is not."""
+
+    async def __call__(self, *_: object) -> None:
+        """Be awaited."""
+
+
+async def test_any_plain_callable_is_a_hook() -> None:
+    """Functions, methods, objects, classes and what is built in."""
+    plain: list[Any] = [print, [].append, Plain(), Plain().method, Plain, MadePlainly]
+    for hook in (*plain, partial(Plain(), 1)):
+        async with IncomeClient("https://income.example", auth=BASIC, on_event=hook) as client:
+            client.download_all([], "/nowhere/at/all", on_progress=hook)
 
 
 async def test_a_borrowed_session_is_never_closed() -> None:
@@ -178,18 +189,6 @@ async def test_after_closing_every_call_is_refused() -> None:
         assert client_tasks() == set()
 
 
-async def test_closing_ends_a_call_under_way() -> None:
-    """Whoever waits for a reply meanwhile gets the error."""
-    async with served(5) as (service, client):
-        await client.get_application_page()
-        service.faults.add(Fault("stall", times=None))
-        waiting = asyncio.create_task(client.get_application_page())
-        await until(lambda: service._in_flight == 1)
-        await client.aclose()
-        with pytest.raises(ClientClosedError):
-            await waiting
-
-
 async def test_cancelling_anywhere_leaves_nothing_behind() -> None:
     """After a cancellation at any step no task is left, every slot is free, and calls resume."""
     for steps in range(1000):
@@ -228,36 +227,189 @@ async def test_another_loop_is_refused() -> None:
         await client.get_application_page()
 
 
-def test_a_client_may_be_made_outside_of_any_loop() -> None:
-    """Its connections are opened on first use; one that was never used needs no closing."""
-    client = IncomeClient("https://income.example", auth=BASIC)
+# A check at the start
+
+
+ONCE: Final = RetryPolicy(max_attempts=1)
+
+
+async def test_a_service_that_works_is_asked_once_for_one_row() -> None:
+    """One token, one call, and nothing comes back."""
+    async with served(50) as (service, client):
+        await client.check()
+        requests = [request for request in service.requests if request.name != "token"]
+        assert [request.name for request in requests] == ["list_applications"]
+        assert requests[0].query == "limit=1"
+        assert service.token_requests == 1
+
+
+async def test_a_service_without_applications_is_no_fault() -> None:
+    """An empty list is a list."""
+    async with served(0) as (_, client):
+        await client.check()
+
+
+@pytest.mark.parametrize("kind", ["basic", "oauth2"])
+async def test_wrong_credentials_are_found_at_once(kind: str) -> None:
+    """As the first call would find them."""
+    async with Emulator(1) as service:
+        auth: Any = BasicAuth("user", SECRET)
+        if kind == "oauth2":
+            auth = OAuth2ClientCredentials("client", SECRET)
+        async with IncomeClient(service.url, auth=auth) as client:
+            with pytest.raises(AuthenticationError):
+                await client.check()
+
+
+async def test_a_wrong_address_is_found_at_once() -> None:
+    """A path that is not served, and a port where nobody listens."""
+    async with Emulator(1) as service:
+        async with IncomeClient(f"{service.url}/api", auth=service.basic) as client:
+            with pytest.raises(NotFoundError, match="is base_url right"):
+                await client.check()
+        url = service.url
+    async with IncomeClient(url, auth=service.basic, retry=ONCE) as client:
+        with pytest.raises(ConnectionFailedError):
+            await client.check()
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b"<html>log in</html>", UnexpectedResponseError | DecodeError),
+        (b'{"applications": []}', DecodeError),
+        (b'{"updated_after": 1, "updated_before": 2, "applications": []}', DecodeError),
+    ],
+    ids=["a login page", "no time", "a time that is none"],
+)
+async def test_a_reply_of_another_service_is_found_at_once(body: bytes, error: Any) -> None:
+    """The service must also say what time it is: windows are measured by that."""
+    async with Emulator(1) as service:
+        service.faults.add(Fault("body", path="/v1/*", body=body, times=None))
+        clock = JumpingClock()
+        async with IncomeClient(service.url, auth=service.basic, clock=clock) as client:
+            with pytest.raises((UnexpectedResponseError, DecodeError)) as caught:
+                await client.check()
+    assert isinstance(caught.value, error)
+
+
+async def test_a_closed_client_says_so() -> None:
+    """As for any call."""
+    async with served(1) as (_, client):
+        await client.aclose()
+        with pytest.raises(ClientClosedError):
+            await client.check()
+
+
+def test_a_client_shows_its_host_and_no_secret() -> None:
+    """Host and port, of views and subclasses too; neither credentials nor the rest."""
+
+    class Lender(IncomeClient):
+        pass
+
+    oauth2 = OAuth2ClientCredentials("client", SECRET)
+    client = Lender("https://income.example:8443/prefix", auth=oauth2)
+    assert repr(client) == "<Lender of income.example:8443>"
+    assert repr(client.with_options(deadline=5)) == repr(client)
+    proxied = IncomeClient(
+        "https://income.example", auth=oauth2, proxy=f"http://user:{SECRET}@proxy.example"
+    )
+    assert repr(proxied) == "<IncomeClient of income.example>"
     asyncio.run(client.aclose())
 
 
-def test_an_argument_of_another_type_is_told_what_it_should_be() -> None:
-    """The message names what is wanted, and the type that came."""
-    auth: Any = ("user", "invented")
-    with pytest.raises(
-        ConfigurationError,
-        match=r"^auth must be BasicAuth or OAuth2ClientCredentials, not of type tuple$",
+# Views with other limits
+
+
+IMPATIENT = Timeouts(read=5, deadline=300)
+Viewed = Callable[[IncomeClient], IncomeClient]
+
+
+@contextlib.asynccontextmanager
+async def silent_service(**options: Any) -> AsyncIterator[tuple[str, IncomeClient]]:
+    """Run a service that lets 100 seconds pass in place of a reply, and a client of one attempt."""
+    usual: dict[str, Any] = {
+        "auth": BASIC,
+        "retry": RetryPolicy(max_attempts=1),
+        "downloads": HERE,
+    }
+    async with (
+        ScriptedServer(lambda _: stay_silent(100)) as server,
+        IncomeClient(server.url, **usual | options) as client,
     ):
-        IncomeClient("https://income.example", auth=auth)
+        yield server.url, client
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
-def test_loopback_may_be_plain_http(host: str) -> None:
-    """Nothing leaves the machine there."""
-    IncomeClient(f"http://{host}:8080", auth=BASIC)
+async def failure(client: IncomeClient) -> IncomeClientError:
+    """Make a call that fails, and return its error."""
+    with pytest.raises(IncomeClientError) as caught:
+        await client.get_application_page()
+    return caught.value
 
 
-async def test_the_clients_limit_holds_over_all_its_calls() -> None:
-    """Two fetches together have no more requests in flight than the client allows."""
-    async with served(60, latency=0.001) as (service, _):
-        async with IncomeClient(service.url, auth=service.basic, concurrency=3) as client:
-            ids = service.world.ids
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda client: client.with_options(timeouts=Timeouts(deadline=200)),
+        lambda client: client.with_options(timeouts=Timeouts(connect=200)),
+        lambda client: client.with_options(deadline=200),
+        lambda client: client.with_options(deadline=600).with_options(deadline=200),
+        lambda client: client.with_options(retry=RetryPolicy(max_attempts=1)),
+        lambda client: client.with_options(),
+    ],
+    ids=["deadline in timeouts", "connect", "deadline", "view of a view", "retry", "nothing"],
+)
+async def test_a_limit_that_is_not_given_stays(view: Viewed) -> None:
+    """The client's ``read`` of 5 s holds in the view as well, for calls and for files."""
+    async with silent_service(timeouts=IMPATIENT) as (url, client):
+        assert "not done within" not in (await failure(view(client))).message
+        document = make_document(url=f"{url}/file")
+        with pytest.raises(DownloadError) as caught:
+            await view(client).download(document, io.BytesIO())
+        assert caught.value.attempts == 1
 
-            async def fetch() -> int:
-                return len([one async for one in client.fetch_records(ids, concurrency=8)])
 
-            assert sum(await asyncio.gather(fetch(), fetch())) == 120
-        assert service.max_in_flight == 3
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda client: client.with_options(deadline=60),
+        lambda client: client.with_options(timeouts=Timeouts(deadline=60)),
+        lambda client: client.with_options(deadline=60, timeouts=Timeouts(deadline=80)),
+        lambda client: client.with_options(deadline=60).with_options(timeouts=Timeouts(read=900)),
+    ],
+    ids=["deadline", "timeouts", "deadline takes precedence", "view of a view"],
+)
+async def test_a_limit_that_is_given_takes_the_place_of_the_clients(view: Viewed) -> None:
+    """The view's calls end by its deadline, and the client's own deadline stays."""
+    async with silent_service(timeouts=Timeouts(read=900, deadline=90)) as (_, client):
+        error = await failure(view(client))
+        assert isinstance(error, DeadlineExceededError)
+        assert error.message == "list_applications: not done within 60 s"
+        assert (await failure(client)).message == "list_applications: not done within 90 s"
+
+
+# What a client loads
+
+
+_SCRIPT: Final = """
+import sys
+from income_client import BasicAuth, IncomeClient
+IncomeClient("https://income.example", auth=BasicAuth("user", "invented"))
+print(*sys.modules)
+"""
+_LATER: Final = (
+    *("income_client.polling", "income_client.downloads"),
+    *("income_client.disk", "income_client.checkpoints", "income_client.walk"),
+    *("income_client.events", "income_client.fetching", "income_client.records.files"),
+    *("income_client.exporting", "income_client.emulator", "income_client.telemetry"),
+    *("income_client.receivers", "sqlite3", "opentelemetry", "obstore", "pyarrow"),
+)
+
+
+def test_making_a_client_loads_no_poller_no_downloads_no_events_and_no_database() -> None:
+    """These come with the first call that needs them."""
+    command = [sys.executable, "-c", _SCRIPT]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    loaded = ended.stdout.split()
+    assert "income_client.client" in loaded
+    assert [name for name in loaded if name.startswith(_LATER)] == []

@@ -1,42 +1,134 @@
-"""A client's settings from environment variables and from a configuration file."""
+"""Settings as values, and a client's settings from variables and from a configuration file."""
 
+import copy
+import math
+import pickle
+import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, get_type_hints
 
 import pytest
+import trustme
+from attrs import evolve
 
-from income_client import BasicAuth, ConfigurationError, IncomeClient, OAuth2ClientCredentials
+from income_client import (
+    BasicAuth,
+    ConfigurationError,
+    ConnectionFailedError,
+    DownloadError,
+    DownloadPolicy,
+    IncomeClient,
+    OAuth2ClientCredentials,
+    RetryPolicy,
+    Secret,
+    Timeouts,
+)
 from income_client.configuration import KEYS, ClientOptions, from_variables
+from income_client.emulator import Emulator
+from income_client.settings import check_count, check_not_negative, check_positive, is_number
+from tests.support.canaries import CANARY
+from tests.support.proxies import proxying, terminating
+
+# Values
+
+
+def test_a_timeout_that_is_not_given_has_its_default() -> None:
+    """Each can be read, whether it was given or not."""
+    timeouts = Timeouts(read=5)
+    assert (timeouts.connect, timeouts.read, timeouts.deadline) == (10, 5, 120)
+
+
+def test_timeouts_show_what_was_given() -> None:
+    """The text of a value is what it is made of."""
+    assert repr(Timeouts()) == "Timeouts()"
+    assert repr(Timeouts(deadline=2, read=0.5)) == "Timeouts(read=0.5, deadline=2)"
+
+
+def test_timeouts_are_equal_if_the_same_was_given() -> None:
+    """A default that was given is not the same: it takes the place of a client's own limit."""
+    assert Timeouts(read=30) == Timeouts(read=30.0)
+    assert hash(Timeouts(read=30)) == hash(Timeouts(read=30.0))
+    assert Timeouts(connect=None) == Timeouts()
+    assert Timeouts(read=30) != Timeouts()
+    assert Timeouts(read=30) != Timeouts(read=31)
+
+
+def test_timeouts_are_copied_as_they_are() -> None:
+    """What was not given is not given in a copy either."""
+    timeouts = Timeouts(deadline=2)
+    assert copy.copy(timeouts) == pickle.loads(pickle.dumps(timeouts)) == timeouts
+    assert evolve(timeouts, read=3) == Timeouts(read=3, deadline=2)
+
+
+def test_a_budget_may_be_nothing() -> None:
+    """Then nothing is retried."""
+    assert RetryPolicy(budget=0).budget == 0
+
+
+def test_secrets_are_compared_by_their_text() -> None:
+    """Half a character, as in undecodable bytes of the environment, is compared like any other."""
+    assert Secret("a\udcff") == Secret("a\udcff") != Secret("a")
+
+
+NO_NUMBERS: Final[tuple[object, ...]] = (
+    None, "1", True, math.nan, math.inf, -math.inf, 10**400, -(10**400), [], 1j,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS, ids=lambda value: repr(value)[:12])
+def test_what_is_no_finite_number_is_refused(value: object) -> None:
+    """Whole numbers that no float comes near to among them."""
+    assert not is_number(value)
+    for check in (check_positive, check_not_negative):
+        with pytest.raises(ConfigurationError, match="pause"):
+            check("pause", value)
+
+
+@pytest.mark.parametrize("value", [0, 0.0, 1, 1.5, 2**60])
+def test_numbers_come_out_as_floats(value: float) -> None:
+    """From 0 on, or above it."""
+    assert is_number(value)
+    assert check_not_negative("pause", value) == float(value)
+    if value:
+        assert check_positive("pause", value) == float(value)
+
+
+def test_signs_and_fractions_are_told() -> None:
+    """Each check has its range."""
+    for check, number in ((check_positive, 0), (check_not_negative, -1)):
+        with pytest.raises(ConfigurationError):
+            check("pause", number)
+    for value in (0, -1, 1.0, True, "1"):
+        with pytest.raises(ConfigurationError, match="queue"):
+            check_count("queue", value)
+    assert check_count("queue", 7) == 7
+
+
+# Variables
+
 
 URL = {"INCOME_BASE_URL": "https://income.example"}
 OAUTH2 = {"INCOME_CLIENT_ID": "id", "INCOME_CLIENT_SECRET": "invented"}
 BASIC = {"INCOME_USERNAME": "user", "INCOME_PASSWORD": "invented"}
+TOKENS = {"INCOME_AUTH_URL": "https://token.example"}
 
 
 @pytest.mark.parametrize(
     ("variables", "auth", "auth_url"),
     [
-        (URL | OAUTH2, OAuth2ClientCredentials("id", "invented"), None),
-        (URL | BASIC, BasicAuth("user", "invented"), None),
-        (
-            URL | OAUTH2 | {"INCOME_AUTH_URL": "https://token.example"},
-            OAuth2ClientCredentials("id", "invented"),
-            "https://token.example",
-        ),
-        (URL | BASIC | {"INCOME_AUTH_URL": ""}, BasicAuth("user", "invented"), None),
-        (
-            URL | BASIC | {"INCOME_CLIENT_ID": "", "INCOME_CLIENT_SECRET": ""},
-            BasicAuth("user", "invented"),
-            None,
-        ),
+        (OAUTH2, OAuth2ClientCredentials("id", "invented"), None),
+        (BASIC, BasicAuth("user", "invented"), None),
+        (OAUTH2 | TOKENS, OAuth2ClientCredentials("id", "invented"), "https://token.example"),
+        (BASIC | {"INCOME_AUTH_URL": ""}, BasicAuth("user", "invented"), None),
+        (BASIC | dict.fromkeys(OAUTH2, ""), BasicAuth("user", "invented"), None),
     ],
 )
 def test_either_kind_of_credentials_will_do(
     variables: dict[str, str], auth: object, auth_url: str | None
 ) -> None:
     """What is set is taken; what is empty counts as not set."""
-    found = from_variables(variables)
+    found = from_variables(URL | variables)
     assert found.account.base_url == URL["INCOME_BASE_URL"]
     assert found.auth() == auth
     assert found.account.auth_url == auth_url
@@ -75,8 +167,6 @@ def test_every_other_option_can_be_given() -> None:
 
 def test_a_client_is_made_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """``from_env`` reads the process's own variables when it is called."""
-    for name in ("INCOME_CLIENT_ID", "INCOME_CLIENT_SECRET", "INCOME_AUTH_URL"):
-        monkeypatch.delenv(name, raising=False)
     for name, value in (URL | BASIC).items():
         monkeypatch.setenv(name, value)
     assert isinstance(IncomeClient.from_env(), IncomeClient)
@@ -85,9 +175,6 @@ def test_a_client_is_made_from_the_environment(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("INCOME_BASE_URL", "http://income.example")
     with pytest.raises(ConfigurationError):
         IncomeClient.from_env()
-
-
-# Configuration files
 
 
 @pytest.fixture(autouse=True)
@@ -224,3 +311,128 @@ def test_a_wrong_argument_is_an_error_without_what_the_file_holds(
     path = written(tmp_path / "file.toml", FILE)
     with pytest.raises(ConfigurationError):
         make(path)
+
+
+# The proxy and the authorities of the environment
+
+
+ONCE: Final = RetryPolicy(max_attempts=1)
+
+
+@pytest.fixture
+def set_variables(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Sets the variables of a service, and others."""
+
+    def set_(service: Emulator, **variables: str) -> None:
+        basic = service.basic
+        known = {
+            "INCOME_BASE_URL": service.url,
+            "INCOME_USERNAME": basic.username,
+            "INCOME_PASSWORD": basic.password.reveal(),
+        }
+        for name, value in {**known, **variables}.items():
+            monkeypatch.setenv(name, value)
+
+    return set_
+
+
+def certificate_of(authority: trustme.CA, folder: Path) -> str:
+    """Write the certificate of an authority to a file, and return its path."""
+    path = folder / "authority.pem"
+    authority.cert_pem.write_to_path(path)
+    return str(path)
+
+
+async def test_the_proxy_is_used(set_variables: Any) -> None:
+    """Every request goes through the one that INCOME_PROXY names."""
+    async with Emulator(3) as service, proxying(service.url) as (port, came):
+        set_variables(service, INCOME_PROXY=f"http://127.0.0.1:{port}")
+        async with IncomeClient.from_env() as client:
+            assert len((await client.get_application_page()).applications) == 3
+        assert any(b"/v1/income/applications" in piece for piece in came)
+
+
+@pytest.mark.parametrize("given", [None, "other"], ids=["none", "another"])
+async def test_a_given_proxy_counts_in_place_of_the_variable(
+    given: str | None, set_variables: Any
+) -> None:
+    """None as well, for no proxy at all."""
+    async with Emulator(3) as service, proxying(service.url) as (port, came):
+        set_variables(service, INCOME_PROXY="http://127.0.0.1:1")
+        proxy = given and f"http://127.0.0.1:{port}"
+        async with IncomeClient.from_env(proxy=proxy) as client:
+            await client.get_application_page()
+        assert bool(came) is (given is not None)
+
+
+async def test_the_authorities_of_a_file_are_trusted(set_variables: Any, tmp_path: Path) -> None:
+    """A service with a certificate of theirs is read; without the variable it is not."""
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    async with Emulator(3) as service, terminating(issued, service.url) as port:
+        there = f"https://127.0.0.1:{port}"
+        set_variables(service, INCOME_BASE_URL=there)
+        async with IncomeClient.from_env(retry=ONCE) as client:
+            with pytest.raises(ConnectionFailedError):
+                await client.get_application_page()
+        trusted = certificate_of(authority, tmp_path)
+        set_variables(service, INCOME_BASE_URL=there, INCOME_CA_FILE=trusted)
+        async with IncomeClient.from_env() as client:
+            assert len((await client.get_application_page()).applications) == 3
+        async with IncomeClient.from_env(ssl=ssl.create_default_context(), retry=ONCE) as client:
+            with pytest.raises(ConnectionFailedError):
+                await client.get_application_page()
+
+
+async def test_files_come_over_tls_of_the_same_authorities(
+    set_variables: Any, tmp_path: Path
+) -> None:
+    """A policy with a context of its own keeps to it."""
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    policy = DownloadPolicy(allowed_hosts=("127.0.0.1",), allow_private_networks=True)
+    own = evolve(policy, ssl=ssl.create_default_context())
+    async with Emulator(1) as service, terminating(issued, service.files_url) as port:
+        set_variables(service, INCOME_CA_FILE=certificate_of(authority, tmp_path))
+        async with IncomeClient.from_env(downloads=policy) as client:
+            (entry, *_) = (await client.get_documents(service.world.ids[0])).all()
+            there = entry.document.url.replace(service.files_url, f"https://127.0.0.1:{port}")
+            document = evolve(entry.document, url=there)
+            file = await client.download(document, tmp_path / "file")
+            assert (tmp_path / "file").stat().st_size == file.size
+        async with IncomeClient.from_env(downloads=own, retry=ONCE) as client:
+            with pytest.raises(DownloadError):
+                await client.download(document, tmp_path / "other")
+
+
+async def test_an_unusable_file_of_authorities_is_an_error(
+    set_variables: Any, tmp_path: Path
+) -> None:
+    """The variable is named; with a context of the caller's the file is not read at all."""
+    (tmp_path / "empty").touch()
+    async with Emulator(1) as service:
+        for path in ("/nowhere", str(tmp_path), str(tmp_path / "empty"), "a\udcff" * 5000):
+            set_variables(
+                service, INCOME_CA_FILE=path, INCOME_PROXY=f"http://u:{CANARY}@127.0.0.1:1"
+            )
+            with pytest.raises(ConfigurationError, match=r"^INCOME_CA_FILE: "):
+                IncomeClient.from_env()
+            async with IncomeClient.from_env(ssl=ssl.create_default_context()):
+                pass
+
+
+async def test_an_unusable_proxy_is_an_error(set_variables: Any) -> None:
+    """The error names the option."""
+    async with Emulator(1) as service:
+        set_variables(service, INCOME_PROXY=f"ftp://u:{CANARY}@127.0.0.1:1")
+        with pytest.raises(ConfigurationError, match=r"^proxy "):
+            IncomeClient.from_env()
+
+
+@pytest.mark.parametrize("name", ["INCOME_BASE_URL", "INCOME_AUTH_URL"])
+async def test_a_password_in_an_address_is_refused(set_variables: Any, name: str) -> None:
+    """Credentials have variables of their own."""
+    async with Emulator(3) as service:
+        set_variables(service, **{name: f"https://user:{CANARY}@lender.example"})
+        with pytest.raises(ConfigurationError, match=r"^\w+_url holds a user name"):
+            IncomeClient.from_env()

@@ -1,21 +1,115 @@
-"""Many applications at once: in input order, bounded, and nothing left behind."""
+"""Many applications at once: in input order, bounded, stopped with their consumer, nothing left."""
 
+import asyncio
+import contextlib
+import gc
 from collections.abc import AsyncIterator, Iterator
-from itertools import count, repeat
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from income_client import (
     ApplicationRecord,
+    ClientClosedError,
     ConfigurationError,
     DecodeError,
+    Downloads,
+    Event,
+    Fetcher,
     FetchFailure,
+    IncomeClient,
+    MemoryCheckpointStore,
     NotFoundError,
+    RecordDelivered,
 )
-from income_client.emulator import Fault
+from income_client.emulator import Emulator, Fault
+from income_client.testing import JumpingClock, make_record
 from income_client.wire.times import wire_time
-from tests.support.service import NOW, client_tasks, collect, served, streamed
+from tests.support.service import (
+    NOW,
+    HeldClock,
+    client_tasks,
+    collect,
+    quiet,
+    served,
+    streamed,
+    until,
+)
+
+# Shape and order
+
+
+class Requests:
+    """Stands for requests that take as many turns of the loop as chance says.
+
+    Attributes:
+        begun: ids asked for, in order.
+        most: requests that were under way at a time, at the most.
+    """
+
+    def __init__(self, chance: Random) -> None:
+        self.begun: list[str] = []
+        self.most = 0
+        self._under_way = 0
+        self._chance = chance
+
+    async def ask(self, application_id: str) -> str:
+        """Answer with the id itself, some time later."""
+        self.begun.append(application_id)
+        self._under_way += 1
+        self.most = max(self.most, self._under_way)
+        try:
+            for _ in range(self._chance.randrange(20)):
+                await asyncio.sleep(0)
+        finally:
+            self._under_way -= 1
+        return application_id
+
+    def fetch(self, applications: Any, *, concurrency: int, parts: int = 1) -> Fetcher[list[str]]:
+        """Fetch so many parts of each application."""
+        return Fetcher(
+            applications,
+            calls=(self.ask,) * parts,
+            assemble=lambda *answers: list(answers),
+            concurrency=concurrency,
+            on_error="raise",
+        )
+
+
+@given(
+    size=st.integers(0, 40),
+    concurrency=st.integers(1, 9),
+    parts=st.integers(1, 3),
+    seed=st.integers(0, 999),
+    is_asynchronous=st.booleans(),
+)
+def test_order_and_bound_hold_for_any_shape(
+    size: int, concurrency: int, parts: int, seed: int, is_asynchronous: bool
+) -> None:
+    """Results come in input order and never more than ``concurrency`` requests are under way."""
+
+    async def fetch() -> None:
+        requests = Requests(Random(seed))
+        ids = [str(number) for number in range(size)]
+        source: Any = streamed(ids) if is_asynchronous else iter(ids)
+        fetcher = requests.fetch(source, concurrency=concurrency, parts=parts)
+        found = []
+        async for answers in fetcher:
+            found.append(answers)
+            # Work goes on behind a slow consumer, up to the look-ahead.
+            assert len(requests.begun) <= (len(found) + 2 * concurrency) * parts
+        assert found == [[one] * parts for one in ids]
+        assert requests.most <= concurrency
+        assert client_tasks() == set()
+
+    asyncio.run(fetch())
+
+
+# What is fetched
+
 
 NOWHERE = "app-nowhere"
 
@@ -144,14 +238,235 @@ async def test_something_that_is_no_application_is_refused_in_its_turn() -> None
             await anext(fetcher)
 
 
-async def test_endless_input_is_fetched_as_long_as_wanted() -> None:
-    """A source without end is no trouble."""
-    async with served(1) as (service, client):
-        fetcher = client.fetch_records(repeat(service.world.ids[0]), concurrency=3)
-        for _ in count():
-            record = await anext(fetcher)
-            if len(service.requests) > 20:
+# How many requests are in flight
+
+
+WAYS = ["fetch_records", "fetch_documents", "poll"]
+
+
+def reads(client: IncomeClient, way: str, ids: list[str], **options: Any) -> AsyncIterator[object]:
+    """Return an iterator over all applications, read in one of several ways."""
+    match way:
+        case "fetch_records":
+            return client.fetch_records(ids, documents=False, **options)
+        case "fetch_documents":
+            return client.fetch_documents(ids, **options)
+        case _:
+            store = MemoryCheckpointStore()
+            return aiter(client.poll(store, start="2000-01-01", documents=False, **options))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [({}, 40), ({"concurrency": None}, 40), ({"concurrency": 5}, 5), ({"concurrency": 99}, 40)],
+)
+async def test_as_many_are_in_flight_as_the_client_allows(
+    way: str, options: dict[str, Any], most: int
+) -> None:
+    """Unless another number is given, and never more than the client's own."""
+    clock = JumpingClock()
+    async with Emulator(80, latency=0.001, clock=clock, time_flows=True) as service:
+        async with IncomeClient(
+            service.url, auth=service.basic, concurrency=40, clock=clock
+        ) as client:
+            records = reads(client, way, list(service.world.ids), **options)
+            for _ in range(80):
+                await anext(records)
+            await records.aclose()  # type: ignore[attr-defined]
+        assert most - 1 <= service.max_in_flight <= most
+
+
+@pytest.mark.parametrize("way", ["fetch_records", "fetch_documents"])
+async def test_what_is_handed_out_is_counted_once(way: str) -> None:
+    """The event comes before its consumer has it; a failure that is yielded is none."""
+    events: list[Event] = []
+    clock = JumpingClock()
+    async with (
+        Emulator(4, clock=clock) as service,
+        IncomeClient(
+            service.url, auth=service.basic, clock=clock, on_event=events.append
+        ) as client,
+    ):
+        ids = list(service.world.ids)
+        service.faults.add(Fault("status", status=404, times=None, path=f"*/{ids[1]}*"))
+        fetch: Any = getattr(client, way)
+        told = [
+            [event.application_id for event in events if isinstance(event, RecordDelivered)]
+            async for _ in fetch(ids, on_error="yield")
+        ]
+        assert told == [ids[:1], ids[:1], [ids[0], ids[2]], [ids[0], ids[2], ids[3]]]
+
+
+# Back-pressure, closing, cancelling, dropping
+
+
+CONCURRENCY = 4
+
+
+class Source:
+    """An asynchronous source that knows whether it was closed."""
+
+    def __init__(self, ids: Any) -> None:
+        self.is_closed = False
+        self.taken = 0
+        self._ids = iter(ids)
+
+    def __aiter__(self) -> "Source":
+        return self
+
+    async def __anext__(self) -> str:
+        """Give the next id."""
+        one = next(self._ids, None)
+        if one is None:
+            raise StopAsyncIteration
+        self.taken += 1
+        return str(one)
+
+    async def aclose(self) -> None:
+        """Take note."""
+        self.is_closed = True
+
+
+@contextlib.asynccontextmanager
+async def held_fetch() -> AsyncIterator[tuple[Any, Any, HeldClock, Source]]:
+    """Fetch with every reply held back until somebody waits with all requests out."""
+    held = HeldClock()
+    async with served(200, clock=held, latency=1) as (service, client):
+        source = Source(service.world.ids)
+        fetcher = client.fetch_records(source, concurrency=CONCURRENCY)
+        await anext(fetcher)
+        held.is_held = True
+        yield service, fetcher, held, source
+        held.release_all()
+
+
+async def all_of(fetcher: Any) -> list[Any]:
+    """Return all that comes."""
+    return [record async for record in fetcher]
+
+
+async def test_a_slow_first_reply_holds_the_rest_at_the_look_ahead() -> None:
+    """While the first record is not there, no more than twice ``concurrency`` are begun."""
+    held = HeldClock()
+    async with served(100, clock=held, latency=1) as (service, client):
+        await client.get_application_page()
+        held.is_held = True
+        source = Source(service.world.ids)
+        fetcher = client.fetch_records(source, documents=False, concurrency=CONCURRENCY)
+        first = asyncio.create_task(anext(fetcher))
+        for _ in range(40):
+            await quiet(service)
+            if service._in_flight == 1:
                 break
+            held.release(last=True)
+        assert source.taken == 2 * CONCURRENCY
+        assert not first.done()
+        held.release_all()
+        record = await first
         assert record.application.application_id == service.world.ids[0]
         await fetcher.aclose()
+
+
+async def test_a_slow_consumer_stops_requests_and_source() -> None:
+    """While a record is held, nothing more is asked after what is under way."""
+    async with served(100) as (service, client):
+        source = Source(service.world.ids)
+        number = 0
+        async for _ in client.fetch_records(source, concurrency=CONCURRENCY):
+            number += 1
+            if number % 10:
+                continue
+            asked = await quiet(service)
+            assert source.taken <= number + 1 + 2 * CONCURRENCY
+            assert asked <= 2 * (number + 2 * CONCURRENCY) + 1
+            assert await quiet(service) == asked
+    assert number == 100
+
+
+async def test_closing_ends_requests_and_source() -> None:
+    """After ``aclose`` no task and no request is left, and the source is closed."""
+    async with held_fetch() as (service, fetcher, _, source):
+        await until(lambda: service._in_flight > 0)
+        await fetcher.aclose()
         assert client_tasks() == set()
+        await until(lambda: service._in_flight == 0)
+        assert source.is_closed
+        assert await all_of(fetcher) == []
+        await fetcher.aclose()
+
+
+async def test_the_end_and_a_failure_close_the_source() -> None:
+    """Whether it was read to its end or not."""
+    async with served(3) as (service, client):
+        source = Source(service.world.ids)
+        assert len(await all_of(client.fetch_documents(source))) == 3
+        assert source.is_closed
+    async with served(30) as (service, client):
+        service.faults.add(Fault("status", status=403, path="/v1/*", skip=5))
+        source = Source(service.world.ids)
+        with pytest.raises(Exception, match="403"):
+            await all_of(client.fetch_documents(source))
+        assert source.is_closed
+        assert client_tasks() == set()
+
+
+async def test_after_a_cancellation_going_on_is_refused() -> None:
+    """Going on would leave records out in silence, so it is an error."""
+    async with held_fetch() as (_, fetcher, _held, _source):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.02):
+                await all_of(fetcher)
+        for _ in range(2):
+            with pytest.raises(ClientClosedError):
+                await anext(fetcher)
+        assert client_tasks() == set()
+
+
+@pytest.mark.parametrize("kind", ["fetching", "downloading"])
+async def test_dropping_it_ends_its_tasks_at_once(kind: str) -> None:
+    """It is freed with its last reference, not by the collector: none of its own refers to it."""
+    record = make_record(paystubs=9)
+    assert record.documents is not None
+    _, first = next(record.documents.all())
+
+    async def answer_the_first(wanted: Any) -> Any:
+        if wanted not in (first, "app-0"):
+            await asyncio.Event().wait()
+        return wanted
+
+    if kind == "fetching":
+        ids = [f"app-{number}" for number in range(9)]
+        asks = (answer_the_first,) * 5
+        iterator: Any = Fetcher(ids, calls=asks, assemble=max, concurrency=7, on_error="raise")
+    else:
+        iterator = Downloads(record, answer_the_first, concurrency=3, on_error="raise")
+    gc.disable()
+    try:
+        await anext(iterator)
+        assert client_tasks() != set()
+        del iterator
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert client_tasks() == set()
+    finally:
+        gc.enable()
+
+
+async def test_after_a_failure_the_rest_of_that_application_is_not_asked_for() -> None:
+    """The documents of an application that is gone are not worth a request."""
+    held = HeldClock()
+    async with served(2, clock=held, latency=1) as (service, client):
+        await client.get_application_page()
+        held.is_held = True
+        wanted = [service.world.ids[0], "app-nowhere"]
+        fetching = asyncio.create_task(
+            all_of(client.fetch_records(wanted, concurrency=3, on_error="yield"))
+        )
+        await quiet(service)
+        assert service.requests[-1].status == 404
+        held.release(last=True)
+        await quiet(service)
+        held.release_all()
+        assert len(await fetching) == 2
+    assert [request.status for request in service.requests[2:]] == [200, 200, 404]

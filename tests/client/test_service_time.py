@@ -9,6 +9,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
 
 from income_client import (
     BasicAuth,
@@ -25,14 +27,8 @@ NOW: Final = 1_782_820_800
 PRESENT: Final = datetime(2026, 6, 30, 12, tzinfo=UTC)
 DAY: Final = 86_400
 FUTURES: Final = ("accept", "lower", "refuse")
-DATES: Final = {
-    "no Date": None,
-    "Date": 0,
-    "Date ahead by a minute": 60,
-    "Date ahead by two hours": 7_200,
-    "Date behind by a minute": -60,
-    "Date behind by two hours": -7_200,
-}
+Cut = Literal["start", "end"]
+Future = Literal["accept", "lower", "refuse"]
 
 
 def service_of(**rules: Any) -> ListService:
@@ -40,18 +36,16 @@ def service_of(**rules: Any) -> ListService:
     return ListService(rows=rows_at([NOW - 5]), now=NOW, rules=Rules(**rules))
 
 
-@pytest.mark.parametrize("date", DATES)
-@pytest.mark.parametrize("future", FUTURES)
-@pytest.mark.parametrize("cut", ["start", "end"])
 @pytest.mark.parametrize("widest", [2, 7 * DAY, None])
+@given(
+    cut=st.sampled_from(["start", "end"]),
+    future=st.sampled_from(FUTURES),
+    ahead=st.sampled_from([None, 0, 60, 7_200, -60, -7_200]),
+)
 async def test_the_present_is_found_whatever_window_the_service_serves(
-    widest: int | None,
-    cut: Literal["start", "end"],
-    future: Literal["accept", "lower", "refuse"],
-    date: str,
+    widest: int | None, cut: Cut, future: Future, ahead: int | None
 ) -> None:
     """The answer is exact for every widest window, in a few requests; no later than Date."""
-    ahead = DATES[date]
     service = service_of(widest=widest, cut=cut, future=future, date_ahead=ahead)
     async with serving(service) as client:
         behind = timedelta(seconds=min(ahead or 0, 0))
@@ -60,7 +54,7 @@ async def test_the_present_is_found_whatever_window_the_service_serves(
 
 
 @pytest.mark.parametrize("cut", ["start", "end"])
-async def test_an_ordinary_service_is_asked_once(cut: Literal["start", "end"]) -> None:
+async def test_an_ordinary_service_is_asked_once(cut: Cut) -> None:
     """A reply that agrees with its own Date needs no second look."""
     service = service_of(widest=7 * DAY if cut == "start" else None, cut=cut)
     async with serving(service) as client:
@@ -136,7 +130,7 @@ async def test_a_service_that_fails_is_its_error() -> None:
 @pytest.mark.parametrize("widest", [3_600, 7 * DAY])
 @pytest.mark.parametrize("date", [None, 0, 7_200], ids=["no-date", "date", "date-ahead"])
 async def test_a_poller_without_start_begins_at_the_present(
-    date: int | None, widest: int, future: Literal["accept", "lower", "refuse"]
+    date: int | None, widest: int, future: Future
 ) -> None:
     """Its checkpoint is the present, not the end of a window that was cut short."""
     service = service_of(widest=widest, cut="end", future=future, date_ahead=date)
@@ -159,8 +153,10 @@ WEEK: Final = timedelta(days=7)
 
 
 @pytest.mark.parametrize("shift", [CLOCKS_BACK, CLOCKS_AHEAD])
-@pytest.mark.parametrize("behind", [0, 1, -1, 30])
-@pytest.mark.parametrize("minutes", [-90, -61, -60, -30, -1, 0, 1, 30, 59, 60, 61, 90])
+@given(
+    behind=st.sampled_from([0, 1, -1, 30]),
+    minutes=st.sampled_from([-90, -61, -60, -30, -1, 0, 1, 30, 59, 60, 61, 90]),
+)
 async def test_the_present_is_aware_and_right_while_clocks_are_changed(
     minutes: int, behind: int, shift: datetime
 ) -> None:
