@@ -75,7 +75,6 @@ def shapes(events: list[Event]) -> list[tuple[Any, ...]]:
 
 
 async def test_a_call_that_works_is_three_events() -> None:
-    """A request goes out, is answered, and the call has finished."""
     events: list[Event] = []
     async with playing(in_turn(reply()), auth=BASIC, on_event=events.append) as (session, _, _):
         await call(session)
@@ -225,7 +224,6 @@ async def test_a_hook_that_raises_breaks_nothing(
 
 
 async def test_a_view_tells_the_same_hook() -> None:
-    """What shares connections and token shares who is told."""
     events: list[Event] = []
     async with playing(in_turn(reply()), auth=BASIC, on_event=events.append) as (session, _, _):
         await call(session.with_options(retry=RetryPolicy(max_attempts=1)))
@@ -233,7 +231,6 @@ async def test_a_view_tells_the_same_hook() -> None:
 
 
 async def test_without_a_hook_nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While nobody listens no event comes to be."""
 
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError
@@ -386,7 +383,6 @@ async def test_a_poll_that_fails_is_told_with_its_status() -> None:
 
 
 async def test_a_failure_that_ends_the_poller_says_so() -> None:
-    """No other poll is planned after it."""
     async with listened(range(NOW - 100, NOW - 80)) as scene:
         scene.service.faults.add(Fault("status", status=401, times=None, path="/v1/*"))
         poller = scene.client.poll(MemoryCheckpointStore(), start=NOW_TEXT)
@@ -399,7 +395,6 @@ async def test_a_failure_that_ends_the_poller_says_so() -> None:
 async def test_a_client_from_the_environment_tells_as_well(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And so do its views."""
     events: list[Event] = []
     async with Emulator(3) as service:
         monkeypatch.setenv("INCOME_BASE_URL", service.url)

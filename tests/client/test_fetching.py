@@ -165,7 +165,6 @@ async def test_documents_are_read_only_where_wanted() -> None:
 
 
 async def test_nothing_and_the_same_again_are_fetched_too() -> None:
-    """An empty input gives nothing; an id given twice comes twice."""
     async with served(3) as (service, client):
         assert [record async for record in client.fetch_records([])] == []
         assert [record async for record in client.fetch_records(streamed([]))] == []
@@ -229,7 +228,6 @@ async def test_an_error_of_the_source_comes_after_what_came_before(on_error: Any
 
 
 async def test_something_that_is_no_application_is_refused_in_its_turn() -> None:
-    """An item of another kind is an error of the source."""
     async with served(2) as (service, client):
         wrong: Any = [service.world.ids[0], 7]
         fetcher = client.fetch_records(wrong)
@@ -397,7 +395,6 @@ async def test_closing_ends_requests_and_source() -> None:
 
 
 async def test_the_end_and_a_failure_close_the_source() -> None:
-    """Whether it was read to its end or not."""
     async with served(3) as (service, client):
         source = Source(service.world.ids)
         assert len(await all_of(client.fetch_documents(source))) == 3

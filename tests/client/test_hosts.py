@@ -100,6 +100,5 @@ def test_this_machine_is_known_by_its_very_names() -> None:
     ],
 )
 def test_an_address_is_read(text: str, host: str, origin: str, *, is_exposed: bool) -> None:
-    """Its host, its origin, and whether what goes there can be read on the way."""
     found = read_address("base_url", text)
     assert (found.host, found.origin, found.is_exposed) == (host, origin, is_exposed)

@@ -125,7 +125,6 @@ async def test_closing_ends_what_is_under_way(name: str, tmp_path: Path) -> None
 @every
 @pytest.mark.parametrize("times", [1, 3])
 async def test_cancelling_ends_what_is_under_way(name: str, times: int, tmp_path: Path) -> None:
-    """However often it comes."""
     async with begun(name, tmp_path) as scene:
         for _ in range(times):
             scene.waiting.cancel()
@@ -183,7 +182,6 @@ async def test_there_is_one_consumer(name: str, tmp_path: Path) -> None:
 
 @every
 async def test_an_iterator_that_was_never_begun_asks_nothing(name: str, tmp_path: Path) -> None:
-    """Making one costs nothing, and closing it neither."""
     async with served(60) as (service, client):
         asked = len(service.requests)
         iterator = await MAKE[name](client, service, tmp_path)

@@ -98,14 +98,12 @@ async def test_the_other_limits_hold_on_top_of_strategies(
 
 
 async def test_the_deadline_ends_a_call_whose_strategy_never_does() -> None:
-    """No pause ends after it."""
     policy = RetryPolicy(wait=wait_fixed(20), stop=stop_never)
     timeouts = Timeouts(deadline=50)
     assert await pauses(in_turn(reply(500)), policy, timeouts=timeouts) == [20, 20]
 
 
 async def test_a_view_has_strategies_of_its_own() -> None:
-    """As it may have a policy."""
     clock = JumpingClock()
     options: dict[str, Any] = {"auth": BASIC, "clock": clock}
     async with running(in_turn(reply(500)), **options) as (_, client):
@@ -148,7 +146,6 @@ async def test_a_strategy_with_a_bug_ends_the_call() -> None:
 
 
 async def test_token_requests_use_the_same_strategies() -> None:
-    """They are calls of their own."""
     clock = JumpingClock()
     policy = RetryPolicy(wait=wait_fixed(7), stop=stop_after_attempt(2))
     options: dict[str, Any] = {"auth": OAUTH, "clock": clock, "retry": policy}
@@ -161,7 +158,6 @@ async def test_token_requests_use_the_same_strategies() -> None:
 
 
 async def test_downloads_use_the_same_strategies(tmp_path: Path) -> None:
-    """The requests for a file are retried by the client's policy too."""
     clock = JumpingClock()
     async with (
         Emulator(3, clock=clock) as service,

@@ -85,7 +85,6 @@ async def test_an_upper_bound_of_tomorrow_is_not_the_present() -> None:
 
 
 async def test_a_service_without_upper_bound_has_the_time_of_its_date() -> None:
-    """An echo of the year 9999 stands for no bound."""
     service = service_of()
     service.twist = unbounded
     async with serving(service) as client:
@@ -118,7 +117,6 @@ async def test_a_present_that_runs_away_is_an_error() -> None:
 
 
 async def test_a_service_that_fails_is_its_error() -> None:
-    """Nothing is made up where nothing was answered."""
     service = service_of()
     service.twist = lambda query, page: 503
     async with serving(service) as client:
@@ -182,7 +180,6 @@ async def test_the_present_is_aware_and_right_while_clocks_are_changed(
 
 
 async def test_the_age_of_a_record_is_a_difference() -> None:
-    """Both times are aware."""
     async with served(1) as (service, client):
         application = await client.get_application(service.world.ids[0])
         assert await client.service_time() - application.last_updated_at > timedelta(0)

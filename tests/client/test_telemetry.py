@@ -157,7 +157,6 @@ async def test_nothing_private_is_exported(exported: Collected) -> None:
 
 
 async def test_it_can_be_switched_off(exported: Collected) -> None:
-    """Then nothing is told."""
     async with playing(in_turn(reply()), auth=BASIC, telemetry=False) as (session, _, _):
         await call(session)
         assert session.instrumentation.emit is None
@@ -180,7 +179,6 @@ async def test_a_provider_set_before_the_first_call_is_found() -> None:
 
 
 async def test_hook_and_telemetry_are_both_told(exported: Collected) -> None:
-    """One does not stand in for the other."""
     events: list[object] = []
     async with playing(in_turn(reply()), auth=BASIC, on_event=events.append) as (session, _, _):
         await call(session)
