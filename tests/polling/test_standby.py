@@ -27,7 +27,7 @@ from income_client import (
 from income_client.emulator import Fault
 from tests.support.pollers import StandingClock
 from tests.support.polling import NOW_TEXT, FailingStore, Scene, ids_of, scene
-from tests.support.service import collect, quiet
+from tests.support.service import NOW, collect, quiet
 
 T = TypeVar("T")
 LEASE = 15.0
@@ -449,7 +449,9 @@ async def test_a_store_that_has_lost_what_was_saved_leads_to_redelivery(
         assert sorted(ids_of(leader.records)[3:]) == sorted(updated if is_gone else updated[1:])
     lost = "gone from the store" if is_gone else "older than what this poller has saved"
     (line,) = [one for one in caplog.records if lost in one.getMessage()]
-    assert line.name == "income_client.poller.lease"
+    facts = vars(line)
+    assert (line.name, facts["poller"]) == ("income_client.poller.lease", "default")
+    assert (facts["reached"] == NOW) is is_gone
     assert "whatever was updated since" in line.getMessage()
 
 
