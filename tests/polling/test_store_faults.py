@@ -17,7 +17,6 @@ from income_client import (
     MemoryCheckpointStore,
     PollFailed,
 )
-from income_client.emulator import Fault
 from income_client.testing import JumpingClock
 from tests.support.leaks import package_frames
 from tests.support.polling import FailingStore, Scene, first, ids_of, rest, scene, take
@@ -55,8 +54,7 @@ async def test_a_dead_letter_that_cannot_be_stored_costs_no_request() -> None:
     """Dead letters are stored before their batch, which is not read again for that."""
     async with scene(30, batch_size=10) as place:
         store = with_updates(place, 25)
-        path = f"*/{place.ids[0]}"
-        place.service.faults.add(Fault("status", status=404, path=path, times=None))
+        place.spoil(place.ids[0], status=404)
         poller = place.poll(interval=10_000)
         waiting = asyncio.create_task(anext(poller))
         await until(lambda: store.tries == 1)
@@ -105,13 +103,8 @@ async def test_a_new_beginning_is_reported_although_the_store_fails(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is reported once, also if the first save was made and only its answer was lost."""
-    created: list[Event] = []
-
-    def note(event: Event) -> None:
-        if isinstance(event, CheckpointCreated):
-            created.append(event)
-
-    async with scene(on_event=note) as place:
+    events: list[Event] = []
+    async with scene(on_event=events.append) as place:
         place.store = store = FailingStore()
         letters = store.dead_letters
 
@@ -127,7 +120,7 @@ async def test_a_new_beginning_is_reported_although_the_store_fails(
         await rest(poller)
         assert poller.status.last_error is not None
         await rest(place.poll())
-        assert len(created) == 1
+        assert len([one for one in events if isinstance(one, CheckpointCreated)]) == 1
 
 
 async def test_a_batch_s_own_block_waits_for_the_store() -> None:
