@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
-from random import Random
 from typing import Any, Final
 
 import nats.js.errors
@@ -68,16 +67,6 @@ async def test_every_name_has_a_key_of_its_own(client: Client) -> None:
         await store.save(name, name, version=0)
         assert (await store.load(name)).checkpoint == name
         assert (await store.load(name + "=")).version == 0
-
-
-async def test_what_is_large_is_compressed_and_what_is_too_large_is_an_error(
-    client: Client,
-) -> None:
-    store = NatsCheckpointStore(await bucket(client))
-    await store.save("default", "x" * 1_200_000, version=0)
-    assert (await store.load("default")).checkpoint == "x" * 1_200_000
-    with pytest.raises(CheckpointError, match="max_payload"):
-        await store.save("large", Random(1).randbytes(1_100_000).hex(), version=0)
 
 
 @pytest.mark.parametrize(
@@ -277,7 +266,7 @@ async def test_a_relay_waits_for_a_lost_server_and_loses_nothing(
     async def count(event: UpdateEvent) -> None:
         nonlocal number
         number += 1
-        if number == 150:
+        if number == 120:
             lost_server.kill()
             asyncio.get_running_loop().call_later(0.3, lost_server.start)
         await publish(event)
@@ -285,7 +274,7 @@ async def test_a_relay_waits_for_a_lost_server_and_loses_nothing(
     clock = JumpingClock()
     clock.most_sleeps = None  # it retries for as long as the server takes to start
     async with (
-        Emulator(300, clock=clock, time_flows=True) as service,
+        Emulator(150, clock=clock, time_flows=True) as service,
         IncomeClient(service.url, auth=service.oauth2, clock=clock) as place,
     ):
         store = NatsCheckpointStore(kv)
@@ -294,7 +283,7 @@ async def test_a_relay_waits_for_a_lost_server_and_loses_nothing(
         await come(lambda: poller.status.polls or relaying.done())
         poller.stop(after_poll=True)
         await relaying
-        assert number > 300
+        assert number > 150
         count_stored = (await patient.stream_info("updates")).state.messages
         found = [await patient.get_msg("updates", one + 1) for one in range(count_stored)]
         kv._js = patient

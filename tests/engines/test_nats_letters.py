@@ -4,6 +4,7 @@ import json
 import zlib
 from collections.abc import Awaitable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -35,20 +36,22 @@ async def interrupted(client: Client, kv: KeyValue, before: int, then: Awaitable
 
 
 async def test_a_server_of_small_messages_takes_many(tmp_path: Path) -> None:
-    """No message holds all of them, and none is too large."""
-    letters = [letter(number) for number in range(600)]
+    """No message holds all; what is large is compressed, and what is too large is an error."""
+    chance = Random(1)
+    letters = [evolve(letter(one), reason=chance.randbytes(40).hex()) for one in range(300)]
+    keys = [one.key for one in letters]
     for server in running_server(tmp_path, "max_payload: 10000"):
         async with connected(server) as client:
             store = NatsCheckpointStore(await bucket(client))
-            await store.save("default", "one", version=0, dead_letters=letters[:300])
-            await store.save("default", "two", version=1, dead_letters=letters[300:])
+            await store.save("default", "one", version=0, dead_letters=letters[:150])
+            await store.save("default", "2" * 50_000, version=1, dead_letters=letters[150:])
             assert list(await store.dead_letters("default")) == letters
-            keys = [one.key for one in letters[::2]]
-            await store.save("default", "three", version=2, resolved=keys)
+            await store.save("default", "three", version=2, resolved=keys[::2])
             assert list(await store.dead_letters("default")) == letters[1::2]
-            keys = [one.key for one in letters[1::2]]
-            assert list(await store.forget("default", keys)) == keys
+            assert list(await store.forget("default", keys[1::2])) == keys[1::2]
             assert await store.dead_letters("default") == ()
+            with pytest.raises(CheckpointError, match="max_payload"):
+                await store.save("default", chance.randbytes(10_000).hex(), version=3)
 
 
 async def test_a_name_never_gets_more_keys_than_a_few_hundred(client: Client) -> None:
@@ -56,7 +59,7 @@ async def test_a_name_never_gets_more_keys_than_a_few_hundred(client: Client) ->
     kv = await bucket(client)
     store = NatsCheckpointStore(kv)
     for version in range(2):
-        letters = [letter(1_000 * version + number) for number in range(1_000)]
+        letters = [letter(400 * version + number) for number in range(400)]
         await store.save("default", "text", version=2 * version, dead_letters=letters)
         keys = [one.key for one in letters]
         await store.save("default", "text", version=2 * version + 1, resolved=keys)
