@@ -59,16 +59,10 @@ LOGIN: Final = ("Authorization", AUTHORIZATION)
 HOLDER: Final = CallbackClientCertificate(san=SERVICE)
 HERE: Final = CallbackSourceNetworks(["127.0.0.0/8", "::1"])
 
-each_server = pytest.mark.parametrize(
-    "serving",
-    [
-        pytest.param(served_by_aiohttp, id="aiohttp"),
-        pytest.param(
-            partial(served_by_uvicorn, http="income_client.receivers.uvicorn:H11Protocol"),
-            id="uvicorn",
-        ),
-    ],
-)
+SERVERS: Final = {
+    "aiohttp": served_by_aiohttp,
+    "uvicorn": partial(served_by_uvicorn, http="income_client.receivers.uvicorn:H11Protocol"),
+}
 
 
 def receivers(on_callback: Callable[[Callback], None]) -> dict[str, CallbackReceiver]:
@@ -194,9 +188,9 @@ def good_requests() -> list[tuple[str, list[Field]]]:
     ]
 
 
-@each_server
+@pytest.mark.parametrize("server", SERVERS)
 async def test_attacks_are_refused_and_the_service_passes(
-    serving: Any, papers: Papers, caplog: pytest.LogCaptureFixture
+    server: str, papers: Papers, caplog: pytest.LogCaptureFixture
 ) -> None:
     """No answer says why, no log shows a secret or a body, and no attack fails by chance."""
     caplog.set_level(logging.DEBUG)
@@ -208,7 +202,7 @@ async def test_attacks_are_refused_and_the_service_passes(
         None: papers.client(),
     }
     context = callback_ssl_context(**papers.files, client_certificates="optional")
-    async with serving(endpoints, context) as url:
+    async with SERVERS[server](endpoints, context) as url:
         for number, (path, reason, fields, rest) in enumerate(attacks()):
             named = f"attack {number}, {reason.slug}"
             request = {"body": BODY, "holder": "service", "path": path, "headers": fields} | rest
@@ -277,17 +271,16 @@ async def polling(service: Emulator, seen: Callable[[str], None]) -> AsyncIterat
         await task
 
 
-@each_server
 @pytest.mark.parametrize(
-    ("auth", "sent"),
+    ("server", "auth", "sent"),
     [
-        pytest.param(ALL, USER, id="all, basic"),
-        pytest.param(ALL, CLIENT, id="all, tokens"),
-        pytest.param((HOLDER,), None, id="certificate"),
+        pytest.param("aiohttp", ALL, USER, id="all, basic"),
+        pytest.param("uvicorn", ALL, CLIENT, id="all, tokens"),
+        pytest.param("uvicorn", (HOLDER,), None, id="certificate"),
     ],
 )
 async def test_a_callback_wakes_the_poller(
-    serving: Any, auth: tuple[CallbackAuth, ...], sent: Any, papers: Papers
+    server: str, auth: tuple[CallbackAuth, ...], sent: Any, papers: Papers
 ) -> None:
     """From the emulator through each check to the record."""
     arrived = asyncio.Queue[str]()
@@ -295,7 +288,7 @@ async def test_a_callback_wakes_the_poller(
     async with (
         Emulator(applications=20, time_flows=True) as service,
         polling(service, arrived.put_nowait) as poller,
-        serving(
+        SERVERS[server](
             {"/callbacks": CallbackReceiver(poller.wake, auth=auth), "/token": TOKENS_OF_OURS},
             context,
         ) as url,
