@@ -19,8 +19,8 @@ from tests.support.callbacks import Recording
 PAPER = issued(trustme.CA())
 DER, PEM = der_of(PAPER), pem_of(PAPER)
 OTHER = pem_of(issued(trustme.CA(), "elsewhere.example"))
-REQUEST = {"type": "http.request"}
-GONE = {"type": "http.disconnect"}
+REQUEST: Final[dict[str, Any]] = {"type": "http.request"}
+GONE: Final[dict[str, Any]] = {"type": "http.disconnect"}
 
 
 WHOLE: Final = ({"type": "http.request", "body": b"{}"},)

@@ -59,7 +59,7 @@ LOGIN: Final = ("Authorization", AUTHORIZATION)
 HOLDER: Final = CallbackClientCertificate(san=SERVICE)
 HERE: Final = CallbackSourceNetworks(["127.0.0.0/8", "::1"])
 
-SERVERS: Final = {
+SERVERS: Final[Mapping[str, Any]] = {
     "aiohttp": served_by_aiohttp,
     "uvicorn": partial(served_by_uvicorn, http="income_client.receivers.uvicorn:H11Protocol"),
 }
