@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import socket
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Final
@@ -11,12 +10,12 @@ from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
-import trustme
 from aiohttp import web
 
 from income_client import ConfigurationError
 from income_client.receivers.aiohttp_server import serving
 from tests.support.callbacks import ring
+from tests.support.connections import tls_pair
 
 SOON: Final = 0.05
 NEVER: Final = 3600.0
@@ -199,15 +198,11 @@ async def test_no_more_connections_than_that_are_served_at_a_time() -> None:
 
 async def test_a_client_that_does_not_speak_tls_is_not_waited_for() -> None:
     """Neither one that is silent, nor one that says something else; others are served."""
-    authority = trustme.CA()
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    trusting = ssl.create_default_context()
-    authority.configure_trust(trusting)
+    context, trusting = tls_pair()
     async with (
         served(ssl=context, idle_timeout=SOON, max_connections=2) as url,
         AsyncExitStack() as stack,
-        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusting)) as session,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(**trusting)) as session,
     ):
         held = [await connected(stack, url, begin) for begin in (b"", WHOLE, b"", b"")]
         async with asyncio.timeout(PATIENCE):

@@ -5,7 +5,6 @@ import contextlib
 import json
 import logging
 import socket
-import ssl
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from itertools import pairwise
@@ -13,7 +12,6 @@ from typing import Any, Final
 
 import aiohttp
 import pytest
-import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,6 +27,7 @@ from income_client.receivers.jwks import (
 from income_client.receivers.jwt import TokenKeys
 from income_client.receivers.receiver import TokenCheck
 from tests.support.callbacks import HandClock
+from tests.support.connections import tls_pair
 from tests.support.server import Answer, Reply, ScriptedServer, in_turn, reply, turns
 from tests.support.signed_tokens import NOW, accepting, key_set, token
 
@@ -180,15 +179,10 @@ async def test_where_nobody_listens_nothing_is_logged(caplog: pytest.LogCaptureF
 
 
 async def test_certificates_are_verified_with_the_context_that_is_given() -> None:
-    authority = trustme.CA()
-    served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    authority.issue_cert("127.0.0.1").configure_cert(served)
-    trusting = ssl.create_default_context()
-    authority.configure_trust(trusting)
-
+    served, trusting = tls_pair()
     async with ScriptedServer(in_turn(reply(body=KEYS)), served) as server:
         assert await reason_of(fetch_key_set(server.url)) == "ClientConnectorCertificateError"
-        assert await fetch_key_set(server.url, tls=trusting) == key_set("P-256")
+        assert await fetch_key_set(server.url, tls=trusting["ssl"]) == key_set("P-256")
 
 
 def source(play: ScriptedKeys) -> KeySetCache:
