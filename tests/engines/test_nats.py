@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,18 +22,12 @@ from income_client.emulator import Emulator
 from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore, nats_publisher
 from income_client.engines.relay import UpdateEvent, relay
 from income_client.testing import JumpingClock, check_checkpoint_store
+from tests.support.brokers import until
 from tests.support.event_source import NOW, event
 from tests.support.nats_server import PASSWORD, USERS, NatsServer, bucket, connected, running_server
 from tests.support.polling import scene
 
 UPDATES: Final = StreamConfig(name="updates", subjects=["income.updates"])
-
-
-async def come(condition: Callable[[], object]) -> None:
-    """Wait for what a server brings about, and reports to nobody."""
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
 
 
 # Buckets
@@ -190,7 +183,7 @@ async def test_a_bucket_that_is_made_again_under_a_poller_loses_no_update(
                 await stream.delete_key_value(name)
             waiting = asyncio.ensure_future(anext(poller))
             if number == 1:
-                await come(lambda: poller.status.failures)
+                await until(lambda: poller.status.failures)
                 assert not waiting.done()
             if number:
                 await stream.create_key_value(bucket=name)
@@ -280,7 +273,7 @@ async def test_a_relay_waits_for_a_lost_server_and_loses_nothing(
         store = NatsCheckpointStore(kv)
         poller = place.poll(store, start="2020-01-01", documents=False)
         relaying = asyncio.create_task(relay(poller, count))
-        await come(lambda: poller.status.polls or relaying.done())
+        await until(lambda: poller.status.polls or relaying.done())
         poller.stop(after_poll=True)
         await relaying
         assert number > 150
@@ -306,7 +299,7 @@ async def test_a_server_without_jetstream_is_a_retryable_error(
         before = lost_client.stats["reconnects"]
         lost_server.kill()
         lost_server.start(jetstream=jetstream)
-        await come(lambda: lost_client.is_connected and lost_client.stats["reconnects"] > before)
+        await until(lambda: lost_client.is_connected and lost_client.stats["reconnects"] > before)
 
     await start_again(jetstream=False)
     with pytest.raises(CheckpointError, match="JetStream is not running") as caught:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import asyncpg
@@ -18,6 +18,7 @@ from income_client import (
 from income_client.emulator import Emulator
 from income_client.engines.postgres import PostgresCheckpointStore
 from income_client.testing import JumpingClock
+from tests.support.brokers import until
 from tests.support.pollers import StandingClock
 from tests.support.polling import NOW_TEXT, Scene, ids_of, rest, take
 from tests.support.postgres import CommitCutter, PostgresServer
@@ -47,13 +48,6 @@ async def scene() -> AsyncIterator[Scene]:
         IncomeClient(service.url, auth=service.oauth2, clock=clock) as client,
     ):
         yield Scene(service, client)
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    """Wait for a condition, which a server and not the clock brings about."""
-    async with asyncio.timeout(30):
-        while not is_so():  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.01)
 
 
 async def rows(pool: Any) -> list[str]:

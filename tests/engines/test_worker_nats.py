@@ -1,8 +1,6 @@
 """A worker of NATS JetStream, with real servers: nothing is lost, and it is never deaf."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +14,7 @@ from income_client.engines.nats import nats_publisher
 from income_client.engines.relay import UpdateEvent
 from income_client.engines.worker import Worker
 from income_client.engines.worker_nats import nats_events
+from tests.support.brokers import until, working
 from tests.support.event_source import event
 from tests.support.nats_server import NatsServer, connected, running_server
 
@@ -80,25 +79,6 @@ class Place:
         return info.num_pending or 0, info.num_ack_pending or 0
 
 
-async def come(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(_SECONDS):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-
-
-@asynccontextmanager
-async def working(worker: Worker) -> AsyncIterator[asyncio.Task[None]]:
-    task = asyncio.create_task(worker.run())
-    try:
-        yield task
-        worker.stop()
-        async with asyncio.timeout(_SECONDS):
-            await task
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
-
-
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server's time does not jump, so pauses are short."""
@@ -127,7 +107,7 @@ async def test_each_event_is_handled_once_by_one_of_several_workers(place: Place
     ids = [str(one) for one in range(100)]
     async with working(place.worker()), working(place.worker(connection=place.server.url)):
         await place.publish(*(event(f"app-{one}", one) for one in ids))
-        await come(lambda: len(place.handled) == len(ids))
+        await until(lambda: len(place.handled) == len(ids))
     assert sorted(place.handled, key=int) == ids
     assert await place.unsettled() == (0, 0)
     assert place.client.is_connected
@@ -181,7 +161,7 @@ async def test_what_takes_longer_than_the_ack_wait_is_not_delivered_meanwhile(pl
     await place.publish(event())
     first, second = (place.worker(handle, ack_wait=1.0) for _ in range(2))
     async with working(first), working(second):
-        await come(lambda: first.status.handled + second.status.handled)
+        await until(lambda: first.status.handled + second.status.handled)
     assert next(began) == 1
 
 
@@ -199,9 +179,9 @@ async def test_a_server_that_is_killed_loses_no_event(lost: Place, how: str) -> 
 
     connection = lost.server.url if how == "own" else lost.client
     async with working(lost.worker(handle, connection, ack_wait=2.0)):
-        await come(lambda: set(lost.handled) == set(ids))
+        await until(lambda: set(lost.handled) == set(ids))
         await lost.publish(event("app-x", "x"))
-        await come(lambda: "x" in lost.handled)
+        await until(lambda: "x" in lost.handled)
 
 
 async def test_a_worker_asks_again_on_a_new_connection(
@@ -211,12 +191,12 @@ async def test_a_worker_asks_again_on_a_new_connection(
     monkeypatch.setattr("income_client.engines.worker_nats._ANSWER_SECONDS", 600.0)
     async with working(lost.worker()):
         await lost.publish(event(event_id="1"))
-        await come(lambda: lost.handled)
+        await until(lambda: lost.handled)
         lost.server.kill()
         lost.server.start()
-        await come(lambda: lost.client.is_connected and lost.client.stats["reconnects"])
+        await until(lambda: lost.client.is_connected and lost.client.stats["reconnects"])
         await lost.publish(event(event_id="2"))
-        await come(lambda: lost.handled == ["1", "2"])
+        await until(lambda: lost.handled == ["1", "2"])
 
 
 async def test_a_worker_that_starts_before_its_server_waits_for_it(lost: Place) -> None:
@@ -228,8 +208,8 @@ async def test_a_worker_that_starts_before_its_server_waits_for_it(lost: Place) 
         await asyncio.sleep(0.1)
         connected_before = worker.status.is_connected
         lost.server.start()
-        await come(lambda: lost.handled)
-        await come(lambda: worker.status.is_connected)
+        await until(lambda: lost.handled)
+        await until(lambda: worker.status.is_connected)
     assert not connected_before
 
 
@@ -240,16 +220,16 @@ async def test_a_consumer_or_a_stream_that_is_made_again_is_read_again(
     stream, durable = place.names["stream"], place.names["durable"]
     async with working(place.worker()) as task:
         await place.publish(event(event_id="1"))
-        await come(lambda: place.handled)
+        await until(lambda: place.handled)
         await place.js.delete_consumer(stream, durable)
         await place.publish(event(event_id="2"))
-        await come(lambda: place.handled == ["1", "2"])
+        await until(lambda: place.handled == ["1", "2"])
         await place.js.delete_stream(stream)
-        await come(lambda: "there is no stream" in caplog.text)
+        await until(lambda: "there is no stream" in caplog.text)
         assert not task.done()
         await place.make("stream")
         await place.publish(event(event_id="3"))
-        await come(lambda: place.handled == ["1", "2", "3"])
+        await until(lambda: place.handled == ["1", "2", "3"])
 
 
 async def test_a_worker_ends_once_the_callers_connection_is_closed_for_good(lost: Place) -> None:
@@ -258,7 +238,7 @@ async def test_a_worker_ends_once_the_callers_connection_is_closed_for_good(lost
         worker = lost.worker(connection=client)
         task = asyncio.create_task(worker.run())
         await lost.publish(event())
-        await come(lambda: lost.handled)
+        await until(lambda: lost.handled)
         lost.server.kill()
         async with asyncio.timeout(_SECONDS):
             with pytest.raises(IncomeClientError, match="max_reconnect_attempts=-1"):
@@ -311,7 +291,7 @@ async def test_a_consumer_whose_server_would_give_up_is_changed(place: Place) ->
     await place.js.add_consumer(stream, config, durable_name=durable, ack_policy=AckPolicy.EXPLICIT)
     async with working(place.worker()):
         await place.publish(event())
-        await come(lambda: place.handled)
+        await until(lambda: place.handled)
     kept = (await place.js.consumer_info(stream, durable)).config
     assert (kept.max_deliver, kept.ack_wait, kept.max_ack_pending) == (-1, 150, 100)
 
@@ -339,13 +319,13 @@ async def test_a_worker_waits_while_too_many_events_are_pending(place: Place) ->
     await place.publish(event("app-1", "1"), event("app-2", "2"))
     worker = place.worker(handle)
     async with working(worker):
-        await come(lambda: place.handled)
+        await until(lambda: place.handled)
         before = place.client.stats["out_msgs"]
         await asyncio.sleep(0.8)
         assert place.client.stats["out_msgs"] - before < 3
         assert worker.status.is_connected
         go_on.set()
-        await come(lambda: place.handled == ["1", "2"])
+        await until(lambda: place.handled == ["1", "2"])
 
 
 async def test_what_a_stopped_worker_had_not_done_is_there_for_the_next_at_once(
@@ -362,7 +342,7 @@ async def test_what_a_stopped_worker_had_not_done_is_there_for_the_next_at_once(
     async with working(place.worker(handle, stop_timeout=0.01)):
         await began.wait()
     async with working(place.worker()):
-        await come(lambda: place.handled)
+        await until(lambda: place.handled)
 
 
 async def test_what_was_received_and_not_returned_is_given_back(place: Place) -> None:
@@ -373,4 +353,4 @@ async def test_what_was_received_and_not_returned_is_given_back(place: Place) ->
     await source._fetch_messages(client, 1)
     await source.aclose()
     async with working(place.worker()):
-        await come(lambda: place.handled)
+        await until(lambda: place.handled)
