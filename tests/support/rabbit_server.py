@@ -49,7 +49,6 @@ class RabbitServer:
         # The server would start one that outlives it.
         self._epmd = subprocess.Popen(["epmd"], env=self._environment)
         self._process: subprocess.Popen[bytes] | None = None
-        self.start()
 
     @property
     def url(self) -> str:
@@ -103,6 +102,7 @@ def running_rabbit(folder: Path) -> Iterator[RabbitServer]:
     """Run a server until the fixture that yields from here ends."""
     server = RabbitServer(folder)
     try:
+        server.start()
         yield server
     finally:
         server.close()
