@@ -238,41 +238,8 @@ async def downloads(client: ic.IncomeClient, document: ic.Document) -> None:
                 assert_type(outcome, ic.DownloadedFile)
 
 
-async def catches(client: ic.IncomeClient) -> None:
-    try:
-        await client.get_application("app-1")
-    except ic.NotFoundError as error:
-        assert_type(error.request_id, str | None)
-    except ic.DecodeError as error:
-        assert_type(error.faults, tuple[ic.PayloadFault, ...])
-    except ic.SaturatedWindowError as error:
-        assert_type(error.windows, tuple[ic.Window, ...])
-        assert_type(error.applications, tuple[ic.ApplicationSummary, ...])
-    except ic.UnsafeLinkError as error:
-        assert_type(error.document_id, str | None)
-        assert_type(error.reason, ic.LinkRefusal)
-    except ic.DownloadError as error:
-        assert_type(error.code, str | None)
-    except (ic.ResponseError, ic.TransportError, ic.CheckpointError) as error:
-        assert_type(error.status, int | None)
-    except ic.IncomeClientError as error:
-        assert_type(error.retryable, bool)
-        assert_type(error.retry_after, float | None)
-        assert_type(error.attempts, int)
-
-
 def hears(event: ic.Event) -> None:
     match event:
-        case ic.RequestSent(call=call, attempt=attempt):
-            assert_type(call, str)
-            assert_type(attempt, int)
-        case ic.RequestAnswered(status=status, seconds=seconds, error=error):
-            assert_type(status, int | None)
-            assert_type(seconds, float)
-            assert_type(error, str | None)
-        case ic.FileFinished(document_id=document_id, size=size):
-            assert_type(document_id, str)
-            assert_type(size, int | None)
         case ic.WindowSplit(window=window) | ic.PageCovered(window=window):
             assert_type(window, ic.Window)
         case ic.PollFinished(lag=lag) | ic.PollFailed(lag=lag):
