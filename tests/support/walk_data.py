@@ -1,14 +1,16 @@
 """What the properties of a walk are tried on: update times, and readings of the contract."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from hypothesis import strategies as st
 
 from income_client import ApplicationPaginator, ApplicationSummary, DecodeError, IncomeClient
 
-from .listing import Rules, text_of
+from .listing import Listing, Rules, rows_at, text_of
+
+L = TypeVar("L", bound=Listing)
 
 BASE: Final = 1_700_000_000
 """The second at which the data of these tests begins."""
@@ -94,6 +96,25 @@ def readings(draw: st.DrawFn, /, span: int, **fixed: Any) -> Rules:
     for name, value in fixed.items():
         drawn[name] = value if isinstance(value, st.SearchStrategy) else st.just(value)
     return Rules(**{name: draw(values, name) for name, values in drawn.items()})
+
+
+@st.composite
+def listings(
+    draw: st.DrawFn, make: Callable[..., L], limit: int, since: Sequence[int] = (5,), **fixed: Any
+) -> L:
+    """Draw a listing: applications, a reading of the contract, and a present.
+
+    Args:
+        draw: given by Hypothesis.
+        make: `Listing`, or `ListService` for fewer applications.
+        limit: rows at which a page is full; every second has fewer.
+        since: seconds between the last update and the present.
+        fixed: as for `readings`.
+    """
+    times = draw(update_seconds(limit, 10 * limit if make is Listing else None))
+    now = max([*times, BASE + 5]) + draw(st.sampled_from(since), "since the last")
+    rules = draw(readings(now - BASE, **fixed))
+    return make(rows=rows_at(times), now=now, rules=rules, chance=draw(CHANCES))
 
 
 def walk(

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
-from random import Random
 from typing import Any
 
 from attrs import define, field
@@ -38,13 +37,11 @@ def page_of(after: int, before: int, dates: Mapping[str, int]) -> ApplicationPag
 
 @define(kw_only=True)
 class DryWalk:
-    """One walk over a listing, a step at a time."""
+    """One walk over a listing, a step at a time; its chance decides which answer comes next."""
 
     listing: Listing
     planner: WalkPlanner
     limit: int
-    chance: Random
-    """Decides which of the questions in flight is answered next."""
     dates: Mapping[str, int]
     """The second of each application's date."""
     delivered: list[Delivery] = field(factory=list)
@@ -69,7 +66,8 @@ class DryWalk:
         if not self.in_flight:
             assert self.planner.is_finished
             return False
-        question, answer = self.in_flight.pop(self.chance.randrange(len(self.in_flight)))
+        which = self.listing.chance.randrange(len(self.in_flight))
+        question, answer = self.in_flight.pop(which)
         if answer is None:
             assert self.planner.refuse(question), f"{question} was refused"
         else:
@@ -101,7 +99,6 @@ def dry_walk(
     *,
     limit: int,
     walkers: int = 1,
-    chance: Random | None = None,
     dates: Mapping[str, int] | None = None,
     **planner: Any,
 ) -> DryWalk:
@@ -113,6 +110,5 @@ def dry_walk(
         listing=listing,
         planner=WalkPlanner(Bounds(after, before), limit=limit, walkers=walkers, **planner),
         limit=limit,
-        chance=chance or Random(0),
         dates=dates,
     )

@@ -1,5 +1,6 @@
 """Promise 1: a walk yields what one unlimited query would return, each application once."""
 
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, timezone
 from itertools import accumulate, pairwise
 from random import Random
@@ -19,9 +20,10 @@ from tests.support.walk_data import (
     LIMITS,
     MEANINGS,
     WALKERS,
+    L,
     ids_of,
+    listings,
     readings,
-    update_seconds,
     walk,
 )
 from tests.support.walks import dry_walk
@@ -30,15 +32,16 @@ CHICAGO = timezone(timedelta(hours=-6))
 
 
 @st.composite
-def spans(draw: st.DrawFn, limit: int, **fixed: Any) -> tuple[Listing, int, int, int]:
-    """Draw what happened, how the contract is read, two bounds, and the time since the last."""
-    times = draw(update_seconds(limit, 10 * limit))
-    last = max([*times, BASE + 5]) + 5
+def spans(
+    draw: st.DrawFn, make: Callable[..., L], limit: int, **fixed: Any
+) -> tuple[L, int, int, int]:
+    """Draw a listing, two bounds, and the time that has passed since the latter."""
+    listing = draw(listings(make, limit, **fixed))
     after = BASE + draw(st.sampled_from([-10, -1, 0, 1, 7]), "after")
-    before = max(after, last - draw(st.sampled_from([0, 4, 5, 6, 20]), "before"))
+    before = max(after, listing.now - draw(st.sampled_from([0, 4, 5, 6, 20]), "before"))
     passed = draw(st.sampled_from([0, 3 * DAY]), "seconds since")
-    rules = draw(readings(before - after, **fixed))
-    return Listing(rows=rows_at(times), now=last + passed, rules=rules), after, before, passed
+    listing.now += passed
+    return listing, after, before, passed
 
 
 @pytest.mark.parametrize("meaning", MEANINGS)
@@ -47,9 +50,8 @@ def test_a_walk_yields_what_one_unlimited_query_returns(
     meaning: str, data: st.DataObject, limit: int, walkers: int
 ) -> None:
     """Whatever the order of rows and replies, windows and data: every id exactly once."""
-    listing, after, before, passed = data.draw(spans(limit, **MEANINGS[meaning]))
-    chance = data.draw(CHANCES)
-    walked = dry_walk(listing, after, before, limit=limit, walkers=walkers, chance=chance).run()
+    listing, after, before, passed = data.draw(spans(Listing, limit, **MEANINGS[meaning]))
+    walked = dry_walk(listing, after, before, limit=limit, walkers=walkers).run()
     assert len(walked.ids) == len(set(walked.ids))
     assert set(walked.ids) == listing.truth(after, before)
     assert walked.planner.saturated == []
@@ -65,8 +67,7 @@ async def test_a_walk_over_sockets_is_the_same(
     data: st.DataObject, limit: int, walkers: int
 ) -> None:
     """The bounds and the limit are sent as they were given; the walk ends with all covered."""
-    listing, after, before, _ = data.draw(spans(limit))
-    service = ListService(rows=listing.rows, now=listing.now, rules=listing.rules)
+    service, after, before, _ = data.draw(spans(ListService, limit))
     async with serving(service) as client:
         paginator = walk(client, after, before, limit=limit, concurrency=walkers)
         found = await ids_of(paginator)
@@ -85,8 +86,9 @@ def test_inner_cuts_overlap_by_one_second_and_outer_bounds_do_not(
     """The complete pages of a walk form a chain from the lower bound to the upper one."""
     times = list(accumulate((chance.choice([5, 9, 400]) for _ in range(60)), initial=BASE))[1:]
     after, before = BASE + 7, times[-1] + 1
-    listing = Listing(rows=rows_at(times), now=before + 3 * DAY, rules=Rules(order=order))
-    walked = dry_walk(listing, after, before, limit=10, walkers=walkers, chance=chance).run()
+    rules = Rules(order=order)
+    listing = Listing(rows=rows_at(times), now=before + 3 * DAY, rules=rules, chance=chance)
+    walked = dry_walk(listing, after, before, limit=10, walkers=walkers).run()
     assert set(walked.ids) == listing.truth(after, before)
     complete = sorted(
         (query.after or 0, query.before or 0) for query, page in listing.pages if len(page.ids) < 10
@@ -99,13 +101,11 @@ def test_inner_cuts_overlap_by_one_second_and_outer_bounds_do_not(
 @given(st.data(), LIMITS)
 def test_one_walker_goes_in_ascending_order(data: st.DataObject, limit: int) -> None:
     """With a concurrency of 1 no page holds an older update than the page before it."""
-    times = data.draw(update_seconds(limit, 10 * limit))
-    last = max([*times, BASE + 5]) + 5
-    listing = Listing(rows=rows_at(times), now=last + 3 * DAY, rules=Rules(order="random"))
-    walked = dry_walk(listing, BASE - 1, last, limit=limit).run()
+    listing = data.draw(listings(Listing, limit, oldest=None, widest=None))
+    walked = dry_walk(listing, BASE - 1, listing.now, limit=limit).run()
     rows = (delivery.page.applications for delivery in walked.delivered)
     seconds = [[listing.rows[row.application_id] for row in page] for page in rows if page]
-    assert sum(map(len, seconds)) == len(times)
+    assert sum(map(len, seconds)) == len(listing.ids)
     assert all(max(one) <= min(other) for one, other in pairwise(seconds))
 
 

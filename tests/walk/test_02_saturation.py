@@ -129,9 +129,9 @@ def test_seconds_with_fewer_rows_than_the_limit_are_never_saturated(
     after = BASE + data.draw(st.sampled_from([-3, -1, 0, 1]), "after")
     before = max(after, BASE + len(sizes) + data.draw(st.sampled_from([-2, -1, 0, 3]), "before"))
     rules = Rules(order=order, **MEANINGS[meaning])
-    listing = Listing(rows=rows_at(rows_per_second(sizes)), now=LATER, rules=rules)
-    chance = data.draw(CHANCES)
-    walked = dry_walk(listing, after, before, limit=limit, walkers=walkers, chance=chance).run()
+    rows = rows_at(rows_per_second(sizes))
+    listing = Listing(rows=rows, now=LATER, rules=rules, chance=data.draw(CHANCES))
+    walked = dry_walk(listing, after, before, limit=limit, walkers=walkers).run()
     assert len(walked.ids) == len(set(walked.ids))
     assert set(walked.ids) == listing.truth(after, before)
     assert walked.planner.saturated == []
@@ -146,8 +146,9 @@ def test_saturated_seconds_that_lie_apart_are_each_named(
     crowds = [BASE + 5 + number * gap for number in range(3)]
     quiet = [BASE + 3, BASE + 30, BASE + 400, BASE + 3 * DAY]
     rules = Rules(order="random", **MEANINGS[meaning])
-    listing = Listing(rows=rows_at([*crowds * 30, *quiet]), now=LATER, rules=rules)
-    walked = dry_walk(listing, BASE - 1, LATER, limit=10, walkers=walkers, chance=chance).run()
+    rows = rows_at([*crowds * 30, *quiet])
+    listing = Listing(rows=rows, now=LATER, rules=rules, chance=chance)
+    walked = dry_walk(listing, BASE - 1, LATER, limit=10, walkers=walkers).run()
     named = {window.after for window in walked.planner.saturated}
     assert set(crowds) <= named
     # Where both bounds are inclusive, no page holds the seconds beside two crowded ones.
@@ -168,7 +169,6 @@ def test_every_row_outside_of_saturated_seconds_is_yielded(
     listing = Listing(rows=rows_at(times), now=LATER, rules=rules)
     walked = dry_walk(
         listing, BASE - 3, BASE + 100, limit=limit, walkers=walkers, keep_saturated=is_kept,
-        chance=data.draw(CHANCES),
     ).run()  # fmt: skip
     planner, ids = walked.planner, {*walked.ids, *walked.planner.withheld}
     assert len(walked.ids) == len(set(walked.ids))
@@ -225,9 +225,9 @@ def test_every_row_is_yielded_or_its_second_is_reported(
     rules = data.draw(readings(40, oldest=None))
     assume(rules.future != "refuse" or before is None)
     now = BASE + len(sizes) + data.draw(st.sampled_from([-1, 0, 9]), "now")
-    listing = Listing(rows=rows_at(rows_per_second(sizes)), now=now, rules=rules)
-    chance = data.draw(CHANCES)
-    walked = dry_walk(listing, after, before, limit=limit, walkers=walkers, chance=chance).run()
+    rows = rows_at(rows_per_second(sizes))
+    listing = Listing(rows=rows, now=now, rules=rules, chance=data.draw(CHANCES))
+    walked = dry_walk(listing, after, before, limit=limit, walkers=walkers).run()
     end = listing.now + 1 if before is None else min(before, listing.now + 1)
     assert listing.truth(after, end) & clear_rows(walked) <= set(walked.ids)
 
@@ -248,7 +248,8 @@ def test_a_page_of_exactly_limit_rows_is_full() -> None:
 def test_a_service_that_ignores_the_limit_loses_nothing(walkers: int, chance: Random) -> None:
     """A page with more rows than the limit counts as full, and its window is split."""
     times = [BASE + chance.randrange(3_000) for _ in range(120)]
-    listing = Listing(rows=rows_at([*times, *[BASE + 1_000] * 30]), now=LATER)
+    rows = rows_at([*times, *[BASE + 1_000] * 30])
+    listing = Listing(rows=rows, now=LATER, chance=chance)
 
     def unlimited(query: Query, page: Page) -> Outcome:
         keys = listing.truth(query.after or 0, query.before or 0)
@@ -387,6 +388,7 @@ def test_contradictory_pages_end_in_an_error_or_in_reported_seconds(
         rows=rows_at([BASE + chance.randrange(40) for _ in range(30)]),
         now=BASE + 60,
         rules=rules,
+        chance=chance,
         most_requests=3_000,
     )
 
@@ -398,6 +400,6 @@ def test_contradictory_pages_end_in_an_error_or_in_reported_seconds(
         return Page(after=page.after + shift, before=page.before + shift, ids=tuple(ids))
 
     listing.twist = lie
-    walked = dry_walk(listing, BASE - 1, BASE + 45, limit=5, walkers=walkers, chance=chance)
+    walked = dry_walk(listing, BASE - 1, BASE + 45, limit=5, walkers=walkers)
     with contextlib.suppress(UnexpectedResponseError):
         walked.run()

@@ -28,13 +28,13 @@ def spread(count: int, *, seed: int = 1, **rules: Any) -> ListService:
 @given(
     seed=st.integers(0, 2**32),
     walkers=WALKERS,
-    stops=st.lists(st.integers(0, 149), min_size=1, max_size=3),
+    stops=st.lists(st.integers(0, 89), min_size=1, max_size=3),
 )
 async def test_a_slow_consumer_stops_the_requests(
     seed: int, walkers: int, stops: list[int]
 ) -> None:
     """While the consumer holds a row, each walker sends at most one more request."""
-    service = spread(150, seed=seed, order="random", slowness=2)
+    service = spread(90, seed=seed, order="random", slowness=2)
     given_rows = 0
     async with serving(service) as client:
         paginator = walk(client, BASE - 1, BASE + SPAN + 1, limit=10, concurrency=walkers)
@@ -45,7 +45,7 @@ async def test_a_slow_consumer_stops_the_requests(
                 asked = len(service.queries)
                 assert await service.quiet() == asked
             given_rows += 1
-    assert given_rows == 150
+    assert given_rows == 90
 
 
 @pytest.mark.parametrize("before", [None, BASE + SPAN + 1])
@@ -110,10 +110,12 @@ async def most_memory(count: int, walkers: int, before: int | None) -> int:
     return most
 
 
-@pytest.mark.parametrize(("walkers", "before"), [(1, None), (4, BASE + SPAN + 1)])
-async def test_remembered_ids_are_bounded(walkers: int, before: int | None) -> None:
+@pytest.mark.parametrize(
+    ("rows", "walkers", "before"), [(500, 1, None), (1_000, 4, BASE + SPAN + 1)]
+)
+async def test_remembered_ids_are_bounded(rows: int, walkers: int, before: int | None) -> None:
     """Ids are kept for a few pages per walker, not for the whole walk."""
-    most = await most_memory(1_000, walkers, before)
+    most = await most_memory(rows, walkers, before)
     pages = 10 * LONG_ID * (walkers + 1)
     assert most < 12 * pages, f"{most / pages:.1f} pages for each walker"
 
@@ -121,7 +123,7 @@ async def test_remembered_ids_are_bounded(walkers: int, before: int | None) -> N
 @given(st.integers(0, 2**32), WALKERS)
 async def test_the_checkpoint_is_short(seed: int, walkers: int) -> None:
     """The checkpoint holds the span and a few intervals per walker, and no ids."""
-    service = spread(70, seed=seed, order="random", slowness=12)
+    service = spread(50, seed=seed, order="random", slowness=6)
     longest = 0
     async with serving(service) as client:
         paginator = walk(client, BASE - 1, None, limit=5, concurrency=walkers)

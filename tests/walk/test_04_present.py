@@ -1,7 +1,6 @@
 """Promise 4: an open walk reads up to the present second, and updates during it lose nothing."""
 
 from itertools import product
-from random import Random
 from typing import Any
 
 import pytest
@@ -25,13 +24,12 @@ from tests.support.listing import (
 )
 from tests.support.walk_data import (
     BASE,
-    CHANCES,
     LIMITS,
     MEANINGS,
     WALKERS,
     ids_of,
+    listings,
     readings,
-    update_seconds,
     walk,
 )
 from tests.support.walks import dry_walk
@@ -44,14 +42,10 @@ def test_an_open_walk_reads_up_to_the_present_second(
     data: st.DataObject, limit: int, walkers: int
 ) -> None:
     """Every row is yielded once, including those of the second in which the walk ends."""
-    times = data.draw(update_seconds(limit, 10 * limit))
-    now = max(times, default=BASE) + data.draw(st.sampled_from([0, 0, 1, 30]), "since the last")
+    listing = data.draw(listings(Listing, limit, [0, 0, 1, 30]))
     after = BASE + data.draw(st.sampled_from([-10, -1, 0, 1]), "after")
-    rules = data.draw(readings(now - after))
-    assume(after <= now and (rules.oldest is None or rules.oldest <= now))
-    listing = Listing(rows=rows_at(times), now=now, rules=rules)
-    chance = data.draw(CHANCES)
-    walked = dry_walk(listing, after, None, limit=limit, walkers=walkers, chance=chance).run()
+    now = listing.now
+    walked = dry_walk(listing, after, None, limit=limit, walkers=walkers).run()
     assert len(walked.ids) == len(set(walked.ids))
     assert set(walked.ids) == listing.truth(after, now + 1)
 
@@ -91,7 +85,6 @@ class Updates:
 
     listing: Listing
     limit: int
-    chance: Random
     until: int
     """Second from which on nothing is updated."""
     moves_again: bool
@@ -103,7 +96,7 @@ class Updates:
 
     def happen(self) -> None:
         """Update some applications, and advance the clock."""
-        chance, listing = self.chance, self.listing
+        listing, chance = self.listing, self.listing.chance
         if chance.random() < 0.5:
             return
         for _ in range(chance.choice([1, 1, self.limit - 1])):
@@ -138,28 +131,24 @@ def test_updates_during_a_walk_lose_nothing(
     each application is updated once. What is updated before the answer to the last question
     is not promised where that question only tells the time.
     """
-    times = data.draw(update_seconds(limit, 10 * limit))
-    now = max(times, default=BASE) + 10
+    listing = data.draw(listings(Listing, limit, [10], oldest=None))
+    rules, now = listing.rules, listing.now
     after = BASE + data.draw(st.sampled_from([-1, 0, 10]), "after")
-    rules = data.draw(readings(now - after, oldest=None))
     assume(rules.future != "refuse" or ahead is None)
     takes_the_future = rules.future == "accept" and rules.widest in (None, 3_600)
     ends_with_the_time = not rules.upper_closed and not (
         rules.future == "accept" and rules.widest is None
     )
     before = None if ahead is None else now + ahead
-    listing = Listing(rows=rows_at(times), now=now, rules=rules)
-    chance = data.draw(CHANCES)
     updates = Updates(
         listing,
         limit,
-        chance,
         until=now + 10**6 if before is None else before - 1,
         moves_again=rules.upper_closed or takes_the_future,
     )
     listing.before_answer = updates.happen
     must = listing.truth(after, now + 1 if before is None else before)
-    walked = dry_walk(listing, after, before, limit=limit, walkers=walkers, chance=chance).run()
+    walked = dry_walk(listing, after, before, limit=limit, walkers=walkers).run()
     must |= updates.before(len(listing.queries) - ends_with_the_time, after)
     assert must <= set(walked.ids)
     assert walked.planner.saturated == []

@@ -37,8 +37,8 @@ from tests.support.walk_data import (
     WALKERS,
     collect,
     ids_of,
+    listings,
     readings,
-    update_seconds,
     walk,
 )
 from tests.support.walks import DryWalk, dry_walk
@@ -129,11 +129,9 @@ def test_windows_cut_short_at_random_lose_nothing(
     data: st.DataObject, limit: int, walkers: int, cut: str
 ) -> None:
     """However short the service cuts a window, at either end, the rest is requested again."""
-    times = data.draw(update_seconds(limit, 10 * limit))
-    last = max([*times, BASE + 5]) + 5
-    rules = data.draw(readings(last - BASE, oldest=None, widest=None))
-    listing = Listing(rows=rows_at(times), now=last + 3 * DAY, rules=rules)
-    chance = data.draw(CHANCES)
+    listing = data.draw(listings(Listing, limit, oldest=None, widest=None))
+    times, chance, last = sorted(listing.rows.values()), listing.chance, listing.now
+    listing.now += 3 * DAY
 
     def cut_short(query: Query, page: Page) -> Outcome:
         after, before = page.after, page.before
@@ -149,7 +147,7 @@ def test_windows_cut_short_at_random_lose_nothing(
         return applied(listing, after, before, query.limit)
 
     listing.twist = cut_short
-    walked = dry_walk(listing, BASE - 1, last, limit=limit, walkers=walkers, chance=chance).run()
+    walked = dry_walk(listing, BASE - 1, last, limit=limit, walkers=walkers).run()
     assert len(walked.ids) == len(set(walked.ids))
     assert set(walked.ids) == listing.truth(BASE - 1, last)
     assert not walked.planner.covered.gaps(Window(BASE - 1, last))
@@ -222,7 +220,7 @@ def test_what_is_no_longer_kept_is_passed_over(
 def test_a_moving_retention_limit_loses_nothing_that_is_kept(chance: Random, walkers: int) -> None:
     """Everything that the service still keeps at the end of the walk was yielded."""
     times = [BASE + chance.randrange(5_000) for _ in range(50)]
-    listing = Listing(rows=rows_at(times), now=BASE + 3 * DAY)
+    listing = Listing(rows=rows_at(times), now=BASE + 3 * DAY, chance=chance)
     oldest = BASE - 500
 
     def forget(query: Query, page: Page) -> Outcome:
@@ -231,9 +229,7 @@ def test_a_moving_retention_limit_loses_nothing_that_is_kept(chance: Random, wal
         return applied(listing, max(page.after, oldest), page.before, query.limit)
 
     listing.twist = forget
-    walked = dry_walk(
-        listing, BASE - 1, BASE + 5_000, limit=8, walkers=walkers, chance=chance
-    ).run()
+    walked = dry_walk(listing, BASE - 1, BASE + 5_000, limit=8, walkers=walkers).run()
     assert listing.truth(max(oldest, BASE - 1), BASE + 5_000) <= set(walked.ids)
     assert len(walked.ids) == len(set(walked.ids))
 

@@ -34,14 +34,12 @@ from tests.support.listing import (
 )
 from tests.support.walk_data import (
     BASE,
-    CHANCES,
     DAY,
     LIMITS,
     WALKERS,
     collect,
     ids_of,
-    readings,
-    update_seconds,
+    listings,
     walk,
 )
 from tests.support.walks import DryWalk, dry_walk
@@ -207,12 +205,8 @@ def test_planned_and_covered_windows_partition_the_span_at_every_step(
     data: st.DataObject, limit: int, walkers: int
 ) -> None:
     """No second is in two places or in none, and no more questions are in flight than walkers."""
-    times = data.draw(update_seconds(limit, 10 * limit))
-    last = max(times, default=BASE) + 5
-    rules = data.draw(readings(last - BASE))
-    listing = Listing(rows=rows_at(times), now=last, rules=rules)
-    chance = data.draw(CHANCES)
-    walked = dry_walk(listing, BASE, last, limit=limit, walkers=walkers, chance=chance)
+    listing = data.draw(listings(Listing, limit))
+    walked = dry_walk(listing, BASE, listing.now, limit=limit, walkers=walkers)
     going = True
     while going:
         going = walked.step()
@@ -229,12 +223,10 @@ def test_a_walk_that_crashed_anywhere_resumes_without_loss(
     data: st.DataObject, limit: int, walkers: int, is_open: bool
 ) -> None:
     """What was acknowledged before the crash and what the resumed walk yields is everything."""
-    times = data.draw(update_seconds(limit, 10 * limit))
-    last = max(times, default=BASE) + 5
+    listing = data.draw(listings(Listing, limit))
+    last = listing.now
     before = None if is_open else last
-    rules = data.draw(readings(last - BASE))
-    listing = Listing(rows=rows_at(times), now=last, rules=rules)
-    options: dict[str, Any] = {"limit": limit, "walkers": walkers, "chance": data.draw(CHANCES)}
+    options: dict[str, Any] = {"limit": limit, "walkers": walkers}
     first = dry_walk(listing, BASE - 1, before, **options)
     for _ in range(data.draw(st.integers(0, 12))):
         if not first.step():
@@ -251,16 +243,13 @@ def test_a_question_that_failed_is_asked_again(
     data: st.DataObject, limit: int, walkers: int
 ) -> None:
     """Dropping any question at any time changes nothing about the result."""
-    times = data.draw(update_seconds(limit, 10 * limit))
-    last = max(times, default=BASE) + 5
-    listing = Listing(rows=rows_at(times), now=last)
-    chance = data.draw(CHANCES)
-    walked = dry_walk(listing, BASE - 1, None, limit=limit, walkers=walkers, chance=chance)
+    listing = data.draw(listings(Listing, limit, oldest=None))
+    walked = dry_walk(listing, BASE - 1, None, limit=limit, walkers=walkers)
     while walked.step():
-        if walked.in_flight and chance.random() < 0.3:
+        if walked.in_flight and listing.chance.random() < 0.3:
             question, _ = walked.in_flight.pop()
             walked.planner.drop(question)
-    assert len(walked.ids) == len(set(walked.ids)) == len(times)
+    assert sorted(walked.ids) == sorted(listing.ids)
 
 
 @given(st.data(), LIMITS, WALKERS, st.integers(0, 3_600))
@@ -268,14 +257,10 @@ def test_updates_before_a_future_upper_bound_come_in_the_walk_or_its_resumption(
     data: st.DataObject, limit: int, walkers: int, ahead: int
 ) -> None:
     """A walk that ends before its upper bound has passed leaves the future uncovered."""
-    times = data.draw(update_seconds(limit, 10 * limit))
-    now = max(times, default=BASE) + 10
-    before = now + ahead
     futures = st.sampled_from(["accept", "lower"])
-    rules = data.draw(readings(now - BASE, oldest=None, future=futures))
-    listing = Listing(rows=rows_at(times), now=now, rules=rules)
+    listing = data.draw(listings(Listing, limit, [10], oldest=None, future=futures))
+    before, chance = listing.now + ahead, listing.chance
     must = listing.truth(BASE - 10, before)
-    chance = data.draw(CHANCES)
     still = chance.sample(sorted(must), len(must))
 
     def update() -> None:
@@ -285,7 +270,7 @@ def test_updates_before_a_future_upper_bound_come_in_the_walk_or_its_resumption(
 
     listing.before_answer = update
     options: dict[str, Any] = {"limit": limit, "walkers": walkers, "keep_saturated": True}
-    first = dry_walk(listing, BASE - 10, before, chance=chance, **options)
+    first = dry_walk(listing, BASE - 10, before, **options)
     for _ in range(data.draw(st.sampled_from([1, 3, 9, 10**6]), label="steps")):
         if not first.step():
             break
@@ -297,11 +282,11 @@ def test_updates_before_a_future_upper_bound_come_in_the_walk_or_its_resumption(
         for key in touched_later:
             listing.touch(key)
     listing.now = before + 2 * DAY
-    again = dry_walk(listing, BASE - 10, before, chance=chance, covered=covered, **options).run()
+    again = dry_walk(listing, BASE - 10, before, covered=covered, **options).run()
     if not (first.planner.saturated or again.planner.saturated):
         assert must <= {*first.ids, *again.ids}
         assert not is_ahead or touched_later <= set(again.ids)
-    if rules.date_ahead is not None and not again.planner.saturated:
+    if listing.rules.date_ahead is not None and not again.planner.saturated:
         # By now the whole span has passed and is covered.
         asked = len(listing.queries)
         covered = list(again.planner.covered)
@@ -328,17 +313,14 @@ def test_walks_that_resume_each_other_lose_no_update(
     data: st.DataObject, limit: int, walkers: int, rounds: list[int]
 ) -> None:
     """An open walk resumed after its end yields later updates, even of the same second."""
-    times = data.draw(update_seconds(limit, 10 * limit))
-    now = max(times, default=BASE) + 2
-    rules = data.draw(readings(now - BASE, oldest=None))
-    listing = Listing(rows=rows_at(times), now=now, rules=rules)
-    chance = data.draw(CHANCES)
+    listing = data.draw(listings(Listing, limit, [2], oldest=None))
+    chance = listing.chance
     walked = dry_walk(listing, BASE - 1, None, limit=limit, walkers=walkers).run()
     assert set(walked.ids) == listing.ids
     for seconds in rounds:
         listing.now += seconds
         crowd = sum(second == listing.now for second in listing.rows.values())
-        room = max(0, min(len(times), limit - 1 - crowd))
+        room = max(0, min(len(listing.ids), limit - 1 - crowd))
         touched = chance.sample(sorted(listing.ids), chance.randint(0, room))
         for key in touched:
             listing.touch(key)
@@ -352,12 +334,11 @@ def test_walks_that_follow_each_other_lose_nothing(
     data: st.DataObject, limit: int, date_ahead: int
 ) -> None:
     """Each ends at the first present that is echoed, and the next begins a second before that."""
-    times = data.draw(update_seconds(limit, 10 * limit))
-    now = max(times, default=BASE) + 2
-    rules = data.draw(readings(now - BASE, oldest=None, date_ahead=st.sampled_from([0, None])))
+    dates = st.sampled_from([0, None])
+    listing = data.draw(listings(Listing, limit, [2], oldest=None, date_ahead=dates))
+    rules, now = listing.rules, listing.now
     # Windows of a few seconds cannot be followed as fast as their end moves on.
     assume(rules.widest is None or rules.widest > 12)
-    listing = Listing(rows=rows_at(times), now=now, rules=rules)
     start, ids = BASE - 10, set[str]()
     while start < now - 1:
         walked = dry_walk(listing, start - 1, None, limit=limit, date_ahead=date_ahead).run()
@@ -469,11 +450,9 @@ async def test_a_walk_stopped_anywhere_and_resumed_loses_nothing(
 
     The same walk goes on by itself when it is iterated again, and repeats no row.
     """
-    times = data.draw(update_seconds(limit))
-    last = max([*times, BASE + 5]) + 5
+    service = data.draw(listings(ListService, limit, oldest=None, future="accept"))
+    last = service.now
     before = None if is_open else last
-    rules = data.draw(readings(last - BASE, oldest=None, future="accept"))
-    service = ListService(rows=rows_at(times), now=last, rules=rules)
     options: dict[str, Any] = {"limit": limit, "concurrency": walkers}
     everything: set[str] = set()
     found: list[str] = []
@@ -498,11 +477,9 @@ async def test_a_row_is_covered_once_the_next_one_is_requested(
     data: st.DataObject, limit: int, walkers: int, by_page: bool
 ) -> None:
     """A walk resumed from the checkpoint after any row yields that row again, and the rest."""
-    times = data.draw(update_seconds(limit))
-    last = max([*times, BASE + 5]) + 5
-    before = data.draw(st.sampled_from([None, last]), "before")
-    rules = data.draw(readings(last - BASE, oldest=None, widest=None, future="accept"))
-    service = ListService(rows=rows_at(times), now=last, rules=rules)
+    fixed: dict[str, Any] = {"oldest": None, "widest": None, "future": "accept"}
+    service = data.draw(listings(ListService, limit, **fixed))
+    before = data.draw(st.sampled_from([None, service.now]), "before")
     options: dict[str, Any] = {"limit": limit, "concurrency": walkers}
     parts: list[tuple[list[str], str]] = []
     async with serving(service) as client:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import accumulate
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,7 @@ from income_client.walk.density import FILL, Density
 from income_client.walk.planner import WalkPlanner
 from income_client.walk.windows import Answer, Bounds, Rows
 from tests.support.listing import Listing, Rules, rows_at
-from tests.support.walk_data import BASE, CHANCES, DAY, LIMITS, WALKERS, readings, update_seconds
+from tests.support.walk_data import BASE, CHANCES, DAY, LIMITS, WALKERS, listings
 from tests.support.walks import dry_walk, page_of, rows_of
 
 YEAR = 365 * DAY
@@ -116,9 +117,11 @@ DATES: dict[str, Callable[[Random, Listing, int], int]] = {
 """Dates that mislead a walk that trusts them."""
 
 
-def hostile_dates(kind: str, listing: Listing, chance: Random) -> dict[str, int]:
+def hostile_dates(kind: str, listing: Listing) -> dict[str, int]:
     """Return a misleading date for each application."""
-    return {key: DATES[kind](chance, listing, second) for key, second in listing.rows.items()}
+    return {
+        key: DATES[kind](listing.chance, listing, second) for key, second in listing.rows.items()
+    }
 
 
 @pytest.mark.parametrize("dates", DATES)
@@ -132,17 +135,14 @@ def test_application_dates_are_only_a_hint(
     dates: str, data: st.DataObject, limit: int, walkers: int, begins: int
 ) -> None:
     """Whatever application dates the rows have, in any order, the ids are the same."""
-    times = data.draw(update_seconds(limit, 10 * limit))
-    now = max(times, default=BASE) + data.draw(st.sampled_from([0, 9, 3 * DAY]), "since the last")
-    before = data.draw(st.sampled_from([None, now + 1]), "before")
     # A service that cuts windows to seconds is not walked from 1970.
-    rules = data.draw(readings(now - BASE + 400, oldest=None, widest=None, future="accept"))
-    listing = Listing(rows=rows_at(times), now=now, rules=rules)
-    chance = data.draw(CHANCES)
+    fixed: dict[str, Any] = {"oldest": None, "widest": None, "future": "accept"}
+    listing = data.draw(listings(Listing, limit, [0, 9, 3 * DAY], **fixed))
+    now = listing.now
+    before = data.draw(st.sampled_from([None, now + 1]), "before")
     walked = dry_walk(
-        listing, begins, before, limit=limit, walkers=walkers, chance=chance,
-        dates=hostile_dates(dates, listing, chance),
-    ).run()  # fmt: skip
+        listing, begins, before, limit=limit, walkers=walkers, dates=hostile_dates(dates, listing)
+    ).run()
     assert len(walked.ids) == len(set(walked.ids))
     assert set(walked.ids) == listing.truth(begins, now + 1)
     assert walked.planner.saturated == []
@@ -154,9 +154,10 @@ def test_hostile_hints_cost_a_bounded_number_of_requests(
 ) -> None:
     """False dates cost a walk from 1970 some more requests, and none is repeated."""
     times = [BASE + chance.randrange(10**6) for _ in range(150)]
-    listing = Listing(rows=rows_at(times), now=BASE + 10**6, rules=Rules(order="random"))
-    given_dates = hostile_dates(dates, listing, chance)
-    walked = dry_walk(listing, 0, None, limit=30, walkers=walkers, chance=chance, dates=given_dates)
+    rules = Rules(order="random")
+    listing = Listing(rows=rows_at(times), now=BASE + 10**6, rules=rules, chance=chance)
+    misleading = hostile_dates(dates, listing)
+    walked = dry_walk(listing, 0, None, limit=30, walkers=walkers, dates=misleading)
     assert sorted(walked.run().ids) == sorted(listing.ids)
     asked = [(query.after, query.before) for query in listing.queries]
     assert len(asked) - len(set(asked)) <= 2
@@ -218,18 +219,15 @@ def test_the_order_in_which_replies_come_does_not_matter(
     data: st.DataObject, limit: int, seed: int
 ) -> None:
     """In whatever order replies arrive, the same ids are yielded and the same is covered."""
-    times = data.draw(update_seconds(limit, 10 * limit))
-    last = max([*times, BASE + 5]) + 5
-    ends = []
+    listing = data.draw(listings(Listing, limit, oldest=None, widest=None, date_ahead=0))
+    last, ends = listing.now, []
+    listing.now += 3 * DAY
     for walkers in (1, 3, 8):
-        listing = Listing(rows=rows_at(times), now=last + 3 * DAY, rules=Rules(order="random"))
-        walked = dry_walk(
-            listing, BASE - 1, last, limit=limit, walkers=walkers, chance=Random(seed)
-        ).run()
+        listing.chance = Random(seed)
+        walked = dry_walk(listing, BASE - 1, last, limit=limit, walkers=walkers).run()
         assert len(walked.ids) == len(set(walked.ids))
         ends.append((set(walked.ids), list(walked.planner.covered)))
-    assert ends[0] == ends[1] == ends[2]
-    assert ends[0][0] == set(rows_at(times))
+    assert ends == [(listing.truth(BASE - 1, last), [Window(BASE - 1, last + 1)])] * 3
 
 
 class HostileDensity(Density):
@@ -278,8 +276,8 @@ def test_no_estimate_makes_a_walk_endless(
     is_narrow = HOSTILE_WIDTHS[widths](Random(0))(0, 1000) < 999
     span = 600 if is_narrow else data.draw(st.sampled_from([600, 10**6]), label="span")
     times = [BASE + chance.randrange(span) for _ in range(data.draw(st.integers(0, 60)))]
-    listing = Listing(rows=rows_at(times), now=BASE + span)
-    walked = dry_walk(listing, BASE - 1, BASE + span, limit=limit, walkers=walkers, chance=chance)
+    listing = Listing(rows=rows_at(times), now=BASE + span, chance=chance)
+    walked = dry_walk(listing, BASE - 1, BASE + span, limit=limit, walkers=walkers)
     density = walked.planner.density = HostileDensity(limit, HOSTILE_WIDTHS[widths](Random(1)))
     walked.run()
     given = set(walked.ids) | set(walked.planner.withheld)
