@@ -4,7 +4,6 @@ Each of these would be lost without a sound: a hook that is no longer called, an
 is no longer looked at. So each is tested by what it does, through public names.
 """
 
-import asyncio
 import inspect
 import socket
 from pathlib import Path
@@ -14,11 +13,9 @@ import aiohttp
 import pytest
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
-from attrs import evolve
 from opentelemetry.instrumentation.aiohttp_client import AioHttpClientInstrumentor
 
 from income_client import (
-    ClientClosedError,
     IncomeClient,
     RetryPolicy,
     Timeouts,
@@ -27,7 +24,7 @@ from income_client import (
 from income_client.testing import JumpingClock, make_document
 from tests.support.clients import BASIC, HERE, hosting
 from tests.support.connections import application
-from tests.support.server import Reply, Request, ScriptedServer, in_turn, reply
+from tests.support.server import ScriptedServer, in_turn, reply
 from tests.support.telemetry import collecting
 
 ONCE: Final = RetryPolicy(max_attempts=1)
@@ -84,27 +81,6 @@ async def test_an_address_that_is_refused_passes_through_the_race_of_addresses(
             await client.download(document, tmp_path / "slip")
     assert not caught.value.retryable
     assert clock.slept == []
-
-
-@pytest.mark.parametrize("sent", ["nothing", "half a body"])
-async def test_closing_ends_a_call_under_way(sent: str) -> None:
-    """Aiohttp forgets who reads a body when its session is closed."""
-    whole = application("app-1")
-    reached = asyncio.Event()
-
-    def answer(_: Request) -> Reply:
-        reached.set()
-        return evolve(whole, cut=-20 if sent == "half a body" else 0, held=True)
-
-    async with ScriptedServer(answer) as server:
-        client = IncomeClient(server.url, auth=BASIC)
-        call = asyncio.create_task(client.get_application("app-1"))
-        await reached.wait()
-        for _ in range(10):
-            await asyncio.sleep(0)
-        await client.aclose()
-        with pytest.raises(ClientClosedError):
-            await call
 
 
 async def test_a_session_that_was_instrumented_is_not_instrumented_again() -> None:

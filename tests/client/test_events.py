@@ -392,23 +392,6 @@ async def test_a_failure_that_ends_the_poller_says_so() -> None:
         assert (failed.is_last, failed.status, failed.lag) == (True, 401, None)
 
 
-async def test_a_client_from_the_environment_tells_as_well(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    events: list[Event] = []
-    async with Emulator(3) as service:
-        monkeypatch.setenv("INCOME_BASE_URL", service.url)
-        monkeypatch.setenv("INCOME_CLIENT_ID", service.oauth2.client_id)
-        monkeypatch.setenv("INCOME_CLIENT_SECRET", service.oauth2.client_secret.reveal())
-        async with IncomeClient.from_env(on_event=events.append) as client:
-            view = client.with_options(timeouts=Timeouts(deadline=30))
-            await view.get_application(service.world.ids[0])
-    (finished, _) = sorted(
-        (event for event in events if isinstance(event, CallFinished)), key=lambda one: one.call
-    )
-    assert (finished.call, finished.attempts, finished.error) == ("get_application", 1, None)
-
-
 async def test_a_file_is_told_of_at_its_end(tmp_path: Path) -> None:
     """Its size and its requests; the second time it was there; one that fails has its error."""
     async with listened() as scene:
