@@ -100,7 +100,12 @@ def readings(draw: st.DrawFn, /, span: int, **fixed: Any) -> Rules:
 
 @st.composite
 def listings(
-    draw: st.DrawFn, make: Callable[..., L], limit: int, since: Sequence[int] = (5,), **fixed: Any
+    draw: st.DrawFn,
+    /,
+    make: Callable[..., L],
+    limit: int,
+    since: Sequence[int] = (5,),
+    **fixed: Any,
 ) -> L:
     """Draw a listing: applications, a reading of the contract, and a present.
 

@@ -33,7 +33,7 @@ CHICAGO = timezone(timedelta(hours=-6))
 
 @st.composite
 def spans(
-    draw: st.DrawFn, make: Callable[..., L], limit: int, **fixed: Any
+    draw: st.DrawFn, /, make: Callable[..., L], limit: int, **fixed: Any
 ) -> tuple[L, int, int, int]:
     """Draw a listing, two bounds, and the time that has passed since the latter."""
     listing = draw(listings(make, limit, **fixed))

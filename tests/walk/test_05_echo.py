@@ -165,6 +165,8 @@ def test_a_window_that_ends_at_the_second_of_a_row_hides_none(
     listing = Listing(rows=rows_at(times), now=BASE + 10 * DAY, rules=rules)
     walked = dry_walk(listing, BASE - 1, BASE + 30, limit=50).run()
     assert sorted(walked.ids) == sorted(listing.ids)
+    assert walked.planner.rows == len(listing.ids)
+    assert (walked.planner.duplicates > 0) is (meaning != "both exclusive")
 
 
 @pytest.mark.parametrize("meaning", MEANINGS)

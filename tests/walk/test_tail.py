@@ -47,14 +47,14 @@ class End:
     """What is asked next."""
 
 
-def full(*bounds: int, **also: Any) -> Told:
+def full(after: int, before: int, served_at: int | None = None, *, is_late: bool = False) -> Told:
     """Return a page with as many rows as it may have."""
-    return Told(*bounds, is_full=True, **also)
+    return Told(after, before, served_at, is_full=True, is_late=is_late)
 
 
-def late(*bounds: int, **also: Any) -> Told:
+def late(after: int, before: int) -> Told:
     """Return a page that the tail has waited for."""
-    return Told(*bounds, is_late=True, **also)
+    return Told(after, before, is_late=True)
 
 
 def done(reached: int, **also: Any) -> End:
