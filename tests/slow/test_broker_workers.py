@@ -129,17 +129,17 @@ async def test_an_event_that_kills_its_workers_becomes_a_dead_letter(broker: Bro
     """After as many deaths as there are attempts, without being tried once more."""
     [one] = events(1)
     await publish(broker, [one])
-    for _ in range(8):
+    for _ in range(3):
         process = await worker_process(broker, "die")
         assert await process.wait() == -signal.SIGKILL
         await broker.pass_time()
     handling = Handling()
-    worker = Worker(handling, broker.source())
+    worker = Worker(handling, broker.source(), attempts=3)
     async with working(worker):
         await until(lambda: worker.status.dead)
         await publish(broker, later := events(1, first=1))
         await until(lambda: handling.has(later))
-    assert await broker.dead_letters() == [(one.to_json(), "failed", "Unfinished", 9)]
+    assert await broker.dead_letters() == [(one.to_json(), "failed", "Unfinished", 4)]
     assert one.id not in handling.times
 
 

@@ -6,7 +6,6 @@ import tomllib
 from collections.abc import Callable, Mapping
 from configparser import ConfigParser
 from datetime import UTC, datetime
-from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +21,7 @@ from income_client.cli.app import command_line
 from income_client.configuration import read_file
 from income_client.emulator import Emulator
 from tests.slow.test_nginx import SERVER_BLOCK
+from tests.support import example_programs, example_workers
 from tests.support.examples import RunExample, variables
 from tests.support.page_commands import COMMANDS, RunCommand
 from tests.support.page_texts import TEXTS
@@ -37,14 +37,8 @@ from tests.support.pages import (
     label,
 )
 
-_TABLES: Final = [
-    import_module(f"tests.support.{path.stem}").RUN
-    for path in sorted((Path(__file__).parents[1] / "support").glob("example_*.py"))
-]
-RUN: Final[Mapping[str, RunExample]] = {
-    name: run for table in _TABLES for name, run in table.items()
-}
-"""How each example is run; the tables are in ``tests/support/example_*.py``."""
+RUN: Final[Mapping[str, RunExample]] = {**example_programs.RUN, **example_workers.RUN}
+"""How each example is run."""
 
 
 @pytest.mark.parametrize("name", sorted(RUN))
@@ -62,7 +56,7 @@ def test_the_example_does_what_its_page_says(name: str, tmp_path: Path) -> None:
 def test_every_example_is_run_and_shown() -> None:
     """Each file has one row in a table, and one block on a page."""
     files = sorted(path.name for path in EXAMPLES.glob("*.py"))
-    assert sorted(name for table in _TABLES for name in table) == files
+    assert sorted(RUN) == files
     shown = [text.partition("\n")[0].removeprefix("# ") for text in contents("python")]
     assert sorted(shown) == files
 

@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Final
 
 import aiohttp
@@ -14,13 +15,13 @@ pytest.importorskip("boto3", reason="object storage needs the extra 'full'")
 pytest.importorskip("moto", reason="object storage needs the extra 'full'")
 pytest.importorskip("obstore", reason="object storage needs the extra 'full'")
 
+from attrs import evolve
 from obstore.store import S3Store
 from yarl import URL
 
 from income_client import DownloadError, IncomeClient
 from income_client.downloads.object_store import StorePlace
 from income_client.testing import JumpingClock
-from tests.support.file_faults import CuttingWeather
 from tests.support.files import (
     AUTH,
     NAMES,
@@ -33,9 +34,9 @@ from tests.support.files import (
     paper_service,
     total_bytes,
 )
-from tests.support.object_storage import moto_server, object_storage, s3_client
+from tests.support.object_storage import ObjectStorage, moto_server, object_storage, s3_client
 from tests.support.places import FACTS, FLAT, PDF, Landed, put
-from tests.support.server import ScriptedServer
+from tests.support.server import Reply, Request, ScriptedServer
 
 BUCKET: Final = "archive"
 LONG: Final = b"%PDF-1.7\n" + bytes(range(256)) * 60_000
@@ -43,6 +44,61 @@ COUNT: Final = 200
 LIFETIME: Final = 900
 FILES_PER_LIFETIME: Final = 10
 MOST_OVERHEAD: Final = 1.3
+_MOST_BEFORE_RESET: Final = 32 * 1024
+_CALM_EVERY: Final = 3
+
+
+class CuttingWeather:
+    """Ends a share of the replies early, by a FIN or an RST; refusals come whole.
+
+    What it does hangs on the file and on how often it was asked for, not on who comes first: a seed
+    spoils the same requests at the same places on a slow machine and on a fast one.
+
+    A reset takes along what is in its sender's buffers, which on a slow machine is
+    much: it falls on the first bytes, which fit into the receiver's. After a reply
+    that brought nothing, the next one brings something.
+
+    Args:
+        storage: whose replies it spoils, from now on.
+        seed: what the choice hangs on.
+        share: part of the replies that are ended early, from 0 to 1.
+
+    Attributes:
+        replies: how many were no refusals.
+        ended_early: how many of those were spoilt.
+        refusals: how many were.
+        body_bytes: of bodies that were handed to clients.
+    """
+
+    def __init__(self, storage: ObjectStorage, seed: int, share: float) -> None:
+        self.replies = 0
+        self.ended_early = 0
+        self.refusals = 0
+        self.body_bytes = 0
+        self._seed = seed
+        self._share = share
+        self._asked: Counter[str] = Counter()
+        storage.weather = self._spoil
+
+    def _spoil(self, request: Request, reply: Reply) -> Reply:
+        if reply.status in (400, 403):
+            self.refusals += 1
+            return reply
+        key = request.path[request.path.index("/", 1) :]
+        self._asked[key] += 1
+        turn = self._asked[key]
+        self.replies += 1
+        chance = Random(f"{self._seed} {key} {turn}")
+        if chance.random() >= self._share:
+            self.body_bytes += len(reply.body)
+            return reply
+        self.ended_early += 1
+        left, is_reset = len(reply.body), chance.choice((False, True))
+        most = min(left, _MOST_BEFORE_RESET) if is_reset else left
+        least = 0 if turn % _CALM_EVERY == 0 else min(1, left)
+        after = chance.randint(least, most)
+        self.body_bytes += after
+        return evolve(reply, cut=reply.body_at + after, reset=is_reset)
 
 
 @pytest.fixture(scope="module")

@@ -188,7 +188,8 @@ def read_once() -> None:
 
 def share_of(config: pytest.Config, share: float) -> int:
     """Return how many kills of one kind there are, as a share of all that ``--kills`` asks for."""
-    return max(2, round(config.getoption("kills") * share))
+    kills: int = config.getoption("kills")
+    return max(2, round(kills * share))
 
 
 def main(work: str) -> None:

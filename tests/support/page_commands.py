@@ -5,9 +5,11 @@ environment leads to, with a folder, and with the line.
 """
 
 import asyncio
+import contextlib
+import json
 import shlex
 import subprocess
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -16,8 +18,7 @@ from income_client.cli.app import command_line
 from income_client.emulator import Emulator
 from income_client.records.window import EPOCH
 from tests.slow import test_nginx, test_uvicorn
-from tests.support.example_callbacks import sends_by_command
-from tests.support.example_polling import polls_by_command
+from tests.support.callback_processes import free_port
 from tests.support.example_workers import relays_by_command
 from tests.support.examples import python, variables
 from tests.support.pages import commands
@@ -64,8 +65,17 @@ def run_with(command: str) -> RunCommand:
     return is_run
 
 
-async def _polls(service: Emulator, folder: Path, line: str) -> None:
-    await polls_by_command(service, folder, line)
+async def _polls(service: Emulator, folder: Path, shown: str) -> None:
+    """The command writes each application with its documents, and nothing twice."""
+    # With what the text below it names, since a test wants it to end.
+    whole = shown.replace(" >> ", " --once >> ")
+    for _ in range(2):
+        await runs(service, folder, whole)
+    written = (folder / shown.rpartition(" ")[2]).read_text("utf-8").splitlines()
+    records = [json.loads(line) for line in written]
+    ids = [record["application"]["application_id"] for record in records]
+    assert sorted(ids) == sorted(service.world.ids)
+    assert all(record["documents"] for record in records)
 
 
 async def downloads_by_command(service: Emulator, folder: Path, command: str) -> list[str]:
@@ -105,7 +115,57 @@ async def _lists_dead_letters(service: Emulator, folder: Path, line: str) -> Non
 async def _sends(_service: Emulator, folder: Path, line: str) -> None:
     """One sends callbacks, one takes them, and one has one sent: the first of each name."""
     assert line == commands(" ".join(line.split()[:2]))[0]
-    await sends_by_command(folder)
+    await _send_by_commands(folder)
+
+
+async def _send_by_commands(folder: Path) -> None:
+    """One command takes the callback that another has the third send, with nothing set."""
+    user = {"HOME": str(folder), "XDG_RUNTIME_DIR": str(folder)}
+    emulate, listen, trigger = (
+        commands(f"income-client {name}")[0] for name in ("emulate", "listen", "trigger")
+    )
+    async with _command(emulate, folder, **user) as emulating:
+        await _printed(emulating.stdout, "# Its files")
+        async with _command(f"{listen} --port {free_port()}", folder, **user) as listening:
+            await _printed(emulating.stderr, "callbacks go to")
+            async with _command(trigger, folder, **user) as triggering:
+                line, complaints = await triggering.communicate()
+                assert (triggering.returncode, complaints) == (0, b"")
+            assert listening.stdout is not None
+            received = json.loads(await listening.stdout.readline())
+    sent = json.loads(line)
+    assert sent["attempts"] == [200]
+    assert (sent["application_id"], sent["event_type"]) == (
+        received["application_id"], received["event_type"],
+    )  # fmt: skip
+
+
+@contextlib.asynccontextmanager
+async def _command(
+    line: str, folder: Path, **more: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run a command beside what happens inside; it is killed at the end unless it has ended."""
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        *line.split()[1:],
+        cwd=folder,
+        env=environment(**more, PYTHONUNBUFFERED="1", PYTHONPATH=str(ROOT)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+
+
+async def _printed(printed: asyncio.StreamReader | None, text: str) -> None:
+    """Wait for a line that a command prints."""
+    assert printed is not None
+    while text not in (line := (await printed.readline()).decode()):
+        assert line
 
 
 async def _is_read_by_the_workers(_service: Emulator, _folder: Path, line: str) -> None:

@@ -1,4 +1,7 @@
-"""Processes that save into one store of SQLite's, race each other and are killed (promise 9)."""
+"""Pollers, and processes that save into one store of SQLite's, are killed (promises 8 and 9).
+
+``--kills=300`` makes it last minutes; ``-rP`` shows what it came to.
+"""
 
 import asyncio
 import re
@@ -11,6 +14,7 @@ from typing import Any, Final
 import pytest
 
 from income_client import CheckpointConflictError, SQLiteCheckpointStore
+from tests.support.killed_pollers import BATCH, killed
 from tests.support.kills import KILLED, Workers, share_of
 from tests.support.store_files import contents, names, run_in
 
@@ -124,3 +128,15 @@ async def test_each_version_is_given_to_one_process(
         assert won == [*range(1, len(won) + 1)]
         assert (await SQLiteCheckpointStore(path).load("default")).version == len(won)
     assert len(names(tmp_path)) == rounds
+
+
+@pytest.mark.timeout(3600)
+async def test_pollers_that_are_killed_lose_nothing(
+    tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    """Every version that is current when the service rests is delivered, never an older one."""
+    outcome = await killed(share_of(pytestconfig, 0.5), tmp_path)
+    assert outcome.most_again <= BATCH
+    assert outcome.committed_again * 1000 <= outcome.delivered
+    assert outcome.faults > 0
+    print(outcome)  # noqa: T201
