@@ -64,6 +64,13 @@ async def listening(store: RingingStore) -> AsyncIterator[Listener]:
         await asyncio.wait([listener.task])
 
 
+@pytest.fixture
+def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have listeners look at their connection more often: a server's time does not jump."""
+    for engine in ("nats", "postgres"):
+        monkeypatch.setattr(f"income_client.engines.{engine}._LOOK_SECONDS", 0.1)
+
+
 @contextlib.asynccontextmanager
 async def store_of(kind: str, request: pytest.FixtureRequest) -> AsyncIterator[CheckpointStore]:
     if kind == "nats":
@@ -133,6 +140,7 @@ async def test_a_connection_that_has_listened_is_given_back(
             assert await connection.fetchval("SELECT count(*) FROM pg_listening_channels()") == 0
 
 
+@pytest.mark.usefixtures("short_looks")
 async def test_a_pool_that_is_closed_ends_the_listening(postgres: PostgresServer) -> None:
     """So that its close, which waits for every connection, waits for no poller."""
     async with postgres.pool() as pool:
@@ -191,6 +199,7 @@ async def test_each_schema_has_bells_of_its_own(
 # NATS
 
 
+@pytest.mark.usefixtures("short_looks")
 async def test_what_was_rung_while_the_connection_was_lost_is_made_up_for(
     lost_server: NatsServer, lost_client: Client
 ) -> None:

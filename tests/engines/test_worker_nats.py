@@ -85,6 +85,7 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("income_client.engines.worker._pause_after", lambda _: 0.01)
     monkeypatch.setattr("income_client.engines.worker._BROKER_PAUSES", (0.05, 0.1))
     monkeypatch.setattr("income_client.engines.worker_nats._TELL_SECONDS", 0.5)
+    monkeypatch.setattr("income_client.engines.worker_nats._LOOK_SECONDS", 0.1)
 
 
 @pytest.fixture
