@@ -154,30 +154,27 @@ def test_credentials_may_come_in_the_form() -> None:
     assert request_token(SHOP, content_type=FORM + b"; charset=UTF-8").status == 200
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        *(b"", b"scope=x", b"grant_type=", b"Grant_Type=client_credentials"),
-        *(GRANT + b"&" + GRANT, GRANT + PAIR, GRANT + b"&client_secret=x"),
-        *(GRANT + b"&client_id=other", GRANT + b"&client_id=service&client_id=service"),
-        *(GRANT + b"&scope=%zz", GRANT + b"&scope=%", GRANT + b"&x=1" * 100),
-        b'{"grant_type": "client_credentials"}',
-    ],
+INVALID_FORMS: Final = (
+    *(b"", b"scope=x", b"grant_type=", b"Grant_Type=client_credentials"),
+    *(GRANT + b"&" + GRANT, GRANT + PAIR, GRANT + b"&client_secret=x"),
+    *(GRANT + b"&client_id=other", GRANT + b"&client_id=service&client_id=service"),
+    *(GRANT + b"&scope=%zz", GRANT + b"&scope=%", GRANT + b"&x=1" * 100),
+    b'{"grant_type": "client_credentials"}',
 )
-def test_an_invalid_form_is_refused(body: bytes) -> None:
-    assert said(request_token(SHOP, body)) == (400, "invalid_request")
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
+        *({"body": body} for body in INVALID_FORMS),
         *({"content_type": one} for one in (None, b"application/json", b"multipart/form-data")),
         {"more": ((b"content-type", FORM),)},
         {"more": ((b"content-encoding", b"gzip"),)},
         {"more": ((b"AUTHORIZATION", GOOD),)},
     ],
 )
-def test_an_invalid_head_is_refused(arguments: Any) -> None:
+def test_an_invalid_request_is_refused(arguments: Any) -> None:
+    """Doubled, missing and broken parameters and headers, two ways to authenticate at once."""
     assert said(request_token(SHOP, **arguments)) == (400, "invalid_request")
 
 
