@@ -114,8 +114,11 @@ class Plain:
         """Do nothing."""
 
 
-class MadePlainly(Plain):
+class MadePlainly:
     """Is made by a plain call, although what is made is not."""
+
+    def __init__(self, *_: object) -> None:
+        pass
 
     async def __call__(self, *_: object) -> None:
         """Be awaited."""

@@ -36,7 +36,9 @@ from tests.support.walk_data import (
 from tests.support.walks import DryWalk, dry_walk, page_of
 
 LATER = BASE + 10 * DAY
-ORDERS = st.sampled_from(["random", "oldest", "newest", "id", "id reversed"])
+ORDERS: st.SearchStrategy[Any] = st.sampled_from(
+    ["random", "oldest", "newest", "id", "id reversed"]
+)
 SMALL_LIMITS = st.sampled_from([2, 3, 5])
 
 # One second, and the narrower forms of the question about it
