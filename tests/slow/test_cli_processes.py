@@ -38,7 +38,7 @@ def is_json(line: str) -> bool:
     return True
 
 
-@pytest.mark.income_service(applications=60)
+@pytest.mark.income_service(applications=30)
 def test_a_killed_download_leaves_no_file_out(
     income_service: IncomeService, tmp_path: Path
 ) -> None:
@@ -58,7 +58,7 @@ def test_a_killed_download_leaves_no_file_out(
         assert str(path) in lines.read_text("utf-8").splitlines()
 
 
-@pytest.mark.income_service(applications=600)
+@pytest.mark.income_service(applications=300)
 def test_a_killed_poll_repeats_one_batch_at_most(
     income_service: IncomeService, tmp_path: Path
 ) -> None:
@@ -77,7 +77,7 @@ def test_a_killed_poll_repeats_one_batch_at_most(
     assert len(text) - len(whole) <= 1
     counts = Counter(ids_in("\n".join(whole)))
     assert counts.keys() == set(income_service.ids)
-    assert counts.total() <= 600 + MOST_IN_A_BATCH
+    assert counts.total() <= 300 + MOST_IN_A_BATCH
 
 
 @pytest.mark.income_service(applications=20)
