@@ -139,6 +139,8 @@ _MOST_SCALE: Final = 300
 """Pages that a guess of the scale is believed to: what is found of a page must be able to refute it
 where a burst has made the variance large."""
 
+_UNPREDICTABLE: Final = 100
+"""Variance above which nothing is predicted: a factor of exp(10). It only keeps numbers finite."""
 _UNKNOWN_RATE: Final = 0.5
 """Variance by a rate before any was seen: a factor of 2. Does not matter: 0.1, R1 1.57 and 1.55,
 R8 1.75, U 2.11."""
@@ -413,6 +415,7 @@ def _guess_scale(expected: float, variance: float) -> tuple[float, float]:
     And how many rows of a sample say as much as that guess. The pages are the mean of a
     log-normal distribution above 1; what is above 1 varies about as much as it is.
     """
+    variance = min(variance, _UNPREDICTABLE)
     deviation = math.sqrt(variance)
     distance = -math.log(expected) / deviation
     tail = math.erfc(distance / math.sqrt(2))
