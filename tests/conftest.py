@@ -58,7 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         default=30,
         metavar="N",
-        help="how often --full kills processes in all; each kind has its share (default: 30)",
+        help="a measure of how often --full kills processes: each kind has its share (default: 30)",
     )
     parser.addoption(
         "--no-skips",
