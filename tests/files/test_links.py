@@ -145,6 +145,12 @@ def test_a_redirect_is_resolved_without_touching_its_bytes(location: str, addres
     assert str(found.url) == address
 
 
+def test_a_redirect_to_a_path_keeps_the_port() -> None:
+    policy = DownloadPolicy(allowed_hosts=("files.example:8443",))
+    link = used("https://files.example:8443/a", policy)
+    assert str(read_redirect(link, "/b", policy).url) == "https://files.example:8443/b"
+
+
 @pytest.mark.parametrize(
     "location",
     [

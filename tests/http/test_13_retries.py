@@ -103,8 +103,13 @@ def test_a_retry_after_is_the_pause_or_the_end(
     assert retries.pause_after(failed(cls, after), gate) == pause
     opens_at = retries.began_at + min(after, 60) if cls is RateLimitedError else -math.inf
     assert gate.opens_at == opens_at
-    gate.close(until=-1e9)
-    assert gate.opens_at == max(opens_at, -1e9)
+
+
+def test_a_shorter_pause_does_not_end_a_longer_one() -> None:
+    gate = Gate()
+    gate.close(until=60)
+    gate.close(until=2)
+    assert gate.opens_at == 60
 
 
 @given(
