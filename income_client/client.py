@@ -8,19 +8,19 @@ from __future__ import annotations
 import copy
 import os
 import ssl as tls
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack, overload
 from urllib.parse import urlsplit
 
 from .clock import Clock, SystemClock
 from .errors import ConfigurationError, leaving
 from .http import endpoints
-from .http.endpoints import addresses, proxy_address
-from .http.replies import read_reply
+from .http.endpoints import QueryValue, addresses, proxy_address
+from .http.replies import read_json, read_reply
 from .http.session import SessionManager
 from .http.tokens import TokenStore
 from .http.transport import BorrowedSession, TraceConfig, Transport
@@ -429,6 +429,35 @@ class IncomeClient:
 
         with leaving():
             return await find_by_reference(self._session, application_reference_id, self._zone)
+
+    async def get_json(self, path: str, params: Mapping[str, QueryValue] | None = None) -> Any:
+        """Read what the service has and this class no method for, with one GET.
+
+        As for every call there are the token, the deadline, retries, limits and events.
+
+        Args:
+            path: below ``base_url``, such as ``/v1/income/reports/r-1``: plain and
+                percent-encoded, so put an id of yours through
+                ``urllib.parse.quote(id, safe="")``. An address is refused.
+            params: the query; a value is a str, an int, a bool (sent as true or false), or a
+                list of these, which repeats the name. They are quoted here.
+
+        Returns:
+            The JSON of the reply. Numbers with a fraction or an exponent are `Decimal` with
+            the digits that were sent. The outermost objects cannot be changed, and their
+            repr shows only how many fields they have.
+
+        Raises:
+            ConfigurationError: an argument is invalid; nothing was sent.
+            NotFoundError: nothing is served at ``path``.
+            UnexpectedResponseError: the reply is not JSON, such as a page of HTML or a 204, or
+                larger than ``max_response_bytes``.
+            DecodeError: the JSON is not whole, or cannot be read.
+            IncomeClientError: the request failed after its retries.
+        """
+        with leaving():
+            request = endpoints.get_json(path, params)
+            return await self._session.call(request, partial(read_json, request))
 
     # Many requests
 

@@ -5,9 +5,9 @@ and resolves no name.
 """
 
 import re
-from collections.abc import Mapping
-from typing import Any, Final
-from urllib.parse import quote
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+from urllib.parse import quote, unquote
 
 import msgspec
 from attrs import frozen
@@ -26,6 +26,11 @@ _PLAIN_BUT_COLONS: Final = re.compile(r"[A-Za-z0-9_.~:-]*")
 _DELETE_AND_C1: Final = range(0x7F, 0xA0)
 
 _PATH: Final = re.compile(r"(/([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})+)*")
+_STEP: Final = re.compile(r"[/\\]\.{1,2}([/\\;?#]|$)")
+"""A step in a path, also as servers read it that take a backslash or cut off parameters."""
+
+QueryValue: TypeAlias = str | int | Sequence[str | int]
+"""A value in a query; several of them repeat its name."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +46,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What is posted to the token endpoint; None for every other request, a GET of the API."""
     subject: str | None = None
     """The application id that the request is about, for logs and errors."""
+    place: str = "base_url"
+    """The argument that is wrong where nothing is served, for errors."""
 
     def __repr__(self) -> str:
         return f"<Request {self.name} {self.path}>"
@@ -64,7 +71,9 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 
 def token_request() -> Request:
     """Ask for an access token with the client's credentials (contract section 5.1)."""
-    return Request(name="token", path="/token", form=b"grant_type=client_credentials")
+    return Request(
+        name="token", path="/token", form=b"grant_type=client_credentials", place="auth_url"
+    )
 
 
 def list_applications(
@@ -112,6 +121,67 @@ def get_documents(application_id: str, pages: bool = False) -> Request:
         query="pages=true" if pages else "",
         subject=application_id,
     )
+
+
+def get_json(path: str, params: Mapping[str, QueryValue] | None = None) -> Request:
+    """Ask for what has no call of its own."""
+    if not isinstance(path, str):
+        raise invalid("path", "a str", path)
+    if not path.startswith("/") or path.startswith("//"):
+        raise wrong("path", "must begin with a single slash: it is below base_url, not an address")
+    if _PATH.fullmatch(path.removesuffix("/")) is None:
+        raise wrong("path", "must be plain and percent-encoded; a query goes into params")
+    _check_decoded_path(path)
+    query = "&".join(
+        f"{_quote_segment(name)}={_quote_segment(value)}" for name, value in _query_items(params)
+    )
+    return Request(name="get_json", path=path, query=query, place="path")
+
+
+def _check_decoded_path(path: str) -> None:
+    """Refuse a path that a server could read as another one, however often it decodes it."""
+    while True:
+        if _STEP.search(path):
+            raise wrong("path", "must not hold a step such as ..")
+        if any(map(_is_control, path)):
+            raise wrong("path", "holds a control character")
+        try:
+            decoded = unquote(path, errors="strict")
+        except UnicodeDecodeError:
+            raise wrong("path", "holds an escape that is not UTF-8")
+        if decoded == path:
+            return
+        path = decoded
+
+
+def _query_items(params: Any) -> Iterator[tuple[str, str]]:
+    if params is None:
+        return
+    if not isinstance(params, Mapping):
+        raise invalid("params", "a mapping of names to values", params)
+    for name, given in params.items():
+        if not isinstance(name, str) or not name:
+            raise wrong("params", "must have names that are a str and not empty")
+        is_several = isinstance(given, Sequence) and not isinstance(given, str | bytes | bytearray)
+        for value in given if is_several else (given,):
+            text = _query_text(value)
+            if any(has_surrogate(one) or any(map(_is_control, one)) for one in (name, text)):
+                raise wrong("params", "holds a control character or half a character")
+            yield name, text
+
+
+def _query_text(value: object) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return f"{value:d}"
+        case str():
+            return value
+        case _:
+            raise wrong(
+                "params", "must have values that are a str, an int, a bool, or lists of these"
+            )
 
 
 def check_application_id(application_id: object) -> None:

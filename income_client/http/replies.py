@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, TypedDict, TypeVar
 
@@ -24,7 +25,7 @@ from income_client.errors import (
     UnexpectedResponseError,
 )
 from income_client.records.applications import ApplicationPage
-from income_client.wire.codec import decode
+from income_client.wire.codec import decode, decode_untyped
 
 from .endpoints import Request, Response
 
@@ -67,16 +68,25 @@ def read_reply(
     One about another application is an error: one borrower's income in the place of another's
     is worse than no reply.
     """
-    if response.status != _OK:
-        raise failure_of(request, response)
-    try:
-        payload = decode(cls, response.body, on_tree)
-    except DecodeError as error:
-        raise _decoding_error(request, response, error) from None
+    payload = _decoded(request, response, partial(decode, cls, on_tree=on_tree))
     if request.subject is not None and getattr(payload, "application_id", None) != request.subject:
         # It may be the answer to another request; the next one goes over another connection.
         raise _unexpected_reply(request, response, "the reply is about another application")
     return payload
+
+
+def read_json(request: Request, response: Response) -> Any:
+    """Read a reply that has no record, as `decode_untyped` does."""
+    return _decoded(request, response, decode_untyped)
+
+
+def _decoded(request: Request, response: Response, read: Callable[[bytes], T]) -> T:
+    if response.status != _OK:
+        raise failure_of(request, response)
+    try:
+        return read(response.body)
+    except DecodeError as error:
+        raise _decoding_error(request, response, error) from None
 
 
 def read_rows(request: Request, response: Response, *, keep_extra: bool = True) -> ApplicationPage:
@@ -124,8 +134,8 @@ def failure_of(request: Request, response: Response) -> ResponseError:
     phrase = _PHRASES.get(status)
     shown = f"{status} {phrase}" if phrase else str(status)
     if status == HTTPStatus.NOT_FOUND and request.subject is None:
-        # Nothing was requested that could be missing.
-        shown += f"; is {'base_url' if request.form is None else 'auth_url'} right?"
+        # No application was asked for that could be missing.
+        shown += f"; is {request.place} right?"
     retryable = True if status == HTTPStatus.REQUEST_TIMEOUT else None
     return cls(shown, retryable=retryable, **call_of(request), **facts_of(response))
 

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from income_client.errors import ConfigurationError, DecodeError, PayloadFault, leaving
-from income_client.records.fields import shown_key
+from income_client.records.fields import UntypedDict, shown_key
 from income_client.texts import has_surrogate
 
 from .scalars import TOO_DEEP, UnusualNumber, copy_untyped, exactly
@@ -206,6 +206,29 @@ def decode(cls: type[T], body: bytes, on_tree: Callable[[Any], None] | None = No
     if on_tree is not None:
         on_tree(tree)
     return record
+
+
+def decode_untyped(body: bytes) -> Any:
+    """Read a reply's body of no known type: its numbers exact, its objects immutable.
+
+    Raises:
+        DecodeError: retryable if the body is not whole JSON.
+    """
+    tree = parse_exactly(body)
+    try:
+        return _mask_objects(copy_untyped(tree))
+    except RecursionError:
+        raise DecodeError((PayloadFault("$", TOO_DEEP),))
+
+
+def _mask_objects(value: Any) -> Any:
+    match value:
+        case dict():
+            return UntypedDict(value)
+        case list():
+            return [_mask_objects(item) for item in value]
+        case _:
+            return value
 
 
 @functools.cache

@@ -114,6 +114,8 @@ async def asks_once(client: ic.IncomeClient) -> None:
     assert_type(await client.find_application("loan-17"), ic.ApplicationSummary | None)
     assert_type(await client.get_application("app-1"), ic.Application)
     assert_type(await client.get_documents("app-1", pages=True), ic.ApplicationDocuments)
+    found = await client.get_json("/v1/income/reports", {"limit": 1, "kind": ["w2", "1099"]})
+    assert_type(found, Any)
 
 
 async def walks(client: ic.IncomeClient) -> None:

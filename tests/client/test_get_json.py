@@ -1,0 +1,215 @@
+"""A GET of what has no method yet: below the address, with all that other calls have."""
+
+import re
+from contextlib import suppress
+from decimal import Decimal
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from income_client import (
+    AuthenticationError,
+    CallFinished,
+    ConfigurationError,
+    DeadlineExceededError,
+    DecodeError,
+    Event,
+    IncomeClient,
+    IncomeClientError,
+    InvalidRequestError,
+    NotFoundError,
+    PermissionDeniedError,
+    RateLimitedError,
+    RetryPolicy,
+    ServerError,
+    Timeouts,
+    UnexpectedResponseError,
+)
+from income_client.http.endpoints import get_json
+from income_client.testing import JumpingClock
+from tests.support.clients import BASIC, OAUTH, running
+from tests.support.server import (
+    UNAUTHORIZED,
+    Reply,
+    ScriptedServer,
+    in_turn,
+    reply,
+    token_rules,
+)
+
+PATH: Final = "/v1/income/reports"
+NOT_JSON: Final = b"<html>S3CRET</html>"
+TEXTS: Final = st.text(st.characters(exclude_categories=("Cc", "Cs")), max_size=20)
+SEGMENTS: Final = (
+    *(".", "..", "%2e", "%2E%2e", "%252e%252e", "/", "//", "\\", "%2f", "%5c", "%255c", ";", "?"),
+    *("#", "@", ":", "a", "%41", "%00", "\r\n", "\ud800", "é", "https:", "evil.example"),
+)
+
+
+async def failure(answer: Reply, **options: Any) -> IncomeClientError:
+    """Return the error that one reply, given to each attempt, ends in."""
+    async with running(in_turn(answer), **options) as (_, client):
+        with pytest.raises(IncomeClientError) as caught:
+            await client.get_json(PATH)
+    return caught.value
+
+
+# What is sent
+
+
+async def test_it_is_a_get_below_the_address_with_the_token() -> None:
+    """The prefix of the address stays in front, and the query is quoted."""
+    params: dict[str, str | int | list[str | int]] = {
+        "from": "2026-01-01T00:00:00",
+        "name": "a&b=c d/é",
+        "pages": True,
+        "kind": ["w2", 7],
+    }
+    async with (
+        ScriptedServer(token_rules(in_turn(reply()))) as server,
+        IncomeClient(f"{server.url}/prefix/", auth=OAUTH, auth_url=server.url) as client,
+    ):
+        assert await client.get_json(f"{PATH}/r%2F1", params) == {}
+    (call,) = server.calls
+    assert (call.method, call.path, call.body) == ("GET", f"/prefix{PATH}/r%2F1", b"")
+    assert call.authorization == "Bearer token-1"
+    assert call.headers["accept"] == "application/json"
+    assert call.query == (
+        "from=2026-01-01T00%3A00%3A00&name=a%26b%3Dc%20d%2F%C3%A9&pages=true&kind=w2&kind=7"
+    )
+
+
+@given(st.dictionaries(TEXTS.filter(bool), TEXTS, max_size=4))
+def test_whatever_a_query_holds_comes_out_whole(params: dict[str, str]) -> None:
+    """No value ends the query, or adds a parameter to it."""
+    query = get_json(PATH, params).query
+    assert query.isascii()
+    assert parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)) == [*params.items()]
+
+
+@given(st.lists(st.sampled_from(SEGMENTS), max_size=6).map("".join))
+async def test_no_path_leads_out_of_the_prefix(tail: str) -> None:
+    """It is refused, or it arrives as it was given, below the prefix of the address."""
+    path = f"/v1/{tail}"
+    async with (
+        ScriptedServer(in_turn(reply())) as server,
+        IncomeClient(f"{server.url}/prefix", auth=BASIC) as client,
+    ):
+        with suppress(ConfigurationError):
+            await client.get_json(path)
+    for request in server.requests:
+        assert request.target == f"/prefix{path}"
+        assert urlsplit(path).path == path
+        steps = re.split(r"[/\\;]", unquote(unquote(path)))
+        assert not {".", ".."} & {*steps}
+
+
+async def test_a_refused_path_is_not_shown() -> None:
+    """It may be an address with credentials."""
+    async with running() as (server, client):
+        with pytest.raises(ConfigurationError) as caught:
+            await client.get_json("https://user:S3CRET@evil.example/x")
+        assert "S3CRET" not in repr(caught.value)
+    assert server.requests == []
+
+
+# What comes back
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        (b'{"total": 1.10, "count": 3}', {"total": Decimal("1.10"), "count": 3}),
+        (b"[1e400, -0.000]", [Decimal("1e400"), Decimal("-0.000")]),
+        (b"9007199254740993.5", Decimal("9007199254740993.5")),
+        (b"\xef\xbb\xbfnull", None),
+        (b'"text"', "text"),
+        (b"true", True),
+    ],
+)
+async def test_any_json_is_returned_with_exact_numbers(body: bytes, value: object) -> None:
+    """Whatever it is; the digits of a number are those that were sent."""
+    async with running(in_turn(reply(body=body))) as (_, client):
+        found = await client.get_json(PATH)
+    assert found == value
+    assert str(found) == str(value) or isinstance(value, dict)
+
+
+async def test_objects_do_not_show_what_they_hold() -> None:
+    """As other content of no known type: their repr is a count, and they cannot be changed."""
+    async with running(in_turn(reply(body=b'[{"ssn": "S3CRET"}, [{"ssn": "S3CRET"}]]'))) as (
+        _,
+        one,
+    ):
+        found = await one.get_json(PATH)
+    assert repr(found) == "[<1 fields>, [<1 fields>]]"
+    assert found[0]["ssn"] == "S3CRET"
+    with pytest.raises(TypeError):
+        found[0]["ssn"] = ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "said"),
+    [
+        (reply(400), InvalidRequestError, "400 Bad Request"),
+        (reply(403), PermissionDeniedError, "403 Forbidden"),
+        (reply(404), NotFoundError, "404 Not Found; is path right?"),
+        (reply(204, b""), UnexpectedResponseError, "204 No Content"),
+        (reply(302, Location="https://evil.example/"), UnexpectedResponseError, "302 Found"),
+        (reply(503), ServerError, "503 Service Unavailable"),
+        (
+            reply(body=NOT_JSON, content_type="text/html"),
+            UnexpectedResponseError,
+            "text/html, 19 bytes instead of JSON",
+        ),
+        (reply(body=b'{"ssn": "S3CR'), DecodeError, "$: not JSON, or cut short"),
+        (reply(body=b'["\\ud800"]'), DecodeError, "$[0]: half a surrogate pair, which is no"),
+        (reply(body=b"[" * 101 + b"]" * 101), DecodeError, "$: nested too deeply"),
+        (
+            reply(body=b"[%s]" % (b" " * 2000)),
+            UnexpectedResponseError,
+            "the reply is larger than 2000 bytes",
+        ),
+    ],
+)
+async def test_what_is_no_result_is_the_error_of_any_call(
+    answer: Reply, kind: type[IncomeClientError], said: str
+) -> None:
+    """By its status or its content, which is not shown."""
+    error = await failure(answer, max_response_bytes=2000)
+    assert type(error) is kind
+    assert error.message.startswith(f"get_json: {said}")
+    assert (error.call, error.subject) == ("get_json", None)
+    assert "S3CRET" not in repr(error) + str(error)
+
+
+async def test_it_waits_and_renews_as_every_call_does() -> None:
+    """After a 429, a 503, a page of HTML and a refused token; the events are its own."""
+    events: list[Event] = []
+    answers = in_turn(
+        reply(429, Retry_After="7"),
+        UNAUTHORIZED,
+        reply(503),
+        reply(body=NOT_JSON, content_type="text/html"),
+        reply(body=b"[1]"),
+    )
+    clock = JumpingClock()
+    async with running(
+        answers, clock=clock, on_event=events.append, retry=RetryPolicy(max_attempts=6)
+    ) as (server, client):
+        assert await client.get_json(PATH) == [1]
+    assert [one.token for one in server.calls] == ["token-1"] * 2 + ["token-2"] * 3
+    assert server.calls[1].at - server.calls[0].at >= 7
+    finished = [one for one in events if isinstance(one, CallFinished) and one.call != "token"]
+    assert [(one.call, one.attempts, one.status) for one in finished] == [("get_json", 5, 200)]
+
+
+async def test_it_ends_by_the_deadline_and_by_the_last_attempt() -> None:
+    """A pause beyond the deadline, and a token that is refused again, raise at once."""
+    limited = await failure(reply(429, Retry_After="60"), timeouts=Timeouts(deadline=30))
+    assert isinstance(limited, RateLimitedError | DeadlineExceededError)
+    assert limited.attempts == 1
+    assert isinstance(await failure(UNAUTHORIZED), AuthenticationError)
