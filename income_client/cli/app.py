@@ -69,6 +69,7 @@ _SUMMARIES: Final = {
     "poll": "Print each update, and remember what was printed",
     "relay": "Publish an event for each update to a broker",
     "dead-letters": "List what a poller could not read",
+    "get": "Print the JSON of any path of the service",
     "token": "Request an access token and describe it",
     "listen": "Receive callbacks and print them",
     "trigger": "Have a running emulator send callbacks",

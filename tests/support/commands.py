@@ -40,6 +40,7 @@ LINES: Final[dict[str, Callable[[IncomeService], tuple[str, ...]]]] = {
     "download": lambda service: ("--to", "files", "--allow-host", "127.0.0.1", *service.ids),
     "export": lambda _: ("--to", "all"),
     "find": lambda service: (_reference(service),),
+    "get": lambda _: ("/v1/income/applications", "--param", "updated_after=2000-01-01T00:00:00"),
     "guide": lambda _: ("polling",),
     "poll": lambda _: ("--store", "polls.db", "--start", "beginning", "--once"),
     "schema": lambda _: ("postgres",),

@@ -1,0 +1,59 @@
+"""``income-client get``: prints what the service has and no other command reads."""
+
+from typing import Annotated, Final
+
+import msgspec
+from cyclopts import Parameter
+
+from income_client import ConfigurationError
+
+from .connection import Connection, connect
+from .exit_status import ExitStatus
+from .output import OutputLines, inert
+
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
+
+
+async def get(
+    path: Annotated[str, Parameter(name="PATH")],
+    /,
+    *,
+    param: Annotated[
+        tuple[str, ...], Parameter(negative=(), show_default=False, metavar="NAME=VALUE")
+    ] = (),
+    connection: Connection | None = None,
+) -> int:
+    """Print the JSON of any path of the service.
+
+    For what the service has and no other command reads. The reply is printed as it
+    came, on one line: with personal data, and with the signed addresses of files,
+    which anybody can use.
+
+    Example: income-client get /v1/income/applications --param limit=1
+
+    Args:
+        path: Path below the address of the service, percent-encoded.
+        param: Parameter of the query. May be repeated, also with the same name.
+        connection: The service.
+    """
+    params = _read_params(param)
+    async with connect(connection) as client:
+        try:
+            found = await client.get_json(path, params)
+        except ConfigurationError as error:
+            shown = {"path": "PATH", "params": "--param"}.get(error.argument or "")
+            if shown is None:
+                raise
+            raise ConfigurationError(f"{shown} {error.detail}")
+    OutputLines().write(inert(_ENCODER.encode(found)))
+    return ExitStatus.DONE
+
+
+def _read_params(given: tuple[str, ...]) -> dict[str, list[str]]:
+    params: dict[str, list[str]] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not (name and equals):
+            raise ConfigurationError("--param must be NAME=VALUE")
+        params.setdefault(name, []).append(value)
+    return params
