@@ -9,7 +9,8 @@ from .settings import OnEvent
 class CallWatch:
     """Emits the events of one call, and counts what they say."""
 
-    __slots__ = ("_began", "_busy", "_clock", "_emit", "_name", "_sent", "_sent_at", "_status")
+    __slots__ = ("_began", "_busy", "_clock", "_emit", "_name", "_request_id", "_sent", "_sent_at",
+                 "_status")  # fmt: skip
 
     def __init__(self, name: str, emit: OnEvent, clock: Clock) -> None:
         self._name = name
@@ -20,6 +21,7 @@ class CallWatch:
         self._sent_at: float | None = None
         self._sent = 0
         self._status: int | None = None
+        self._request_id: str | None = None
 
     def sent(self) -> None:
         """Emit that a request is sent."""
@@ -27,18 +29,20 @@ class CallWatch:
         self._sent_at = self._clock.monotonic()
         self._emit(RequestSent(call=self._name, attempt=self._sent))
 
-    def answered(self, status: int | None, outcome: object) -> None:
+    def answered(self, status: int | None, outcome: object, request_id: str | None) -> None:
         """Emit that the request has ended, with what was made of the reply or an error."""
         seconds = self._clock.monotonic() - (self._sent_at or 0.0)
         self._sent_at = None
         self._busy += seconds
         self._status = status
+        self._request_id = request_id
         answered = RequestAnswered(
             call=self._name,
             attempt=self._sent,
             status=status,
             seconds=seconds,
             error=_class_of(outcome),
+            request_id=request_id,
         )
         self._emit(answered)
 
@@ -56,7 +60,7 @@ class CallWatch:
     def finished(self, outcome: object) -> None:
         """Emit that the call has ended, and with it a request that was in flight."""
         if self._sent_at is not None:
-            self.answered(None, outcome)
+            self.answered(None, outcome, None)
         seconds = self._clock.monotonic() - self._began
         finished = CallFinished(
             call=self._name,
@@ -65,6 +69,7 @@ class CallWatch:
             waited=max(0.0, seconds - self._busy),
             status=self._status,
             error=_class_of(outcome),
+            request_id=self._request_id,
         )
         self._emit(finished)
 

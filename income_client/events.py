@@ -16,11 +16,11 @@ class Event:
 
     - ``RequestSent``: a request is sent (``call``, ``attempt``).
     - ``RequestAnswered``: it has ended, with a reply or without (``call``, ``attempt``,
-      ``status``, ``seconds``, ``error``).
+      ``status``, ``seconds``, ``error``, ``request_id``).
     - ``RequestRetried``: it has failed and is repeated after a pause (``call``, ``attempt``,
       ``status``, ``error``, ``pause``).
     - ``CallFinished``: a call has its result or its error (``call``, ``attempts``, ``seconds``,
-      ``waited``, ``status``, ``error``).
+      ``waited``, ``status``, ``error``, ``request_id``).
     - ``TokenRenewed``: there is a new access token (``lifetime``, ``is_shared``).
     - ``WindowSplit``: a page of a walk came back full (``window``, ``rows``).
     - ``PageCovered``: the consumer of a walk has finished a page (``window``, ``rows``,
@@ -61,6 +61,8 @@ class RequestAnswered(Event):
     """From its sending to the end of the reply's body."""
     error: str | None
     """Class of what was wrong with it; None if nothing was."""
+    request_id: str | None = None
+    """The service's own id of it, for its support desk; None where it gave none."""
 
 
 @frozen(kw_only=True)
@@ -95,6 +97,8 @@ class CallFinished(Event):
     """Of the reply to its last request; None where none came."""
     error: str | None
     """Class of the error that it raised; None for a result."""
+    request_id: str | None = None
+    """The service's own id of its last request; None where it gave none."""
 
 
 @frozen(kw_only=True)

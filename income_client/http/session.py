@@ -37,7 +37,7 @@ from income_client.settings import (
 
 from .endpoints import Request, Response, token_request
 from .faults import StaleConnectionError
-from .replies import call_of, label
+from .replies import call_of, label, request_id
 from .retry import Chance, Deadlines, Gate, Pacer, Retries, RetryBudget
 from .tokens import FixedCredentials, Token, TokenCache, TokenStore, read_token
 from .transport import SocketLimits, Transport
@@ -245,32 +245,38 @@ class _Call:
         if self._watch is not None:
             self._watch.sent()
         try:
-            result = await session.transport.send(
-                self._request, token.headers, session.limits, read
+            result, answer_id = await session.transport.send(
+                self._request,
+                token.headers,
+                session.limits,
+                lambda response: (read(response), request_id(response)),
             )
         except StaleConnectionError as stale:
-            self._report_answer(None, stale.failure)
+            self._report_answer(None, stale.failure, None)
             if self._has_left_stale:
                 raise stale.failure from None
             self._has_left_stale = True
             raise
         except IncomeClientError as error:
-            self._report_answer(error.status, error)
+            self._report_answer(error.status, error, error.request_id)
             raise
-        self._report_answer(_OK, result)
+        self._report_answer(_OK, result, answer_id)
         self._retries.succeed()
         return result
 
-    def _report_answer(self, status: int | None, outcome: object) -> None:
+    def _report_answer(self, status: int | None, outcome: object, answer_id: str | None) -> None:
         """Report how an attempt ended, to the listeners and the log."""
         if self._watch is not None:
-            self._watch.answered(status, outcome)
+            self._watch.answered(status, outcome, answer_id)
         if _LOGGER.isEnabledFor(logging.DEBUG):
-            shown = type(outcome).__name__ if isinstance(outcome, TransportError) else status
+            shown = type(outcome).__name__ if isinstance(outcome, TransportError) else str(status)
+            if answer_id is not None:
+                shown += f" (request id {answer_id})"
             facts = {
                 "call": self._request.name,
                 "application_id": self._request.subject,
                 "status": status,
+                "request_id": answer_id,
                 "attempt": self._sent,
                 "duration": self._session.clock.monotonic() - self.sent_at,
             }

@@ -210,6 +210,16 @@ def test_verbose_prints_requests_and_retries(shell: Cli) -> None:
     assert said not in quiet.stderr
 
 
+def test_verbose_prints_the_request_id_of_each_reply(shell: Cli) -> None:
+    """The one that the service gave, of successes as well."""
+    one = shell.service.ids[0]
+    ran = shell("documents", one, "-q", "--verbose")
+    assert ran.status == 0
+    assert re.search(
+        rf"get_documents\({one}\): 200 \(request id req-[0-9a-f]{{8}}\)$", ran.stderr, re.MULTILINE
+    )
+
+
 MOVES: Final = ("\r", "\x1b")
 """What progress begins a drawing with; lines that stay have none of it but their ends."""
 

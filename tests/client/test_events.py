@@ -118,6 +118,89 @@ async def test_a_call_that_fails_finishes_with_its_error() -> None:
         ]
 
 
+def ids_in(events: list[Event]) -> list[tuple[str, str | None]]:
+    """Return the request ids that events of replies and of finished calls hold."""
+    found: list[tuple[str, str | None]] = []
+    for event in events:
+        match event:
+            case RequestAnswered(request_id=request_id) | CallFinished(request_id=request_id):
+                found.append((type(event).__name__, request_id))
+    return found
+
+
+async def test_each_reply_is_told_with_the_request_id_of_the_service() -> None:
+    """Of successes as well; a call has that of its last request, and a failure its own."""
+    events: list[Event] = []
+    too_large = reply(body=b" " * 99, X_Request_Id="r-3")
+    answers = in_turn(
+        reply(503, X_Request_Id="r-1"), HUNG_UP, too_large, reply(X_Amzn_RequestId="r-4"), reply()
+    )
+    options: dict[str, Any] = {"auth": BASIC, "max_response_bytes": 90}
+    async with playing(answers, on_event=events.append, **options) as (session, _, _):
+        error = await failure(session)
+        await call(session)
+        await call(session)
+    assert error.request_id == "r-3"
+    assert ids_in(events) == [
+        *(("RequestAnswered", one) for one in ("r-1", None, "r-3")),
+        ("CallFinished", "r-3"),
+        *(("RequestAnswered", "r-4"), ("CallFinished", "r-4")),
+        *(("RequestAnswered", None), ("CallFinished", None)),
+    ]
+
+
+async def test_a_call_that_is_cancelled_has_no_request_id_of_an_earlier_attempt() -> None:
+    """Its last request has had no reply."""
+    events: list[Event] = []
+    reached = asyncio.Event()
+
+    def hang(_: Request) -> Reply:
+        reached.set()
+        return SILENT
+
+    answers = in_turn(reply(503, X_Request_Id="r-1"), hang)
+    async with playing(answers, auth=BASIC, on_event=events.append) as (session, _, _):
+        task = asyncio.create_task(call(session))
+        await reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert ids_in(events) == [
+        *(("RequestAnswered", one) for one in ("r-1", None)),
+        ("CallFinished", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("r-1", "r-1"),
+        ("~" * 128, "~" * 128),
+        ("a" * 129, None),
+        ("\x9b31m", None),
+        ("two words", None),
+        ("\u00e9", None),
+        ("", None),
+    ],
+)
+async def test_the_log_has_the_request_id_of_each_reply(
+    given: str, shown: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If it is short and can be printed; else the record says that there is none."""
+    events: list[Event] = []
+    answers = in_turn(reply(503, X_Request_Id=given), reply(X_Request_Id=given))
+    with caplog.at_level(logging.DEBUG, "income_client.session"):
+        async with playing(answers, auth=BASIC, on_event=events.append) as (session, _, _):
+            await call(session)
+    lines = [line for line in caplog.records if line.levelno == logging.DEBUG]
+    lines = [line for line in lines if line.name == "income_client.session"]
+    assert [vars(line)["request_id"] for line in lines] == [shown, shown]
+    behind = "" if shown is None else f" (request id {shown})"
+    said = [line.getMessage() for line in lines]
+    assert said == [f"get_application(a/1): {status}{behind}" for status in (503, 200)]
+    assert {one for _, one in ids_in(events)} == {shown}
+
+
 async def test_tokens_are_told_of() -> None:
     """The purchase is a call of its own; the first refused token is a retry without a pause."""
     events: list[Event] = []
