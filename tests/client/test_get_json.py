@@ -28,6 +28,7 @@ from income_client import (
     Timeouts,
     UnexpectedResponseError,
 )
+from income_client.emulator import Fault
 from income_client.http.endpoints import get_json
 from income_client.testing import JumpingClock
 from tests.support.clients import BASIC, OAUTH, running
@@ -39,6 +40,7 @@ from tests.support.server import (
     reply,
     token_rules,
 )
+from tests.support.service import served
 
 PATH: Final = "/v1/income/reports"
 NOT_JSON: Final = b"<html>S3CRET</html>"
@@ -213,3 +215,15 @@ async def test_it_ends_by_the_deadline_and_by_the_last_attempt() -> None:
     assert isinstance(limited, RateLimitedError | DeadlineExceededError)
     assert limited.attempts == 1
     assert isinstance(await failure(UNAUTHORIZED), AuthenticationError)
+
+
+async def test_the_emulator_can_be_given_a_path_of_its_own() -> None:
+    """A fault answers it; without one it is not found."""
+    async with served(1) as (service, client):
+        with pytest.raises(NotFoundError):
+            await client.get_json(f"{PATH}/r-1")
+        service.faults.add(Fault("body", body=b'{"a": 1}', path=f"{PATH}*", times=None))
+        found = [await client.get_json(f"{PATH}/r-1", {"year": year}) for year in (2024, 2025)]
+        assert found == [{"a": 1}, {"a": 1}]
+        (row,) = (await client.get_json("/v1/income/applications"))["applications"]
+    assert row["application_id"] == service.world.ids[0]
