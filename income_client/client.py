@@ -29,6 +29,7 @@ from .records.applications import Application, ApplicationPage, ApplicationSumma
 from .records.documents import ApplicationDocuments, ApplicationRecord, Document
 from .settings import (
     Auth,
+    AuthFunction,
     DownloadPolicy,
     OnEvent,
     RetryPolicy,
@@ -71,7 +72,11 @@ class IncomeClient:
 
     Args:
         base_url: the service's address; https, except on loopback.
-        auth: `BasicAuth` or `OAuth2ClientCredentials` (contract section 5.1).
+        auth: `BasicAuth` or `OAuth2ClientCredentials` (contract section 5.1), or a function
+            without arguments, plain or asynchronous, that returns one of them: called before
+            each token request, for Basic before the first call, and after a refusal; never
+            more than once at a time, and within the deadline. A plain one runs in a thread.
+            What it raises becomes a `TokenError` that can be retried.
         auth_url: address of the token endpoint's host; ``base_url`` by default.
         session: your aiohttp session, which is used and never closed.
         timeouts: limits of time for connections and calls.
@@ -105,7 +110,7 @@ class IncomeClient:
         self,
         base_url: str,
         *,
-        auth: Auth,
+        auth: Auth | AuthFunction,
         auth_url: str | None = None,
         session: BorrowedSession | None = None,
         timeouts: Timeouts | None = None,

@@ -260,7 +260,11 @@ class UnexpectedResponseError(ResponseError):
 
 
 class TokenError(IncomeClientError):
-    """The token endpoint failed, or its reply holds none (contract section 5.1)."""
+    """The token endpoint failed, or its reply holds none (contract section 5.1).
+
+    Also if the function of ``auth`` raised something or did not return in time: ``call`` is
+    ``credentials`` then, and it can be retried.
+    """
 
 
 @frozen

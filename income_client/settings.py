@@ -9,7 +9,7 @@ import hmac
 import inspect
 import math
 import ssl as tls
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeGuard
 
@@ -275,6 +275,8 @@ class OAuth2ClientCredentials:
 
 
 Auth = BasicAuth | OAuth2ClientCredentials
+AuthFunction = Callable[[], Auth | Awaitable[Auth]]
+"""Returns the credentials of the moment."""
 
 
 @frozen(kw_only=True, cache_hash=True, repr=False)

@@ -211,7 +211,8 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
         "proxy must be a str, found {}": each("proxy", b"http://user:x@proxy", 7),
         "concurrency must be a whole number, 1 or more, not 0": [
             {"proxy": f"http://user:{SECRET}@proxy", "concurrency": 0}],
-        "auth must be BasicAuth or OAuth2ClientCredentials, not {}": each("auth", None,
+        "auth must be BasicAuth, OAuth2ClientCredentials or a function that returns one of them, "
+        "not {}": each("auth", None, BasicAuth,
             "user:invented-password", ("user", "invented-password")),
         "timeouts must be a Timeouts, not {}": each("timeouts", 30, 0),
         "retry must be a RetryPolicy, not {}": each("retry", 3),

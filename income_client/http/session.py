@@ -10,13 +10,13 @@ import logging
 import math
 import random
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from income_client.clock import Clock, SystemClock
 from income_client.errors import (
     AuthenticationError,
-    ConfigurationError,
     DeadlineExceededError,
     IncomeClientError,
     RateLimitedError,
@@ -26,6 +26,7 @@ from income_client.errors import (
 from income_client.instrumentation import Instrumentation
 from income_client.settings import (
     Auth,
+    AuthFunction,
     BasicAuth,
     RetryPolicy,
     Timeouts,
@@ -35,11 +36,20 @@ from income_client.settings import (
     merged,
 )
 
+from .credentials import CredentialSource
 from .endpoints import Request, Response, token_request
 from .faults import StaleConnectionError
 from .replies import call_of, label, request_id
 from .retry import Chance, Deadlines, Gate, Pacer, Retries, RetryBudget
-from .tokens import FixedCredentials, Token, TokenCache, TokenStore, read_token
+from .tokens import (
+    FixedCredentials,
+    Token,
+    TokenCache,
+    TokenStore,
+    fixed_token,
+    needless_store_error,
+    read_token,
+)
 from .transport import SocketLimits, Transport
 
 if TYPE_CHECKING:
@@ -51,6 +61,7 @@ Read = Callable[[Response], T]
 
 _LOGGER: Final = logging.getLogger("income_client.session")
 _OK: Final = 200
+_AN_AUTH: Final = "BasicAuth, OAuth2ClientCredentials or a function that returns one of them"
 
 
 class SessionManager:
@@ -65,7 +76,7 @@ class SessionManager:
         self,
         transport: Transport,
         *,
-        auth: Auth,
+        auth: Auth | AuthFunction,
         timeouts: Timeouts | None = None,
         retry: RetryPolicy | None = None,
         concurrency: int = 16,
@@ -75,8 +86,9 @@ class SessionManager:
         clock: Clock | None = None,
         chance: Chance = random.random,
     ) -> None:
-        if not isinstance(auth, Auth):
-            raise invalid("auth", "BasicAuth or OAuth2ClientCredentials", auth)
+        # A class would be called to make credentials, not to ask for them.
+        if not isinstance(auth, Auth) and (isinstance(auth, type) or not callable(auth)):
+            raise invalid("auth", _AN_AUTH, auth)
         self.transport: Transport = transport
         self.instrumentation: Instrumentation = instrumentation or Instrumentation()
         self.clock: Clock = SystemClock() if clock is None else clock
@@ -93,18 +105,20 @@ class SessionManager:
         self.credentials: FixedCredentials | TokenCache
         if isinstance(auth, BasicAuth):
             if token_store is not None:
-                raise ConfigurationError(
-                    "token_store is for OAuth2ClientCredentials", argument="token_store"
-                )
+                raise needless_store_error()
             self.credentials = FixedCredentials(auth.authorization())
             return
         # A copy, so that the cache and the session do not refer to each other.
         requests = copy.copy(self)
-        requests.credentials = FixedCredentials(auth.authorization())
         # The token endpoint has a gate of its own, and no part in the limits of the other calls.
         requests.gate, requests.slots, requests.pacer = Gate(), asyncio.Semaphore(1), None
+        if isinstance(auth, Auth):
+            renew = partial(requests.request_token, auth)
+        else:
+            source = CredentialSource(auth, self.timeouts.deadline)
+            renew = partial(source.obtain_token, requests.request_token)
         self.credentials = TokenCache(
-            requests.request_token,
+            renew,
             self.clock,
             gate=requests.gate,
             instrumentation=self.instrumentation,
@@ -117,9 +131,13 @@ class SessionManager:
         self.transport.pool.check()
         return await _Call(self, request).result(read)
 
-    async def request_token(self) -> Token:
-        """Request a token with the client's credentials (contract section 5.1)."""
-        call = _Call(self, token_request())
+    async def request_token(self, auth: Auth) -> Token:
+        """Request a token with credentials (contract section 5.1); Basic ones are sent as one."""
+        if isinstance(auth, BasicAuth):
+            return fixed_token(auth.authorization())
+        requests = copy.copy(self)
+        requests.credentials = FixedCredentials(auth.authorization())
+        call = _Call(requests, token_request())
         return await call.result(lambda response: read_token(response, sent_at=call.sent_at))
 
     def with_options(
@@ -196,11 +214,7 @@ class _Call:
                             token = await self._wait_for_turn(ahead=True)
                             self._report_retry(stale.failure, 0.0)
                         except AuthenticationError as error:
-                            if not self._drop_token(token):
-                                raise
-                            # It keeps its slot: if it queued again, the calls ahead of it could
-                            # use up the new token before its turn came.
-                            token = await self._wait_for_turn(ahead=True)
+                            token = await self._replace_token(token, error)
                             self._report_retry(error, 0.0)
                         except IncomeClientError as error:
                             pause = retries.pause_after(error, session.gate)
@@ -290,16 +304,23 @@ class _Call:
         seconds = self._session.deadlines.seconds
         return DeadlineExceededError(f"not done within {seconds:g} s", **call_of(self._request))
 
-    def _drop_token(self, token: Token) -> bool:
-        """Drop a refused token; return whether the call is repeated with another one.
+    async def _replace_token(self, refused: Token, error: AuthenticationError) -> Token:
+        """Drop a refused token and return another one; raise the error if it was the last word.
 
-        It is once, and once more if the second is shared: the token of another process may have
-        been revoked together with the first.
+        A call is repeated once, and once more if the second token is shared: that of another
+        process may have been revoked together with the first.
         """
-        if self._refusals > token.is_shared:
-            return False
+        if self._refusals > refused.is_shared:
+            raise error
         self._refusals += 1
-        return self._session.credentials.invalidate(token)
+        if not self._session.credentials.invalidate(refused):
+            raise error
+        # The call keeps its slot: if it queued again, the calls ahead of it could use up the new
+        # token before its turn came.
+        token = await self._wait_for_turn(ahead=True)
+        if not token.is_issued and token == refused:
+            raise error
+        return token
 
     def _is_held_back(self) -> bool:
         """Return whether the gate is closed."""

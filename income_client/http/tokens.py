@@ -80,6 +80,11 @@ class Token:
     expired_at: float = field(init=False)
     """When it stops being sent, a little before it expires."""
 
+    @property
+    def is_issued(self) -> bool:
+        """Whether the token endpoint has issued it; Basic credentials have no end."""
+        return math.isfinite(self.lifetime)
+
     @headers.default
     def _headers(self) -> Mapping[str, str]:
         return {"Authorization": self.authorization.reveal()}
@@ -229,11 +234,16 @@ class TokenStore(Protocol):
         ...
 
 
+def fixed_token(authorization: Secret) -> Token:
+    """Return credentials that are sent themselves, as a token without end."""
+    return Token(authorization=authorization, obtained_at=0.0, lifetime=math.inf)
+
+
 class FixedCredentials:
     """The credentials of `BasicAuth`, with the methods of a `TokenCache`."""
 
     def __init__(self, authorization: Secret) -> None:
-        self._token = Token(authorization=authorization, obtained_at=0.0, lifetime=math.inf)
+        self._token = fixed_token(authorization)
 
     def current(self) -> Token:
         """Return what is sent with every request."""
@@ -530,6 +540,8 @@ class TokenCache:
             self._note_failure(failure)
             raise
         self._token = token
+        if not token.is_issued:
+            return token
         if not token.is_shared:
             self._refusal = None
             _LOGGER.debug("a token was received", extra={"lifetime": token.lifetime})
@@ -550,6 +562,8 @@ class TokenCache:
             token = await self._shared.wait_for_other(self._is_wanted)
         if token is None:
             token = await self._request_token()
+            if not token.is_issued:
+                raise needless_store_error()
             self._shared.begin_saving(token)
         return token
 
@@ -572,6 +586,11 @@ class TokenCache:
             return True
         held = self._token
         return now < shared.expired_at and (held is None or now >= held.expired_at)
+
+
+def needless_store_error() -> ConfigurationError:
+    """Return the error of a store beside credentials that need no token."""
+    return ConfigurationError("token_store is for OAuth2ClientCredentials", argument="token_store")
 
 
 def _closed_error() -> ClientClosedError:

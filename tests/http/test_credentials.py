@@ -1,0 +1,393 @@
+"""Credentials from a function: asked in time, once for all, and nothing of it is shown."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, cast
+
+import pytest
+
+from income_client import (
+    AuthenticationError,
+    BasicAuth,
+    ConfigurationError,
+    DeadlineExceededError,
+    IncomeClient,
+    MemoryCheckpointStore,
+    OAuth2ClientCredentials,
+    StoredToken,
+    Timeouts,
+    TokenError,
+)
+from income_client.http.credentials import CredentialSource
+from income_client.settings import Auth
+from income_client.testing import JumpingClock
+from tests.support.clients import BASIC, OAUTH, ask, outcomes, running
+from tests.support.loop_time import pass_time, stay_silent
+from tests.support.server import (
+    EMPTY_PAGE,
+    UNAUTHORIZED,
+    Reply,
+    Request,
+    json_reply,
+    reply,
+    token_reply,
+)
+from tests.support.service import until
+from tests.support.tokens import Shelf
+
+NEW_BASIC: Final = BasicAuth("user", "invented-too")
+NEW_OAUTH: Final = OAuth2ClientCredentials("partner", "invented-too")
+REFUSED: Final = reply(401, b'{"error": "invalid_client"}')
+
+
+class Vault:
+    """Keeps credentials, and counts how often it is asked for them."""
+
+    def __init__(self, auth: object) -> None:
+        self.auth = auth
+        self.asked = 0
+        self.at_a_time = 0
+        self.most_at_a_time = 0
+
+    async def read(self) -> Auth:
+        """Return the credentials; raise them if they are an error."""
+        self.asked += 1
+        self.at_a_time += 1
+        self.most_at_a_time = max(self.most_at_a_time, self.at_a_time)
+        await asyncio.sleep(0)
+        self.at_a_time -= 1
+        return self._found()
+
+    def read_plainly(self) -> Auth:
+        """Do the same as a plain function."""
+        self.asked += 1
+        return self._found()
+
+    def _found(self) -> Auth:
+        if isinstance(self.auth, BaseException):
+            raise self.auth
+        return cast("Auth", self.auth)
+
+
+class Account:
+    """What the service accepts; its tokens end with the secret that they were requested with."""
+
+    def __init__(self, auth: Auth) -> None:
+        self.auth = auth
+        self.refused = 0
+        self._issued = 0
+
+    def rotate(self, auth: Auth) -> None:
+        """Accept other credentials from now on."""
+        self.auth = auth
+        self._issued += 1
+
+    def call(self, request: Request) -> Reply:
+        """Answer a call."""
+        expected = f"Bearer token-{self._issued}"
+        if isinstance(self.auth, BasicAuth):
+            expected = self.auth.authorization().reveal()
+        if request.authorization == expected:
+            return EMPTY_PAGE
+        self.refused += 1
+        return UNAUTHORIZED
+
+    def issue(self, request: Request) -> Reply:
+        """Answer a token request."""
+        if request.authorization != self.auth.authorization().reveal():
+            self.refused += 1
+            return REFUSED
+        self._issued += 1
+        return token_reply(f"token-{self._issued}")
+
+
+PAIRS: Final = [
+    pytest.param(BASIC, NEW_BASIC, id="Basic"),
+    pytest.param(OAUTH, NEW_OAUTH, id="OAuth"),
+    pytest.param(OAUTH, NEW_BASIC, id="another kind"),
+    pytest.param(OAUTH, OAuth2ClientCredentials("other", "invented"), id="another client"),
+]
+
+
+@pytest.mark.parametrize("is_plain", [True, False])
+@pytest.mark.parametrize("auth", [BASIC, OAUTH])
+async def test_a_thousand_first_calls_ask_once(auth: Auth, is_plain: bool) -> None:
+    vault, account = Vault(auth), Account(auth)
+    function = vault.read_plainly if is_plain else vault.read
+    async with running(account.call, account.issue, auth=function) as (_, client):
+        assert set(await outcomes(client, ["a"] * 1000)) == {"done"}
+        assert await outcomes(client.with_options(deadline=9), ["b"]) == ["done"]
+    assert (vault.asked, account.refused) == (1, 0)
+
+
+@pytest.mark.parametrize(("old", "new"), PAIRS)
+async def test_calls_go_on_with_rotated_credentials(old: Auth, new: Auth) -> None:
+    """Many are refused at a time: they ask together, also through a view."""
+    vault, account = Vault(old), Account(old)
+    async with running(account.call, account.issue, auth=vault.read) as (_, client):
+        await ask(client)
+        view = client.with_options(deadline=60)
+        account.rotate(new)
+        vault.auth = new
+        found = await asyncio.gather(outcomes(client, ["a"] * 50), outcomes(view, ["b"] * 50))
+        assert {one for some in found for one in some} == {"done"}
+    assert (vault.asked, vault.most_at_a_time) == (2, 1)
+
+
+async def test_a_token_request_asks_each_time() -> None:
+    """So a secret that is rotated in time is never refused."""
+    clock = JumpingClock()
+    vault, account = Vault(OAUTH), Account(OAUTH)
+    async with running(account.call, account.issue, auth=vault.read, clock=clock) as (_, client):
+        await ask(client)
+        account.auth = vault.auth = NEW_OAUTH
+        clock.advance(3600)
+        await ask(client)
+    assert (vault.asked, account.refused) == (2, 0)
+
+
+async def test_a_refused_token_request_is_repeated_with_newer_credentials() -> None:
+    """The function learns of a rotation while the old secret is on its way."""
+    vault, account = Vault(OAUTH), Account(NEW_OAUTH)
+
+    def issue(request: Request) -> Reply:
+        vault.auth = NEW_OAUTH
+        return account.issue(request)
+
+    async with running(account.call, issue, auth=vault.read) as (service, client):
+        await ask(client)
+        assert service.token_requests == 2
+    assert (vault.asked, account.refused) == (2, 1)
+
+
+async def test_the_same_credentials_are_not_sent_to_the_token_endpoint_again() -> None:
+    """They are refused as fixed ones are: once, then not sent for ten seconds."""
+    clock = JumpingClock()
+    vault, account = Vault(OAUTH), Account(NEW_OAUTH)
+    async with running(account.call, account.issue, auth=vault.read, clock=clock) as (_, client):
+        for _ in range(3):
+            with pytest.raises(AuthenticationError) as caught:
+                await ask(client)
+            assert caught.value.status == 401
+        assert (vault.asked, account.refused) == (2, 1)
+        clock.advance(10)
+        vault.auth = NEW_OAUTH
+        await ask(client)
+    assert (vault.asked, account.refused) == (3, 1)
+
+
+async def test_the_same_basic_credentials_are_not_sent_again() -> None:
+    vault, account = Vault(BASIC), Account(NEW_BASIC)
+    async with running(account.call, auth=vault.read) as (service, client):
+        with pytest.raises(AuthenticationError) as caught:
+            await ask(client)
+        assert (caught.value.status, caught.value.attempts) == (401, 1)
+        assert (vault.asked, len(service.calls)) == (2, 1)
+        vault.auth = NEW_BASIC
+        await ask(client)
+    assert (vault.asked, account.refused) == (3, 2)
+
+
+@pytest.mark.parametrize(("old", "new"), PAIRS)
+@pytest.mark.parametrize("fails", [True, False])
+async def test_a_rotated_secret_does_not_end_a_poller(old: Auth, new: Auth, fails: bool) -> None:
+    """Nor does a function that fails for longer than refused credentials are retried."""
+    clock = JumpingClock()
+    vault, account = Vault(old), Account(old)
+
+    def call(request: Request) -> Reply:
+        if account.call(request) is UNAUTHORIZED:
+            return UNAUTHORIZED
+        echo = {name: text for name, text in request.parameters.items() if "updated" in name}
+        page = {"updated_before": "2024-02-01T00:00:00", "applications": []} | echo
+        return json_reply(page, Date="Thu, 01 Feb 2024 00:00:00 GMT")
+
+    async with running(call, account.issue, auth=vault.read, clock=clock) as (_, client):
+        poller = client.poll(MemoryCheckpointStore(), start="2024-01-31")
+        reading = asyncio.create_task(anext(poller.batches(), None))
+        await until(lambda: poller.status.polls > 1)
+        account.rotate(new)
+        vault.auth = OSError("invented") if fails else new
+        if fails:
+            rotated_at = clock.monotonic()
+            await until(lambda: clock.monotonic() > rotated_at + 600)
+            assert isinstance(poller.status.last_error, TokenError)
+            vault.auth = new
+        seen = poller.status.polls
+        await until(lambda: poller.status.polls > seen + 1)
+        assert poller.status.failures == 0
+        poller.stop()
+        await reading
+
+
+class Awaited:
+    """An object that is called like an asynchronous function."""
+
+    async def __call__(self) -> Auth:
+        return BASIC
+
+
+def return_awaitable() -> Awaitable[Auth]:
+    """Be a plain function with an asynchronous answer."""
+    return Awaited()()
+
+
+@pytest.mark.parametrize("function", [Awaited(), return_awaitable, lambda: BASIC])
+async def test_a_function_takes_any_form(function: Any) -> None:
+    assert await CredentialSource(function, 120).ask() == BASIC
+
+
+@pytest.mark.parametrize(
+    "error", [OSError("s3cret"), SystemExit("s3cret"), StopIteration("s3cret"),
+              TimeoutError("s3cret"), ConfigurationError("s3cret"), AuthenticationError("s3cret")],
+)  # fmt: skip
+async def test_what_the_function_raises_can_be_retried(error: BaseException) -> None:
+    """The error names its class and nothing else of it; the next call asks again."""
+    vault, account = Vault(error), Account(BASIC)
+    async with running(account.call, auth=vault.read_plainly) as (_, client):
+        with pytest.raises(TokenError) as caught:
+            await ask(client)
+        expected = f"credentials: the function of auth has raised {type(error).__name__}"
+        assert str(caught.value) == expected
+        assert caught.value.retryable
+        assert caught.value.__cause__ is caught.value.__context__ is None
+        vault.auth = BASIC
+        await ask(client)
+
+
+async def test_a_function_that_ends_with_a_cancellation_of_its_own_has_failed() -> None:
+    async def function() -> Auth:
+        raise asyncio.CancelledError
+
+    with pytest.raises(TokenError, match="has raised CancelledError"):
+        await CredentialSource(function, 120).ask()
+
+
+@pytest.mark.parametrize("auth", [None, 7, "s3cret", ("user", "s3cret"), BasicAuth, ask])
+async def test_another_type_is_named_and_not_shown(auth: Any) -> None:
+    vault = Vault(auth)
+    async with running(auth=vault.read) as (_, client):
+        with pytest.raises(ConfigurationError) as caught:
+            await ask(client)
+    kind = type(auth).__name__
+    expected = f"auth must return BasicAuth or OAuth2ClientCredentials, not {kind}"
+    assert (str(caught.value), caught.value.argument) == (expected, "auth")
+
+
+async def test_the_deadline_ends_the_waiting_for_a_function() -> None:
+    """It is cancelled, and the next call asks again."""
+    hung = 0
+
+    async def function() -> Auth:
+        nonlocal hung
+        hung += 1
+        if hung == 1:
+            await stay_silent(61)
+        return BASIC
+
+    options: dict[str, Any] = {"auth": function, "timeouts": Timeouts(deadline=60)}
+    async with running(Account(BASIC).call, **options) as (_, client):
+        with pytest.raises((DeadlineExceededError, TokenError)) as caught:
+            await ask(client)
+        assert caught.value.retryable
+        await ask(client)
+    assert hung == 2
+
+
+async def test_a_plain_function_that_hangs_is_not_called_again_before_it_returns() -> None:
+    """Neither does it hold up the loop; what it returns in the end counts."""
+    called, may_return = [], threading.Event()
+
+    def function() -> Auth:
+        called.append(threading.current_thread())
+        may_return.wait()
+        return BASIC
+
+    source = CredentialSource(function, 60)
+    for _ in range(2):
+        asking = asyncio.create_task(source.ask())
+        await until(lambda: bool(called))
+        await asyncio.sleep(0)
+        pass_time(61)
+        with pytest.raises(TokenError, match="has not returned within 60 s") as caught:
+            await asking
+        assert caught.value.retryable
+    may_return.set()
+    assert await source.ask() == BASIC
+    assert len(called) == 1
+    assert called[0] is not threading.current_thread()
+    assert await source.ask() == BASIC
+    assert len(called) == 2
+
+
+async def test_closing_the_client_does_not_wait_for_a_function() -> None:
+    asked = asyncio.Event()
+
+    async def function() -> Auth:
+        asked.set()
+        await asyncio.Event().wait()
+        return BASIC
+
+    async with running(auth=function) as (_, client):
+        asking = asyncio.create_task(outcomes(client, ["a"]))
+        await asked.wait()
+        await client.aclose()
+        assert await asking == ["ClientClosedError"]
+
+
+async def test_a_stored_token_of_another_client_serves_until_it_is_refused() -> None:
+    """Then one of the new client takes its place in the store."""
+    new = OAuth2ClientCredentials("other", "invented")
+    end = datetime.now(UTC) + timedelta(hours=1)
+    shelf = Shelf(StoredToken(access_token="of-the-old-client", expires_at=end))
+    vault, account = Vault(new), Account(new)
+    accepted = {"Bearer of-the-old-client", "Bearer token-1"}
+
+    def call(request: Request) -> Reply:
+        return EMPTY_PAGE if request.authorization in accepted else UNAUTHORIZED
+
+    options: dict[str, Any] = {"auth": vault.read, "token_store": shelf}
+    async with running(call, account.issue, **options) as (_, client):
+        await ask(client)
+        assert vault.asked == 0
+        accepted.remove("Bearer of-the-old-client")
+        await ask(client)
+        assert vault.asked == 1
+        await until(lambda: shelf.saved == 1)
+    assert shelf.stored is not None
+    assert shelf.stored.access_token.reveal() == "token-1"
+
+
+async def test_basic_credentials_have_no_token_to_share() -> None:
+    """They are not put into the store either."""
+    shelf = Shelf()
+    async with running(auth=Vault(BASIC).read, token_store=shelf) as (_, client):
+        with pytest.raises(ConfigurationError, match="token_store is for OAuth2ClientCredentials"):
+            await ask(client)
+    assert shelf.stored is None
+
+
+async def test_a_renewal_in_the_background_survives_the_function() -> None:
+    """The token in use serves on, and the next try asks again."""
+    clock = JumpingClock()
+    vault, account = Vault(OAUTH), Account(OAUTH)
+    async with running(account.call, account.issue, auth=vault.read, clock=clock) as (_, client):
+        await ask(client)
+        vault.auth = OSError("invented")
+        clock.advance(3400)
+        await ask(client)
+        await until(lambda: vault.asked == 2)
+        vault.auth = OAUTH
+        clock.advance(31)
+        await ask(client)
+        await until(lambda: vault.asked == 3)
+
+
+def test_the_client_shows_nothing_of_the_function() -> None:
+    def s3cret() -> Auth:
+        return BASIC
+
+    client = IncomeClient("http://127.0.0.1:1", auth=s3cret)
+    assert "s3cret" not in f"{client!r} {client.with_options(deadline=3)!r}"
