@@ -184,7 +184,10 @@ class IncomeClient:
         """Make a client from environment variables, with any other option of the constructor.
 
         Reads INCOME_BASE_URL, and INCOME_CLIENT_ID with INCOME_CLIENT_SECRET or
-        INCOME_USERNAME with INCOME_PASSWORD; and, where they are set, INCOME_AUTH_URL,
+        INCOME_USERNAME with INCOME_PASSWORD. In place of a secret,
+        INCOME_CLIENT_SECRET_FILE or INCOME_PASSWORD_FILE names the file that holds it, which
+        is read again before each token request and after a refusal, as a function given as
+        ``auth`` is asked. Reads too, where they are set, INCOME_AUTH_URL,
         INCOME_PROXY and INCOME_CA_FILE, a PEM file of authorities that are trusted besides
         the usual ones, for the service and for files. The command line reads the same.
 
@@ -194,7 +197,8 @@ class IncomeClient:
                 replaces the latter for files.
 
         Raises:
-            ConfigurationError: a variable is missing, both kinds of credentials are set,
+            ConfigurationError: a variable is missing, both kinds of credentials are set, or
+                a secret and its file, the file of a secret cannot be read or is empty,
                 INCOME_CA_FILE is not a file of certificates, or an option is invalid.
         """
         from .configuration import check_options, from_variables
@@ -214,7 +218,8 @@ class IncomeClient:
 
         The file is TOML with the keys base_url, auth_url, client_id and client_secret or
         username and password, proxy and ca_file, at its top level and in tables
-        ``[profiles.NAME]``; one with a secret must be the user's own, with mode 0600. An
+        ``[profiles.NAME]``; one with a secret must be the user's own, with mode 0600. In place
+        of a secret, client_secret_file or password_file names the file that holds it. An
         option given here comes first, then the profile, then the environment (as for
         ``from_env``), then the top level; with ``path``, all of the file comes before the
         environment. A secret is used only with the name and the address beside it.

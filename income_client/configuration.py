@@ -21,6 +21,7 @@ from attrs import evolve, field, fields_dict, frozen
 from .clock import Clock
 from .disk import is_open_to_others, is_ours
 from .errors import ConfigurationError
+from .http.credentials import SecretFileError
 from .http.tokens import TokenStore
 from .http.transport import BorrowedSession, TraceConfig
 from .settings import (
@@ -32,6 +33,7 @@ from .settings import (
     RetryPolicy,
     Secret,
     Timeouts,
+    wrong,
 )
 from .texts import printable, reason_of
 
@@ -66,17 +68,29 @@ def check_options(function: str, options: ClientOptions) -> None:
 
 
 class CredentialKeys(NamedTuple):
-    """The two keys of a kind of credentials."""
+    """The keys of a kind of credentials; the secret is set itself, or the file that holds it."""
 
     name: str
     secret: str
+    secret_file: str
     make: type[BasicAuth] | type[OAuth2ClientCredentials]
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """The two keys of the secret."""
+        return frozenset({self.secret, self.secret_file})
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """All keys."""
+        return self.secrets | {self.name}
 
 
 CREDENTIALS: Final = (
-    CredentialKeys("client_id", "client_secret", OAuth2ClientCredentials),
-    CredentialKeys("username", "password", BasicAuth),
+    CredentialKeys("client_id", "client_secret", "client_secret_file", OAuth2ClientCredentials),
+    CredentialKeys("username", "password", "password_file", BasicAuth),
 )
+_PATHS: Final = ("ca_file", "client_secret_file", "password_file")
 _SECRETS: Final = frozenset({"client_secret", "password", "proxy"})
 
 
@@ -88,8 +102,10 @@ class Account:
     auth_url: str | None = field(default=None, repr=False)
     client_id: str | None = None
     client_secret: Secret | None = None
+    client_secret_file: str | None = None
     username: str | None = None
     password: Secret | None = None
+    password_file: str | None = None
     proxy: Secret | None = None
     ca_file: str | None = None
 
@@ -116,13 +132,15 @@ class Account:
     def kinds(self) -> tuple[CredentialKeys, ...]:
         """The kinds of credentials of which a key is set."""
         given = self.given
-        return tuple(one for one in CREDENTIALS if one.name in given or one.secret in given)
+        return tuple(one for one in CREDENTIALS if not one.keys.isdisjoint(given))
 
     @property
     def is_complete(self) -> bool:
         """Whether a client can be made of it."""
         given = self.given
-        has_both = any(one.name in given and one.secret in given for one in self.kinds)
+        has_both = any(
+            one.name in given and not one.secrets.isdisjoint(given) for one in self.kinds
+        )
         return has_both and self.base_url is not None
 
     def is_for_another_address(self, address: str | None) -> bool:
@@ -141,6 +159,38 @@ def variable(key: str) -> str:
     return f"INCOME_{key.upper()}"
 
 
+@frozen
+class FileCredentials:
+    """Reads the secret from its file each time it is called, as containers mount and rotate it."""
+
+    kind: CredentialKeys
+    name: str
+    path: Path
+
+    def __call__(self) -> Auth:
+        """Return the credentials of now, for `IncomeClient` to ask for."""
+        try:
+            return self.read()
+        except ConfigurationError as error:
+            raise SecretFileError(error.message)
+
+    def read(self) -> Auth:
+        """Return the credentials of now; the line's end behind the secret is no part of it."""
+        content, _ = read_content(self.path)
+        try:
+            secret = content.decode().rstrip("\r\n")
+        except UnicodeDecodeError:
+            raise ConfigurationError(f"{name_of(self.path)} is not text in UTF-8")
+        if not secret:
+            raise ConfigurationError(f"{name_of(self.path)} is empty")
+        try:
+            return self.kind.make(self.name, secret)
+        except ConfigurationError as error:
+            if error.argument == self.kind.name:
+                raise
+            raise ConfigurationError(f"{name_of(self.path)} {error.detail}")
+
+
 @frozen(kw_only=True)
 class Configuration:
     """What all places say together."""
@@ -156,14 +206,17 @@ class Configuration:
     profiles: tuple[str, ...] = ()
     """Profiles of the file that was read."""
 
-    def auth(self) -> Auth:
-        """Return the credentials, or raise a `ConfigurationError` that says what is missing."""
+    def auth(self) -> Auth | FileCredentials:
+        """Return the credentials, or a function that reads them from their file each time.
+
+        Raises a `ConfigurationError` that says what is missing or cannot be read.
+        """
         try:
             return self._make_auth()
         except ConfigurationError as error:
             raise self._add_advice(self.name_setting(error))
 
-    def _make_auth(self) -> Auth:
+    def _make_auth(self) -> Auth | FileCredentials:
         account = self.account
         if not account.base_url:
             raise self._missing_setting_error("base_url")
@@ -176,9 +229,22 @@ class Configuration:
             raise ConfigurationError(f"set either {', or '.join(names)}{in_file}")
         (kind,) = account.kinds
         name, secret = getattr(account, kind.name), getattr(account, kind.secret)
-        if not name or secret is None:
+        path: str | None = getattr(account, kind.secret_file)
+        if not name or (secret is None and path is None):
             raise self._missing_setting_error(kind.secret if name else kind.name)
-        return kind.make(name, secret)
+        if path is None:
+            return kind.make(name, secret)
+        if secret is not None:
+            other = self.setting_name(kind.secret_file)
+            raise wrong(kind.secret, f"and {other} are both set: unset one of them")
+        credentials = FileCredentials(kind, name, Path(path).absolute())
+        try:
+            credentials.read()
+        except ConfigurationError as error:
+            if error.argument == kind.name:
+                raise
+            raise wrong(kind.secret_file, f"cannot be used: {error.message}")
+        return credentials
 
     def _missing_setting_error(self, key: str) -> ConfigurationError:
         in_file = "" if self.file is None else f", or {key} in {self.file}"
@@ -296,7 +362,9 @@ def _merge_layers(layers: Sequence[tuple[str | None, Account]]) -> Configuration
             name, other = getattr(account, kind.name), getattr(layer, kind.name)
             has_another_kind = account.kinds and kind not in account.kinds
             if has_another_kind or (name and other and name != other):
-                added = {key: value for key, value in added.items() if key not in kind[:2]}
+                added = {key: value for key, value in added.items() if key not in kind.keys}
+            if not kind.secrets.isdisjoint(sources):
+                added = {key: value for key, value in added.items() if key not in kind.secrets}
         added = {key: value for key, value in added.items() if key not in sources}
         sources |= {key: place or variable(key) for key in added}
         account = evolve(account, **added)
@@ -466,10 +534,13 @@ def _read_account(table: dict[str, Any], path: Path, whose: str) -> Account:
             raise ConfigurationError(f"{unknown}{whose} in {name}; there are {', '.join(KEYS)}")
         if not isinstance(value, str):
             raise ConfigurationError(f"{key}{whose} in {name} must be a text", argument=key)
-    if ca_file := table.get("ca_file"):
-        # Relative to the file's own folder, wherever the program is started.
-        table = {**table, "ca_file": str(path.absolute().parent / _expand_home(ca_file))}
-    return Account.of_texts(table)
+    # Relative to the file's own folder, wherever the program is started.
+    paths = {
+        key: str(path.absolute().parent / _expand_home(table[key]))
+        for key in _PATHS
+        if table.get(key)
+    }
+    return Account.of_texts(table | paths)
 
 
 def _expand_home(path: str) -> Path:

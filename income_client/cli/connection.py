@@ -29,7 +29,7 @@ from income_client.texts import printable
 
 if TYPE_CHECKING:
     from income_client import BasicAuth, IncomeClient, OAuth2ClientCredentials
-    from income_client.configuration import ClientOptions, Configuration
+    from income_client.configuration import ClientOptions, Configuration, FileCredentials
 
 _CONFIG_HELP: Final = (
     "Configuration file in TOML, which overrides the environment. Default: $INCOME_CONFIG or "
@@ -63,7 +63,7 @@ class Ready:
     """All that a client is made of."""
 
     configuration: "Configuration"
-    auth: "BasicAuth | OAuth2ClientCredentials"
+    auth: "BasicAuth | OAuth2ClientCredentials | FileCredentials"
 
     def client(self, **options: Unpack["ClientOptions"]) -> "IncomeClient":
         """Return a client of the service; an invalid setting raises a `ConfigurationError`."""
@@ -113,7 +113,7 @@ def _with_secret(found: "Configuration") -> "Configuration":
     """Ask for the secret if that is all that is missing, and there is somebody to ask."""
     account = found.account
     match account.kinds:
-        case (kind,) if account.base_url and kind.secret not in account.given and can_ask():
+        case (kind,) if account.base_url and kind.secrets.isdisjoint(account.given) and can_ask():
             words = kind.secret.replace("_", " ").capitalize()
             answer = ask(f"{words} of {getattr(account, kind.name)}")
             if answer is None:

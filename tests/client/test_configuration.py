@@ -23,12 +23,22 @@ from income_client import (
     RetryPolicy,
     Secret,
     Timeouts,
+    TokenError,
 )
-from income_client.configuration import KEYS, ClientOptions, from_variables
+from income_client.configuration import (
+    KEYS,
+    ClientOptions,
+    Configuration,
+    FileCredentials,
+    from_file,
+    from_variables,
+)
 from income_client.emulator import Emulator
+from income_client.http.credentials import SecretFileError
 from income_client.settings import check_count, check_not_negative, check_positive, is_number
 from tests.support.canaries import CANARY
 from tests.support.proxies import proxying, terminating
+from tests.support.server import EMPTY_PAGE, UNAUTHORIZED, Reply, Request, ScriptedServer
 
 # Values
 
@@ -281,6 +291,150 @@ def test_a_wrong_argument_is_an_error_without_what_the_file_holds(
     path = written(tmp_path / "file.toml", FILE)
     with pytest.raises(ConfigurationError):
         make(path)
+
+
+# Secrets in files
+
+
+FILE_OF_SECRET: Final = {
+    "INCOME_CLIENT_SECRET_FILE": {"INCOME_CLIENT_ID": "id"},
+    "INCOME_PASSWORD_FILE": {"INCOME_USERNAME": "user"},
+}
+AUTHS: Final[dict[str, Callable[[str], object]]] = {
+    "INCOME_CLIENT_SECRET_FILE": lambda secret: OAuth2ClientCredentials("id", secret),
+    "INCOME_PASSWORD_FILE": lambda secret: BasicAuth("user", secret),
+}
+
+
+def auth_of(found: Configuration) -> FileCredentials:
+    """Return what reads the file."""
+    auth = found.auth()
+    assert isinstance(auth, FileCredentials)
+    return auth
+
+
+@pytest.mark.parametrize("name", FILE_OF_SECRET)
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_a_secret_is_read_from_its_file_each_time(name: str, end: str, tmp_path: Path) -> None:
+    """The end of its line is no part of it; a link to it may be replaced, as containers do."""
+    link, first, second = tmp_path / "secret", tmp_path / "first", tmp_path / "second"
+    first.write_bytes(f"invented {end}".encode())
+    second.write_bytes(f"ínvented-too{end}".encode())
+    link.symlink_to(first)
+    auth = auth_of(from_variables(URL | FILE_OF_SECRET[name] | {name: str(link)}))
+    assert auth() == AUTHS[name]("invented ")
+    link.unlink()
+    with pytest.raises(SecretFileError, match=r"^cannot read .*/secret: no such file"):
+        auth()
+    link.symlink_to(second)
+    assert auth() == AUTHS[name]("ínvented-too")
+
+
+UNUSABLE_SECRETS: Final[dict[str, tuple[bytes | None, str]]] = {
+    "missing": (None, "cannot read {path}: no such file or directory"),
+    "empty": (b"", "{path} is empty"),
+    "only the end of a line": (b"\r\n", "{path} is empty"),
+    "not text": (b"c4n4ry\xff", "{path} is not text in UTF-8"),
+    "two lines": (b"c4n4ry\nc4n4ry\n",
+                  "{path} holds a character that a Basic credential cannot carry"),
+    "too long": (b"c4n4ry" * 20_000, "{path} is longer than 64 KiB"),
+}  # fmt: skip
+
+
+@pytest.mark.shows_private("file", reason="the file is where the secret is kept")
+@pytest.mark.parametrize("name", FILE_OF_SECRET)
+@pytest.mark.parametrize("what", UNUSABLE_SECRETS)
+def test_an_unusable_file_of_a_secret_is_an_error(what: str, name: str, tmp_path: Path) -> None:
+    """It names the setting and the file, and nothing of what it holds."""
+    content, fault = UNUSABLE_SECRETS[what]
+    path = tmp_path / "secret"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigurationError) as caught:
+        from_variables(URL | FILE_OF_SECRET[name] | {name: str(path)}).auth()
+    expected = f"{name} cannot be used: {fault.format(path=path)}"
+    assert (str(caught.value), caught.value.argument) == (expected, name[7:].lower())
+
+
+def test_a_folder_holds_no_secret(tmp_path: Path) -> None:
+    variables = URL | {"INCOME_USERNAME": "user", "INCOME_PASSWORD_FILE": str(tmp_path)}
+    with pytest.raises(ConfigurationError, match=r"^INCOME_PASSWORD_FILE cannot be used: "):
+        from_variables(variables).auth()
+
+
+@pytest.mark.parametrize("auth", [OAUTH2, BASIC])
+def test_a_secret_and_its_file_exclude_each_other(auth: dict[str, str], tmp_path: Path) -> None:
+    secret = list(auth)[1]
+    with pytest.raises(ConfigurationError) as caught:
+        from_variables(URL | auth | {f"{secret}_FILE": str(tmp_path / "secret")}).auth()
+    expected = f"{secret} and {secret}_FILE are both set: unset one of them"
+    assert str(caught.value) == expected
+
+
+def test_a_wrong_name_beside_a_file_is_named(tmp_path: Path) -> None:
+    path = written(tmp_path / "secret", "invented\n")
+    variables = {"INCOME_USERNAME": "a:b", "INCOME_PASSWORD_FILE": str(path)}
+    with pytest.raises(ConfigurationError, match=r"^INCOME_USERNAME holds a character"):
+        from_variables(URL | variables).auth()
+
+
+def test_a_profile_names_the_file_of_its_secret(tmp_path: Path) -> None:
+    """Relative to its own folder; others may read it, as it holds no secret itself."""
+    written(tmp_path / "secrets/two", "invented\n", 0o644)
+    text = (
+        'base_url = "https://x"\n[profiles.two]\nclient_id = "id"\n'
+        'client_secret_file = "secrets/two"\n'
+    )
+    path = written(tmp_path / "file.toml", text, 0o644)
+    found = from_file("two", path, {})
+    assert auth_of(found)() == OAuth2ClientCredentials("id", "invented")
+    assert found.setting_name("client_secret_file") == f"client_secret_file in {path}"
+    (tmp_path / "secrets/two").unlink()
+    with pytest.raises(ConfigurationError, match=r"^client_secret_file in .*: cannot read .*/two"):
+        found.auth()
+
+
+def test_a_secret_comes_from_the_first_place_that_has_it_or_its_file(tmp_path: Path) -> None:
+    """So one in the environment takes the place of a file of the configuration, and conversely."""
+    written(tmp_path / "secret", "of-the-file")
+    account = 'base_url = "https://income.example"\nusername = "user"\n'
+    by_file = written(tmp_path / "by_file.toml", account + 'password_file = "secret"')
+    by_text = written(tmp_path / "by_text.toml", account + 'password = "invented"')
+    secret = {"INCOME_PASSWORD": "of-the-environment"}
+    file = {"INCOME_PASSWORD_FILE": str(tmp_path / "nowhere")}
+    assert auth_of(from_file(None, by_file, secret))() == BasicAuth("user", "of-the-file")
+    assert from_file(None, by_text, file).auth() == BasicAuth("user", "invented")
+    config = {"INCOME_CONFIG": str(by_file)}
+    found = from_file(None, None, secret | config).auth()
+    assert found == BasicAuth("user", "of-the-environment")
+
+
+async def test_a_client_follows_the_file_of_its_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it cannot be read, the error names it and can be retried."""
+    path = written(tmp_path / "secret", "invented\n")
+    new = BasicAuth("user", "invented-too").authorization().reveal()
+    accepted = BasicAuth("user", "invented").authorization().reveal()
+
+    def answer(request: Request) -> Reply:
+        return EMPTY_PAGE if request.authorization == accepted else UNAUTHORIZED
+
+    async with ScriptedServer(answer) as server:
+        monkeypatch.setenv("INCOME_BASE_URL", server.url)
+        monkeypatch.setenv("INCOME_USERNAME", "user")
+        monkeypatch.setenv("INCOME_PASSWORD_FILE", str(path))
+        async with IncomeClient.from_env() as client:
+            await client.check()
+            accepted = new
+            path.unlink()
+            with pytest.raises(
+                TokenError, match=r"has failed: cannot read .*/secret: no"
+            ) as caught:
+                await client.check()
+            assert caught.value.retryable
+            written(path, "invented-too\n")
+            await client.check()
 
 
 # The proxy and the authorities of the environment

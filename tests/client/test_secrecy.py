@@ -42,6 +42,7 @@ from income_client import (
     CallbackSourceNetworks,
     CallbackTokenIssuer,
     CheckpointError,
+    ConfigurationError,
     DecodeError,
     Document,
     DownloadPolicy,
@@ -61,6 +62,7 @@ from income_client import (
     to_arrow,
     to_json,
 )
+from income_client.configuration import from_variables
 from income_client.downloads.downloader import Downloader
 from income_client.emulator import CallbackTarget
 from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore, nats_publisher
@@ -83,7 +85,7 @@ from tests.support.callback_certificates import Papers
 from tests.support.canaries import CANARY
 from tests.support.disk_faults import failing_disk
 from tests.support.leaks import held_by
-from tests.support.loop_time import pass_time, silence
+from tests.support.loop_time import pass_time, silence, stay_silent
 from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE
 from tests.support.poison import (
     BROKEN_APPLICATIONS,
@@ -372,7 +374,7 @@ def note_objects(shown: dict[str, str]) -> None:
 
 
 @pytest.mark.shows_private("file", reason="a downloaded file is what was served")
-@pytest.mark.parametrize("auth", [OAUTH, BASIC])
+@pytest.mark.parametrize("auth", [OAUTH, BASIC, lambda: OAUTH])
 async def test_no_object_shows_what_it_holds(auth: Auth, tmp_path: Path) -> None:
     """Whatever is alive while a call waits for its reply, or once its result is there."""
     shown: dict[str, str] = {}
@@ -434,6 +436,65 @@ async def test_a_fault_of_the_token_endpoint(
     async with place(failing(GOOD, OF_TOKENS[fault]), tmp_path) as at:
         for call in OF_SERVICE:
             assert await error_of(call, at, told) is not None, call
+
+
+async def fail_with_canary() -> Auth:
+    """Fail as the client of a vault may, with what it was to return at hand."""
+    secret = f"{CANARY}-client-secret"
+    raise OSError(f"http://vault.example/?{secret}") from ValueError(secret)
+
+
+def fail_plainly_with_canary() -> Auth:
+    """Do the same in a thread."""
+    secret = f"{CANARY}-client-secret"
+    raise ConfigurationError(f"http://vault.example/?{secret}", argument=secret)
+
+
+async def hang_with_canary() -> Auth:
+    """Never return."""
+    secret = f"{CANARY}-client-secret"
+    await stay_silent(10_001)
+    return BasicAuth("user", secret)
+
+
+OF_AUTH: Final[dict[str, Any]] = {
+    "raises": fail_with_canary,
+    "raises in a thread": fail_plainly_with_canary,
+    "hangs": hang_with_canary,
+    "another type": lambda: f"{CANARY}-client-secret",
+    "basic": lambda: BASIC,
+    "client": lambda: OAUTH,
+}
+
+
+@pytest.mark.parametrize("function", OF_AUTH)
+async def test_a_function_for_credentials(
+    function: str, tmp_path: Path, told: Callable[[], str]
+) -> None:
+    """Neither what it returns comes out, nor what it raises; also where that is refused."""
+    refusal = in_turn(reply(401, BODY, **ECHO))
+    async with place(failing(refusal, refusal), tmp_path, auth=OF_AUTH[function]) as at:
+        for call in ("check", "list", "poll", "records"):
+            assert isinstance(await error_of(call, at, told), IncomeClientError), call
+
+
+@pytest.mark.shows_private("file", reason="the file is where the secret is kept")
+def test_a_file_of_a_secret(
+    tmp_path: Path, told: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what cannot be used as one nothing is shown."""
+    path = tmp_path / "password"
+    monkeypatch.setenv("INCOME_BASE_URL", "https://income.example")
+    monkeypatch.setenv("INCOME_USERNAME", "user")
+    monkeypatch.setenv("INCOME_PASSWORD_FILE", str(path))
+    for content in (f"{CANARY}\x00", f"{CANARY}\n{CANARY}", f"{CANARY}\udcff", CANARY * 20_000):
+        path.write_bytes(content.encode("utf-8", "surrogateescape"))
+        with pytest.raises(ConfigurationError, match="INCOME_PASSWORD_FILE cannot be") as caught:
+            IncomeClient.from_env()
+        assert private_in("\n".join([held_by(caught.value), told()])) == []
+    path.write_text(CANARY, "utf-8")
+    found = from_variables()
+    assert private_in(f"{found!r} {found.auth()!r} {IncomeClient.from_env()!r}") == []
 
 
 ROWS: Final[dict[str, Broken]] = {

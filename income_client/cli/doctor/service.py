@@ -27,7 +27,6 @@ from attrs import frozen
 from income_client import (
     ApplicationPage,
     AuthenticationError,
-    BasicAuth,
     DecodeError,
     Event,
     IncomeClient,
@@ -106,7 +105,7 @@ class Service:
         self.ready = ready
         self._configuration = ready.configuration
         self.is_refused: bool = False
-        self._is_basic = isinstance(ready.auth, BasicAuth)
+        self._is_basic = ready.configuration.account.username is not None
         self._ends_at = time.monotonic() + MOST_SECONDS - _TIMEOUTS.deadline
         self._end: UnansweredError | None = None
         self._token_lifetime: float | None = None
