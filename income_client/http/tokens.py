@@ -540,10 +540,14 @@ class TokenCache:
             self._note_failure(failure)
             raise
         self._token = token
-        if not token.is_issued:
-            return token
         if not token.is_shared:
             self._refusal = None
+        if token.is_issued:
+            self._report_token(token)
+        return token
+
+    def _report_token(self, token: Token) -> None:
+        if not token.is_shared:
             _LOGGER.debug("a token was received", extra={"lifetime": token.lifetime})
         if (emit := self._instrumentation.emit) is not None:
             # Not for those who do not listen: making the classes of events takes a while.
@@ -551,7 +555,6 @@ class TokenCache:
 
             left = max(0.0, token.expired_at - self._clock.monotonic())
             emit(TokenRenewed(lifetime=left, is_shared=token.is_shared))
-        return token
 
     async def _obtain_token(self) -> Token:
         """Return the token of another process, or else request one and share it."""

@@ -83,6 +83,18 @@ def test_a_file_is_enough(cli: Cli, income_service: IncomeService, tmp_path: Pat
         assert sorted(ran.lines) == sorted(income_service.ids)
 
 
+@pytest.mark.shows_private("file", reason="the file is where the secret is kept")
+@pytest.mark.parametrize("command", ["applications", "doctor", "token"])
+def test_a_secret_may_be_in_a_file(command: str, shell: Cli, tmp_path: Path) -> None:
+    """Then nobody is asked for it, at a terminal either."""
+    secret = shell.service.oauth2.client_secret.reveal()
+    path = written(tmp_path / "secret", secret, mode=0o444)
+    env = {"INCOME_CLIENT_SECRET": "", "INCOME_CLIENT_SECRET_FILE": str(path)}
+    ran = shell(command, env=env, terminal=Terminal())
+    assert ran.status == 0
+    assert secret not in ran.screen
+
+
 def test_a_file_that_nobody_named_is_not_needed(shell: Cli, tmp_path: Path) -> None:
     """Where the environment has all settings, a bad file at the default place is no hindrance."""
     path = written(tmp_path / "income-client/config.toml", *keys_of(shell.service), mode=0o644)

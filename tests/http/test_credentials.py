@@ -13,12 +13,14 @@ from income_client import (
     BasicAuth,
     ConfigurationError,
     DeadlineExceededError,
+    Event,
     IncomeClient,
     MemoryCheckpointStore,
     OAuth2ClientCredentials,
     StoredToken,
     Timeouts,
     TokenError,
+    TokenRenewed,
 )
 from income_client.http.credentials import CredentialSource
 from income_client.settings import Auth
@@ -367,6 +369,16 @@ async def test_basic_credentials_have_no_token_to_share() -> None:
         with pytest.raises(ConfigurationError, match="token_store is for OAuth2ClientCredentials"):
             await ask(client)
     assert shelf.stored is None
+
+
+@pytest.mark.parametrize(("auth", "renewals"), [(BASIC, 0), (OAUTH, 1)])
+async def test_only_a_token_is_reported_as_one(auth: Auth, renewals: int) -> None:
+    events: list[Event] = []
+    vault, account = Vault(auth), Account(auth)
+    options: dict[str, Any] = {"auth": vault.read, "on_event": events.append}
+    async with running(account.call, account.issue, **options) as (_, client):
+        await ask(client)
+    assert sum(isinstance(event, TokenRenewed) for event in events) == renewals
 
 
 async def test_a_renewal_in_the_background_survives_the_function() -> None:

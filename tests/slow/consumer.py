@@ -94,8 +94,14 @@ class InventedForm:
     wages: Decimal
 
 
+async def read_credentials() -> ic.OAuth2ClientCredentials:
+    return ic.OAuth2ClientCredentials("id", "word")
+
+
 def makes_clients() -> None:
     store: ic.TokenStore = Tokens()
+    ic.IncomeClient("https://a.example", auth=read_credentials)
+    ic.IncomeClient("https://a.example", auth=lambda: ic.BasicAuth("user", "word"))
     basic = ic.IncomeClient("https://a.example", auth=ic.BasicAuth("user", "word"), max_rate=200)
     assert_type(basic.with_options(deadline=5), ic.IncomeClient)
     assert_type(ic.IncomeClient.from_env(token_store=store, max_rate=None), ic.IncomeClient)
