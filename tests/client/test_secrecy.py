@@ -450,11 +450,10 @@ def fail_plainly_with_canary() -> Auth:
     raise ConfigurationError(f"http://vault.example/?{secret}", argument=secret)
 
 
-async def hang_with_canary() -> Auth:
+async def hang_with_canary() -> NoReturn:
     """Never return."""
-    secret = f"{CANARY}-client-secret"
+    _secret = f"{CANARY}-client-secret"
     await stay_silent(10_001)
-    return BasicAuth("user", secret)
 
 
 OF_AUTH: Final[dict[str, Any]] = {
