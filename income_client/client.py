@@ -498,7 +498,8 @@ class IncomeClient:
                 "report" it in ``paginator.saturated`` and yield its rows.
             resume: ``paginator.checkpoint`` of an earlier walk, which includes its bounds.
                 A walk without ``updated_before`` continues to the present; resumed after its
-                end, it yields what was updated since, and perhaps the last second again.
+                end, it yields what was updated since, and perhaps the last second again; the
+                last page, where the service tells no time.
 
         Returns:
             An asynchronous iterator over the summaries.

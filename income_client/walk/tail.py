@@ -9,7 +9,10 @@ state              asks                    then
 =================  ======================  =======================================================
 AskingAll          up to the walk's bound  complete, or the bound passed long ago: the walk ends;
                                            otherwise FindingPresent
-FindingPresent     no upper bound          AskingFuture; a walk that another follows ends
+FindingPresent     no upper bound          AskingFuture; a walk that another follows ends; full,
+                                           without any time: SeekingPresent
+SeekingPresent     no upper bound          a second that has passed, close to the present:
+                                           FindingPresent
 AskingFuture       a bound in the future   complete: the walk ends; full, or complete up to a near
                                            bound: FollowingPresent; cut short: a nearer bound;
                                            lowered to the present, or refused: StandingIn
@@ -25,7 +28,7 @@ that lies behind the walk's own bound, or the page has no upper bound at all, th
 
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from income_client.errors import UnexpectedResponseError
 from income_client.records.window import Window
@@ -86,6 +89,9 @@ class Tail:
 
     def refuse(self, bounds: Bounds) -> bool:
         """Record a refusal; return whether there is another way to ask."""
+        if isinstance(self._state, SeekingPresent) and self._state.is_wide:
+            self._state = evolve(self._state, high=bounds.after)
+            return True
         if bounds.before is None or self.upper_bound is not None:
             return False
         self._state = StandingIn()
@@ -166,12 +172,53 @@ class FindingPresent:
         """Leave what lies before the present to the walkers, unless this page is all of it."""
         if end := _end_by_present(tail, bounds, answer):
             return end
+        if _is_timeless(tail, answer):
+            return _seek_step(tail)
         present, served_at = _present_of(answer), answer.served_at
         if tail.date_ahead is not None and served_at is not None:
             date = served_at - tail.date_ahead
             if abs(date - present) <= _SKEW:
                 return _end_step(tail, present, is_answer=not answer.is_full)
         return _move_step(tail, present, AskingFuture(), is_answer=_is_answer(tail, answer))
+
+
+@frozen
+class SeekingPresent:
+    """Nothing tells the present: seek by halves a second that has passed, close to the last update.
+
+    A row shows that the second has passed from which its page was asked.
+    """
+
+    low: int
+    """The latest second that is known to have passed."""
+    high: int = END_OF_TIME
+    """The earliest that is not."""
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether a second between the two is left to ask from."""
+        return self.high - self.low > 1
+
+    def next(self, _tail: Tail) -> Bounds:
+        """Ask from the middle on."""
+        return Bounds((self.low + self.high) // 2, None)
+
+    def receive(self, tail: Tail, bounds: Bounds, answer: Answer) -> _Step:
+        """Leave what lies before the second that was found to the walkers."""
+        second, echo = bounds.after, answer.echo
+        is_complete = not answer.is_full and echo.after == second
+        if echo.after < second or (is_complete and not answer.rows):
+            found = evolve(self, high=second)
+        else:
+            # The earliest that the service keeps has passed as well.
+            found = evolve(self, low=second)
+        if found.is_wide and not (is_complete and answer.rows):
+            return _stay_step(tail, found, is_answer=False)
+        if found.low >= END_OF_TIME - 1:
+            raise UnexpectedResponseError("the service sends no time", call="list_applications")
+        if found.low > tail.reached:
+            return _move_step(tail, found.low, FindingPresent(), is_answer=False)
+        return _wait_step(tail, FindingPresent(), is_answer=False)
 
 
 @frozen
@@ -290,7 +337,7 @@ class StandingIn:
         return _move_step(tail, present, StandingIn(), is_answer=True)
 
 
-_State = AskingAll | FindingPresent | AskingFuture | FollowingPresent | StandingIn
+_State = AskingAll | FindingPresent | SeekingPresent | AskingFuture | FollowingPresent | StandingIn
 
 
 def _just_before(tail: Tail) -> int:
@@ -316,6 +363,8 @@ def _move_step(tail: Tail, present: int, state: _State, *, is_answer: bool) -> _
 
 def _follow_step(tail: Tail, answer: Answer, *, waiting: _State, moved: _State) -> _Step:
     """Continue from the present once it has moved, or once it has not for some time."""
+    if _is_timeless(tail, answer):
+        return _seek_step(tail)
     present, is_answer = _present_of(answer), _is_answer(tail, answer)
     if present > tail.reached:
         return _move_step(tail, present, moved, is_answer=is_answer)
@@ -323,6 +372,15 @@ def _follow_step(tail: Tail, answer: Answer, *, waiting: _State, moved: _State) 
         return _wait_step(tail, waiting, is_answer=is_answer)
     # The current second alone overfills the page, and does not pass.
     return _move_step(tail, tail.reached + 1, moved, is_answer=False)
+
+
+def _seek_step(tail: Tail) -> _Step:
+    """Seek the present, or continue a second later once what was found surely has passed."""
+    if not tail.pauses:
+        return _stay_step(tail, SeekingPresent(tail.reached), is_answer=False)
+    if tail.pauses < _PATIENCE:
+        return _wait_step(tail, FindingPresent(), is_answer=False)
+    return _move_step(tail, tail.reached + 1, FindingPresent(), is_answer=False)
 
 
 def _end_step(tail: Tail, present: int, *, is_answer: bool = True) -> _Step:
@@ -365,6 +423,11 @@ def _is_endless(answer: Answer) -> bool:
     return answer.echo.before - answer.served_at > _CENTURY
 
 
+def _is_timeless(tail: Tail, answer: Answer) -> bool:
+    """Return whether a page of a walk up to the present says nothing of the service's time."""
+    return tail.upper_bound is None and answer.served_at is None and _is_endless(answer)
+
+
 def _present_of(answer: Answer) -> int:
     """Return the present by a page without an upper bound."""
     if answer.served_at is not None and _is_endless(answer):
@@ -382,5 +445,5 @@ def _end_by_present(tail: Tail, bounds: Bounds, answer: Answer) -> _Step | None:
     # Where the walk is ahead of the service's own clock there is nothing more to come. By a
     # year: `Date` may be of a clock that is days behind.
     is_ahead = answer.served_at is not None and tail.reached - _YEAR > answer.served_at
-    is_all = _is_endless(answer) and tail.date_ahead is None
+    is_all = _is_timeless(tail, answer) or (_is_endless(answer) and tail.date_ahead is None)
     return _end_step(tail, tail.reached) if is_ahead or is_all else None

@@ -4,11 +4,11 @@ from itertools import product
 from typing import Any
 
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from income_client import IncomeClient, InvalidRequestError
+from income_client import IncomeClient, InvalidRequestError, UnexpectedResponseError
 from income_client.emulator import Emulator
 from income_client.records.window import Window
 from income_client.testing import JumpingClock
@@ -19,11 +19,13 @@ from tests.support.listing import (
     Page,
     Query,
     Rules,
+    list_rules,
     rows_at,
     serving,
 )
 from tests.support.walk_data import (
     BASE,
+    DAY,
     LIMITS,
     MEANINGS,
     WALKERS,
@@ -35,6 +37,8 @@ from tests.support.walk_data import (
 from tests.support.walks import dry_walk
 
 FUTURES = ["accept", "lower", "refuse"]
+END = 253_402_300_799
+"""The last second of the year 9999."""
 
 
 @given(st.data(), LIMITS, WALKERS)
@@ -305,7 +309,7 @@ def test_a_burst_in_the_present_second_is_yielded_or_reported(
     assert len(walked.ids) == len(set(walked.ids))
 
 
-@pytest.mark.parametrize(("rows", "date_ahead"), [(5, 0), (60, 0), (5, None)])
+@pytest.mark.parametrize(("rows", "date_ahead"), [(5, 0), (60, 0), (5, None), (60, None)])
 @pytest.mark.parametrize("end", [253_402_300_799, 253_402_214_400])
 def test_an_unset_bound_echoed_as_the_end_of_time_is_not_the_present(
     end: int, rows: int, date_ahead: int | None
@@ -332,6 +336,74 @@ def test_an_unset_bound_echoed_as_the_end_of_time_is_not_the_present(
     listing.touch(walked.ids[0])
     again = dry_walk(listing, 0, None, limit=10, covered=walked.planner.covered).run()
     assert walked.ids[0] in again.ids
+
+
+def tell_no_time(listing: Listing) -> None:
+    """Have a service without `Date` echo the end of time for an unset bound, and mean it."""
+
+    def endless(query: Query, page: Page) -> Outcome:
+        if query.before is not None:
+            return page
+        if listing.rules.future == "refuse" and (query.after or 0) > listing.now:
+            return 400
+        open_query = evolve(query, before=END)
+        answer = list_rules(
+            evolve(listing.rules, future="accept"), listing.rows, END, open_query, listing.chance
+        )
+        assert isinstance(answer, Page)
+        return answer
+
+    listing.twist = endless
+
+
+@given(data=st.data(), limit=LIMITS, walkers=WALKERS)
+def test_a_walk_without_any_time_covers_no_second_to_come(
+    data: st.DataObject, limit: int, walkers: int
+) -> None:
+    """Updates during the walk lose nothing, and a resumed walk yields the later ones."""
+    fixed: dict[str, Any] = {"date_ahead": None, "widest": None}
+    listing = data.draw(listings(Listing, limit, [10], **fixed))
+    tell_no_time(listing)
+    must = listing.truth(BASE - 1, END)
+    updates = Updates(listing, limit, until=listing.now + 10**6, moves_again=True)
+    listing.before_answer = updates.happen
+    walked = dry_walk(listing, BASE - 1, None, limit=limit, walkers=walkers).run()
+    assert must | updates.before(len(listing.queries), BASE) <= set(walked.ids)
+    covered = walked.planner.covered
+    assert all(window.before <= listing.now + 1 for window in covered)
+    listing.before_answer = lambda: None
+    listing.now += 60
+    touched = next(iter(listing.rows), None)
+    if touched is not None:
+        listing.touch(touched)
+        again = dry_walk(listing, BASE - 1, None, limit=limit, covered=covered).run()
+        assert touched in again.ids
+
+
+@pytest.mark.parametrize("rows", [9, 10, 30])
+def test_a_crowded_present_is_read_or_reported_without_any_time(rows: int) -> None:
+    """Where one second fills the page, the walk continues once that has passed."""
+    rules = Rules(date_ahead=None, upper_closed=True)
+    times = [BASE + n for n in range(20)] + [BASE + 500] * rows
+    listing = Listing(rows=rows_at(times), now=BASE + 500, rules=rules)
+    tell_no_time(listing)
+    walked = dry_walk(listing, BASE - 1, None, limit=10, walkers=2).run()
+    assert {*walked.ids, *walked.planner.withheld} <= listing.ids
+    assert len(walked.ids) + len(walked.planner.withheld) >= 20 + min(rows, 10)
+    assert bool(walked.planner.saturated) is (rows >= 10)
+    assert walked.planner.requests < 200
+    assert all(window.before <= listing.now for window in walked.planner.covered)
+
+
+def test_a_service_whose_windows_all_end_with_time_is_an_error() -> None:
+    """Nothing that it says leads to the present, and nothing is covered."""
+    rules = Rules(date_ahead=None, widest=DAY)
+    listing = Listing(rows=rows_at([BASE]), now=BASE + 10, rules=rules)
+    tell_no_time(listing)
+    walked = dry_walk(listing, BASE - 1, None, limit=5)
+    with pytest.raises(UnexpectedResponseError, match="sends no time"):
+        walked.run()
+    assert list(walked.planner.covered) == []
 
 
 @pytest.mark.parametrize(

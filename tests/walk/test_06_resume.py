@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from attrs import evolve
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -501,6 +502,25 @@ async def test_a_row_is_covered_once_the_next_one_is_requested(
             assert len(again) == len(set(again))
             earlier = {key for ids, _ in parts[:number] for key in ids}
             assert earlier | set(again) == service.ids
+
+
+async def test_a_finished_walk_that_was_told_no_time_yields_later_updates() -> None:
+    """The checkpoint covers nothing to come, though the present was echoed as the year 9999."""
+    times = [BASE + 37 * n for n in range(60)]
+    rules = Rules(date_ahead=None)
+    service = ListService(rows=rows_at(times), now=BASE + DAY, rules=rules)
+    service.twist = lambda query, page: (
+        page if query.before is not None else evolve(page, before='"9999-12-31T23:59:59"')
+    )
+    async with serving(service) as client:
+        paginator = client.list_applications(limit=10)
+        assert set(await ids_of(paginator)) == service.ids
+        service.now += 60
+        touched = next(iter(service.rows))
+        service.touch(touched)
+        service.now += 1
+        again = client.list_applications(limit=10, resume=paginator.checkpoint)
+        assert touched in await ids_of(again)
 
 
 @pytest.mark.parametrize("by_page", [False, True])

@@ -8,7 +8,7 @@ from attrs import frozen
 from income_client.errors import UnexpectedResponseError
 from income_client.records.applications import ApplicationPage
 from income_client.records.window import EPOCH, Window
-from income_client.walk.tail import Tail
+from income_client.walk.tail import END_OF_TIME, Tail
 from income_client.walk.windows import Answer, Bounds
 
 NOW = 1000
@@ -74,6 +74,8 @@ NEXT = (NOW - 1, None)
 BACK = (NOW - 2, None)
 LAST = (NOW - 1, FUTURE)
 NEAR = (NOW - 1, NOW + 59)
+HALF = (END_OF_TIME // 2, None)
+THREE_QUARTERS = (3 * END_OF_TIME // 4, None)
 PRESENT: Turn = (OPEN, Told(0, NOW + 1))
 NO_FUTURE: list[Turn] = [PRESENT, (LAST, REFUSED)]
 FULL_LAST: list[Turn] = [PRESENT, (LAST, full(*LAST))]
@@ -135,6 +137,12 @@ TALKS: dict[str, tuple[dict[str, Any], list[Turn], End]] = {
     "a full page without an upper bound is walked to its Date": ({},
         [(OPEN, full(0, 10**11, NOW + 1))],
         going(NOW, is_answer=False)),
+    "a full page that tells no time has the present sought by halves": ({},
+        [(OPEN, full(0, 10**11)), (HALF, full(HALF[0], 10**11)), (THREE_QUARTERS, REFUSED)],
+        going(0, then=(5 * END_OF_TIME // 8, None), is_answer=False)),
+    "a present that is told no more is sought from where the walk is": ({},
+        [*FULL_LAST, (NEXT, full(NOW - 1, 10**11))],
+        going(NOW, then=((NOW + END_OF_TIME) // 2, None), is_answer=False)),
     "without an upper bound and with a raised start it is not all": ({},
         [(OPEN, Told(500, 10**11, NOW))],
         going(NOW - 1)),
