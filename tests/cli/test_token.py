@@ -40,7 +40,9 @@ def token(cli: Cli) -> Iterator[Cli]:
 
 def part(value: Any, depth: int = 0) -> str:
     """Return a value as a part of a token, with arrays in arrays in place of an ``@``."""
-    text = json.dumps(value).replace('"@"', "[" * depth + "]" * depth)
+    text = json.dumps(value)
+    if depth:
+        text = text.replace('"@"', "[" * depth + "]" * depth)
     return urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
