@@ -59,6 +59,14 @@ async def prints_incomes(service: Emulator, path: Path) -> None:
         assert re.fullmatch(r"app-[0-9a-f]{10} applicant\d 20\d\d \d+(\.\d+)?", line)
 
 
+async def reads_rotated_secrets(service: Emulator, path: Path) -> None:
+    """The credentials are those of the file beside it."""
+    kept = {"id": service.oauth2.client_id, "secret": service.oauth2.client_secret.reveal()}
+    (path.parent / "credentials.json").write_text(json.dumps(kept))
+    (line,) = await python(service, path.parent, path.name)
+    assert line in service.world.ids
+
+
 async def looks_up(service: Emulator, path: Path) -> None:
     """An application is found by its reference; none and failures are one line each."""
     known = service.world.reference_of(7)
@@ -465,6 +473,7 @@ RUN: Final[Mapping[str, RunExample]] = {
     "lookup.py": looks_up,
     "measured_worker.py": measures,
     "nightly.py": polls_once,
+    "rotated_secret.py": reads_rotated_secrets,
     "save_files.py": saves_files,
     "test_decision.py": passes,
     "test_updates.py": passes,

@@ -188,6 +188,7 @@ COMMANDS: Final[Mapping[str, RunCommand]] = {
     "income-client emulate --callbacks": _is_accepted,
     "income-client export": runs,
     "income-client find": runs,
+    "income-client get": runs,
     "income-client listen": _sends,
     "income-client poll": _polls,
     "income-client relay": relays_by_command,
