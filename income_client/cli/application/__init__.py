@@ -1,18 +1,16 @@
 """``income-client application``: one application to look at, on a terminal or as a page."""
 
 import os
-import secrets
 import shlex
 from contextlib import aclosing
 from pathlib import Path
 
-from income_client import ConfigurationError, IncomeClientError, NotFoundError, to_json
+from income_client import ConfigurationError, NotFoundError, to_json
 from income_client.cli.connection import Connection, connect
 from income_client.cli.exit_status import ExitStatus
 from income_client.cli.options import Switch, TableOrJson
 from income_client.cli.output import OutputLines, inert, without_addresses
-from income_client.disk import publish_file, sync_folder, write_file
-from income_client.texts import reason_of
+from income_client.cli.private_file import write_private
 
 
 async def application(
@@ -75,30 +73,7 @@ async def application(
     else:
         from .html import page
 
-        _write_private(html, page(view), overwrite=overwrite)
+        write_private(html, page(view), overwrite=overwrite)
         # The path as it is: the encoding of the output need not have its letters.
         OutputLines().write(os.fsencode(html))
     return ExitStatus.DONE
-
-
-def _write_private(path: Path, content: bytes, *, overwrite: bool) -> None:
-    """Write a file that only its owner can read, whole or not at all."""
-    if path.exists() and not path.is_file() and not path.is_dir():
-        # A pipe or a device, in whose place the page would be put.
-        raise IncomeClientError(f"{path} is not a regular file")
-    part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.part")
-    try:
-        write_file(part, content)
-        try:
-            if overwrite:
-                part.replace(path)
-            else:
-                publish_file(part, path)
-        finally:
-            part.unlink(missing_ok=True)
-        sync_folder(path.absolute().parent)
-    except FileExistsError:
-        advice = "" if path.is_dir() else "; --overwrite replaces it"
-        raise IncomeClientError(f"{path} is there already{advice}")
-    except OSError as error:
-        raise IncomeClientError(f"cannot write {path}: {reason_of(error)}")
