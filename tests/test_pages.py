@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 import income_client
-from tests.support.pages import DEMO, EXAMPLES, PACKAGE, PAGES, README, TESTS, contents
+from tests.support.pages import DEMO, EXAMPLES, PACKAGE, PAGES, README, SKILL, TESTS, contents
 from tests.support.processes import ROOT
 
 PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -77,7 +77,7 @@ def test_every_promise_is_linked_to_its_tests() -> None:
     assert all((ROOT / file).exists() and int(own) == int(one) for one, file, own in linked)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, SKILL], ids=lambda page: page.name)
 def test_every_link_leads_somewhere(page: Path) -> None:
     """To a file, a heading of the page, or a heading of another one."""
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8")):

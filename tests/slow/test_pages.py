@@ -29,6 +29,7 @@ from tests.support.pages import (
     DEMO,
     EXAMPLES,
     PAGES,
+    SKILL,
     TESTS,
     blocks_of,
     commands,
@@ -168,7 +169,7 @@ def _evaluate(block: Example) -> str | None:
 
 
 @pytest.mark.shows_private("file", reason="an emulator leaves its credentials to `trigger`")
-@pytest.mark.parametrize("block", blocks_of(*PAGES, evaluator=_evaluate), ids=label)
+@pytest.mark.parametrize("block", blocks_of(*PAGES, SKILL, evaluator=_evaluate), ids=label)
 def test_the_block_is_true(block: Example, tmp_path: Path) -> None:
     """It does, or is, what it shows."""
     block.namespace["folder"] = tmp_path

@@ -57,11 +57,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Wheel:
 
 
 def test_the_wheel_has_the_package_and_its_types(wheel: Wheel) -> None:
-    """Every module, the template and the style of pages and py.typed; no tests, no benchmarks."""
+    """Every module, template, style and page, and py.typed; no tests, no benchmarks."""
     source = Path(income_client.__file__).parent
     shipped = {
         f"income_client/{path.relative_to(source).as_posix()}"
-        for kind in ("*.py", "*.jinja", "*.css")
+        for kind in ("*.py", "*.jinja", "*.css", "*.md")
         for path in source.rglob(kind)
     }
     page = {f"income_client/cli/application/page.{kind}" for kind in ("css", "html.jinja")}

@@ -19,6 +19,7 @@ README: Final = ROOT / "README.md"
 PACKAGE: Final = Path(income_client.__file__).parent
 GUIDE: Final = PACKAGE / "guide"
 PAGES: Final = (README, *sorted(GUIDE.glob("*.md")))
+SKILL: Final = PACKAGE / ".agents" / "skills" / "income-client" / "SKILL.md"
 EXAMPLES: Final = ROOT / "tests" / "examples"
 DEMO: Final = (
     "python3 -m venv .venv && .venv/bin/pip install -e '.[cli]' && .venv/bin/income-client demo"
@@ -73,5 +74,5 @@ def with_examples(text: str) -> str:
 
 
 if __name__ == "__main__":
-    for page in PAGES:
+    for page in (*PAGES, SKILL):
         page.write_text(with_examples(page.read_text("utf-8")), "utf-8")
