@@ -1,12 +1,15 @@
-"""Reports to OpenTelemetry: a span for each call, and metrics.
+"""Reports to OpenTelemetry: a span for each call and each of its requests, and metrics.
 
-Attributes hold names of calls and pollers, statuses, classes of errors, and the
-service's host; never addresses, messages or ids of applications.
+Attributes hold names of calls and pollers, statuses, classes of errors, the service's host and
+port, and paths with names in place of values; never addresses, messages or ids of applications.
+Those without the prefix ``income_client`` are OpenTelemetry's semantic conventions for HTTP.
 """
 
+from contextvars import Token
 from typing import Final, Self
 
 from opentelemetry import context, metrics, trace
+from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind, StatusCode
 
 from ._version import __version__
@@ -21,9 +24,11 @@ from .events import (
     RecordDelivered,
     RequestAnswered,
     RequestRetried,
+    RequestSent,
     TokenRenewed,
     WindowSplit,
 )
+from .instrumentation import CallTarget
 from .settings import OnEvent
 
 Attributes = dict[str, str | int | float]
@@ -75,23 +80,18 @@ class Telemetry:
         has_meter = type(metrics.get_meter_provider()).__name__ != _NO_METER_YET
         return cls() if has_tracer or has_meter else None
 
-    def begin_span(self, name: str, host: str | None) -> OnEvent:
+    def begin_call(self, target: CallTarget) -> OnEvent:
         """Begin the span of a call in the running task, and return what takes the call's events."""
-        known: Attributes = {"income_client.call": name}
-        if host is not None:
-            known["server.address"] = host
-        span = self._tracer.start_span(f"{_SCOPE} {name}", kind=SpanKind.CLIENT, attributes=known)
-        before = context.attach(trace.set_span_in_context(span))
+        known: Attributes = {"income_client.call": target.call}
+        if target.host is not None:
+            known["server.address"] = target.host
+        spans = _CallSpans(self._tracer, target, known)
 
         def take(event: Event) -> None:
             try:
-                if span.is_recording():
-                    _note_event(span, event)
-                self._count_call(event, known)
+                spans.take(event)
             finally:
-                if isinstance(event, CallFinished):
-                    context.detach(before)
-                    span.end()
+                self._count_call(event, known)
 
         return take
 
@@ -143,23 +143,81 @@ class Telemetry:
             self._lag.set(lag, _of_poller(name))
 
 
-def _note_event(span: trace.Span, event: Event) -> None:
-    match event:
-        case RequestAnswered(attempt=attempt, seconds=seconds, status=status, error=error):
-            facts: Attributes = {"income_client.attempt": attempt, "income_client.seconds": seconds}
-            span.add_event("attempt", facts | _ending_attributes(status, error))
-        case RequestRetried(attempt=attempt, pause=pause):
-            facts = {"income_client.attempt": attempt, "income_client.pause": pause}
-            span.add_event("pause", facts)
-        case CallFinished(attempts=attempts, waited=waited, status=status, error=error):
-            facts = {"income_client.attempts": attempts, "income_client.waited": waited}
-            span.set_attributes(facts | _ending_attributes(status, error))
-            # Leaving a walk early cancels what was read ahead, which is not a failure.
-            if error not in {None, _CANCELLED}:
-                # Without a description: an error's message names its application.
-                span.set_status(StatusCode.ERROR)
-        case _:
-            pass
+class _CallSpans:
+    """The span of a call, current in its task, and below it the span of the request in flight."""
+
+    def __init__(self, tracer: trace.Tracer, target: CallTarget, known: Attributes) -> None:
+        self._tracer = tracer
+        self._target = target
+        self._call = tracer.start_span(f"{_SCOPE} {target.call}", attributes=known)
+        self._before_call = _make_current(self._call)
+        self._request: trace.Span = trace.INVALID_SPAN
+        self._before_request: Token[Context] | None = None
+
+    def take(self, event: Event) -> None:
+        match event:
+            case RequestSent(attempt=attempt):
+                self._begin_request(attempt)
+            case RequestAnswered(status=status, error=error):
+                self._end_request(status, error)
+            case RequestRetried(attempt=attempt, pause=pause):
+                facts: Attributes = {
+                    "income_client.attempt": attempt,
+                    "income_client.pause": pause,
+                }
+                self._call.add_event("pause", facts)
+            case CallFinished():
+                self._end_call(event)
+            case _:
+                pass
+
+    def _begin_request(self, attempt: int) -> None:
+        target = self._target
+        known: Attributes = {"http.request.method": target.method}
+        for name, value in (
+            ("server.address", target.host),
+            ("server.port", target.port),
+            ("url.template", target.template),
+            ("http.request.resend_count", attempt - 1 or None),
+        ):
+            if value is not None:
+                known[name] = value
+        name = target.method if target.template is None else f"{target.method} {target.template}"
+        self._request = self._tracer.start_span(name, kind=SpanKind.CLIENT, attributes=known)
+        self._before_request = _make_current(self._request)
+
+    def _end_request(self, status: int | None, error: str | None) -> None:
+        before, self._before_request = self._before_request, None
+        if before is not None:
+            context.detach(before)
+        try:
+            _set_ending(self._request, status, error)
+        finally:
+            self._request.end()
+
+    def _end_call(self, event: CallFinished) -> None:
+        try:
+            facts: Attributes = {
+                "income_client.attempts": event.attempts,
+                "income_client.waited": event.waited,
+            }
+            self._call.set_attributes(facts)
+            _set_ending(self._call, event.status, event.error)
+        finally:
+            context.detach(self._before_call)
+            self._call.end()
+
+
+def _make_current(span: trace.Span) -> Token[Context]:
+    return context.attach(trace.set_span_in_context(span))
+
+
+def _set_ending(span: trace.Span, status: int | None, error: str | None) -> None:
+    span.set_attributes(_ending_attributes(status, error))
+    # Leaving a walk early cancels what was read ahead, which is not a failure.
+    if error not in {None, _CANCELLED}:
+        # Without a description: an error's message names its application.
+        span.set_status(StatusCode.ERROR)
 
 
 def _of_poller(name: str) -> Attributes:

@@ -19,7 +19,9 @@ from income_client.texts import has_surrogate
 LARGEST_LIMIT: Final = 1000
 """Most rows that one page may hold (contract section 8)."""
 
+_TOKEN: Final = "/token"  # noqa: S105 - a path
 _APPLICATIONS: Final = "/v1/income/applications"
+_APPLICATION: Final = f"{_APPLICATIONS}/{{application_id}}"
 LONGEST_ID: Final = 512
 _PLAIN_ID: Final = re.compile(r"[A-Za-z0-9_~-]{1,512}")
 _PLAIN_BUT_COLONS: Final = re.compile(r"[A-Za-z0-9_.~:-]*")
@@ -42,12 +44,20 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Absolute and percent-encoded, below the address that it is for."""
     query: str = ""
     """Percent-encoded, without the question mark."""
+    template: str | None = None
+    """The path with names in place of values, which a trace may show; None if it is the caller's
+    own."""
     form: bytes | None = None
     """What is posted to the token endpoint; None for every other request, a GET of the API."""
     subject: str | None = None
     """The application id that the request is about, for logs and errors."""
     place: str = "base_url"
     """The argument that is wrong where nothing is served, for errors."""
+
+    @property
+    def method(self) -> str:
+        """The HTTP method."""
+        return "GET" if self.form is None else "POST"
 
     def __repr__(self) -> str:
         return f"<Request {self.name} {self.path}>"
@@ -72,7 +82,11 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 def token_request() -> Request:
     """Ask for an access token with the client's credentials (contract section 5.1)."""
     return Request(
-        name="token", path="/token", form=b"grant_type=client_credentials", place="auth_url"
+        name="token",
+        path=_TOKEN,
+        template=_TOKEN,
+        form=b"grant_type=client_credentials",
+        place="auth_url",
     )
 
 
@@ -101,7 +115,9 @@ def list_applications(
             if value is not None
         ]
     )
-    return Request(name="list_applications", path=_APPLICATIONS, query=query)
+    return Request(
+        name="list_applications", path=_APPLICATIONS, query=query, template=_APPLICATIONS
+    )
 
 
 def get_application(application_id: str) -> Request:
@@ -109,6 +125,7 @@ def get_application(application_id: str) -> Request:
     return Request(
         name="get_application",
         path=_application_path(application_id),
+        template=_APPLICATION,
         subject=application_id,
     )
 
@@ -119,6 +136,7 @@ def get_documents(application_id: str, pages: bool = False) -> Request:
         name="get_documents",
         path=_application_path(application_id) + "/documents",
         query="pages=true" if pages else "",
+        template=f"{_APPLICATION}/documents",
         subject=application_id,
     )
 

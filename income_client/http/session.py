@@ -23,7 +23,7 @@ from income_client.errors import (
     TransportError,
     leaving,
 )
-from income_client.instrumentation import Instrumentation
+from income_client.instrumentation import CallTarget, Instrumentation
 from income_client.settings import (
     Auth,
     AuthFunction,
@@ -228,10 +228,16 @@ class _Call:
         """Begin to report the call."""
         session = self._session
         if session.instrumentation.is_on:
-            host = session.transport.host_of(self._request)
-            self._watch = session.instrumentation.watch_call(
-                self._request.name, host, session.clock
+            request = self._request
+            url = session.transport.url_of(request)
+            target = CallTarget(
+                call=request.name,
+                method=request.method,
+                host=url.raw_host,
+                port=url.port,
+                template=request.template,
             )
+            self._watch = session.instrumentation.watch_call(target, session.clock)
 
     def __exit__(
         self,

@@ -267,8 +267,8 @@ class Transport:
         reply: aiohttp.ClientResponse | None = None
         try:
             reply = await self.pool.open().request(
-                "GET" if request.form is None else "POST",
-                self._url_of(request),
+                request.method,
+                self.url_of(request),
                 headers=headers if request.form is None else {**headers, **_FORM_HEADERS},
                 data=request.form,
                 allow_redirects=False,
@@ -300,11 +300,8 @@ class Transport:
                 reply.transport.abort()
             raise
 
-    def host_of(self, request: Request) -> str | None:
-        """Return the host that a request goes to."""
-        return self._url_of(request).raw_host
-
-    def _url_of(self, request: Request) -> URL:
+    def url_of(self, request: Request) -> URL:
+        """Return where a request goes."""
         scheme, authority, prefix = self._api if request.form is None else self._token
         # The same as of the whole text, which would be taken apart again.
         return URL.build(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
+from yarl import URL
 
 from income_client import IncomeClient, MemoryCheckpointStore, RetryPolicy, telemetry
 from income_client.emulator import Emulator, Fault
@@ -21,6 +22,7 @@ from tests.support.server import SILENT, Reply, Request, ScriptedServer, in_turn
 from tests.support.telemetry import Collected, collecting
 
 APPLICATION = "income_client get_application"
+REQUEST = "GET /v1/income/applications/{application_id}"
 
 
 @pytest.fixture
@@ -30,16 +32,16 @@ def exported() -> Iterator[Collected]:
         yield found
 
 
-async def test_a_call_is_a_span_with_its_attempts(exported: Collected) -> None:
-    """Within the program's own span; attempts and pauses are events, facts are attributes."""
+async def test_a_call_is_a_span_and_so_is_each_attempt(exported: Collected) -> None:
+    """Within the program's own span, with the conventional attributes of HTTP, and no address."""
     tracer = trace.get_tracer("program")
     answers = in_turn(reply(503), reply())
-    async with playing(answers, auth=BASIC) as (session, _, _):
+    async with playing(answers, auth=BASIC) as (session, server, _):
         with tracer.start_as_current_span("program's") as outer:
             await call(session)
             assert trace.get_current_span() is outer
     (span,) = exported.named(APPLICATION)
-    assert span.kind is SpanKind.CLIENT
+    assert span.kind is SpanKind.INTERNAL
     assert span.parent is not None
     assert span.parent.span_id == outer.get_span_context().span_id
     assert span.status.status_code is StatusCode.UNSET
@@ -51,24 +53,37 @@ async def test_a_call_is_a_span_with_its_attempts(exported: Collected) -> None:
         "income_client.attempts": 2,
         "http.response.status_code": 200,
     }
-    events = [(event.name, dict(event.attributes or {})) for event in span.events]
-    assert [name for name, _ in events] == ["attempt", "pause", "attempt"]
-    assert events[0][1]["error.type"] == "ServerError"
-    assert events[0][1]["http.response.status_code"] == 503
-    assert events[2][1]["income_client.attempt"] == 2
+    assert [event.name for event in span.events] == ["pause"]
+    first, second = exported.named(REQUEST)
+    always = {
+        "http.request.method": "GET",
+        "server.address": "127.0.0.1",
+        "server.port": URL(server.url).port,
+        "url.template": "/v1/income/applications/{application_id}",
+    }
+    failed = {"http.response.status_code": 503, "error.type": "ServerError"}
+    assert dict(first.attributes or {}) == {**always, **failed}
+    resent = {"http.request.resend_count": 1, "http.response.status_code": 200}
+    assert dict(second.attributes or {}) == {**always, **resent}
+    statuses = [StatusCode.ERROR, StatusCode.UNSET]
+    assert [one.status.status_code for one in (first, second)] == statuses
+    for one in (first, second):
+        assert one.kind is SpanKind.CLIENT
+        assert one.parent is not None
+        assert one.parent.span_id == span.get_span_context().span_id
 
 
 async def test_a_call_that_fails_has_its_error_in_the_span(exported: Collected) -> None:
     """By its class: its message would name the application."""
     async with playing(in_turn(reply(404)), auth=BASIC) as (session, _, _):
         await failure(session)
-    (span,) = exported.spans
-    assert span.status.status_code is StatusCode.ERROR
-    assert span.status.description is None
-    assert span.attributes is not None
-    assert span.attributes["error.type"] == "NotFoundError"
-    assert span.attributes["http.response.status_code"] == 404
-    assert [event.name for event in span.events] == ["attempt"]
+    for span in (*exported.named(REQUEST), *exported.named(APPLICATION)):
+        assert span.status.status_code is StatusCode.ERROR
+        assert span.status.description is None
+        assert span.attributes is not None
+        assert span.attributes["error.type"] == "NotFoundError"
+        assert span.attributes["http.response.status_code"] == 404
+        assert span.events == ()
 
 
 async def test_a_cancelled_call_ends_its_span(exported: Collected) -> None:
@@ -87,17 +102,19 @@ async def test_a_cancelled_call_ends_its_span(exported: Collected) -> None:
     async with playing(answer, auth=BASIC) as (session, _, _):
         task = asyncio.create_task(cancelled())
         await task
-    (span,) = exported.spans
-    assert (span.attributes or {})["error.type"] == "CancelledError"
-    assert span.status.status_code is StatusCode.UNSET
+    assert [span.name for span in exported.spans] == [REQUEST, APPLICATION]
+    for span in exported.spans:
+        assert (span.attributes or {})["error.type"] == "CancelledError"
+        assert span.status.status_code is StatusCode.UNSET
 
 
 async def test_the_token_is_requested_within_the_call_that_needed_it(exported: Collected) -> None:
     """Its purchase is a span of its own, below the call's."""
     async with playing(token_rules(in_turn(reply()))) as (session, _, _):
         await call(session)
-    token, application = exported.spans
-    assert (token.name, application.name) == ("income_client token", APPLICATION)
+    request, token, _, application = exported.spans
+    assert (request.name, token.name) == ("POST /token", "income_client token")
+    assert application.name == APPLICATION
     assert token.parent is not None
     assert application.context is not None
     assert token.parent.span_id == application.context.span_id
@@ -133,7 +150,7 @@ async def test_counts_tell_what_was_done(exported: Collected) -> None:
     ((retried, count),) = exported.points("income_client.retries")
     assert (retried["error.type"], count) == ("ServerError", 1)
     calls = exported.points("income_client.call.duration")
-    assert sum(count for _, count in calls) == len(exported.spans)
+    assert sum(count for _, count in calls) + len(service.requests) == len(exported.spans)
 
 
 async def test_nothing_private_is_exported(exported: Collected) -> None:
@@ -147,10 +164,12 @@ async def test_nothing_private_is_exported(exported: Collected) -> None:
             async for _ in client.fetch_records(ids, on_error="yield"):
                 pass
             await client.find_application(service.world.reference_of(0))
+            await client.get_json(f"/v1/income/applications/{ids[0]}")
         shown = exported.shown()
         secret = service.oauth2.client_secret.reveal()
     assert APPLICATION in shown
     assert "http://" not in shown
+    assert "url.full" not in shown
     assert "Bearer" not in shown
     assert secret not in shown
     assert [one for one in (*ids, *map(service.world.reference_of, range(5))) if one in shown] == []
@@ -175,7 +194,7 @@ async def test_a_provider_set_before_the_first_call_is_found() -> None:
             await call(silent)
         await early.aclose()
         await silent.aclose()
-    assert len(exported.spans) == 1
+    assert [span.name for span in exported.spans] == [REQUEST, APPLICATION]
 
 
 async def test_hook_and_telemetry_are_both_told(exported: Collected) -> None:
@@ -183,14 +202,14 @@ async def test_hook_and_telemetry_are_both_told(exported: Collected) -> None:
     async with playing(in_turn(reply()), auth=BASIC, on_event=events.append) as (session, _, _):
         await call(session)
     assert len(events) == 3
-    assert len(exported.spans) == 1
+    assert len(exported.spans) == 2
 
 
 @pytest.mark.parametrize(
     ("of", "broken"),
     [
-        *((Telemetry, name) for name in ("begin_span", "found", "count_event", "_count_call")),
-        (telemetry, "_note_event"),
+        *((Telemetry, name) for name in ("begin_call", "found", "count_event", "_count_call")),
+        (telemetry, "_set_ending"),
     ],
 )
 async def test_telemetry_that_raises_breaks_nothing(
