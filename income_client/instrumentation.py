@@ -9,8 +9,6 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
-
 from .clock import Clock
 from .errors import ConfigurationError
 from .settings import OnEvent, check_flag, is_plain_function
@@ -22,20 +20,6 @@ if TYPE_CHECKING:
 
 _LOGGER: Final = logging.getLogger("income_client.events")
 _LIBRARY: Final = "opentelemetry"
-
-
-@frozen(kw_only=True)
-class CallTarget:
-    """What a call asks for, and whom, as its spans may say it: no ids, and no address."""
-
-    call: str
-    """The call's name."""
-    method: str
-    """The HTTP method of its requests."""
-    host: str | None
-    port: int | None
-    template: str | None
-    """The path of its requests, with names in place of values; None for one of the caller's."""
 
 
 class Instrumentation:
@@ -58,7 +42,16 @@ class Instrumentation:
         self.emit: OnEvent | None = None if on_event is None else self._emit
         """What takes an event; None without a listener, so that no event is made for nothing."""
 
-    def watch_call(self, target: CallTarget, clock: Clock) -> "CallWatch | None":
+    def watch_call(
+        self,
+        name: str,
+        clock: Clock,
+        *,
+        method: str,
+        host: str | None,
+        port: int | None,
+        template: str | None,
+    ) -> "CallWatch | None":
         """Start watching a call in the running task; None without a listener."""
         if self._is_sought:
             self._find_telemetry()
@@ -66,7 +59,9 @@ class Instrumentation:
         emit = self.emit
         if self._telemetry is not None:
             try:
-                span = self._telemetry.begin_call(target)
+                span = self._telemetry.begin_call(
+                    name, method=method, host=host, port=port, template=template
+                )
             except Exception as error:  # noqa: BLE001 - foreign code, as the hook is
                 self._log_hook_failure("telemetry", error)
             else:
@@ -76,7 +71,7 @@ class Instrumentation:
         # Not for those who do not listen: making the classes of events takes a while.
         from .call_watch import CallWatch  # noqa: PLC0415
 
-        return CallWatch(target.call, emit, clock)
+        return CallWatch(name, emit, clock)
 
     def _emit(self, event: "Event", span: OnEvent | None = None) -> None:
         """Give an event to telemetry, or the span that it belongs to, and to the hook."""

@@ -1,14 +1,16 @@
-"""Reports to OpenTelemetry: a span for each call and each of its requests, and metrics.
+"""Reports to OpenTelemetry: spans of calls, of their requests and of a relay's events; metrics.
 
 Attributes hold names of calls and pollers, statuses, classes of errors, the service's host and
 port, and paths with names in place of values; never addresses, messages or ids of applications.
-Those without the prefix ``income_client`` are OpenTelemetry's semantic conventions for HTTP.
+Those without the prefix ``income_client`` are OpenTelemetry's semantic conventions for HTTP and
+for messaging.
 """
 
+from collections.abc import Callable, Mapping, MutableMapping
 from contextvars import Token
-from typing import Final, Self
+from typing import Final, Literal, Self
 
-from opentelemetry import context, metrics, trace
+from opentelemetry import context, metrics, propagate, trace
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind, StatusCode
 
@@ -28,7 +30,6 @@ from .events import (
     TokenRenewed,
     WindowSplit,
 )
-from .instrumentation import CallTarget
 from .settings import OnEvent
 
 Attributes = dict[str, str | int | float]
@@ -80,12 +81,20 @@ class Telemetry:
         has_meter = type(metrics.get_meter_provider()).__name__ != _NO_METER_YET
         return cls() if has_tracer or has_meter else None
 
-    def begin_call(self, target: CallTarget) -> OnEvent:
+    def begin_call(
+        self, name: str, *, method: str, host: str | None, port: int | None, template: str | None
+    ) -> OnEvent:
         """Begin the span of a call in the running task, and return what takes the call's events."""
-        known: Attributes = {"income_client.call": target.call}
-        if target.host is not None:
-            known["server.address"] = target.host
-        spans = _CallSpans(self._tracer, target, known)
+        known = _known({"income_client.call": name, "server.address": host})
+        of_requests = _known(
+            {
+                "http.request.method": method,
+                "server.address": host,
+                "server.port": port,
+                "url.template": template,
+            }
+        )
+        spans = _CallSpans(self._tracer, name, known, of_requests)
 
         def take(event: Event) -> None:
             try:
@@ -146,10 +155,12 @@ class Telemetry:
 class _CallSpans:
     """The span of a call, current in its task, and below it the span of the request in flight."""
 
-    def __init__(self, tracer: trace.Tracer, target: CallTarget, known: Attributes) -> None:
+    def __init__(
+        self, tracer: trace.Tracer, name: str, known: Attributes, of_requests: Attributes
+    ) -> None:
         self._tracer = tracer
-        self._target = target
-        self._call = tracer.start_span(f"{_SCOPE} {target.call}", attributes=known)
+        self._of_requests = of_requests
+        self._call = tracer.start_span(f"{_SCOPE} {name}", attributes=known)
         self._before_call = _make_current(self._call)
         self._request: trace.Span = trace.INVALID_SPAN
         self._before_request: Token[Context] | None = None
@@ -172,17 +183,10 @@ class _CallSpans:
                 pass
 
     def _begin_request(self, attempt: int) -> None:
-        target = self._target
-        known: Attributes = {"http.request.method": target.method}
-        for name, value in (
-            ("server.address", target.host),
-            ("server.port", target.port),
-            ("url.template", target.template),
-            ("http.request.resend_count", attempt - 1 or None),
-        ):
-            if value is not None:
-                known[name] = value
-        name = target.method if target.template is None else f"{target.method} {target.template}"
+        of_resent = {"http.request.resend_count": attempt - 1} if attempt > 1 else {}
+        known = self._of_requests | of_resent
+        words = (known.get(name) for name in ("http.request.method", "url.template"))
+        name = " ".join(str(word) for word in words if word is not None)
         self._request = self._tracer.start_span(name, kind=SpanKind.CLIENT, attributes=known)
         self._before_request = _make_current(self._request)
 
@@ -208,8 +212,58 @@ class _CallSpans:
             self._call.end()
 
 
-def _make_current(span: trace.Span) -> Token[Context]:
-    return context.attach(trace.set_span_in_context(span))
+def begin_event(
+    operation: Literal["send", "process"],
+    headers: MutableMapping[str, str],
+    system: str | None = None,
+    destination: str | None = None,
+    group: str | None = None,
+) -> Callable[[BaseException | None], None]:
+    """Begin the span of an event in the running task; return what ends it.
+
+    The headers are those of the event's message: sending writes the trace into them, from which
+    processing continues it.
+    """
+    is_sent = operation == "send"
+    known = _known(
+        {
+            "messaging.system": system,
+            "messaging.operation.type": operation,
+            "messaging.operation.name": operation,
+            "messaging.destination.name": destination,
+            "messaging.consumer.group.name": group,
+        }
+    )
+    around = trace.get_current_span().get_span_context()
+    parent = context.get_current() if is_sent else propagate.extract(headers)
+    is_continued = trace.get_current_span(parent).get_span_context() != around
+    span = trace.get_tracer(_SCOPE, __version__).start_span(
+        operation if destination is None else f"{operation} {destination}",
+        context=parent,
+        kind=SpanKind.PRODUCER if is_sent else SpanKind.CONSUMER,
+        attributes=known,
+        links=[trace.Link(around)] if is_continued and around.is_valid else [],
+    )
+    before = _make_current(span, parent)
+    if is_sent:
+        propagate.inject(headers)
+
+    def end(error: BaseException | None) -> None:
+        context.detach(before)
+        try:
+            _set_ending(span, None, None if error is None else type(error).__name__)
+        finally:
+            span.end()
+
+    return end
+
+
+def _known(attributes: Mapping[str, str | int | None]) -> Attributes:
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def _make_current(span: trace.Span, parent: Context | None = None) -> Token[Context]:
+    return context.attach(trace.set_span_in_context(span, parent))
 
 
 def _set_ending(span: trace.Span, status: int | None, error: str | None) -> None:

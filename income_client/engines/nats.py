@@ -53,6 +53,7 @@ from income_client.errors import leaving
 from income_client.settings import check_positive
 
 from .relay import UpdateEvent
+from .tracing import Destination, EventSpan
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -477,9 +478,9 @@ def nats_publisher(
         A function for `relay`, which returns once the stream has acknowledged the message; it
         raises `IncomeClientError` once the connection is closed for good.
     """
+    destination = Destination("nats", subject)
 
-    async def send(event: UpdateEvent) -> None:
-        headers = {"Nats-Msg-Id": event.id, "content-type": "application/json"}
+    async def send(event: UpdateEvent, headers: dict[str, str]) -> None:
         try:
             await js.publish(subject, event.to_json(), headers=headers)
         except ConnectionClosedError:
@@ -489,11 +490,12 @@ def nats_publisher(
             raise NatsError("the reply is not an acknowledgement")
 
     async def publish(event: UpdateEvent) -> None:
-        with leaving():
+        headers = {"Nats-Msg-Id": event.id, "content-type": "application/json"}
+        with leaving(), EventSpan("send", destination, headers):
             try:
-                await send(event)
+                await send(event, headers)
             except MaxPayloadError:
-                await send(evolve(event, record=None))
+                await send(evolve(event, record=None), headers)
 
     return publish
 

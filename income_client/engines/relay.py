@@ -28,10 +28,14 @@ from income_client.polling.foreign_store import is_mistake
 from income_client.polling.reading import updated_at
 from income_client.settings import check_choice, check_count, invalid
 
+from .tracing import Destination, EventSpan
+
 Payload: TypeAlias = Literal["reference", "record"]
 """What an event holds: the id of the application alone, or what was read of it too."""
 
 _LOGGER: Final = logging.getLogger("income_client.relay")
+_SYSTEMS: Final = {"confluent": "kafka", "rabbit": "rabbitmq"}
+"""What OpenTelemetry calls brokers that have another name in FastStream."""
 
 
 class _Unpublished(Exception):  # noqa: N818 - it never leaves this module
@@ -199,10 +203,11 @@ def faststream_publisher(publisher: Publisher) -> Callable[[UpdateEvent], Awaita
         A function for `relay`; it raises `IncomeClientError` once the connection of a
         ``NatsBroker`` is closed for good.
     """
+    destination = _destination_of(publisher)
 
     async def publish(event: UpdateEvent) -> None:
         headers = {"Nats-Msg-Id": event.id, "content-type": "application/json"}
-        with leaving():
+        with leaving(), EventSpan("send", destination, headers):
             try:
                 taken = await publisher.publish(
                     event.to_json(), correlation_id=event.id, headers=headers
@@ -219,6 +224,21 @@ def faststream_publisher(publisher: Publisher) -> Callable[[UpdateEvent], Awaita
                 raise IncomeClientError("no queue has taken the event: make it", retryable=True)
 
     return publish
+
+
+def _destination_of(publisher: Publisher) -> Destination | None:
+    """Return where a publisher of FastStream publishes to, if it is one."""
+    library, _, module = type(publisher).__module__.partition(".")
+    if library != "faststream":
+        return None
+    system = module.partition(".")[0]
+    for kind in ("subject", "topic", "queue", "stream", "list", "channel"):
+        place = getattr(publisher, kind, None)
+        # Each is a text, or an object of FastStream's that holds it.
+        for name in (place, *(getattr(place, member, None) for member in ("template", "name"))):
+            if isinstance(name, str) and name:
+                return Destination(_SYSTEMS.get(system, system), name)
+    return None
 
 
 def _is_closed_for_good(error: Exception) -> bool:

@@ -21,6 +21,7 @@ from income_client.errors import leaving
 from income_client.settings import check_count, check_positive, invalid, is_plain_function
 
 from .relay import UpdateEvent
+from .tracing import Destination, EventSpan
 
 DeadReason: TypeAlias = Literal["unreadable", "deleted", "failed"]
 """Why an event is a dead letter: no event could be read from it, there is no such application any
@@ -41,7 +42,8 @@ class Delivery(Protocol):
     """A message that a broker has given to this worker, and to no other meanwhile.
 
     Each method returns once the broker has it, and raises what it likes if that fails: the
-    message then comes again.
+    message then comes again. If it also has ``headers``, a mapping of texts, the trace that its
+    publisher has written there is continued while it is handled.
     """
 
     @property
@@ -81,7 +83,10 @@ class Delivery(Protocol):
 
 
 class EventSource(Protocol):
-    """Where a worker gets its messages: one queue, or one consumer of a stream, of a broker."""
+    """Where a worker gets its messages: one queue, or one consumer of a stream, of a broker.
+
+    If it also has a ``destination`` (`tracing.Destination`), traces name it.
+    """
 
     @property
     def extend_seconds(self) -> float:
@@ -303,7 +308,7 @@ class Worker:
                 await self._try_event(delivery, event)
 
     async def _try_event(self, delivery: Delivery, event: UpdateEvent) -> None:
-        error = await self._error_of(event)
+        error = await self._error_of(event, dict(getattr(delivery, "headers", {})))
         if error is None:
             self._handled += 1
             self._handled_ids[event.id] = None
@@ -326,11 +331,13 @@ class Worker:
             _LOGGER.warning(message, event.application_id, name, pause, extra=facts)
             await delivery.give_back(pause)
 
-    async def _error_of(self, event: UpdateEvent) -> BaseException | None:
+    async def _error_of(self, event: UpdateEvent, headers: dict[str, str]) -> BaseException | None:
         """Call the function; return what it has raised."""
+        destination: Destination | None = getattr(self._source, "destination", None)
         try:
-            async with asyncio.timeout(self._timeout):
-                await self._handle(event)
+            with EventSpan("process", destination, headers):
+                async with asyncio.timeout(self._timeout):
+                    await self._handle(event)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():

@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -23,6 +23,7 @@ from income_client.errors import leaving
 from income_client.settings import check_positive, check_type
 
 from .nats_connection import NatsConnectionError, NoConnection, close, connect
+from .tracing import Destination
 from .worker import DeadReason, Delivery, EventSource
 
 _LOGGER: Final = logging.getLogger("income_client.worker")
@@ -121,6 +122,7 @@ class _Delivery:
     ) -> None:
         self._message, self._client, self._js, self._dead = message, client, js, dead
         self.body: bytes = message.data
+        self.headers: Mapping[str, str] = message.headers or {}
         self.attempt: int = message.metadata.num_delivered
 
     async def acknowledge(self) -> None:
@@ -172,6 +174,9 @@ class _Source:
     ) -> None:
         self._connection, self._stream, self._dead = connection, stream, dead
         self._config = config
+        self.destination = Destination(
+            "nats", str(config.filter_subject), group=config.durable_name
+        )
         self._client: Client | None = None
         self._own: Client | None = None
         self._js: JetStreamContext | None = None

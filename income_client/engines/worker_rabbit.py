@@ -24,12 +24,14 @@ from income_client.errors import leaving
 from income_client.settings import check_type
 
 from .relay import UpdateEvent
+from .tracing import Destination, EventSpan
 from .worker import DeadReason, EventSource
 
 _LOGGER: Final = logging.getLogger("income_client.worker")
 
 _ATTEMPTS: Final = "income-attempts"
 """Header of a message that comes back from a pause: how often it was delivered before."""
+_SERVERS_HEADERS: Final = ("x-first-death-", "x-last-death-")
 _SECONDS: Final = 10.0
 """How long the server may take to answer."""
 _CLOSE_SECONDS: Final = 2.0
@@ -93,9 +95,11 @@ async def rabbit_publisher(
         target = _Queue(url, queue, dead_letters)
 
     async def publish(event: UpdateEvent) -> None:
-        with leaving():
+        headers: dict[str, str] = {}
+        with leaving(), EventSpan("send", Destination("rabbitmq", queue), headers):
             channel = await target.channel()
-            await target.send(channel, queue, _make_message(event.to_json(), message_id=event.id))
+            message = _make_message(event.to_json(), message_id=event.id, headers=headers)
+            await target.send(channel, queue, message)
 
     try:
         yield publish
@@ -206,6 +210,7 @@ class _Events:
 
     def __init__(self, queue: _Queue) -> None:
         self._queue = queue
+        self.destination = Destination("rabbitmq", queue.name)
         self._most = 1
         self._channel: AbstractChannel | None = None
         self._tag = ""
@@ -280,6 +285,7 @@ class _Delivery:
         self._channel = channel
         self._message = message
         self.body: bytes = message.body
+        self.headers = _texts_of(message.headers)
         self.attempt = (
             1
             + _read_count(message.headers, _ATTEMPTS)
@@ -306,7 +312,8 @@ class _Delivery:
         await self.acknowledge()
 
     def _copy_message(self, headers: Mapping[str, Any]) -> Message:
-        return _make_message(self.body, message_id=self._message.message_id, headers=headers)
+        kept = {**self.headers, **headers}
+        return _make_message(self.body, message_id=self._message.message_id, headers=kept)
 
 
 def _make_message(
@@ -319,6 +326,15 @@ def _make_message(
         delivery_mode=DeliveryMode.PERSISTENT,
         message_id=message_id,
     )
+
+
+def _texts_of(headers: Mapping[str, Any]) -> dict[str, str]:
+    """Return the headers of whoever has published a message, not those of the server."""
+    return {
+        name: value
+        for name, value in headers.items()
+        if isinstance(value, str) and not name.startswith(_SERVERS_HEADERS)
+    }
 
 
 def _read_count(headers: Mapping[str, Any], name: str) -> int:

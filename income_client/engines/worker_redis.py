@@ -19,6 +19,7 @@ from income_client import ConfigurationError, IncomeClientError
 from income_client.errors import leaving
 
 from .relay import UpdateEvent
+from .tracing import Destination, EventSpan
 from .worker import DeadReason, EventSource
 
 T = TypeVar("T")
@@ -43,6 +44,8 @@ _FASTSTREAM: Final = b"\x89BIN\r\n\x1a\n"
 """Begins a message that FastStream has put into an envelope with headers."""
 _ENVELOPE: Final = struct.Struct(">8sHII")
 """Its mark, version, and where its headers and the message begin."""
+_LENGTH: Final = struct.Struct(">H")
+"""How many headers it has, and how long each name and value is."""
 
 
 @leaving()
@@ -123,9 +126,11 @@ class _Stream:
         self._is_checked = False
 
     async def publish(self, event: UpdateEvent) -> None:
-        with leaving():
+        headers: dict[str, str] = {}
+        with leaving(), EventSpan("send", Destination("redis", self.key), headers):
             await self.check_server()
-            await _await_answer(self.redis.xadd(self.key, {_BODY: event.to_json()}))
+            fields: dict[Any, Any] = {**headers, _BODY: event.to_json()}
+            await _await_answer(self.redis.xadd(self.key, fields))
 
     async def check_server(self) -> None:
         """Refuse a server that may evict the stream; warn of one that may lose its end."""
@@ -180,6 +185,7 @@ class _Events:
         self._key = stream.key
         self._group = group
         self._dead_letters = dead_letters
+        self.destination = Destination("redis", stream.key, group)
         self._is_made = False
         self._look_at = 0.0
         self._trimmed = (0, 0)
@@ -307,7 +313,7 @@ class _Entry:
         self._events = events
         self._name = name
         self._fields = fields
-        self.body = _body_of(fields)
+        self.headers, self.body = _read_fields(fields)
         self.attempt = attempt
 
     async def acknowledge(self) -> None:
@@ -345,9 +351,24 @@ def _parse_entry_id(name: bytes) -> tuple[int, int]:
     return int(time), int(number)
 
 
-def _body_of(fields: Mapping[bytes, bytes]) -> bytes:
+def _read_fields(fields: Mapping[bytes, bytes]) -> tuple[dict[str, str], bytes]:
+    """Return the headers and the body of a message."""
     content = fields.get(_BODY, b"")
     if not content.startswith(_FASTSTREAM) or len(content) < _ENVELOPE.size:
-        return content
-    *_, start = _ENVELOPE.unpack_from(content)
-    return content[start:]
+        headers = {name: value for name, value in fields.items() if name != _BODY}
+    else:
+        *_, begin, start = _ENVELOPE.unpack_from(content)
+        headers = _read_headers(content[begin + _LENGTH.size : start])
+        content = content[start:]
+    found = {name.decode(errors="replace"): value for name, value in headers.items()}
+    return {name: value.decode(errors="replace") for name, value in found.items()}, content
+
+
+def _read_headers(content: bytes) -> dict[bytes, bytes]:
+    """Return the names and values of an envelope, each text after its length."""
+    texts: list[bytes] = []
+    while len(content) >= _LENGTH.size:
+        (length,) = _LENGTH.unpack_from(content)
+        texts.append(content[_LENGTH.size : _LENGTH.size + length])
+        content = content[_LENGTH.size + length :]
+    return dict(zip(texts[::2], texts[1::2], strict=False))

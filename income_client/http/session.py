@@ -23,7 +23,7 @@ from income_client.errors import (
     TransportError,
     leaving,
 )
-from income_client.instrumentation import CallTarget, Instrumentation
+from income_client.instrumentation import Instrumentation
 from income_client.settings import (
     Auth,
     AuthFunction,
@@ -230,14 +230,14 @@ class _Call:
         if session.instrumentation.is_on:
             request = self._request
             url = session.transport.url_of(request)
-            target = CallTarget(
-                call=request.name,
+            self._watch = session.instrumentation.watch_call(
+                request.name,
+                session.clock,
                 method=request.method,
                 host=url.raw_host,
                 port=url.port,
                 template=request.template,
             )
-            self._watch = session.instrumentation.watch_call(target, session.clock)
 
     def __exit__(
         self,

@@ -338,7 +338,7 @@ def test_an_address_is_that_of_the_whole_text(root: str, name: str) -> None:
     ):
         origin = places.token if request.form else places.api
         query = f"?{request.query}" if request.query else ""
-        url, wanted = transport._url_of(request), URL(origin + request.path + query, encoded=True)
+        url, wanted = transport.url_of(request), URL(origin + request.path + query, encoded=True)
         assert (url, str(url), url.raw_path_qs) == (wanted, str(wanted), wanted.raw_path_qs)
         assert (url.raw_host, url.port) == (wanted.raw_host, wanted.port)
         assert url.host_port_subcomponent == wanted.host_port_subcomponent

@@ -22,6 +22,7 @@ from tests.support.brokers import (
 from tests.support.cli import Cli, cli, shell
 from tests.support.rabbit_server import needs_rabbit
 from tests.support.redis_server import needs_redis
+from tests.support.telemetry import collecting, ids_of
 
 __all__ = ["cli", "shell"]
 
@@ -55,6 +56,29 @@ async def test_an_event_comes_again_until_it_is_acknowledged(broker: Broker) -> 
     again = broker.source()
     assert not await again.receive(1)
     await again.aclose()
+
+
+async def test_relay_and_worker_are_one_trace(broker: Broker) -> None:
+    """Also when the event comes again after a pause."""
+    tries: list[UpdateEvent] = []
+
+    async def handle(one: UpdateEvent) -> None:
+        tries.append(one)
+        if len(tries) == 1:
+            raise ValueError
+
+    with collecting() as exported:
+        await publish(broker, events(1))
+        async with working(Worker(handle, broker.source())):
+            await until(lambda: len(tries) == 1)
+            await broker.pass_time()
+            await until(lambda: len(exported.named(f"process {broker.name}")) == 2)
+    (sent,) = exported.named(f"send {broker.name}")
+    system = "redis" if isinstance(broker, OnRedis) else "rabbitmq"
+    assert (sent.attributes or {})["messaging.system"] == system
+    for span in exported.named(f"process {broker.name}"):
+        assert ids_of(span)[2] == ids_of(sent)[1]
+        assert (span.attributes or {})["messaging.system"] == system
 
 
 async def test_a_dead_letter_is_kept_with_its_reason(broker: Broker) -> None:

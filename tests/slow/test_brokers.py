@@ -12,43 +12,57 @@ import pytest
 pytest.importorskip("faststream", reason="brokers need the extra 'full'")
 
 from faststream.kafka import KafkaBroker, TestKafkaBroker
+from faststream.kafka.opentelemetry import KafkaTelemetryMiddleware
 from faststream.nats import JStream, NatsBroker
 from faststream.rabbit import RabbitBroker, TestRabbitBroker
+from faststream.rabbit.opentelemetry import RabbitTelemetryMiddleware
 from faststream.redis import RedisBroker, TestRedisBroker
+from faststream.redis.opentelemetry import RedisTelemetryMiddleware
+from opentelemetry import trace
 
 from income_client import IncomeClientError
 from income_client.engines.relay import UpdateEvent, faststream_publisher, relay
 from tests.support.nats_server import NatsServer, connected, running_server
 from tests.support.polling import scene
+from tests.support.telemetry import collecting, ids_of
 
 
-@pytest.mark.parametrize("kind", ["kafka", "rabbit", "redis"])
-async def test_other_brokers_take_the_events(kind: str) -> None:
-    """With the publishers that the guide names."""
+@pytest.mark.parametrize(
+    ("kind", "system"), [("kafka", "kafka"), ("rabbit", "rabbitmq"), ("redis", "redis")]
+)
+async def test_other_brokers_take_the_events(kind: str, system: str) -> None:
+    """With the publishers that the guide names; FastStream's own telemetry continues the trace."""
     found: list[bytes] = []
 
     async def keep(body: Any) -> None:
         found.append(json.dumps(body).encode())
+        with trace.get_tracer("program").start_as_current_span("handled"):
+            pass
 
     broker: Any
     test: Any
     if kind == "kafka":
-        broker, test = KafkaBroker(), TestKafkaBroker
+        broker, test = KafkaBroker(middlewares=[KafkaTelemetryMiddleware()]), TestKafkaBroker
         publisher = broker.publisher("income.updates")
         broker.subscriber("income.updates")(keep)
     elif kind == "rabbit":
-        broker, test = RabbitBroker(), TestRabbitBroker
+        broker, test = RabbitBroker(middlewares=[RabbitTelemetryMiddleware()]), TestRabbitBroker
         publisher = broker.publisher("income.updates", persist=True)
         broker.subscriber("income.updates")(keep)
     else:
-        broker, test = RedisBroker(), TestRedisBroker
+        broker, test = RedisBroker(middlewares=[RedisTelemetryMiddleware()]), TestRedisBroker
         publisher = broker.publisher(stream="income.updates")
         broker.subscriber(stream="income.updates")(keep)
     event = UpdateEvent(
         id="1", application_id="app-1", updated_at=datetime(2026, 6, 30, 12, tzinfo=UTC)
     )
-    async with test(broker):
-        await faststream_publisher(publisher)(event)
+    with collecting() as exported:
+        async with test(broker):
+            await faststream_publisher(publisher)(event)
+    (sent,) = exported.named("send income.updates")
+    (handled,) = exported.named("handled")
+    assert (sent.attributes or {})["messaging.system"] == system
+    assert ids_of(handled)[0] == ids_of(sent)[0]
     assert [UpdateEvent.from_json(one) for one in found] == [event]
 
 

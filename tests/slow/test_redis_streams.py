@@ -16,6 +16,7 @@ from income_client.engines.worker import Worker
 from income_client.engines.worker_redis import redis_events
 from tests.support.brokers import Handling, OnRedis, events, publish, received, until, working
 from tests.support.redis_server import DURABLE, RedisServer, needs_redis, redis_client
+from tests.support.telemetry import collecting, ids_of
 
 pytestmark = needs_redis
 _USUAL = {
@@ -123,16 +124,21 @@ async def test_no_new_events_are_read_while_a_thousand_are_pending(
 
 
 async def test_workers_read_what_faststream_publishes(redis_server: RedisServer) -> None:
-    """In an envelope, and before there was a worker."""
+    """In an envelope, with the trace in it, and before there was a worker."""
     handling = Handling()
     broker = OnRedis(redis_server)
-    async with RedisBroker(redis_server.url) as faststream:
-        publisher = faststream_publisher(faststream.publisher(stream=broker.name))
-        await faststream.start()
-        for one in events(3):
-            await publisher(one)
-    async with working(Worker(handling, broker.source())):
-        await until(lambda: handling.has(events(3)))
+    with collecting() as exported:
+        async with RedisBroker(redis_server.url) as faststream:
+            publisher = faststream_publisher(faststream.publisher(stream=broker.name))
+            await faststream.start()
+            for one in events(3):
+                await publisher(one)
+        async with working(Worker(handling, broker.source())):
+            await until(lambda: handling.has(events(3)))
+    sent = [ids_of(span)[0] for span in exported.named(f"send {broker.name}")]
+    done = [ids_of(span)[0] for span in exported.named(f"process {broker.name}")]
+    assert sorted(sent) == sorted(done)
+    assert len(sent) == 3
 
 
 async def test_an_entry_that_is_no_event_becomes_a_dead_letter(redis_server: RedisServer) -> None:

@@ -49,6 +49,12 @@ class Collected:
         return "\n".join([*(span.to_json() for span in self.spans), data.to_json() if data else ""])
 
 
+def ids_of(span: ReadableSpan) -> tuple[int, int, int | None]:
+    """Return the trace of a span, its own id, and its parent's."""
+    assert span.context is not None
+    return span.context.trace_id, span.context.span_id, span.parent and span.parent.span_id
+
+
 @contextlib.contextmanager
 def collecting() -> Iterator[Collected]:
     """Set providers that export to memory, and afterwards what was set before."""

@@ -1,0 +1,142 @@
+"""An event is one trace, from the relay over the broker to what its worker reads."""
+
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from nats.aio.client import Client
+from nats.js.api import StreamConfig
+from opentelemetry import trace
+from opentelemetry.trace import SpanKind, StatusCode
+
+from income_client import telemetry
+from income_client.engines import tracing
+from income_client.engines.nats import nats_publisher
+from income_client.engines.relay import UpdateEvent, relay
+from income_client.engines.worker import Worker
+from income_client.engines.worker_nats import nats_events
+from tests.support.brokers import until, working
+from tests.support.event_source import MemorySource, event
+from tests.support.polling import scene
+from tests.support.telemetry import Collected, collecting, ids_of
+
+READING = "income_client get_application"
+
+
+@pytest.fixture
+def exported() -> Iterator[Collected]:
+    """What OpenTelemetry is told during a test."""
+    with collecting() as found:
+        yield found
+
+
+async def test_relay_and_worker_are_one_trace(exported: Collected, client: Client) -> None:
+    """Over a real server: what the worker's function reads is below the event's sending."""
+    js = client.jetstream()
+    await js.add_stream(StreamConfig(name="TRACED", subjects=["traced.updates"]))
+    await js.add_stream(StreamConfig(name="TRACED_DEAD", subjects=["traced.dead.>"]))
+    source = nats_events(
+        client,
+        durable="incomes",
+        subject="traced.updates",
+        stream="TRACED",
+        dead_subject="traced.dead",
+        dead_stream="TRACED_DEAD",
+    )
+    handled: list[str] = []
+    async with scene(3) as place:
+
+        async def handle(one: UpdateEvent) -> None:
+            await place.client.get_application(one.application_id)
+            handled.append(one.application_id)
+
+        poller = place.poll(start="2020-01-01")
+        poller.stop(after_poll=True)
+        await relay(poller, nats_publisher(js, "traced.updates"), payload="record")
+        async with working(Worker(handle, source)):
+            await until(lambda: len(handled) == 3)
+        private = [*handled, *map(place.service.world.reference_of, range(3))]
+    sent = {ids_of(span)[:2]: span for span in exported.named("send traced.updates")}
+    processed = {ids_of(span)[:2]: span for span in exported.named("process traced.updates")}
+    reads = {(one[0], one[2]) for one in map(ids_of, exported.named(READING))}
+    assert len({of_trace for of_trace, _ in sent}) == 3
+    assert {(ids_of(span)[0], ids_of(span)[2]) for span in processed.values()} == set(sent)
+    assert set(processed) <= reads
+    for spans, kind, operation, more in (
+        (sent, SpanKind.PRODUCER, "send", {}),
+        (processed, SpanKind.CONSUMER, "process", {"messaging.consumer.group.name": "incomes"}),
+    ):
+        known = {
+            "messaging.system": "nats",
+            "messaging.destination.name": "traced.updates",
+            "messaging.operation.type": operation,
+            "messaging.operation.name": operation,
+        }
+        for span in spans.values():
+            assert (span.kind, dict(span.attributes or {})) == (kind, known | more)
+    assert [one for one in private if one in exported.shown()] == []
+
+
+async def test_an_event_without_a_trace_is_handled_in_one_of_its_own(exported: Collected) -> None:
+    """One of an earlier relay, or of a broker that keeps no headers; a failure is its class."""
+
+    async def fail(one: UpdateEvent) -> None:
+        if one.id == "1":
+            raise ValueError("invented-secret")
+
+    source = MemorySource(event("app-1", "1"), event("app-2", "2"))
+    async with working(Worker(fail, source, attempts=1)):
+        await until(lambda: bool(source.dead and source.acknowledged))
+    failed, done = sorted(exported.named("process"), key=lambda span: span.status.is_ok)
+    assert (failed.attributes or {})["error.type"] == "ValueError"
+    assert (failed.status.status_code, failed.events) == (StatusCode.ERROR, ())
+    assert done.status.status_code is StatusCode.UNSET
+    assert failed.parent is done.parent is None
+    assert "invented-secret" not in exported.shown()
+
+
+async def test_tracing_that_raises_disturbs_no_event(
+    exported: Collected, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An SDK is foreign code, and a header may be anything; it is complained of once."""
+
+    def fail(*_: object) -> None:
+        raise ValueError("invented-secret")
+
+    tracing._log_failure.cache_clear()
+    handled: list[str] = []
+
+    async def handle(one: UpdateEvent) -> None:
+        handled.append(one.id)
+
+    for broken in ("_set_ending", "_known"):
+        monkeypatch.setattr(telemetry, broken, fail)
+        source = MemorySource(event("app-1", broken))
+        with caplog.at_level(logging.WARNING, "income_client.events"):
+            async with working(Worker(handle, source)):
+                await until(source.acknowledged.__len__)
+    assert handled == ["_set_ending", "_known"]
+    assert trace.get_current_span() is trace.INVALID_SPAN
+    assert [line.getMessage().split(";")[0] for line in caplog.records] == [
+        "telemetry raised ValueError"
+    ]
+    assert "invented-secret" not in caplog.text
+
+
+_QUIET = """
+import asyncio, sys
+from income_client.engines.tracing import Destination, EventSpan
+headers = {}
+with EventSpan("send", Destination("nats", "updates"), headers):
+    print(headers)
+import income_client.engines.relay, income_client.engines.worker
+print("opentelemetry" in sys.modules, "income_client.telemetry" in sys.modules)
+"""
+
+
+def test_a_program_without_opentelemetry_imports_nothing() -> None:
+    command = [sys.executable, "-W", "error", "-c", _QUIET]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["{}", "False", "False"]
