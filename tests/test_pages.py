@@ -131,6 +131,17 @@ def test_names_that_recipes_look_for_are_in_their_files() -> None:
         assert re.search(rf"\b{name}\b", path.read_text("utf-8")), (path.name, name)
 
 
+def test_what_the_client_works_with_is_tested() -> None:
+    """Each line names a test of its own subject, which exists."""
+    text = (PACKAGE / "guide" / "web.md").read_text("utf-8")
+    table = text.partition("\n## Works with\n")[2].partition("\n## ")[0]
+    lines = [line for line in table.splitlines() if line.startswith("|")][2:]
+    assert len(lines) >= 9
+    for line in lines:
+        file, name = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)` \|$", line)[0]
+        assert re.search(rf"^(async )?def {name}\(", (ROOT / file).read_text("utf-8"), re.MULTILINE)
+
+
 def test_every_page_is_in_the_table_of_the_guide() -> None:
     """The table of contents of the guide is complete."""
     linked = re.findall(r"^\| \[[\w-]+\]\(income_client/guide/([\w-]+\.md)\)", TEXT, re.MULTILINE)

@@ -1,0 +1,146 @@
+"""What the guide says the client works with: other event loops, eager tasks, other processes."""
+
+import asyncio
+import pickle
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import uvloop
+
+import income_client
+from income_client import (
+    IncomeClient,
+    IncomeClientError,
+    LinkRefusal,
+    MemoryCheckpointStore,
+    NotFoundError,
+    PayloadFault,
+    RequestSent,
+    Window,
+)
+from income_client.emulator import Emulator
+from income_client.engines.relay import UpdateEvent
+from income_client.engines.worker import Worker
+from income_client.testing import JumpingClock
+from tests.support.event_source import MemorySource, event
+from tests.support.polling import rest
+from tests.support.walks import rows_of
+
+# Event loops
+
+
+def eager_loop() -> asyncio.AbstractEventLoop:
+    """Return a loop whose tasks begin before `create_task` returns."""
+    loop = asyncio.new_event_loop()
+    if sys.version_info >= (3, 12):
+        loop.set_task_factory(asyncio.eager_task_factory)
+    return loop
+
+
+LOOPS: Final[list[Callable[[], asyncio.AbstractEventLoop]]] = [uvloop.new_event_loop]
+if sys.version_info >= (3, 12):
+    LOOPS.append(eager_loop)
+
+
+async def use_everything(folder: Path) -> None:
+    """Walk, fetch, poll, download and relay, with a retry, an error and a cancellation."""
+    clock, sent = JumpingClock(), asyncio.Event()
+    async with Emulator(40, clock=clock, time_flows=True) as service:
+        ids = list(service.world.ids)
+        service.faults.add("get_application: 429 retry-after=3, 503, ok x5, cut")
+        options: dict[str, Any] = {"clock": clock, "downloads": service.download_policy}
+        options["on_event"] = lambda told: sent.set() if isinstance(told, RequestSent) else None
+        async with IncomeClient(service.url, auth=service.oauth2, **options) as client:
+            walk = client.list_applications()
+            assert sorted([row.application_id async for row in walk]) == sorted(ids)
+            records = [one async for one in client.fetch_records(ids)]
+            assert [record.application_id for record in records] == ids
+            assert max(clock.slept) >= 3
+            polled = await rest(client.poll(MemoryCheckpointStore(), start="2020-01-01"))
+            assert sorted(record.application_id for record in polled) == sorted(ids)
+            files = [file async for file in client.download_all(records[:2], folder)]
+            assert files
+            assert all(file.size for file in files)
+            async with asyncio.timeout(30):
+                gone = await asyncio.gather(
+                    *(client.get_application("app-gone") for _ in range(20)),
+                    return_exceptions=True,
+                )
+            assert {type(error) for error in gone} == {NotFoundError}
+            async for _ in client.fetch_records(ids):
+                break
+            service.faults.add("get_documents: stall")
+            sent.clear()
+            waiting = asyncio.create_task(client.get_documents(ids[0]))
+            await sent.wait()
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+    handled: list[str] = []
+
+    async def handle(one: UpdateEvent) -> None:
+        handled.append(one.id)
+        if len(handled) == 2:
+            worker.stop()
+
+    worker = Worker(handle, MemorySource(event("app-1", "1"), event("app-2", "2")))
+    await worker.run()
+    assert sorted(handled) == ["1", "2"]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize("factory", LOOPS)
+def test_it_runs_on_other_loops(
+    factory: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path
+) -> None:
+    """Nothing is lost, retried or left behind on uvloop, nor with eager tasks (CPython 3.12)."""
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(use_everything(tmp_path))
+
+
+# Errors in other processes
+
+FACTS: Final[dict[str, Any]] = {
+    "call": "get_application",
+    "subject": "app-1",
+    "retryable": True,
+    "status": 503,
+    "retry_after": 2.5,
+    "request_id": "request-1",
+    "attempts": 3,
+    "body": b"{}",
+}
+SECOND: Final = Window(after=7, before=8)
+MADE: Final[dict[str, Callable[[type[Any]], IncomeClientError]]] = {
+    "ConfigurationError": lambda cls: cls("wrong", argument="auth", detail="short", **FACTS),
+    "TransportError": lambda cls: cls("no HTTP", is_foreign=True, **FACTS),
+    "DecodeError": lambda cls: cls((PayloadFault("$.a", "missing"),), is_row=True, **FACTS),
+    "SaturatedWindowError": lambda cls: cls((SECOND,), rows_of({"app-1": 7})),
+    "DownloadError": lambda cls: cls("cut", code="Gone", disk_failed=True, in_place=True),
+    "UnsafeLinkError": lambda cls: cls("private", reason=LinkRefusal.HOST, document_id="doc-1"),
+    "CallbackRejectedError": lambda cls: cls(503, "full", retry_after=2.5),
+}
+"""How those are made that have facts of their own; the others have the facts of all."""
+
+
+def public_errors() -> list[type[IncomeClientError]]:
+    """Return each public class of errors."""
+    values = (getattr(income_client, name) for name in income_client.__all__)
+    return [one for one in values if isinstance(one, type) and issubclass(one, IncomeClientError)]
+
+
+@pytest.mark.parametrize("cls", public_errors())
+def test_every_error_survives_a_pickle(cls: type[IncomeClientError]) -> None:
+    """As Celery, Airflow and multiprocessing send it: class, text, attributes and notes."""
+    made = MADE.get(cls.__name__)
+    error = cls("it failed", **FACTS) if made is None else made(cls)
+    error.add_note("tried by the nightly job")
+    for number in range(pickle.HIGHEST_PROTOCOL + 1):
+        copied = pickle.loads(pickle.dumps(error, number))
+        assert type(copied) is cls
+        assert (str(copied), repr(copied)) == (str(error), repr(error))
+        assert copied.args == error.args
+        assert vars(copied) == vars(error)
