@@ -70,6 +70,24 @@ def test_the_version_is_this_one() -> None:
     assert f"This is {income_client.__version__}," in TEXT
 
 
+def test_each_python_has_its_end() -> None:
+    """Those that are supported are those of the package, and of aiohttp the lowest is named."""
+    (line,) = re.findall(r"^\| CPython \|(.*)\|$", TEXT, re.MULTILINE)
+    versions = re.findall(r"3\.\d+", line)
+    of_package = [
+        name.rpartition(" ")[2] for name in PROJECT["classifiers"] if "Python :: 3." in name
+    ]
+    assert versions == of_package
+    assert PROJECT["requires-python"] == f">={versions[0]}"
+    (ends,) = re.findall(r"^\| supported until \|(.*)\|$", TEXT, re.MULTILINE)
+    # Five years after its first release, which 3.11 had in October 2022.
+    assert re.findall(r"October (\d+)", ends) == [
+        str(2016 + int(version.removeprefix("3."))) for version in versions
+    ]
+    (lowest,) = [line for line in PROJECT["dependencies"] if line.startswith("aiohttp")]
+    assert f"from {lowest.removeprefix('aiohttp>=')} on" in TEXT
+
+
 def test_every_promise_is_linked_to_its_tests() -> None:
     """The guarantees are numbered as the promises are."""
     linked = re.findall(r"\[(\d+)\]\((tests/\w+/test_(\d\d)_\w+\.py)\)", TEXT)
