@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import os
 import re
+import secrets
 import shlex
 import signal
 import ssl
@@ -20,9 +21,9 @@ from attrs import asdict, frozen
 from cyclopts import Group, Parameter, Token
 from cyclopts.validators import Number
 
-from income_client import ConfigurationError, IncomeClientError, emulator
+from income_client import ConfigurationError, IncomeClientError, Secret, emulator
 from income_client.emulator import FutureBounds, Order, ServiceRules, SpanClamp
-from income_client.emulator.exchange import check_local_address
+from income_client.emulator.exchange import check_local_address, is_loopback
 from income_client.emulator.times import second_of, stamp
 from income_client.texts import reason_of
 
@@ -47,6 +48,9 @@ _MOST_CALLBACKS: Final = 16
 _LOOK_SECONDS: Final = 0.2
 """How soon a listener that begins or ends is noticed."""
 
+
+_TOKEN_VARIABLE: Final = "INCOME_EMULATOR_TOKEN"  # noqa: S105 - the name of a variable
+_TOKEN_FILE_VARIABLE: Final = "INCOME_EMULATOR_TOKEN_FILE"  # noqa: S105 - as above
 
 _SIZE: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?) ?([A-Za-z]*)", re.ASCII)
 _BYTES: Final = {
@@ -127,6 +131,9 @@ class RuleOptions:
 async def emulate(
     *,
     port: Annotated[Whole, Parameter(metavar="PORT", validator=Number(gte=0, lte=65535))] = 0,
+    host: Annotated[str, Parameter(metavar="ADDRESS")] = "127.0.0.1",
+    allow_host: Annotated[list[str] | None, Parameter(metavar="HOST", negative=())] = None,
+    remote_control: Switch = False,
     applications: Annotated[Whole, Parameter(metavar="COUNT", validator=Number(gte=0))] = 5000,
     seed: Annotated[Whole, Parameter(metavar="NUMBER")] = 7,
     start: When = NOW,
@@ -153,6 +160,11 @@ async def emulate(
     INCOME_CALLBACK_CLIENT_SECRET. One that is not taken is sent up to five more
     times, as is assumed of the service.
 
+    With --host 0.0.0.0, clients of other machines and containers reach it too, by
+    the names of --allow-host and as localhost. Its control over HTTP, which
+    GET /emulator/ lists, is for this machine only, or for whoever sends the token
+    of INCOME_EMULATOR_TOKEN, or of the file that INCOME_EMULATOR_TOKEN_FILE names.
+
     --faults says what goes wrong. "503 rate=5%" is a share of all requests, and with
     seed=3 other ones. "file: 503 x2, ok, cut" is about one file after the other, and
     "any: 503 after=60 seconds=30" about a span of time of the API. The guide's page
@@ -162,6 +174,9 @@ async def emulate(
 
     Args:
         port: Port to listen on; 0 takes a free one.
+        host: IP address to listen on.
+        allow_host: Name by which clients of other hosts reach it. Repeatable.
+        remote_control: Make a control token for other hosts and print it.
         applications: Number of applications.
         seed: Random seed; the same one invents the same data.
         start: Service time at the beginning; UTC if it has no zone. Default: now.
@@ -184,6 +199,8 @@ async def emulate(
         present = start.seen_from(present)
     stop = asyncio.Event()
     signals = StopSignals(stop.set)
+    token = _control_token(is_new=remote_control)
+    is_open = allow_host or not is_loopback(f"[{host}]" if ":" in host else host)
     service = emulator.Emulator(
         applications,
         seed=seed,
@@ -193,17 +210,24 @@ async def emulate(
         port=port,
         rules=(rules or RuleOptions()).rules(present),
         callbacks=target,
+        host=host,
+        allow_hosts=allow_host or () if is_open else None,
+        control_token=token,
     )
     if faults is not None:
         _add_faults(service, faults)
     try:
         await service.start()
     except OSError as error:
-        raise IncomeClientError(f"--port {port}: {reason_of(error)}")
+        raise IncomeClientError(f"--host {host} --port {port}: {reason_of(error)}")
     known = Credentials(basic=service.basic, oauth2=service.oauth2)
     try:
         with announced("emulate", {"url": service.url, **known.facts()}):
             write_text(*_lines_about(service, known, basic=basic))
+            if is_open:
+                write_text(*_lines_for_others(service, allow_host or ("localhost",), token))
+            if remote_control and token is not None:
+                write_text(f"export {_TOKEN_VARIABLE}={token.reveal()}")
             await _run_emulator(service, target, updates, stop)
     finally:
         await service.close()
@@ -246,6 +270,35 @@ def _lines_about(service: "Emulator", known: Credentials, *, basic: bool) -> Ite
     yield f"# Its files: income-client download --to files --allow-host {host} {one}"
 
 
+def _lines_for_others(
+    service: "Emulator", names: Sequence[str], token: Secret | None
+) -> Iterator[str]:
+    port = urlsplit(service.url).port
+    shown = (f"[{name}]" if ":" in name else name for name in names)
+    yield f"# Other hosts reach it at {', '.join(f'http://{name}:{port}' for name in shown)}."
+    if token is None:
+        yield f"# They may not control it: {_TOKEN_VARIABLE} is not set."
+
+
+def _control_token(*, is_new: bool) -> Secret | None:
+    """Return a new control token, or the one that the environment gives."""
+    text, path = (os.environ.get(name) for name in (_TOKEN_VARIABLE, _TOKEN_FILE_VARIABLE))
+    if sum((is_new, bool(text), bool(path))) > 1:
+        raise ConfigurationError(
+            f"set one of --remote-control, {_TOKEN_VARIABLE} and {_TOKEN_FILE_VARIABLE}"
+        )
+    if is_new:
+        return Secret(secrets.token_urlsafe(24))
+    if path:
+        try:
+            text = Path(path).read_text("utf-8").strip()
+        except UnicodeDecodeError:
+            raise ConfigurationError(f"{_TOKEN_FILE_VARIABLE}: the file is not UTF-8")
+        except OSError as error:
+            raise ConfigurationError(f"{_TOKEN_FILE_VARIABLE}: {reason_of(error)}")
+    return Secret(text) if text else None
+
+
 async def _run_emulator(
     service: "Emulator", target: "CallbackTarget | None", updates: float, stop: asyncio.Event
 ) -> None:
@@ -282,6 +335,8 @@ async def _update_applications(service: "Emulator", updates: float, counts: Coun
         for turn in itertools.count():
             await asyncio.sleep(1 / updates)
             name = ids[turn * _STRIDE % len(ids)]
+            if service.world.number_of(name) is None:  # removed meanwhile
+                continue
             service.touch(name)
             target = service.callbacks
             if target is not None and room.locked():

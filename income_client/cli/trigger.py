@@ -74,14 +74,14 @@ async def trigger(
     from income_client.emulator.callback_orders import (
         CallbackOrder,
         OrderFailedError,
-        RemoteEmulator,
+        OrderSender,
     )
     from income_client.emulator.exchange import check_local_address
 
     url, auth = _find_emulator()
     check_local_address("INCOME_BASE_URL", url)
     order = CallbackOrder(application_id=application_id, event_type=event, update=update)
-    emulator = RemoteEmulator(url, auth)
+    emulator = OrderSender(url, auth)
     are_delivered = True
     with RowWriter(_COLUMNS, output) as rows:
         for _ in range(count):

@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
@@ -18,15 +18,16 @@ from attrs import evolve
 
 from income_client.settings import BasicAuth, OAuth2ClientCredentials, Secret
 
-from .exchange import HttpReply, HttpRequest, RefusedError, is_loopback, json_reply
+from .access import THIS_MACHINE, ServedHosts
+from .exchange import HttpReply, HttpRequest, ListedPage, RefusedError, json_reply
 from .invented import invent_application
 from .listing import Refused, select_rows
 from .storage import FileStorage, Region
 from .times import http_date, parse_bound, stamp
 from .world import Contents, DocumentFile, World
 
-CONTROL_PATH: Final = "/emulator/callbacks"
-"""Where an emulator takes orders from another process; not a path of the service."""
+CONTROL_PATH: Final = "/emulator"
+"""Below it an emulator is controlled by other processes; not a path of the service."""
 
 _APPLICATIONS: Final = "/v1/income/applications"
 _INDEX: Final = (
@@ -40,7 +41,10 @@ _JSON: Final = msgspec.json.Encoder(decimal_format="number")
 _REALM: Final = 'realm="income emulator"'
 _JWT_HEADER: Final = b'{"alg":"HS256","typ":"JWT"}'
 _LIST_PARAMETERS: Final = ("application_reference_id", "limit", "updated_after", "updated_before")
-_MOST_ROWS: Final = 1000
+MOST_ROWS: Final = 1000
+"""Of a page (contract section 4.1)."""
+USUAL_ROWS: Final = 25
+"""Likewise, where no limit is given."""
 _LIMIT_DIGITS: Final = 4
 
 
@@ -72,6 +76,8 @@ def call_of(path: str) -> Call:
         return _FIXED_PATHS[path]
     if path.startswith("/documents/"):
         return Call.FILE
+    if path.startswith(f"{CONTROL_PATH}/"):
+        return Call.CONTROL
     if path.startswith(f"{_APPLICATIONS}/"):
         match path.removeprefix(f"{_APPLICATIONS}/").split("/"):
             case [_]:
@@ -127,6 +133,8 @@ class Service:
 
     Args:
         world: its applications, its present second and its rules.
+        hosts: for which it answers; this machine unless given.
+        serves_files: whether it serves files too, at the address that a request came to.
 
     Attributes:
         world: as given.
@@ -136,14 +144,18 @@ class Service:
         storage: the host of its files.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(
+        self, world: World, hosts: ServedHosts = THIS_MACHINE, *, serves_files: bool = False
+    ) -> None:
         self.world = world
+        self._hosts = hosts
+        self._serves_files = serves_files
         self.basic: BasicAuth = BasicAuth("emulator-user", f"invented-password-{world.seed}")
         self.oauth2: OAuth2ClientCredentials = OAuth2ClientCredentials(
             "emulator-client", f"invented-secret-{world.seed}"
         )
         self.tokens: AccessTokens = AccessTokens(world.seed)
-        self.storage: FileStorage = FileStorage(world, self._files_of)
+        self.storage: FileStorage = FileStorage(world, self._files_of, hosts)
         self._replies = 0
         self._contents = lru_cache(maxsize=2048)(self._compose_contents)
 
@@ -168,18 +180,17 @@ class Service:
             reply = refused.reply
         return self.stamped(reply)
 
-    def refusal_of_order(self, request: HttpRequest) -> HttpReply | None:
-        """Return the reply that refuses a request for a callback, None if it is carried out."""
+    def has_credentials(self, request: HttpRequest) -> bool:
+        """Say whether a request carries valid credentials."""
         try:
-            _check_host(request)
-            if "origin" in request.headers:
-                # A page in a browser, which could guess the invented credentials.
-                return json_reply(403, {"error": "forbidden"})
-            _check_method(request, "POST")
             self._check_credentials(request)
-        except RefusedError as refused:
-            return refused.reply
-        return None
+        except RefusedError:
+            return False
+        return True
+
+    def contents_of(self, number: int) -> Contents:
+        """Return what is served of an application's number now."""
+        return self._contents(number, self.world.history(number).version)
 
     def stamped(self, reply: HttpReply) -> HttpReply:
         """Return a reply with service time and a request id, where it has none of its own."""
@@ -193,8 +204,12 @@ class Service:
         return evolve(reply, headers=headers)
 
     def _answer_request(self, request: HttpRequest) -> HttpReply:
-        _check_host(request)
+        host = request.headers.get("host", "")
+        if not self._hosts.serves(host):
+            raise RefusedError(json_reply(421, {"error": "misdirected_request"}))
         call = call_of(request.path)
+        if call is Call.FILE and self._serves_files:
+            return self.storage.respond(request, Region.FIRST)
         if call in (Call.FILE, Call.CONTROL, Call.UNKNOWN):
             raise _not_found("no such path")
         _check_method(request, "POST" if call is Call.TOKEN else "GET")
@@ -204,18 +219,22 @@ class Service:
             return HttpReply(status=200, headers={"Content-Type": "text/html"}, body=_INDEX)
         self._check_credentials(request)
         if call is Call.LIST_APPLICATIONS:
-            body = self._list_body(request.query)
+            return self._list_page(request.query)
+        number = self._application_number(request.path)
+        if call is Call.GET_APPLICATION:
+            body = self.application_body(number)
         else:
-            number = self._application_number(request.path)
-            version = self.world.history(number).version
-            contents = self._contents(number, version)
-            if call is Call.GET_APPLICATION:
-                updated = self.world.updated_second(number) if version else None
-                body = _application_body(contents, updated)
-            else:
-                pages = _read_pages(request.query)
-                body = _documents_body(contents, self.storage.address, pages=pages)
+            origin = f"http://{host}" if self._serves_files else None
+            address_of = partial(self.storage.address, origin=origin)
+            pages = _read_pages(request.query)
+            body = _documents_body(self.contents_of(number), address_of, pages=pages)
         return HttpReply(status=200, headers=_JSON_TYPE, body=body)
+
+    def application_body(self, number: int) -> bytes:
+        """Return the application response of an application's number (contract section 2.2)."""
+        version = self.world.history(number).version
+        updated = self.world.updated_second(number) if version else None
+        return _application_body(self.contents_of(number), updated)
 
     def _application_number(self, path: str) -> int:
         application_id = unquote(path.removeprefix(f"{_APPLICATIONS}/").split("/")[0])
@@ -258,7 +277,7 @@ class Service:
         content = {"access_token": token, "token_type": "Bearer", "expires_in": lifetime}
         return json_reply(200, content, Cache_Control="no-store")
 
-    def _list_body(self, query: str) -> bytes:
+    def _list_page(self, query: str) -> HttpReply:
         asked = _read_parameters(query, _LIST_PARAMETERS)
         limit = _read_limit(asked)
         after = _read_bound(asked, "updated_after")
@@ -275,10 +294,12 @@ class Service:
             raise _bad_parameter(found.parameter, found.reason)
         low, high, numbers = found
         rows = ",".join(map(self._row_json, numbers))
-        return (
+        body = (
             f'{{"updated_after":"{stamp(low)}",'
             f'"updated_before":"{stamp(high)}","applications":[{rows}]}}'
-        ).encode()
+        )
+        listed = ListedPage(after=low, before=high, rows=len(numbers))
+        return HttpReply(status=200, headers=_JSON_TYPE, body=body.encode(), listed=listed)
 
     def _row_json(self, number: int) -> str:
         world = self.world
@@ -293,7 +314,7 @@ class Service:
         )
 
     def _files_of(self, number: int) -> Iterator[DocumentFile]:
-        return self._contents(number, self.world.history(number).version).files()
+        return self.contents_of(number).files()
 
     def _compose_contents(self, number: int, _version: int) -> Contents:
         return self.world.added(number) or invent_application(self.world, number)
@@ -345,11 +366,6 @@ def _bad_parameter(name: str, reason: str) -> RefusedError:
     return RefusedError(json_reply(400, error))
 
 
-def _check_host(request: HttpRequest) -> None:
-    if not is_loopback(request.headers.get("host", "")):
-        raise RefusedError(json_reply(421, {"error": "misdirected_request"}))
-
-
 def _check_method(request: HttpRequest, method: str) -> None:
     if request.method != method:
         raise RefusedError(json_reply(405, {"error": "method_not_allowed"}, Allow=method))
@@ -372,10 +388,10 @@ def _read_parameters(query: str, known: tuple[str, ...]) -> dict[str, str]:
 
 
 def _read_limit(asked: dict[str, str]) -> int:
-    text = asked.get("limit", "25")
+    text = asked.get("limit", str(USUAL_ROWS))
     is_number = text.isascii() and text.isdecimal() and len(text) <= _LIMIT_DIGITS
-    if not is_number or not 1 <= int(text) <= _MOST_ROWS:
-        raise _bad_parameter("limit", f"must be an integer from 1 to {_MOST_ROWS}")
+    if not is_number or not 1 <= int(text) <= MOST_ROWS:
+        raise _bad_parameter("limit", f"must be an integer from 1 to {MOST_ROWS}")
     return int(text)
 
 

@@ -26,6 +26,7 @@ from .callbacks import (
 )
 from .exchange import check_local_address
 
+_PATH: Final = f"{CONTROL_PATH}/callbacks"
 _TIMEOUT: Final = 600.0
 """Seconds for an order: longer than a callback that is sent again and again."""
 _REASONS: Final = {
@@ -75,13 +76,13 @@ class OrderFailedError(Exception):
         self.reason = reason
 
 
-class RemoteEmulator:
-    """An emulator of another process on this machine, at the address that it prints."""
+class OrderSender:
+    """Sends orders to an emulator of another process on this machine, at the address it prints."""
 
     def __init__(self, url: str, auth: BasicAuth | OAuth2ClientCredentials) -> None:
         self._origin = url.removesuffix("/")
         self._auth = auth
-        check_local_address("url", self._origin + CONTROL_PATH)
+        check_local_address("url", self._origin + _PATH)
 
     async def fire(self, order: CallbackOrder) -> CallbackDelivery:
         """Have one callback fired, and return what became of it in the end.
@@ -94,7 +95,7 @@ class RemoteEmulator:
         except TokenError as error:
             raise _order_error(error.outcome) from None
         headers = (("Content-Type", "application/json"), ("Authorization", authorization.reveal()))
-        url = self._origin + CONTROL_PATH
+        url = self._origin + _PATH
         body = msgspec.json.encode(order)
         answer = await post(url, body, headers=headers, seconds=_TIMEOUT)
         try:

@@ -1,32 +1,38 @@
 """The emulated service on real sockets: its servers, its clock, its log and its controls.
 
-Everything that it serves is invented. It listens on loopback only; what a reply says is
-decided elsewhere.
+Everything that it serves is invented. It listens on loopback, unless other hosts are allowed
+to reach it; what a reply says is decided elsewhere.
 """
 
 import asyncio
 import logging
+from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from datetime import datetime
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, Self, TypeAlias
 
-import msgspec
 from aiohttp import web
+from attrs import evolve
 
 from income_client.clock import Clock, SystemClock
 from income_client.errors import ConfigurationError
+from income_client.hosts import is_ip, plain_host
 from income_client.settings import (
     BasicAuth,
     DownloadPolicy,
     OAuth2ClientCredentials,
+    Secret,
     check_not_negative,
+    check_type,
     check_whole,
     invalid,
+    wrong,
 )
 
+from .access import SECURITY_HEADERS, THIS_MACHINE, ControlAccess, ServedHosts, check_token
 from .api import API_CALLS, Call, Service, call_of, respond
 from .callback_orders import CallbackOrder
 from .callbacks import (
@@ -37,16 +43,20 @@ from .callbacks import (
     header_fields,
     payload_bytes,
 )
-from .exchange import HttpReply, HttpRequest, RecordedRequest, is_loopback, json_reply
+from .control import Control
+from .event_streams import EventStream, EventStreams
+from .exchange import HttpReply, HttpRequest, RecordedRequest, error_reply, is_loopback
 from .fault_player import Faults, play, replacement
 from .faults import Fault
+from .journal import Journal
 from .service_rules import ServiceRules, changed_rules, check_integer, names_of
 from .storage import Region, StoredFile
 from .times import EPOCH, START, second_of
 from .update_times import update_times
 from .world import World
 
-_Handle: TypeAlias = Callable[[HttpRequest, asyncio.Transport | None], Awaitable[HttpReply | None]]
+_Reply: TypeAlias = HttpReply | EventStream | None
+_Handle: TypeAlias = Callable[[HttpRequest, asyncio.Transport | None], Awaitable[_Reply]]
 """Given a request and its connection: returns the reply, None if it wrote or withheld it itself."""
 
 _SECRET_FIELDS: Final = frozenset({"authorization", "proxy-authorization", "cookie"})
@@ -57,7 +67,7 @@ _CALLBACK_STRIDE: Final = 7919
 
 
 class Emulator:
-    """An income-verification service on loopback, whose data is all invented.
+    """An income-verification service on this machine, whose data is all invented.
 
     Args:
         applications: how many, spread over the ``days`` before ``start``; or for
@@ -68,17 +78,23 @@ class Emulator:
         start: service time at the beginning, without zone.
         time_flows: whether service time passes by itself, besides `advance`.
         latency: seconds from a request's arrival to its reply, which is decided at arrival.
-        host: a loopback address.
+        host: a loopback address; with ``allow_hosts`` another IP address, such as 0.0.0.0.
         port: port of the API, 0 for a free one; document files have their own.
         rules: how the service behaves where the contract is silent.
         clock: what latency, passing time and pauses go by; the machine's unless given.
         callbacks: where `fire_callback` leads; callbacks are only sent when asked for.
+        allow_hosts: names and addresses, besides this machine's, by which clients of other
+            hosts reach it. They need no more than these and ``port``: addresses of files lead
+            there too.
+        control_token: what must be sent to control it over HTTP, which only this machine may
+            without one.
         **knobs: single fields of `ServiceRules`, such as ``order="shuffled"``.
 
     Attributes:
         world: the applications.
         faults: misbehaviour to be played.
         requests: what was asked so far, in order of arrival; at least the last 100,000.
+        journal: the last 10,000 requests to the service, with the windows of pages.
         url: address of the API and of the token endpoint, once started.
         files_url: address of the host of document files, once started.
         max_in_flight: most API requests that were seen at the same time.
@@ -105,14 +121,22 @@ class Emulator:
         rules: ServiceRules | None = None,
         clock: Clock | None = None,
         callbacks: CallbackTarget | None = None,
+        allow_hosts: Iterable[str] | None = None,
+        control_token: Secret | None = None,
         **knobs: Any,
     ) -> None:
         # First of all: time flows from start on, also while the applications are invented.
         self._clock: Clock = clock or SystemClock()
         self._began = self._clock.monotonic()
         named = f"[{host}]" if ":" in host else host
-        if not is_loopback(named):
+        hosts = THIS_MACHINE if allow_hosts is None else ServedHosts.read(allow_hosts)
+        if allow_hosts is None and not is_loopback(named):
             raise ConfigurationError("the emulator listens on loopback only")
+        if not is_loopback(named) and not is_ip(plain_host(named) or ""):
+            raise wrong("host", "must be an IP address, such as 0.0.0.0")
+        check_type("control_token", control_token, Secret)
+        if control_token is not None:
+            check_token(control_token)
         if not _is_naive(start):
             raise invalid("start", "a datetime without zone", start)
         check_not_negative("latency", latency)
@@ -120,21 +144,30 @@ class Emulator:
         check_whole("port", port)
         rules = changed_rules(rules, knobs, names_of(Emulator))
         self._time_flows = time_flows
+        self._start = start
         self._time = (start - EPOCH).total_seconds()
-        now = second_of(start)
-        times = update_times(applications, pattern, seed=seed, days=days, now=now)
+        times = update_times(applications, pattern, seed=seed, days=days, now=second_of(start))
+        self._times: array[int] = times
+        self._rules = rules
+        self._seed = seed
+        self._hosts = hosts
+        self._is_open = allow_hosts is not None
         self.faults: Faults = Faults(self._service_seconds)
         self.requests: list[RecordedRequest] = []
+        self.journal: Journal = Journal()
         self.url: str = ""
         self.files_url: str = ""
         self.max_in_flight: int = 0
         self.token_requests: int = 0
         self.callbacks = callbacks
-        self._service = Service(World(times, seed=seed, now=now, rules=rules))
+        self._service = self._make_service()
         self.world: World = self._service.world
         self.basic: BasicAuth = self._service.basic
         self.oauth2: OAuth2ClientCredentials = self._service.oauth2
         self._sender = CallbackSender(self._clock)
+        self._streams = EventStreams(self.journal)
+        self._access = ControlAccess(hosts, control_token)
+        self._control = Control(self, self._streams)
         self._callbacks_fired = 0
         self._latency = latency
         self._host = host
@@ -155,9 +188,10 @@ class Emulator:
         """Begin to listen."""
         self._closing = asyncio.Event()
         self._sender = CallbackSender(self._clock)
+        self._streams.is_closing = False
         async with AsyncExitStack() as stack:
             for region in Region:
-                answer = partial(self._service.respond_file, region=region)
+                answer = partial(self._answer_file, region=region)
                 handle = partial(self._handle_request, answer=answer)
                 self._service.storage.urls[region] = await self._start_server(stack, handle, port=0)
             self.url = await self._start_server(stack, self._handle_api, port=self._port)
@@ -167,6 +201,7 @@ class Emulator:
     async def close(self) -> None:
         """Stop listening; requests still open end without a reply, callbacks as ``closed``."""
         self._closing.set()
+        self._streams.close()
         await self._sender.close()
         await self._open.aclose()
         # Cancelled handlers need a turn of the loop to leave it.
@@ -219,6 +254,45 @@ class Emulator:
         """
         self._keep_time()
         return self.world.touch(application_id)
+
+    def reset(self) -> None:
+        """Begin anew, as it was made: applications, rules, service time; no faults, no requests.
+
+        What was added, removed or changed is undone, and `world` is another one. Tokens stay
+        valid for their lifetime, and numbers of the journal continue.
+        """
+        self._began = self._clock.monotonic()
+        self._time = (self._start - EPOCH).total_seconds()
+        urls = self._service.storage.urls
+        self._service = self._make_service()
+        self._service.storage.urls = urls
+        self.world = self._service.world
+        self.faults.reset()
+        self.requests.clear()
+        self.journal.clear()
+        self.token_requests = 0
+        self.max_in_flight = self._in_flight
+        self._callbacks_fired = 0
+
+    @property
+    def service(self) -> Service:
+        """The service without sockets, a new one after each `reset`."""
+        return self._service
+
+    @property
+    def seed(self) -> int:
+        """A whole number; the same one gives the same data and credentials."""
+        return self._seed
+
+    @property
+    def time_flows(self) -> bool:
+        """Whether service time passes by itself."""
+        return self._time_flows
+
+    @property
+    def in_flight(self) -> int:
+        """API requests that are being answered."""
+        return self._in_flight
 
     @property
     def download_policy(self) -> DownloadPolicy:
@@ -294,10 +368,9 @@ class Emulator:
         self._keep_time()
         fields = header_fields(headers)
         reference = None
-        if application_id is None and len(self.world) and (payload is None or update):
-            number = self._callbacks_fired * _CALLBACK_STRIDE % len(self.world)
-            self._callbacks_fired += 1
-            application_id = self.world.id_of(number)
+        if application_id is None and (payload is None or update):
+            application_id = self.world.id_near(self._callbacks_fired * _CALLBACK_STRIDE)
+            self._callbacks_fired += application_id is not None
         if application_id is not None:
             known = self.world.number_of(application_id)
             if known is None:
@@ -322,6 +395,14 @@ class Emulator:
             is_json=answers[-1].is_json,
         )
 
+    def _make_service(self) -> Service:
+        now = second_of(self._start)
+        world = World(self._times, seed=self._seed, now=now, rules=self._rules)
+        return Service(world, self._hosts, serves_files=self._is_open)
+
+    def _answer_file(self, request: HttpRequest, region: Region) -> HttpReply:
+        return self._service.respond_file(request, region=region)
+
     def _service_seconds(self) -> float:
         passed = self._clock.monotonic() - self._began if self._time_flows else 0.0
         return self._time + passed
@@ -331,13 +412,14 @@ class Emulator:
 
     async def _start_server(self, stack: AsyncExitStack, handle: _Handle, *, port: int) -> str:
         port = await stack.enter_async_context(_serve_requests(handle, self._host, port))
-        return f"http://{self._named}:{port}"
+        here = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(self._named, self._named)  # noqa: S104
+        return f"http://{here}:{port}"
 
     async def _handle_api(
         self, request: HttpRequest, connection: asyncio.Transport | None
-    ) -> HttpReply | None:
+    ) -> _Reply:
         if call_of(request.path) is Call.CONTROL:
-            return await self._carry_out(request)
+            return await self._carry_out(request, connection)
         return await self._handle_request(
             request, connection, answer=partial(respond, self._service)
         )
@@ -352,14 +434,16 @@ class Emulator:
         is_counted = call_of(request.path) in API_CALLS
         self._in_flight += is_counted
         self.max_in_flight = max(self.max_in_flight, self._in_flight)
+        # Decided on arrival, so that the work hides in the latency and a
+        # client that goes away has still been recorded.
+        self._keep_time()
+        second = self.world.now
+        fault = self.faults.take(request.method, request.path)
+        instead = replacement(fault) if fault else None
+        reply = self._service.stamped(instead) if instead else answer(request)
+        status = 0 if fault and fault.withholds else reply.status
+        self._record_request(request, status, fault)
         try:
-            # Decided on arrival, so that the work hides in the latency and a
-            # client that goes away has still been recorded.
-            self._keep_time()
-            fault = self.faults.take(request.method, request.path)
-            instead = replacement(fault) if fault else None
-            reply = self._service.stamped(instead) if instead else answer(request)
-            self._record_request(request, 0 if fault and fault.withholds else reply.status, fault)
             if self._latency:
                 passed = self._clock.monotonic() - arrived
                 await self._clock.sleep(max(0.0, self._latency - passed))
@@ -370,32 +454,32 @@ class Emulator:
             return None
         finally:
             self._in_flight -= is_counted
+            self.journal.add(
+                request,
+                status=status,
+                fault=None if fault is None else fault.kind.value,
+                listed=reply.listed,
+                seconds=self._clock.monotonic() - arrived,
+                second=second,
+            )
 
-    async def _carry_out(self, request: HttpRequest) -> HttpReply:
-        """Answer an order for a callback, which no fault and no latency falls on."""
+    async def _carry_out(
+        self, request: HttpRequest, connection: asyncio.Transport | None
+    ) -> HttpReply | EventStream:
+        """Answer what controls the emulator, which no fault and no latency falls on."""
         self._keep_time()
         status = 0
         try:
-            reply = self._service.refusal_of_order(request)
-            if reply is None:
-                reply = await self._order_reply(request.body)
-            status = reply.status
-            return self._service.stamped(reply)
+            has_credentials = self._service.has_credentials(request)
+            reply = self._access.refusal(request, has_credentials=has_credentials)
+            answered = reply or await self._control.answer(request, connection)
+            status = answered.status
+            if isinstance(answered, EventStream):
+                return answered
+            headers = {**SECURITY_HEADERS, **answered.headers}
+            return self._service.stamped(evolve(answered, headers=headers))
         finally:
             self._record_request(request, status, None)
-
-    async def _order_reply(self, body: bytes) -> HttpReply:
-        try:
-            order = msgspec.json.decode(body, type=CallbackOrder)
-        except ValueError:
-            return json_reply(HTTPStatus.BAD_REQUEST, {"error": "invalid_order"})
-        if self._callbacks is None:
-            return json_reply(HTTPStatus.CONFLICT, {"error": "no_callback_target"})
-        name = order.application_id
-        if name is not None and self.world.number_of(name) is None:
-            return json_reply(HTTPStatus.NOT_FOUND, {"error": "no_such_application"})
-        delivery = await self.fire_callback(name, order.event_type, update=order.update)
-        return json_reply(HTTPStatus.OK, delivery)
 
     def _record_request(self, request: HttpRequest, status: int, fault: Fault | None) -> None:
         call = call_of(request.path)
@@ -442,9 +526,16 @@ async def _serve_requests(handle: _Handle, host: str, port: int) -> AsyncIterato
     """Serve requests inside, and yield the port; those open at the end go without a reply."""
 
     async def handled(request: web.BaseRequest) -> web.StreamResponse:
-        reply = await handle(await _read_request(request), request.transport)
+        try:
+            read = await _read_request(request)
+        except web.HTTPRequestEntityTooLarge:
+            reply: _Reply = error_reply(413, "too_large", "a body may have 1 MiB")
+        else:
+            reply = await handle(read, request.transport)
         if reply is None:
             return _Played()
+        if isinstance(reply, EventStream):
+            return await _send_events(reply, request)
         return web.Response(status=reply.status, headers=reply.headers, body=reply.body)
 
     server = web.Server(handled, handler_cancellation=True, access_log=None, logger=_logger)
@@ -475,6 +566,16 @@ async def _accept_connections(server: web.Server, host: str, port: int) -> Async
             listening.close()
 
 
+async def _send_events(stream: EventStream, request: web.BaseRequest) -> web.StreamResponse:
+    """Write a stream until it ends, or its reader leaves or is too slow."""
+    response = web.StreamResponse(status=stream.status, headers=stream.headers)
+    await response.prepare(request)
+    async with aclosing(stream.pieces) as pieces:
+        async for piece in pieces:
+            await response.write(piece)
+    return response
+
+
 async def _read_request(request: web.BaseRequest) -> HttpRequest:
     path, _, query = request.raw_path.partition("?")
     headers: dict[str, str] = {}
@@ -482,7 +583,14 @@ async def _read_request(request: web.BaseRequest) -> HttpRequest:
         low = name.lower()
         headers[low] = f"{headers[low]}, {text}" if low in headers else text
     body = await request.read() if request.body_exists else b""
-    return HttpRequest(method=request.method, path=path, query=query, headers=headers, body=body)
+    return HttpRequest(
+        method=request.method,
+        path=path,
+        query=query,
+        headers=headers,
+        body=body,
+        peer=request.remote or "",
+    )
 
 
 def _is_worth_logging(record: logging.LogRecord) -> bool:

@@ -34,6 +34,20 @@ class HttpRequest:
     """Header fields; names in lower case, repeated ones joined by a comma."""
     body: bytes = field(default=b"", repr=False)
     """The content."""
+    peer: str = field(default="127.0.0.1", repr=False)
+    """IP address that it came from."""
+
+
+@frozen(kw_only=True)
+class ListedPage:
+    """What a page of the list holds, for the journal."""
+
+    after: int
+    """``updated_after`` as applied, in service seconds."""
+    before: int
+    """``updated_before`` as applied, in service seconds."""
+    rows: int
+    """Number of applications."""
 
 
 @frozen(kw_only=True)
@@ -46,6 +60,8 @@ class HttpReply:
     """Header fields, the length aside."""
     body: bytes = field(default=b"", repr=False)
     """The content."""
+    listed: ListedPage | None = field(default=None, repr=False)
+    """What the page holds, where it is one of the list."""
 
 
 @frozen(kw_only=True)
@@ -90,6 +106,11 @@ def json_reply(status: int, content: Any, **headers: str) -> HttpReply:
         headers={"Content-Type": "application/json", **named},
         body=msgspec.json.encode(content),
     )
+
+
+def error_reply(status: int, code: str, message: str, **headers: str) -> HttpReply:
+    """Return a reply of JSON that names an error, for programs and for people."""
+    return json_reply(status, {"error": code, "message": message}, **headers)
 
 
 @lru_cache(maxsize=64)

@@ -78,6 +78,16 @@ class Faults:
         self._armed.clear()
         self._drawn.clear()
 
+    def reset(self) -> None:
+        """Forget all faults, and what was counted."""
+        self.clear()
+        self.requests = 0
+        self.played.clear()
+
+    def left(self) -> list[tuple[Fault, int, int | None]]:
+        """Return the faults, and of each the requests that it lets pass and falls on, as yet."""
+        return [(armed.fault, armed.skip, armed.left) for armed in self._armed]
+
     def take(self, method: str, path: str) -> Fault | None:
         """Return the fault that falls on a request, and count it as played.
 

@@ -21,6 +21,7 @@ from attrs import field, frozen
 from income_client.errors import ConfigurationError
 from income_client.settings import DownloadPolicy
 
+from .access import THIS_MACHINE, ServedHosts, host_name
 from .exchange import HttpReply, HttpRequest, RefusedError, is_loopback
 from .times import moment_of, second_of, stamp
 from .world import DocumentFile, World
@@ -68,10 +69,17 @@ class StoredFile:
 class FileStorage:
     """Document files in two regions, whose addresses are ``urls``.
 
-    ``files_of`` returns the files of an application's number as they are now.
+    ``files_of`` returns the files of an application's number as they are now, and ``hosts``
+    are those for which the regions answer.
     """
 
-    def __init__(self, world: World, files_of: Callable[[int], Iterable[DocumentFile]]) -> None:
+    def __init__(
+        self,
+        world: World,
+        files_of: Callable[[int], Iterable[DocumentFile]],
+        hosts: ServedHosts = THIS_MACHINE,
+    ) -> None:
+        self._hosts = hosts
         self.urls: dict[Region, str] = dict.fromkeys(Region, "http://127.0.0.1")
         self._world = world
         self._began = world.now
@@ -79,11 +87,17 @@ class FileStorage:
         self._key = f"invented storage key {world.seed}".encode()
         self._versions: dict[str, int] = {}
 
-    def address(self, file: DocumentFile) -> str:
-        """Return an address of a document's file, as the rules have it."""
+    def address(self, file: DocumentFile, origin: str | None = None) -> str:
+        """Return an address of a document's file, as the rules have it.
+
+        Args:
+            file: of which document.
+            origin: where the file is served; the first region unless given.
+        """
         rules = self._world.rules
         signed_at = self._began if rules.url_signed_once else self._world.now
-        return self._make_address(file, Region.FIRST, signed_at=signed_at - rules.url_age)
+        origin = origin or self.urls[Region.FIRST]
+        return self._make_address(file, Region.FIRST, origin, signed_at=signed_at - rules.url_age)
 
     def policy(self) -> DownloadPolicy:
         """Return what lets a client read files from both regions and from nowhere else."""
@@ -118,6 +132,9 @@ class FileStorage:
 
     def respond(self, request: HttpRequest, region: Region) -> HttpReply:
         """Answer a request that came to a region; errors and redirects are raised."""
+        host = request.headers.get("host", "")
+        if not self._hosts.serves(host):
+            raise _storage_error(421, "MisdirectedRequest", "Only this machine is served.")
         _check_request(request)
         signed = self._check_query(request, region)
         file = self._file_at(request.path)
@@ -126,7 +143,8 @@ class FileStorage:
         hops = int(signed["hops"] or 0)
         if hops < self._world.rules.file_redirects:
             now = self._world.now
-            location = self._make_address(file, region.other, signed_at=now, hops=hops + 1)
+            origin = self._origin_for(host, region.other)
+            location = self._make_address(file, region.other, origin, signed_at=now, hops=hops + 1)
             raise _storage_error(
                 307,
                 "TemporaryRedirect",
@@ -134,6 +152,13 @@ class FileStorage:
                 headers={"Location": location},
             )
         return _file_reply(request, self._stored_file_of(file))
+
+    def _origin_for(self, host: str, region: Region) -> str:
+        """Return where a region is, for a client that knows this machine by a host."""
+        url = self.urls[region]
+        if is_loopback(host):
+            return url
+        return f"http://{host_name(host)}:{urlsplit(url).port}"
 
     def _check_query(self, request: HttpRequest, region: Region) -> re.Match[str]:
         """Return the parts of a signed query, and refuse an address that is not valid here."""
@@ -169,12 +194,12 @@ class FileStorage:
         return signed
 
     def _make_address(
-        self, file: DocumentFile, region: Region, *, signed_at: int, hops: int = 0
+        self, file: DocumentFile, region: Region, origin: str, *, signed_at: int, hops: int = 0
     ) -> str:
         path = _path_of(file)
         name = file.file_name
         query = self.query(path, name, signed_at=signed_at, region=region, hops=hops)
-        return f"{self.urls[region]}{path}?{query}"
+        return f"{origin}{path}?{query}"
 
     def _sign_path(self, path: str, terms: str) -> str:
         return hmac.digest(self._key, f"GET\n{path}\n{terms}".encode(), hashlib.sha256).hex()
@@ -201,8 +226,6 @@ class FileStorage:
 
 
 def _check_request(request: HttpRequest) -> None:
-    if not is_loopback(request.headers.get("host", "")):
-        raise _storage_error(421, "MisdirectedRequest", "Only this machine is served.")
     if request.method != "GET":
         raise _storage_error(405, "MethodNotAllowed", "Files are only read here.")
     authorization = request.headers.get("authorization")

@@ -5,6 +5,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from heapq import heappop, heappush
+from itertools import pairwise
 from typing import Any, Final
 
 from attrs import field, frozen
@@ -114,6 +115,7 @@ class World:
         self._number_by_id: dict[str, int] = {}
         self._number_by_reference: dict[str, int] = {}
         self._number_by_document: dict[str, int] = {}
+        self._removed: set[int] = set()
         self._touched: dict[int, Touched] = {}
         self._listed_at: dict[int, int] = {}
         self._arrivals: list[tuple[int, int, int, int]] = []
@@ -121,21 +123,28 @@ class World:
         self._shown: dict[int, int] = {}
 
     def __len__(self) -> int:
-        return len(self._updated)
+        return len(self._updated) - len(self._removed)
 
     @property
     def ids(self) -> tuple[str, ...]:
         """All application ids, made anew at each call; those that were added come last."""
-        return tuple(map(self.id_of, range(len(self))))
+        numbers = range(len(self._updated))
+        if self._removed:
+            return tuple(self.id_of(each) for each in numbers if each not in self._removed)
+        return tuple(map(self.id_of, numbers))
 
     def id_of(self, number: int) -> str:
         """Return the id of an application's number."""
-        if self._added and self._invented <= number < len(self):
+        if self._added and self._invented <= number < len(self._updated):
             return self._added[number - self._invented].application_id
         return f"app-{(number * _STRIDE + self._offset) & _ID_MASK:010x}"
 
     def number_of(self, application_id: str) -> int | None:
         """Return the number behind an ``application_id``, None if there is no such application."""
+        number = self._numbered(application_id)
+        return None if number in self._removed else number
+
+    def _numbered(self, application_id: str) -> int | None:
         if application_id in self._number_by_id:
             return self._number_by_id[application_id]
         digits = application_id[4:]
@@ -170,7 +179,7 @@ class World:
             return None
         number = int(digits)
         known = number < self._invented and reference == f"LOAN-{number:08d}"
-        return number if known else None
+        return number if known and number not in self._removed else None
 
     def updated_at(self, application_id: str) -> int:
         """Return the second of the last update of ``application_id``, in the list already or not.
@@ -231,7 +240,7 @@ class World:
                 "last_updated_at lies after the service's present; give now=True, "
                 "or an earlier time"
             )
-        number = len(self)
+        number = len(self._updated)
         self._added.append(added)
         self._number_by_id[added.application_id] = number
         self._number_by_reference[added.reference] = number
@@ -303,6 +312,26 @@ class World:
         self._show_arrivals()
         return self.now
 
+    def remove(self, application_id: str) -> None:
+        """Remove the application ``application_id``; neither list nor ids know it any more.
+
+        The id of one that was added can be added again.
+
+        Raises:
+            ConfigurationError: there is no such application.
+        """
+        number = self._number_or_error(application_id)
+        place = self._place_of(number)
+        del self._times[place], self._numbers[place]
+        self._listed_at.pop(number, None)
+        self._removed.add(number)
+        added = self.added(number)
+        if added is not None:
+            del self._number_by_id[added.application_id]
+            del self._number_by_reference[added.reference]
+            for file in added.files():
+                self._number_by_document.pop(file.document_id, None)
+
     def advance_to(self, second: int) -> None:
         """Move the present forward to a second; never back."""
         self.now = max(self.now, second)
@@ -344,6 +373,34 @@ class World:
             return self._numbers[places.start : places.stop]
         return [self._numbers[place] for place in places]
 
+    def id_near(self, number: int) -> str | None:
+        """Return the id of a number, or of the next one that is there; None if none is."""
+        size = len(self._updated)
+        near = ((number + step) % size for step in range(size))
+        found = next((each for each in near if each not in self._removed), None)
+        return None if found is None else self.id_of(found)
+
+    def span(self) -> tuple[int, int] | None:
+        """Return the first and the last service second of an update in the list, if any."""
+        return (self._times[0], self._times[-1]) if self._times else None
+
+    def counts(self, first: int, width: int, number: int) -> list[int]:
+        """Return how many updates the list has in each of so many spans of equal width.
+
+        Args:
+            first: service second with which the first span begins.
+            width: seconds of each.
+            number: how many.
+        """
+        bounds = [bisect_left(self._times, first + width * n) for n in range(number + 1)]
+        return [high - low for low, high in pairwise(bounds)]
+
+    def search(self, text: str) -> Iterator[int]:
+        """Return the numbers whose id or reference contains a text, the latest update first."""
+        for number in reversed(self._numbers):
+            if not text or text in self.id_of(number) or text in self.reference_of(number):
+                yield number
+
     def _index_files(self, number: int, added: Contents) -> None:
         for file in added.files():
             self._number_by_document[file.document_id] = number
@@ -358,15 +415,19 @@ class World:
         while self._arrivals and self._arrivals[0][0] <= self.now:
             _, number, version, second = heappop(self._arrivals)
             # An update that was held back longer than a later one never shows.
-            if version > self._shown.get(number, 0):
+            if version > self._shown.get(number, 0) and number not in self._removed:
                 self._shown[number] = version
                 self._move_row(number, second)
+
+    def _place_of(self, number: int) -> int:
+        listed = self.listed_second(number)
+        low = bisect_left(self._times, listed)
+        return self._numbers.index(number, low, bisect_right(self._times, listed, low))
 
     def _move_row(self, number: int, second: int) -> None:
         listed = self.listed_second(number)
         if listed != second:
-            low = bisect_left(self._times, listed)
-            place = self._numbers.index(number, low, bisect_right(self._times, listed, low))
+            place = self._place_of(number)
             del self._times[place], self._numbers[place]
             place = bisect_right(self._times, second)
             self._times.insert(place, second)
@@ -395,7 +456,7 @@ def _read_added(
         return added, _second_of_text(application["last_updated_at"])
     except KeyError as error:
         raise ConfigurationError(f"an application cannot be served without {error}") from None
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ConfigurationError(f"an application cannot be served: {error}") from None
 
 

@@ -212,7 +212,9 @@ async def test_without_a_target_it_is_a_conflict(
     session: aiohttp.ClientSession, service: Emulator
 ) -> None:
     """An emulator that has nowhere to send callbacks to says so."""
-    assert await order(session, service, {}) == (409, {"error": "no_callback_target"})
+    message = "the emulator has nowhere to send callbacks to; start it with --callbacks"
+    expected = {"error": "no_callback_target", "message": message}
+    assert await order(session, service, {}) == (409, expected)
 
 
 async def test_it_asks_for_the_credentials_of_the_api(

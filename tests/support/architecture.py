@@ -52,8 +52,8 @@ MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
 """Units that stand beside the layers, or see less than what is below them."""
 
 EMULATOR_PURE: Final = (
-    "api", "exchange", "faults", "invented", "listing", "update_times",
-    "service_rules", "storage", "times", "world",
+    "access", "api", "exchange", "faults", "invented", "journal", "listing",
+    "update_times", "service_rules", "storage", "times", "world",
 )  # fmt: skip
 PURE: Final = (
     "errors", "events", "hosts", "settings", "records", "wire",

@@ -1,0 +1,159 @@
+"""Which hosts an emulator answers for, and who may look into it and control it.
+
+A web page that somebody has open must not reach an emulator of the same machine: its requests
+carry a foreign ``Origin``, or a ``Host`` that only its own name server leads here.
+"""
+
+import hmac
+import ipaddress
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import urlsplit
+
+from attrs import frozen
+
+from income_client.hosts import plain_host
+from income_client.settings import Secret, invalid, wrong
+
+from .exchange import HttpReply, HttpRequest, error_reply, is_loopback
+
+SECURITY_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+"""Of every reply below ``/emulator/``; a page has a content policy of its own."""
+
+_OWN_SITES: Final = frozenset({"none", "same-origin"})
+"""What a browser says in ``Sec-Fetch-Site`` of a page from here, and of a typed address."""
+_SHORTEST_TOKEN: Final = 8
+_LONGEST_TOKEN: Final = 1024
+
+
+@frozen
+class ServedHosts:
+    """The hosts that an emulator answers for: this machine, and those that are named."""
+
+    names: frozenset[str] = frozenset()
+    """Names and IP addresses, as `plain_host` spells them."""
+
+    @classmethod
+    def read(cls, entries: Iterable[str]) -> "ServedHosts":
+        """Return the hosts of a list.
+
+        Raises:
+            ConfigurationError: an entry is not a host without a port.
+        """
+        if isinstance(entries, str) or not isinstance(entries, Iterable):
+            raise invalid("allow_hosts", "several hosts, such as ['emulator']", entries)
+        return cls(frozenset(map(_read_host, entries)))
+
+    def serves(self, host: str) -> bool:
+        """Say whether a ``Host`` header, with or without a port, is one of them."""
+        return is_loopback(host) or host_name(host) in self.names
+
+
+THIS_MACHINE: Final = ServedHosts()
+"""No host but this machine."""
+
+
+def _read_host(entry: object) -> str:
+    name = plain_host(f"[{entry}]" if ":" in str(entry) else str(entry))
+    if not isinstance(entry, str) or name is None:
+        raise wrong("allow_hosts", "are host names or IP addresses, each without a port")
+    return name
+
+
+def host_name(host: str) -> str | None:
+    """Return the host of a ``Host`` header as `plain_host` spells it, None if it is none."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return None
+    return plain_host(f"[{name}]" if ":" in name else name)
+
+
+def check_token(token: Secret) -> None:
+    """Raise unless this can be a control token."""
+    text = token.reveal()
+    is_plain = text.isascii() and text.isprintable() and " " not in text
+    if not is_plain or not _SHORTEST_TOKEN <= len(text) <= _LONGEST_TOKEN:
+        raise wrong("control_token", f"must be {_SHORTEST_TOKEN} or more characters, no blanks")
+
+
+@frozen
+class ControlAccess:
+    """Who may control an emulator.
+
+    Without a token, only this machine may. With one, whoever sends it as
+    ``Authorization: Bearer TOKEN`` may, from any host, and on this machine also whoever
+    sends the credentials of the service.
+    """
+
+    hosts: ServedHosts = THIS_MACHINE
+    token: Secret | None = None
+
+    def refusal(self, request: HttpRequest, *, has_credentials: bool) -> HttpReply | None:
+        """Return the reply that refuses a request, None where it is let in.
+
+        Args:
+            request: as it came.
+            has_credentials: whether it carries valid credentials of the service.
+        """
+        host = request.headers.get("host", "")
+        if not self.hosts.serves(host):
+            message = "this host is not served; start the emulator with --allow-host"
+            return error_reply(421, "misdirected_request", message)
+        if not _is_from_no_other_page(request):
+            return error_reply(403, "forbidden", "pages of other origins may not control it")
+        if self._is_token(request):
+            return None
+        is_local = _is_this_machine(request.peer) and is_loopback(host)
+        if is_local and (has_credentials or self._may_come_bare(request)):
+            return None
+        if not is_local and self.token is None:
+            message = (
+                "control from another host needs a control token; "
+                "start the emulator with INCOME_EMULATOR_TOKEN set"
+            )
+            return error_reply(403, "control_token_needed", message)
+        message = (
+            "send Authorization: Bearer with the control token"
+            if self.token
+            else ("send the credentials of the service, as Basic or as a token")
+        )
+        challenge = 'Bearer realm="income emulator control"'
+        return error_reply(401, "unauthorized", message, WWW_Authenticate=challenge)
+
+    def _is_token(self, request: HttpRequest) -> bool:
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        if self.token is None or scheme.lower() != "bearer":
+            return False
+        sent = given.strip().encode(errors="surrogateescape")
+        return hmac.compare_digest(sent, self.token.reveal().encode())
+
+    def _may_come_bare(self, request: HttpRequest) -> bool:
+        """Say whether a request of this machine needs no credentials: to read, from its page."""
+        if self.token is not None or "authorization" in request.headers:
+            return False
+        return request.method == "GET" or "origin" in request.headers
+
+
+def _is_from_no_other_page(request: HttpRequest) -> bool:
+    """Say whether no page in a browser has sent it, or one that came from this very address."""
+    host = request.headers.get("host", "")
+    origin = request.headers.get("origin")
+    if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
+        return False
+    return request.headers.get("sec-fetch-site", "none") in _OWN_SITES
+
+
+def _is_this_machine(peer: str) -> bool:
+    try:
+        address = ipaddress.ip_address(peer)
+    except ValueError:
+        return False
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback

@@ -1,0 +1,187 @@
+"""The journal of an emulator: each request to the service, what it asked, how it was answered.
+
+No header, no body, no token and no signed address is kept in it.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable
+from itertools import islice
+from typing import Final
+from urllib.parse import parse_qsl, unquote
+
+from attrs import frozen
+
+from .api import MOST_ROWS, USUAL_ROWS, Call, call_of
+from .exchange import HttpRequest, ListedPage
+from .times import parse_bound, stamp
+
+MOST_ENTRIES: Final = 10_000
+"""How many are kept: what a page of a browser can show, in a few megabytes."""
+_LONGEST_PATH: Final = 200
+_MOST_PARAMETERS: Final = 16
+_ABOUT_ONE: Final = (Call.GET_APPLICATION, Call.GET_DOCUMENTS)
+
+
+@frozen(kw_only=True)
+class JournalWindow:
+    """The bounds of a window, None for one that is not set or cannot be read."""
+
+    updated_after: str | None = None
+    """Lower bound, ``YYYY-MM-DDTHH:MM:SS`` of service time."""
+    updated_before: str | None = None
+    """Upper bound, likewise."""
+
+
+@frozen(kw_only=True)
+class JournalPage:
+    """What a list call asked for, and the page that it got."""
+
+    asked: JournalWindow
+    """The window that was asked for."""
+    applied: JournalWindow | None
+    """The window that was applied, as the reply echoes it; None where there was no page."""
+    limit: int | None
+    """Most rows of a page: as asked for, or 25; None where it is invalid."""
+    rows: int | None
+    """Number of rows of the page; None where there was none."""
+    full: bool
+    """Whether it holds ``limit`` rows, so that the window may hold more."""
+    by_reference: bool
+    """Whether it asked for one application by its reference."""
+
+
+@frozen(kw_only=True)
+class JournalEntry:
+    """One request, as the journal keeps it."""
+
+    id: int
+    """Its number, in the order in which replies were decided; no number comes twice."""
+    call: str
+    """The call: list_applications, get_application, get_documents, token, file, index, unknown."""
+    method: str
+    """HTTP method."""
+    path: str
+    """Raw path without the query, at most 200 characters of it."""
+    application_id: str | None
+    """The application that it is about, if any."""
+    status: int
+    """Status of the reply; 0 where none was sent."""
+    fault: str | None
+    """Kind of the fault that was played, None for a true reply."""
+    milliseconds: float
+    """From the request to its reply."""
+    service_time: str
+    """Service time at which it came."""
+    page: JournalPage | None
+    """Of a list call, None for the others."""
+
+
+class Journal:
+    """The latest requests, oldest first.
+
+    Attributes:
+        last: number of the latest request, 0 before the first.
+        full_pages: how many pages were full.
+        by_call: how many requests there were, by call.
+        clears: how often it was cleared.
+        listeners: what is called after each change.
+    """
+
+    def __init__(self) -> None:
+        self.last: int = 0
+        self.full_pages: int = 0
+        self.by_call: Counter[str] = Counter()
+        self.clears: int = 0
+        self.listeners: set[Callable[[], None]] = set()
+        self._entries: deque[JournalEntry] = deque(maxlen=MOST_ENTRIES)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def first(self) -> int:
+        """Number of the oldest request that is kept; that of the next one if there is none."""
+        return self.last + 1 - len(self._entries)
+
+    def add(
+        self,
+        request: HttpRequest,
+        *,
+        status: int,
+        fault: str | None,
+        listed: ListedPage | None,
+        seconds: float,
+        second: int,
+    ) -> None:
+        """Add a request that came at a service second and took so many real ones."""
+        call = call_of(request.path)
+        self.last += 1
+        self.by_call[call.value] += 1
+        page = _page_of(request.query, listed) if call is Call.LIST_APPLICATIONS else None
+        self.full_pages += page is not None and page.full
+        self._entries.append(
+            JournalEntry(
+                id=self.last,
+                call=call.value,
+                method=request.method[:_LONGEST_PATH],
+                path=request.path[:_LONGEST_PATH],
+                application_id=_subject_of(request.path) if call in _ABOUT_ONE else None,
+                status=status,
+                fault=fault,
+                milliseconds=round(seconds * 1000, 3),
+                service_time=stamp(second),
+                page=page,
+            )
+        )
+        self.notify()
+
+    def after(self, number: int, limit: int = MOST_ENTRIES) -> list[JournalEntry]:
+        """Return the first of those that come after a number, at most ``limit``."""
+        start = max(0, number + 1 - self.first)
+        return list(islice(self._entries, start, start + limit))
+
+    def clear(self) -> None:
+        """Forget all of them; the numbers continue."""
+        self._entries.clear()
+        self.by_call.clear()
+        self.full_pages = 0
+        self.clears += 1
+        self.notify()
+
+    def notify(self) -> None:
+        """Call all listeners."""
+        for listener in tuple(self.listeners):
+            listener()
+
+
+def _subject_of(path: str) -> str:
+    return unquote(path.split("/")[4])[:_LONGEST_PATH]
+
+
+def _page_of(query: str, listed: ListedPage | None) -> JournalPage:
+    try:
+        asked = dict(parse_qsl(query, max_num_fields=_MOST_PARAMETERS))
+    except ValueError:
+        asked = {}
+    limit = _limit_of(asked.get("limit", str(USUAL_ROWS)))
+    bounds = {name: _bound_of(asked.get(name, "")) for name in ("updated_after", "updated_before")}
+    return JournalPage(
+        asked=JournalWindow(**bounds),
+        applied=None
+        if listed is None
+        else JournalWindow(updated_after=stamp(listed.after), updated_before=stamp(listed.before)),
+        limit=limit,
+        rows=None if listed is None else listed.rows,
+        full=listed is not None and limit is not None and listed.rows >= limit,
+        by_reference="application_reference_id" in asked,
+    )
+
+
+def _bound_of(text: str) -> str | None:
+    second = parse_bound(text)
+    return None if second is None else stamp(second)
+
+
+def _limit_of(text: str) -> int | None:
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(MOST_ROWS))
+    return int(text) if is_number and 1 <= int(text) <= MOST_ROWS else None
