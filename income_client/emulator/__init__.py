@@ -9,7 +9,9 @@ if TYPE_CHECKING:
     from .exchange import HttpReply, HttpRequest, RecordedRequest
     from .fault_player import Faults
     from .faults import Fault, FaultKind
+    from .journal import Journal, JournalEntry, JournalPage, JournalWindow
     from .listing import ListReply, Refused, list_reply
+    from .remote import RemoteEmulator, RemoteFaults
     from .service_rules import FutureBounds, Order, ServiceRules, SpanClamp
     from .world import World
 else:
@@ -25,10 +27,16 @@ __all__ = [
     "FutureBounds",
     "HttpReply",
     "HttpRequest",
+    "Journal",
+    "JournalEntry",
+    "JournalPage",
+    "JournalWindow",
     "ListReply",
     "Order",
     "RecordedRequest",
     "Refused",
+    "RemoteEmulator",
+    "RemoteFaults",
     "Service",
     "ServiceRules",
     "SpanClamp",
@@ -44,7 +52,9 @@ NAMES: Final = {
     "exchange": "HttpReply HttpRequest RecordedRequest",
     "fault_player": "Faults",
     "faults": "Fault FaultKind",
+    "journal": "Journal JournalEntry JournalPage JournalWindow",
     "listing": "ListReply Refused list_reply",
+    "remote": "RemoteEmulator RemoteFaults",
     "service_rules": "FutureBounds Order ServiceRules SpanClamp",
     "world": "World",
 }

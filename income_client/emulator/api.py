@@ -128,6 +128,12 @@ class AccessTokens:
         return _encode_base64(hmac.digest(key, content.encode(), hashlib.sha256))
 
 
+def credentials_of(seed: int) -> tuple[BasicAuth, OAuth2ClientCredentials]:
+    """Return the invented credentials that an emulator of a seed accepts."""
+    basic = BasicAuth("emulator-user", f"invented-password-{seed}")
+    return basic, OAuth2ClientCredentials("emulator-client", f"invented-secret-{seed}")
+
+
 class Service:
     """An income-verification service over an invented world.
 
@@ -150,10 +156,9 @@ class Service:
         self.world = world
         self._hosts = hosts
         self._serves_files = serves_files
-        self.basic: BasicAuth = BasicAuth("emulator-user", f"invented-password-{world.seed}")
-        self.oauth2: OAuth2ClientCredentials = OAuth2ClientCredentials(
-            "emulator-client", f"invented-secret-{world.seed}"
-        )
+        self.basic: BasicAuth
+        self.oauth2: OAuth2ClientCredentials
+        self.basic, self.oauth2 = credentials_of(world.seed)
         self.tokens: AccessTokens = AccessTokens(world.seed)
         self.storage: FileStorage = FileStorage(world, self._files_of, hosts)
         self._replies = 0

@@ -4,6 +4,7 @@ Knows pytest only; everything else is imported by the fixture that needs it, so 
 a test run that uses none of them pays for nothing.
 """
 
+import os
 import sys
 from collections.abc import Generator, Iterator, Mapping
 from traceback import walk_tb
@@ -14,6 +15,7 @@ import pytest
 if TYPE_CHECKING:
     from income_client import IncomeClient
     from income_client.clock import Clock
+    from income_client.emulator import RemoteEmulator
 
     from .clocks import JumpingClock
     from .loops import LoopRunner, LoopThread
@@ -28,6 +30,17 @@ _MARKERS: Final = (
     "income_service(**options): of income_service, such as applications=200, faults='token: 500'",
     "income_client(**options): of income_api, such as retry=RetryPolicy(max_attempts=1)",
 )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that leads `income_emulator` elsewhere."""
+    parser.getgroup("income_client").addoption(
+        "--income-emulator",
+        metavar="URL",
+        default=os.environ.get("INCOME_EMULATOR_URL"),
+        help="running emulator for the fixture income_emulator (default: INCOME_EMULATOR_URL, "
+        "or an emulator of the test's own)",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -115,6 +128,27 @@ def income_api(
 def income_client(income_api: "IncomeClient") -> "IncomeClient":
     """The same as `income_api`, by a name that hides the package's own in a test module."""
     return income_api
+
+
+@pytest.fixture
+def income_emulator(
+    request: pytest.FixtureRequest, _income_thread: "LoopThread"
+) -> "RemoteEmulator":
+    """The emulator of ``--income-emulator``, begun anew; `income_service` without the option.
+
+    It is controlled over HTTP in either case, with ``INCOME_EMULATOR_TOKEN`` if that is set.
+    """
+    from income_client.emulator import RemoteEmulator  # noqa: PLC0415 - as above
+
+    url = request.config.getoption("--income-emulator")
+    if url:
+        emulator = RemoteEmulator(url, os.environ.get("INCOME_EMULATOR_TOKEN") or None)
+        _income_thread.run(emulator.start())
+        _income_thread.run(emulator.reset())
+    else:
+        emulator = RemoteEmulator(request.getfixturevalue("income_service").url)
+        _income_thread.run(emulator.start())
+    return emulator
 
 
 @pytest.fixture

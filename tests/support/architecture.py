@@ -96,7 +96,7 @@ SERVERS: Final = frozenset({"emulator.emulator", "receivers.aiohttp", "receivers
 
 CLIENTS: Final = frozenset(
     {
-        "cli.doctor.service", "downloads.http", "emulator.callbacks",
+        "cli.doctor.service", "downloads.http", "emulator.callbacks", "emulator.remote",
         "http.connections", "http.faults", "http.transport", "receivers.jwks",
     }
 )  # fmt: skip

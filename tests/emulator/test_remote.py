@@ -1,0 +1,151 @@
+"""An emulator that runs elsewhere: all that tests ask of one of their own, over HTTP."""
+
+import inspect
+import re
+from decimal import Decimal
+from typing import Any, Final
+
+import pytest
+
+from income_client import ConfigurationError, IncomeClient, IncomeClientError, Secret
+from income_client.emulator import CallbackTarget, Emulator, RemoteEmulator, ServiceRules
+from income_client.emulator.times import START, second_of
+from income_client.testing import IncomeService
+from tests.support.server import HUNG_UP, ScriptedServer, in_turn, reply
+
+NOT_REMOTE: Final = {
+    "callbacks": "where they go is an option of the command: an address for it is an order to it",
+    "content_of": "a client downloads the file",
+    "file_of": "a client downloads the file",
+    "files_url": "state() has it, and download_policy",
+    "in_flight": "state() has it",
+    "journal": "requests() reads it",
+    "max_in_flight": "state() has it",
+    "seed": "state() has it",
+    "service": "an object of the other process",
+    "time_flows": "state() has it",
+    "token_requests": "state() has it",
+    "world": "an object of the other process; add, replace, remove and applications are its calls",
+}
+"""What a remote emulator does not have, and why."""
+ONLY_REMOTE: Final = {
+    "add", "application", "applications", "clear_requests", "remove", "replace", "state"
+}  # fmt: skip
+"""What `Emulator` has in its world, its journal and its attributes."""
+
+
+def names_of(emulator: object) -> set[str]:
+    """Return the public names of an object."""
+    return {name for name in {*dir(type(emulator)), *vars(emulator)} if not name.startswith("_")}
+
+
+async def test_it_has_the_names_of_an_emulator(service: Emulator) -> None:
+    """A name that one of them gets or loses is a decision about the other."""
+    async with RemoteEmulator(service.url) as remote:
+        assert names_of(service) - names_of(remote) == set(NOT_REMOTE)
+        assert names_of(remote) - names_of(service) == ONLY_REMOTE
+        faults = names_of(service.faults) - {"requests", "played", "take", "reset"}
+        assert names_of(remote.faults) == faults
+        for name in ("advance", "fire_callback", "touch"):
+            own, here = (
+                inspect.signature(getattr(each, name)).parameters for each in (remote, service)
+            )
+            assert [*own] == [each for each in here if each in own]
+
+
+async def test_everything_reaches_the_emulator(service: Emulator) -> None:
+    """Each method does there what its name says."""
+    async with (
+        RemoteEmulator(service.url + "/") as remote,
+        IncomeClient(remote.url, auth=remote.oauth2, downloads=remote.download_policy) as client,
+    ):
+        assert (remote.basic, remote.oauth2) == (service.basic, service.oauth2)
+        assert await remote.now() == second_of(START)
+        await remote.advance(60)
+        name = service.world.ids[7]
+        assert (
+            await remote.touch(name) == await remote.now() == service.now == second_of(START) + 60
+        )
+        assert await remote.rules() == ServiceRules()
+        assert await remote.rules(order="shuffled", max_span=9) == service.rules
+        assert service.rules.max_span == 9
+        record = {
+            "application_id": "a/b?",
+            "application_reference_id": "r",
+            "application_date": "2026-06-01T00:00:00",
+            "amount": Decimal("12.50"),
+        }
+        assert await remote.add(record, now=True) == "a/b?"
+        assert [each["added"] for each in await remote.applications("a/b", limit=1)] == [True]
+        assert (await remote.application("a/b?"))["application"]["amount"] == 12.5
+        assert await remote.replace({**record, "amount": 1}) == service.now
+        await remote.remove("a/b?")
+        assert service.world.number_of("a/b?") is None
+        (document, *_) = (await client.get_documents(name)).all()
+        content = service.content_of(document[1].document_id)
+        await remote.replace_file(document[1].document_id)
+        assert service.content_of(document[1].document_id) != content
+        await remote.revoke_tokens()
+        await remote.faults.add("get_application: 503", "file: cut")
+        assert [fault["call"] for fault in await remote.faults.left()] == [
+            "get_application",
+            "file",
+        ]
+        assert (await client.get_application(name)).application_id == name
+        calls = [(each.call, each.status) for each in await remote.requests()]
+        assert calls[-4:] == [
+            ("get_application", 503), ("get_application", 401), ("token", 200),
+            ("get_application", 200),
+        ]  # fmt: skip
+        assert (await remote.requests(after=1))[0].id == 2
+        await remote.faults.clear()
+        async with ScriptedServer(in_turn(reply())) as server:
+            service.callbacks = CallbackTarget(server.url)
+            delivery = await remote.fire_callback(name, "error", update=True)
+        assert (delivery.delivered, delivery.application_id, delivery.event_type) == (
+            True, name, "error",
+        )  # fmt: skip
+        await remote.clear_requests()
+        assert await remote.requests() == []
+        await remote.reset()
+        assert (await remote.state())["rules"]["order"] == "ascending"
+        assert service.now == second_of(START)
+
+
+@pytest.mark.parametrize("token", [None, Secret("wrong-control-token")])
+async def test_failures_say_what_is_wrong(service: Emulator, token: Secret | None) -> None:
+    """A refusal is a configuration error with the emulator's own words; no token is in any."""
+    async with RemoteEmulator(service.url) as remote:
+        with pytest.raises(ConfigurationError, match="no application of this id"):
+            await remote.touch("nobody")
+        with pytest.raises(ConfigurationError, match="did you mean order"):
+            await remote.rules(oder="shuffled")
+        with pytest.raises(ConfigurationError, match="there is no fault"):
+            await remote.faults.add("any: 5O3")
+    async with Emulator(1, control_token=Secret("right-control-token")) as closed:
+        with pytest.raises(ConfigurationError, match="control token") as caught:
+            await RemoteEmulator(closed.url, token).start()
+        async with RemoteEmulator(closed.url, "right-control-token") as remote:
+            await remote.advance(1)
+    assert "wrong" not in repr(caught.value)
+    with pytest.raises(IncomeClientError, match=re.escape(f"no emulator answers at {closed.url}")):
+        await RemoteEmulator(closed.url, token).start()
+    for answer in (HUNG_UP, reply(200, b"[]"), reply(302, Location="/")):
+        async with ScriptedServer(in_turn(answer)) as server:
+            with pytest.raises(IncomeClientError, match="emulator"):
+                await RemoteEmulator(server.url, token).start()
+    invalid: Any = ("file:///etc/passwd", "http://", "http://user:secret@127.0.0.1")
+    for url in invalid:
+        with pytest.raises(ConfigurationError, match="url must be"):
+            RemoteEmulator(url)
+    with pytest.raises(ConfigurationError, match="control_token must be"):
+        RemoteEmulator("http://127.0.0.1:1", "short")
+
+
+async def test_the_fixture_drives_the_service_of_the_test(
+    income_emulator: RemoteEmulator, income_service: IncomeService
+) -> None:
+    """Without an address, that is `income_service`, over HTTP."""
+    await income_emulator.touch(income_service.ids[0])
+    assert income_emulator.url == income_service.url
+    assert (await income_emulator.applications(limit=1))[0]["updates"] == 1
