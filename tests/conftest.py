@@ -16,7 +16,8 @@ from tests.support.canaries import WATCH
 if TYPE_CHECKING:
     from tests.support.callback_certificates import Papers
 
-collect_ignore = ["slow/example_project"]  # its tests are run by a test, in processes of their own
+# Tests that are run by a test, in processes of their own.
+collect_ignore = ["slow/example_project", "slow/released"]
 
 MOST_SLEEPS: Final = 1_000
 """Pauses of a test on one clock that jumps, several times those of the longest one."""

@@ -1,0 +1,153 @@
+"""What was written for the last version runs and types, or the changelog names what has changed.
+
+``released`` holds the programs of that version as they were: ``consumer`` (types only) and the
+examples. They are kept here since a clone, or a copy of the sources, may have no history. The
+version after it replaces them all; see ``test_the_programs_are_those_of_the_last_version``.
+"""
+
+import asyncio
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import pytest
+from attrs import frozen
+
+from income_client import __version__
+from income_client.emulator import Emulator
+from tests.support.callback_processes import free_port
+from tests.support.examples import started, until
+from tests.support.processes import ROOT, environment
+
+RELEASED: Final = Path(__file__).with_name("released")
+PROGRAMS: Final = RELEASED / __version__
+CHANGED: Final = (
+    *("SpanPart", "part", "split_span", "keep_partial"),
+    *("cut_body", "expired_token", "flaky", "outage", "slow", "throttled"),
+)
+"""Public names, and arguments, that were renamed or taken out since. "Upgrading" has each."""
+RUN: Final[Mapping[str, Sequence[str]]] = {
+    "follow.py": ("follow.py",),
+    "incomes.py": ("incomes.py",),
+    "lookup.py": ("lookup.py", "REFERENCE"),
+    "pay_slips.py": ("pay_slips.py", "APPLICATION"),
+    "test_decision.py": (
+        *("-m", "pytest", "-q", "-p", "no:cacheprovider"),
+        *("--override-ini=asyncio_default_fixture_loop_scope=function", "test_decision.py"),
+    ),
+    "wake_on_callback.py": ("wake_on_callback.py",),
+}
+"""How an example is run that needs only the service; the types of all of them are checked."""
+VARIABLES: Final = {"CALLBACK_USERNAME": "service", "CALLBACK_PASSWORD": "invented-password"}
+"""What examples take from the environment besides the service."""
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@frozen
+class Fault:
+    """What is wrong with a program of the last version."""
+
+    program: str
+    """Its path in the folder of the version."""
+    text: str
+    """What the interpreter or the type checker says, with the line of the program."""
+
+    def __str__(self) -> str:
+        return f"{self.program} of {__version__} {self.text}"
+
+    def is_about(self, name: str) -> bool:
+        """Return whether a public name is the reason."""
+        return re.search(rf"\b{name}\b", self.text) is not None
+
+
+def test_the_programs_are_those_of_the_last_version() -> None:
+    """A new version has them replaced by its own, which the next changes are then judged by."""
+    kept = [path.name for path in RELEASED.iterdir()]
+    assert kept == [__version__], (
+        f"replace the programs of {kept} by those of {__version__}, which has just been made: "
+        f"git rm -rq tests/slow/released; mkdir -p {PROGRAMS.relative_to(ROOT)}/consumer; "
+        f"cp -r tests/examples {PROGRAMS.relative_to(ROOT)}; "
+        f"cp tests/slow/consumer.py {PROGRAMS.relative_to(ROOT)}/consumer"
+    )
+    assert list(PROGRAMS.glob("consumer/*.py"))
+    assert set(RUN) <= {path.name for path in PROGRAMS.glob("examples/*.py")}
+
+
+async def test_what_breaks_them_is_named_under_upgrading(tmp_path: Path) -> None:
+    """Nobody who reads the changelog is surprised by a type checker, or in production."""
+    faults = find_untyped()
+    untyped = {fault.program for fault in faults}
+    typed = [name for name in RUN if f"examples/{name}" not in untyped]
+    runs = [run(copied(name, tmp_path / name), name) for name in typed]
+    faults += [fault for fault in await asyncio.gather(*runs) if fault]
+    unexplained = [str(one) for one in faults if not any(map(one.is_about, CHANGED))]
+    assert not unexplained, "name in CHANGED, and under Upgrading in CHANGELOG.md:\n" + "\n".join(
+        unexplained
+    )
+    needless = [name for name in CHANGED if not any(one.is_about(name) for one in faults)]
+    assert not needless, f"nothing of {__version__} breaks by {needless}"
+    named = names_under_upgrading((ROOT / "CHANGELOG.md").read_text("utf-8"))
+    assert set(CHANGED) <= named, f"name under Upgrading: {set(CHANGED) - named}"
+
+
+def names_under_upgrading(changelog: str) -> set[str]:
+    """Return the names in the code of what a user must do to get from the last version to this."""
+    unreleased = changelog.partition("\n## [Unreleased]\n")[2].partition("\n## [")[0]
+    upgrading = unreleased.partition(f"\n### Upgrading from {__version__}\n")[2]
+    code = re.findall(r"`([^`]+)`", upgrading.partition("\n### ")[0])
+    return {name for piece in code for name in re.findall(r"\w+", piece)}
+
+
+def find_untyped() -> list[Fault]:
+    """Return what mypy has against the programs; it reads what its last run knew of the rest."""
+    programs = [str(path.relative_to(ROOT)) for path in sorted(PROGRAMS.glob("*/*.py"))]
+    ended = subprocess.run(
+        [sys.executable, "-m", "mypy", "-O", "json", *programs],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode in {0, 1}, ended.stdout + ended.stderr
+    found = []
+    for complaint in map(json.loads, ended.stdout.splitlines()):
+        path, line = ROOT / complaint["file"], complaint["line"]
+        # Where a name is gone, what comes of it is Any, as no type of the package is.
+        if re.match(r'Expression is of type "[^"]*\bAny\b', complaint["message"]):
+            continue
+        source = path.read_text("utf-8").splitlines()[line - 1].strip()
+        text = f"no longer types, line {line}: {complaint['message']}\n    {source}"
+        found.append(Fault(path.relative_to(PROGRAMS).as_posix(), text))
+    return found
+
+
+def copied(name: str, folder: Path) -> Path:
+    """Copy an example to a folder of its own, with a port that is free."""
+    folder.mkdir()
+    text = (PROGRAMS / "examples" / name).read_text("utf-8")
+    (folder / name).write_text(text.replace("port=9000", f"port={free_port()}"), "utf-8")
+    return folder
+
+
+async def run(folder: Path, name: str) -> Fault | None:
+    """Run an example until it ends, or until it follows what changes."""
+    store = folder / "polls.db"
+    async with Emulator(30) as service:
+        words = {"REFERENCE": service.world.reference_of(7), "APPLICATION": service.world.ids[7]}
+        arguments = [words.get(word, word) for word in RUN[name]]
+        process = await started(service, folder, *arguments, **VARIABLES)
+        ended = asyncio.create_task(process.communicate())
+        await until(lambda: ended.done() or store.exists())
+        if not ended.done():
+            process.send_signal(signal.SIGTERM)
+        output, complaints = await ended
+    if process.returncode in {0, -signal.SIGTERM} and not complaints:
+        return None
+    return Fault(f"examples/{name}", f"no longer runs: {(output + complaints).decode()}")
