@@ -113,7 +113,16 @@ class Journal:
         seconds: float,
         second: int,
     ) -> None:
-        """Add a request that came at a service second and took so many real ones."""
+        """Add a request.
+
+        Args:
+            request: as it came.
+            status: of its reply; 0 where none was sent.
+            fault: kind of the fault that was played, if any.
+            listed: what its page holds, where it is one of the list.
+            seconds: from the request to its reply.
+            second: service second at which it came.
+        """
         call = call_of(request.path)
         self.last += 1
         self.by_call[call.value] += 1
@@ -136,7 +145,12 @@ class Journal:
         self.notify()
 
     def after(self, number: int, limit: int = MOST_ENTRIES) -> list[JournalEntry]:
-        """Return the first of those that come after a number, at most ``limit``."""
+        """Return the first of those that come after a number.
+
+        Args:
+            number: of a request; 0 for all.
+            limit: most of them.
+        """
         start = max(0, number + 1 - self.first)
         return list(islice(self._entries, start, start + limit))
 

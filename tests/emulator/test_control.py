@@ -175,6 +175,7 @@ async def test_the_journal_and_a_new_beginning(
     assert rest["page"]["asked"] == {"updated_after": "2020-01-01T00:00:00", "updated_before": None}
     assert rest["page"]["applied"]["updated_before"] == rest["service_time"]
     assert (rest["page"]["rows"], rest["page"]["full"], rest["path"]) == (50, False, LIST)
+    assert not full["page"]["by_reference"]
     refused, unknown = (await control("GET", "/requests?after=2"))["requests"]
     assert (refused["status"], refused["page"]["limit"], refused["page"]["rows"]) == (
         400,

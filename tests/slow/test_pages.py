@@ -21,6 +21,7 @@ from income_client.cli.app import command_line
 from income_client.configuration import read_file
 from income_client.emulator import Emulator
 from tests.slow.test_nginx import SERVER_BLOCK
+from tests.slow.test_remote_emulator import DOCKERFILE
 from tests.support import example_programs, example_workers
 from tests.support.examples import RunExample, variables
 from tests.support.page_commands import COMMANDS, RunCommand
@@ -152,8 +153,14 @@ def _start_by_unit(block: Example) -> str | None:
     return None
 
 
+def _find_container(block: Example) -> str | None:
+    """See that a test runs what a container of it would run."""
+    return None if block.parsed == DOCKERFILE else "the tests of a container run another one"
+
+
 KINDS: Final[Mapping[str, Callable[[Example], str | None]]] = {
     "console": _run_commands,
+    "dockerfile": _find_container,
     "ini": _start_by_unit,
     "nginx": _find_reader,
     "python": _compare_example,
@@ -187,6 +194,7 @@ def test_the_block_is_true(block: Example, tmp_path: Path) -> None:
         ("```text\nOnce upon a time\n```", "0 rows"),
         ("```toml\nbase_urn = 'https://income.example'\n```", "base_urn"),
         ("```nginx\nserver {}\n```", "run another one"),
+        ("```dockerfile\nFROM scratch\n```", "run another one"),
         ("```ruby\nputs 1\n```", "unknown kind 'ruby'"),
         ("```\n1 + 1\n```", "unknown kind ''"),
         ("~~~python\n1 + 1\n~~~", "is no file"),

@@ -476,6 +476,7 @@ RUN: Final[Mapping[str, RunExample]] = {
     "rotated_secret.py": reads_rotated_secrets,
     "save_files.py": saves_files,
     "test_decision.py": passes,
+    "test_elsewhere.py": passes,
     "test_updates.py": passes,
     "wake_on_callback.py": wakes_on_callback,
     "web_backend.py": serves_and_polls,
