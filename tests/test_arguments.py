@@ -43,7 +43,15 @@ from income_client import (
     to_arrow,
     to_json,
 )
-from income_client.emulator import CallbackTarget, Emulator, Fault, FaultKind, Faults, ServiceRules
+from income_client.emulator import (
+    CallbackTarget,
+    Emulator,
+    Fault,
+    FaultKind,
+    Faults,
+    RemoteEmulator,
+    ServiceRules,
+)
 from income_client.engines.nats import NatsTokenStore
 from income_client.engines.relay import UpdateEvent
 from income_client.engines.worker import Worker
@@ -154,6 +162,7 @@ CALLS: Final[dict[str, Callable[..., object]]] = {
     "from_json": lambda kind=ApplicationRecord, text=b"1": from_json(kind, text),
     "to_json": to_json,
     "Emulator": valid(Emulator, applications=1),
+    "RemoteEmulator": valid(RemoteEmulator, url="http://127.0.0.1:80"),
     "ServiceRules": ServiceRules,
     "Fault": valid(Fault, kind="drop"),
     "Faults.add": lambda fault: Faults().add(Fault("reset"), fault),
@@ -701,6 +710,16 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
         "start must be a datetime without zone, not {}": each("start", "2026-06-30",
             datetime(2026, 6, 30, tzinfo=UTC)),
         "the emulator listens on loopback only": each("host", "0.0.0.0", "example.com", "", "::"),
+        "host must be an IP address, such as 0.0.0.0": [
+            {"host": host, "allow_hosts": ["emulator"]} for host in ("example.com", "", "0.0.0.0:1")
+        ],
+        "allow_hosts must be several hosts, such as ['emulator'], not {}":
+            each("allow_hosts", "emulator", 7),
+        "allow_hosts are host names or IP addresses, each without a port": each("allow_hosts",
+            ["*"], ["emulator:80"], [""], [None], ["http://emulator"], ["*.example.com"]),
+        "control_token must be Secret, not of type str": each("control_token", "a-long-token"),
+        "control_token must be 8 or more characters, no blanks": each("control_token",
+            *map(Secret, ("short", "with a blank", "with-\u00fcmlaut", ""))),
         "latency must be a finite number, 0 or more, not {}": each("latency", -1, math.nan),
         "port must be a whole number, 0 or more, not {}": each("port", -1),
         "rules must be ServiceRules, not {}": each("rules", {"order": "shuffled"}),
@@ -708,6 +727,12 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
         "Emulator has no option oder; did you mean order?": each("oder", "random"),
         "Emulator has no option aplications; did you mean applications?": each("aplications", 3),
         "callbacks must be a CallbackTarget or None, not {}": each("callbacks", URL),
+    },
+    "RemoteEmulator": {
+        "url must be an http or https address of an emulator": each("url", "ftp://127.0.0.1",
+            "127.0.0.1:80", "http://", "http://user@127.0.0.1", f"http://u:{SECRET}@127.0.0.1"),
+        "token must be Secret or str, not {}": each("token", b"a-long-token"),
+        "control_token must be 8 or more characters, no blanks": each("token", "short"),
     },
     "ServiceRules": {
         "Order must be one of ascending, descending, shuffled, random": each("order", "sideways"),

@@ -303,7 +303,7 @@ class Service:
             f'{{"updated_after":"{stamp(low)}",'
             f'"updated_before":"{stamp(high)}","applications":[{rows}]}}'
         )
-        listed = ListedPage(after=low, before=high, rows=len(numbers))
+        listed = ListedPage(after=low, before=high, rows=len(numbers), limit=limit)
         return HttpReply(status=200, headers=_JSON_TYPE, body=body.encode(), listed=listed)
 
     def _row_json(self, number: int) -> str:

@@ -48,6 +48,8 @@ class ListedPage:
     """``updated_before`` as applied, in service seconds."""
     rows: int
     """Number of applications."""
+    limit: int
+    """The most that there could have been."""
 
 
 @frozen(kw_only=True)

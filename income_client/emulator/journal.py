@@ -18,6 +18,7 @@ from .times import parse_bound, stamp
 MOST_ENTRIES: Final = 10_000
 """How many are kept: what a page of a browser can show, in a few megabytes."""
 _LONGEST_PATH: Final = 200
+_LONGEST_QUERY: Final = 1000
 _MOST_PARAMETERS: Final = 16
 _ABOUT_ONE: Final = (Call.GET_APPLICATION, Call.GET_DOCUMENTS)
 
@@ -76,6 +77,38 @@ class JournalEntry:
     """Of a list call, None for the others."""
 
 
+@frozen
+class _Noted:
+    """A request as it is noted, quickly; an entry is made of it when somebody reads."""
+
+    id: int
+    call: Call
+    method: str
+    path: str
+    query: str
+    status: int
+    fault: str | None
+    listed: ListedPage | None
+    seconds: float
+    second: int
+
+    def entry(self) -> JournalEntry:
+        """Return what may be shown of it."""
+        is_list = self.call is Call.LIST_APPLICATIONS
+        return JournalEntry(
+            id=self.id,
+            call=self.call.value,
+            method=self.method,
+            path=self.path,
+            application_id=_subject_of(self.path) if self.call in _ABOUT_ONE else None,
+            status=self.status,
+            fault=self.fault,
+            milliseconds=round(self.seconds * 1000, 3),
+            service_time=stamp(self.second),
+            page=_page_of(self.query, self.listed) if is_list else None,
+        )
+
+
 class Journal:
     """The latest requests, oldest first.
 
@@ -93,7 +126,7 @@ class Journal:
         self.by_call: Counter[str] = Counter()
         self.clears: int = 0
         self.listeners: set[Callable[[], None]] = set()
-        self._entries: deque[JournalEntry] = deque(maxlen=MOST_ENTRIES)
+        self._entries: deque[_Noted] = deque(maxlen=MOST_ENTRIES)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -126,22 +159,20 @@ class Journal:
         call = call_of(request.path)
         self.last += 1
         self.by_call[call.value] += 1
-        page = _page_of(request.query, listed) if call is Call.LIST_APPLICATIONS else None
-        self.full_pages += page is not None and page.full
-        self._entries.append(
-            JournalEntry(
-                id=self.last,
-                call=call.value,
-                method=request.method[:_LONGEST_PATH],
-                path=request.path[:_LONGEST_PATH],
-                application_id=_subject_of(request.path) if call in _ABOUT_ONE else None,
-                status=status,
-                fault=fault,
-                milliseconds=round(seconds * 1000, 3),
-                service_time=stamp(second),
-                page=page,
-            )
+        self.full_pages += listed is not None and listed.rows >= listed.limit
+        noted = _Noted(
+            self.last,
+            call,
+            request.method[:_LONGEST_PATH],
+            request.path[:_LONGEST_PATH],
+            request.query[:_LONGEST_QUERY],
+            status,
+            fault,
+            listed,
+            seconds,
+            second,
         )
+        self._entries.append(noted)
         self.notify()
 
     def after(self, number: int, limit: int = MOST_ENTRIES) -> list[JournalEntry]:
@@ -152,7 +183,7 @@ class Journal:
             limit: most of them.
         """
         start = max(0, number + 1 - self.first)
-        return list(islice(self._entries, start, start + limit))
+        return [each.entry() for each in islice(self._entries, start, start + limit)]
 
     def clear(self) -> None:
         """Forget all of them; the numbers continue."""
@@ -177,7 +208,7 @@ def _page_of(query: str, listed: ListedPage | None) -> JournalPage:
         asked = dict(parse_qsl(query, max_num_fields=_MOST_PARAMETERS))
     except ValueError:
         asked = {}
-    limit = _limit_of(asked.get("limit", str(USUAL_ROWS)))
+    limit = _limit_of(asked.get("limit", str(USUAL_ROWS))) if listed is None else listed.limit
     bounds = {name: _bound_of(asked.get(name, "")) for name in ("updated_after", "updated_before")}
     return JournalPage(
         asked=JournalWindow(**bounds),
@@ -186,7 +217,7 @@ def _page_of(query: str, listed: ListedPage | None) -> JournalPage:
         else JournalWindow(updated_after=stamp(listed.after), updated_before=stamp(listed.before)),
         limit=limit,
         rows=None if listed is None else listed.rows,
-        full=listed is not None and limit is not None and listed.rows >= limit,
+        full=listed is not None and listed.rows >= listed.limit,
         by_reference="application_reference_id" in asked,
     )
 

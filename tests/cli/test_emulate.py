@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
+from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
 from urllib.error import HTTPError
@@ -176,6 +177,74 @@ def test_a_port_can_be_chosen(emulate: Emulate, cli: Cli) -> None:
         assert emulator.variables["INCOME_BASE_URL"] == f"http://127.0.0.1:{port}"
 
     emulate(look, "--port", port)
+
+
+TOKEN: Final = "invented-control-token"
+
+
+def state_of(emulator: Emulating, host: str, token: str | None = None) -> int:
+    """Return the status of its state, asked for under a host's name."""
+    headers = {"Host": host} | ({"Authorization": f"Bearer {token}"} if token else {})
+    url = f"{emulator.variables['INCOME_BASE_URL']}/emulator/state"
+    try:
+        with urlopen(Request(url, headers=headers)) as got:
+            return int(got.status)
+    except HTTPError as error:
+        with error:
+            return error.code
+
+
+@pytest.mark.parametrize("given", ["INCOME_EMULATOR_TOKEN", "INCOME_EMULATOR_TOKEN_FILE", ""])
+def test_other_hosts_reach_it_where_they_are_allowed(
+    given: str, emulate: Emulate, tmp_path: Path
+) -> None:
+    """By the names that are given; to control it they need the token, which is not printed."""
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    text = {"INCOME_EMULATOR_TOKEN": TOKEN, "INCOME_EMULATOR_TOKEN_FILE": str(file)}.get(given)
+    names = ("--allow-host", "emulator", "--allow-host", "192.0.2.7")
+
+    def look(emulator: Emulating) -> None:
+        emulator.running.stdout.wait_for("# Other hosts reach it at http://emulator:")
+        assert state_of(emulator, "evil.example", TOKEN) == 421
+        for host in ("emulator", "192.0.2.7:80"):
+            assert state_of(emulator, host, TOKEN) == (200 if given else 403)
+            assert state_of(emulator, host) == (401 if given else 403)
+
+    ran = emulate(look, "--host", "0.0.0.0", *names, **({given: text} if text else {}))
+    assert (ran.status, ran.stderr, TOKEN in ran.stdout) == (0, "", False)
+    assert ("They may not control it: INCOME_EMULATOR_TOKEN is not set" in ran.stdout) is not given
+
+
+def test_it_makes_a_control_token(emulate: Emulate) -> None:
+    """The one that it prints is the one that it takes."""
+
+    def look(emulator: Emulating) -> None:
+        printed = emulator.running.stdout.wait_for("export INCOME_EMULATOR_TOKEN=")
+        (token,) = re.findall(r"INCOME_EMULATOR_TOKEN=(\S{32})\n", printed)
+        assert state_of(emulator, "localhost", token) == 200
+        assert state_of(emulator, "localhost") == 401
+
+    assert emulate(look, "--remote-control").status == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "complaint"),
+    [
+        (("--host", "emulator"), {}, "host must be an IP address"),
+        (("--allow-host", "emulator:80"), {}, "allow_hosts are host names or IP addresses"),
+        ((), {"INCOME_EMULATOR_TOKEN": "short"}, "control_token must be 8 or more characters"),
+        ((), {"INCOME_EMULATOR_TOKEN_FILE": "nowhere"}, "no such file"),
+        (("--remote-control",), {"INCOME_EMULATOR_TOKEN": TOKEN}, "set one of --remote-control"),
+    ],
+)
+def test_what_opens_it_must_be_valid(
+    arguments: tuple[str, ...], variables: dict[str, str], complaint: str, cli: Cli
+) -> None:
+    """It is refused before anything is served."""
+    ran = cli("emulate", *arguments, env=variables)
+    assert (ran.status, ran.stdout) == (2, "")
+    assert complaint in ran.stderr
 
 
 def test_a_request_that_is_not_http_prints_nothing(emulate: Emulate) -> None:
