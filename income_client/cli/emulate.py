@@ -225,7 +225,7 @@ async def emulate(
         with announced("emulate", {"url": service.url, **known.facts()}):
             write_text(*_lines_about(service, known, basic=basic))
             if is_open:
-                write_text(*_lines_for_others(service, allow_host or ("localhost",), token))
+                write_text(*_lines_for_others(service, allow_host or (), token))
             if remote_control and token is not None:
                 write_text(f"export {_TOKEN_VARIABLE}={token.reveal()}")
             await _run_emulator(service, target, updates, stop)
@@ -274,8 +274,13 @@ def _lines_for_others(
     service: "Emulator", names: Sequence[str], token: Secret | None
 ) -> Iterator[str]:
     port = urlsplit(service.url).port
-    shown = (f"[{name}]" if ":" in name else name for name in names)
-    yield f"# Other hosts reach it at {', '.join(f'http://{name}:{port}' for name in shown)}."
+    shown = (
+        f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}" for name in names
+    )
+    if names:
+        yield f"# Other hosts reach it at {', '.join(shown)}."
+    else:
+        yield "# Other hosts reach it as localhost, by a published port; --allow-host adds names."
     if token is None:
         yield f"# They may not control it: {_TOKEN_VARIABLE} is not set."
 

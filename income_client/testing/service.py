@@ -361,6 +361,14 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         """
         self._call_in_loop(lambda: self._touch_application(application_id))
 
+    def remove(self, application_id: str) -> None:
+        """Remove the application ``application_id``: it is not listed, and reading it is 404.
+
+        Raises:
+            ConfigurationError: there is no such application.
+        """
+        self._call_in_loop(partial(self._remove_application, application_id))
+
     def revoke_tokens(self) -> None:
         """Refuse every access token given out so far with 401."""
         self._call_in_loop(self._emulator.revoke_tokens)
@@ -427,6 +435,10 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         if self._is_updated_now(application_id):
             self._emulator.advance(1)
         self._emulator.touch(application_id)
+
+    def _remove_application(self, application_id: str) -> None:
+        self._emulator.world.remove(application_id)
+        self._added.pop(application_id, None)
 
     def _is_updated_now(self, application_id: str) -> bool:
         return self._emulator.world.updated_at(application_id) >= self._emulator.now

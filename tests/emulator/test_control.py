@@ -379,9 +379,7 @@ async def test_the_journal_is_bounded_and_holds_nothing_private(
     answered: dict[str, Any] = {"status": 200, "fault": None, "seconds": 0.001, "second": 1}
     page = ListedPage(after=1, before=2, rows=3, limit=3)
     for _ in range(MOST_ENTRIES + 2000):
-        service.journal.add(
-            request, listed=ListedPage(after=1, before=2, rows=3, limit=3), **answered
-        )
+        service.journal.add(request, listed=page, **answered)
     assert len(service.journal) == MOST_ENTRIES
     pieces = await control("GET", "/requests?after=0&limit=1000")
     assert len(pieces["requests"]) == 1000

@@ -133,6 +133,7 @@ async def test_failures_say_what_is_wrong(service: Emulator, token: Secret | Non
         async with RemoteEmulator(closed.url, "right-control-token") as remote:
             await remote.advance(1)
     assert "wrong" not in repr(caught.value)
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)
     with pytest.raises(IncomeClientError, match=re.escape(f"no emulator answers at {closed.url}")):
         await RemoteEmulator(closed.url, token).start()
     for answer in (HUNG_UP, reply(200, b"[]"), reply(302, Location="/")):

@@ -328,6 +328,37 @@ def test_variety() -> None:
     assert 0 < sum(suspects) < len(suspects) // 5
 
 
+def test_what_is_removed_is_gone() -> None:
+    """Also where an update of it was yet to show; its id can be added again, and is another one."""
+    world = World(range(100, 109), now=200, rules=ServiceRules(visibility_delay=5))
+    gone, stays = world.ids[4], world.ids[5]
+    for name in (gone, stays):
+        world.touch(name)
+    reference = world.reference_of(4)
+    world.remove(gone)
+    with pytest.raises(ConfigurationError, match="no application of this id"):
+        world.remove(gone)
+    world.advance_to(300)
+    assert (len(world), gone in world.ids, world.number_by_reference(reference)) == (8, False, None)
+    assert world.truth(0, 300) == set(world.ids)
+    assert world.id_near(4) == world.id_near(13) == stays
+    application = {
+        "application_id": gone,
+        "application_reference_id": reference,
+        "application_date": "1970-01-01T00:00:09",
+        "last_updated_at": "1970-01-01T00:01:39Z",
+    }
+    for _ in range(2):
+        world.add(application)
+        assert [world.id_of(number) for number in world.search(gone)] == [gone]
+        assert (world.span(), world.counts(99, 2, 2)) == ((99, 200), [2, 2])
+        assert len(world.ids) == len(set(world.ids)) == 9
+        world.remove(gone)
+    for name in world.ids:
+        world.remove(name)
+    assert (len(world), world.span(), world.id_near(0)) == (0, None, None)
+
+
 def test_the_same_seed_gives_the_same_ids_and_bytes() -> None:
     """Whatever was asked before; another seed gives others."""
     assert World(range(9), seed=1).ids == World(range(9), seed=1).ids

@@ -22,6 +22,7 @@ from income_client import (
     ConfigurationError,
     IncomeClient,
     MemoryCheckpointStore,
+    NotFoundError,
     RetryPolicy,
     ServerError,
 )
@@ -156,6 +157,20 @@ async def test_every_update_is_delivered(
 
 
 OWN: Final[Any] = make_record()
+
+
+async def test_what_is_removed_is_not_found(
+    income_service: IncomeService, income_api: IncomeClient
+) -> None:
+    """Neither an invented application nor one that was added, which can come again."""
+    added = income_service.add(make_record())
+    for name in (income_service.ids[0], added.application_id):
+        income_service.remove(name)
+        with pytest.raises(NotFoundError):
+            await income_api.get_application(name)
+    assert len([row async for row in income_api.list_applications()]) == 99
+    income_service.add(added)
+    assert (await income_api.get_application(added.application_id)) == added.application
 
 
 @pytest.mark.parametrize(
