@@ -573,6 +573,8 @@ async def _send_events(stream: EventStream, request: web.BaseRequest) -> web.Str
     async with aclosing(stream.pieces) as pieces:
         async for piece in pieces:
             await response.write(piece)
+            # A long replay to a fast reader does not hold up the requests of others.
+            await asyncio.sleep(0)
     return response
 
 
