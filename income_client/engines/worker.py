@@ -8,7 +8,7 @@ import asyncio
 import logging
 import signal
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from types import FrameType
 from typing import Any, Final, Literal, Protocol, TypeAlias
@@ -308,7 +308,7 @@ class Worker:
                 await self._try_event(delivery, event)
 
     async def _try_event(self, delivery: Delivery, event: UpdateEvent) -> None:
-        error = await self._error_of(event, dict(getattr(delivery, "headers", {})))
+        error = await self._error_of(event, getattr(delivery, "headers", None) or {})
         if error is None:
             self._handled += 1
             self._handled_ids[event.id] = None
@@ -331,7 +331,9 @@ class Worker:
             _LOGGER.warning(message, event.application_id, name, pause, extra=facts)
             await delivery.give_back(pause)
 
-    async def _error_of(self, event: UpdateEvent, headers: dict[str, str]) -> BaseException | None:
+    async def _error_of(
+        self, event: UpdateEvent, headers: MutableMapping[str, str]
+    ) -> BaseException | None:
         """Call the function; return what it has raised."""
         destination: Destination | None = getattr(self._source, "destination", None)
         try:

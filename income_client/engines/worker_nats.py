@@ -137,7 +137,9 @@ class _Delivery:
 
     async def bury(self, reason: DeadReason, error: str) -> None:
         meta = self._message.metadata
+        kept = {name: text for name, text in self.headers.items() if not name.startswith("Nats-")}
         headers = {
+            **kept,
             # A letter whose removal from the events fails is buried again.
             "Nats-Msg-Id": f"{meta.stream}-{meta.sequence.stream}-{meta.timestamp.isoformat()}",
             "content-type": "application/json",

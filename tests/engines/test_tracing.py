@@ -1,9 +1,12 @@
 """An event is one trace, from the relay over the broker to what its worker reads."""
 
 import logging
+import operator
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
+from typing import Final
 
 import pytest
 from nats.aio.client import Client
@@ -18,11 +21,12 @@ from income_client.engines.relay import UpdateEvent, relay
 from income_client.engines.worker import Worker
 from income_client.engines.worker_nats import nats_events
 from tests.support.brokers import until, working
-from tests.support.event_source import MemorySource, event
+from tests.support.event_source import MemoryDelivery, MemorySource, event
 from tests.support.polling import scene
 from tests.support.telemetry import Collected, collecting, ids_of
 
-READING = "income_client get_application"
+READING: Final = "income_client get_application"
+ODD_HEADERS: Final = ({"traceparent": "00-0-0-01"}, {"traceparent": 7, "baggage": b"\xff"}, None)
 
 
 @pytest.fixture
@@ -79,17 +83,27 @@ async def test_relay_and_worker_are_one_trace(exported: Collected, client: Clien
     assert [one for one in private if one in exported.shown()] == []
 
 
-async def test_an_event_without_a_trace_is_handled_in_one_of_its_own(exported: Collected) -> None:
-    """One of an earlier relay, or of a broker that keeps no headers; a failure is its class."""
+async def test_an_event_without_a_trace_is_handled_in_one_of_its_own(
+    exported: Collected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of an earlier relay, or whose headers are anything; a failure is its class."""
+    handled: list[str] = []
 
     async def fail(one: UpdateEvent) -> None:
+        handled.append(one.id)
         if one.id == "1":
             raise ValueError("invented-secret")
 
     source = MemorySource(event("app-1", "1"), event("app-2", "2"))
     async with working(Worker(fail, source, attempts=1)):
         await until(lambda: bool(source.dead and source.acknowledged))
-    failed, done = sorted(exported.named("process"), key=lambda span: span.status.is_ok)
+        for number, headers in enumerate(ODD_HEADERS, 3):
+            monkeypatch.setattr(MemoryDelivery, "headers", headers, raising=False)
+            source.put(event("app-3", str(number)))
+            await until(partial(operator.contains, handled, str(number)))
+    failed, done, *others = sorted(exported.named("process"), key=lambda span: span.status.is_ok)
+    assert [span.parent for span in others] == [None] * len(others)
+    assert len(handled) == 5
     assert (failed.attributes or {})["error.type"] == "ValueError"
     assert (failed.status.status_code, failed.events) == (StatusCode.ERROR, ())
     assert done.status.status_code is StatusCode.UNSET

@@ -6,16 +6,13 @@ It prints what would be sent, one envelope after the other.
 import asyncio
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import sentry_sdk
+from sentry_sdk.envelope import Envelope
 from sentry_sdk.integrations.aiohttp import AioHttpIntegration
 from sentry_sdk.transport import Transport
 
 from tests.client.test_secrecy import CALLS, FAULTS, GOOD, OAUTH, ODD, Place, failing, place
-
-if TYPE_CHECKING:
-    from sentry_sdk.envelope import Envelope
 
 ENDS = {"good": GOOD, **{name: FAULTS[name] for name in ("status 500", "not whole", "cut")}}
 OWN = ("json",)
@@ -25,7 +22,7 @@ OWN = ("json",)
 class Printed(Transport):
     """Print what would be sent."""
 
-    def capture_envelope(self, envelope: "Envelope") -> None:
+    def capture_envelope(self, envelope: Envelope) -> None:
         """Print an envelope."""
         sys.stdout.write(envelope.serialize().decode("utf-8", "replace") + "\n")
 
