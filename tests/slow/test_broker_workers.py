@@ -58,8 +58,11 @@ async def test_an_event_comes_again_until_it_is_acknowledged(broker: Broker) -> 
     await again.aclose()
 
 
-async def test_relay_and_worker_are_one_trace(broker: Broker) -> None:
-    """Also when the event comes again after a pause."""
+async def test_relay_and_worker_are_one_trace(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when the event comes again after a pause, whose copy keeps the trace on RabbitMQ."""
+    monkeypatch.setattr("income_client.engines.worker._pause_after", lambda _: 0.01)
     tries: list[UpdateEvent] = []
 
     async def handle(one: UpdateEvent) -> None:
