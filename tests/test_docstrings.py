@@ -28,6 +28,7 @@ PACKAGES: Final = (
     "income_client",
     "income_client.emulator",
     "income_client.engines.postgres",
+    "income_client.engines.redis",
     "income_client.engines.worker",
     "income_client.engines.worker_nats",
     "income_client.engines.worker_rabbit",
@@ -40,6 +41,7 @@ PACKAGES: Final = (
 )
 _OF_A_MODULE: Final = {
     "income_client.engines.postgres": ("PostgresCheckpointStore", "PostgresTokenStore"),
+    "income_client.engines.redis": ("RedisCheckpointStore", "RedisTokenStore"),
     "income_client.engines.worker": ("Delivery", "EventSource", "Worker", "WorkerStatus"),
     "income_client.engines.worker_nats": ("nats_events",),
     "income_client.engines.worker_rabbit": ("rabbit_events", "rabbit_publisher"),

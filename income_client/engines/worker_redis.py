@@ -9,8 +9,8 @@ import asyncio
 import logging
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from typing import Any, Final, TypeVar
+from contextlib import asynccontextmanager
+from typing import Any, Final
 
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
@@ -18,11 +18,10 @@ from redis.exceptions import ResponseError
 from income_client import ConfigurationError, IncomeClientError
 from income_client.errors import leaving
 
+from .redis_settings import await_answer, eviction_risk, loss_risk, read_settings
 from .relay import UpdateEvent
 from .tracing import Destination, EventSpan
 from .worker import DeadReason, EventSource
-
-T = TypeVar("T")
 
 _LOGGER: Final = logging.getLogger("income_client.worker")
 
@@ -30,8 +29,6 @@ _BODY: Final = b"__data__"
 """The field of an entry where FastStream has the message too."""
 _CONSUMER: Final = "worker"
 """One name for all workers: an entry of a worker that died belongs to the others as well."""
-_SECONDS: Final = 10.0
-"""How long the server may take to answer."""
 _BLOCK_SECONDS: Final = 1.0
 """How long the server waits for new entries; then entries whose pause is over are looked for."""
 _LENT_SECONDS: Final = 30.0
@@ -130,50 +127,22 @@ class _Stream:
         with leaving(), EventSpan("send", Destination("redis", self.key), headers):
             await self.check_server()
             fields: dict[Any, Any] = {**headers, _BODY: event.to_json()}
-            await _await_answer(self.redis.xadd(self.key, fields))
+            await await_answer(self.redis.xadd(self.key, fields))
 
     async def check_server(self) -> None:
         """Refuse a server that may evict the stream; warn of one that may lose its end."""
         if self._is_checked:
             return
-        settings = await self._read_settings()
-        policy = str(settings.get("maxmemory_policy", ""))
-        if policy.startswith("allkeys") and settings.get("maxmemory"):
+        settings = await read_settings(self.redis)
+        if policy := eviction_risk(settings):
             raise IncomeClientError(
                 f"Redis deletes events when its memory is full (maxmemory-policy {policy}): "
                 "set it to noeviction"
             )
-        if loss := _loss_risk(settings):
+        if loss := loss_risk(settings, "events"):
             message = "%s: set appendonly yes and appendfsync always"
             _LOGGER.warning(message, loss, extra={"stream": self.key})
         self._is_checked = True
-
-    async def _read_settings(self) -> Mapping[str, Any]:
-        """Return what this user of the server may read."""
-        found: dict[Any, Any] = {}
-        for section in ("memory", "persistence"):
-            with suppress(ResponseError):
-                found |= await _await_answer(self.redis.info(section))
-        for name in ("appendfsync", "save"):
-            with suppress(ResponseError):
-                found |= await _await_answer(self.redis.config_get(name))
-        return found
-
-
-def _loss_risk(settings: Mapping[str, Any]) -> str | None:
-    """Say which events these settings cost."""
-    match settings.get("aof_enabled"), settings.get("appendfsync"):
-        case None, _:
-            return "Redis does not say whether it keeps events on its disk"
-        case 0, _ if settings.get("save") == "":
-            return "Redis keeps nothing on its disk, so a restart loses every event"
-        case 0, _:
-            return "Redis writes snapshots only, so a crash loses the events since the last one"
-        case _, "everysec":
-            return "Redis writes to its disk once a second, so a power failure loses events"
-        case _, "no":
-            return "Redis leaves it to the system when to write, so a power failure loses events"
-    return None
 
 
 class _Events:
@@ -213,7 +182,7 @@ class _Events:
         """Make the group where it is missing, at the beginning of the stream."""
         try:
             made = self._redis.xgroup_create(self._key, self._group, "0", mkstream=True)
-            await _await_answer(made)
+            await await_answer(made)
         except ResponseError as error:
             if not str(error).startswith("BUSYGROUP"):
                 raise
@@ -232,7 +201,7 @@ class _Events:
             silent = self._redis.xpending_range(
                 self._key, self._group, start, "+", _PAGE, idle=_to_milliseconds(_LENT_SECONDS)
             )
-            page: Any = await _await_answer(silent)
+            page: Any = await await_answer(silent)
             for one in page:
                 attempt, name = one["times_delivered"], one["message_id"]
                 if one["time_since_delivered"] >= _to_milliseconds(_lease_seconds(attempt)):
@@ -249,7 +218,7 @@ class _Events:
     async def _claim_entry(self, name: bytes, attempt: int) -> list["_Entry"]:
         """Take an entry, unless another worker has taken it meanwhile."""
         idle = _to_milliseconds(_lease_seconds(attempt))
-        claimed: Any = await _await_answer(
+        claimed: Any = await await_answer(
             self._redis.xclaim(self._key, self._group, _CONSUMER, idle, [name])
         )
         return [
@@ -257,7 +226,7 @@ class _Events:
         ]
 
     async def _read_new(self, most: int) -> list["_Entry"]:
-        summary = await _await_answer(self._redis.xpending(self._key, self._group))
+        summary = await await_answer(self._redis.xpending(self._key, self._group))
         if summary["pending"] >= _MOST_PENDING:
             await asyncio.sleep(_BLOCK_SECONDS)
             return []
@@ -265,7 +234,7 @@ class _Events:
         read = self._redis.xreadgroup(
             self._group, _CONSUMER, {self._key: ">"}, count=most, block=block
         )
-        found: Any = await _await_answer(read)
+        found: Any = await await_answer(read)
         return [_Entry(self, name, fields, 1) for _, of in found for name, fields in of]
 
     async def _trim_stream(self) -> None:
@@ -274,31 +243,31 @@ class _Events:
         if bounds and min(bounds) > self._trimmed:
             self._trimmed = min(bounds)
             name = "{}-{}".format(*self._trimmed)
-            await _await_answer(self._redis.xtrim(self._key, minid=name, approximate=False))
+            await await_answer(self._redis.xtrim(self._key, minid=name, approximate=False))
 
     async def _first_unacknowledged(self) -> AsyncIterator[tuple[int, int]]:
         """Yield for each group where that begins which it has not acknowledged."""
-        for group in await _await_answer(self._redis.xinfo_groups(self._key)):
+        for group in await await_answer(self._redis.xinfo_groups(self._key)):
             time, number = _parse_entry_id(group["last-delivered-id"])
             # Asked after that: what is delivered from now on is behind it anyway.
-            summary = await _await_answer(self._redis.xpending(self._key, group["name"]))
+            summary = await await_answer(self._redis.xpending(self._key, group["name"]))
             undelivered = (time, number + 1)
             yield (
                 min(undelivered, _parse_entry_id(summary["min"])) if summary["min"] else undelivered
             )
 
     async def acknowledge(self, name: bytes) -> None:
-        await _await_answer(self._redis.xack(self._key, self._group, name))
+        await await_answer(self._redis.xack(self._key, self._group, name))
 
     async def set_idle(self, name: bytes, seconds: float) -> None:
         """Have an entry count as silent since so many seconds; its attempts stay."""
         idle = _to_milliseconds(seconds)
-        await _await_answer(
+        await await_answer(
             self._redis.xclaim(self._key, self._group, _CONSUMER, 0, [name], idle=idle, justid=True)
         )
 
     async def add_dead_letter(self, fields: dict[Any, Any]) -> None:
-        await _await_answer(self._redis.xadd(self._dead_letters, fields))
+        await await_answer(self._redis.xadd(self._dead_letters, fields))
 
     async def aclose(self) -> None:
         await self._redis.aclose()
@@ -329,12 +298,6 @@ class _Entry:
         why = {"reason": reason, "error": error, "attempt": self.attempt}
         await self._events.add_dead_letter({**self._fields, **why})
         await self.acknowledge()
-
-
-async def _await_answer(answer: Awaitable[T]) -> T:
-    """Return what the server answers; its silence is an error."""
-    async with asyncio.timeout(_SECONDS):
-        return await answer
 
 
 def _lease_seconds(attempt: int) -> float:

@@ -30,6 +30,7 @@ import aiohttp
 import asyncpg
 import pytest
 from attrs import evolve, frozen
+from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from income_client import (
@@ -67,6 +68,7 @@ from income_client.downloads.downloader import Downloader
 from income_client.emulator import CallbackTarget
 from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore, nats_publisher
 from income_client.engines.postgres import PostgresCheckpointStore, PostgresTokenStore
+from income_client.engines.redis import RedisCheckpointStore, RedisTokenStore
 from income_client.engines.relay import UpdateEvent, faststream_publisher, relay
 from income_client.engines.worker import Worker
 from income_client.engines.worker_nats import nats_events
@@ -821,6 +823,12 @@ async def in_pool(work: Callable[[Any], Awaitable[object]]) -> object:
         return await work(pool)
 
 
+async def on_redis(work: Callable[[Any], Awaitable[object]]) -> object:
+    """Use a client whose server cannot be reached."""
+    async with Redis.from_url(f"redis://u:{CANARY}@127.0.0.1:1/0") as redis:
+        return await work(redis)
+
+
 async def published(publisher: Any) -> object:
     """Publish a record."""
     async with publisher as publish:
@@ -941,6 +949,12 @@ REFUSED: Final[dict[str, Callable[[], Any]]] = {
         lambda pool: PostgresCheckpointStore(pool).listen("x", print)
     ),
     "transaction in PostgreSQL": lambda: in_pool(in_transaction),
+    "address for checkpoints in Redis": lambda: RedisCheckpointStore(DSN),  # type: ignore[arg-type]
+    "checkpoint in Redis": lambda: on_redis(lambda redis: RedisCheckpointStore(redis).load("x")),
+    "token in Redis": lambda: on_redis(
+        lambda redis: RedisTokenStore(redis).save(StoredToken(access_token=TOKEN, expires_at=NOW))
+    ),
+    "bell in Redis": lambda: on_redis(lambda redis: RedisCheckpointStore(redis).listen("x", print)),
     "publisher to NATS": lambda: nats_publisher(Failing(), "x")(UPDATE),  # type: ignore[arg-type]
     "publisher of FastStream": lambda: faststream_publisher(Failing())(UPDATE),
     "NATS": lambda: nats_events(f"nats://u:{CANARY}@127.0.0.1:1", durable="x", ack_wait=0),

@@ -9,16 +9,28 @@ from typing import Any, Final
 import pytest
 from attrs import define, field
 from nats.aio.client import Client
+from redis.asyncio.retry import Retry
+from redis.backoff import ConstantBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from income_client import CheckpointError, CheckpointStore, IncomeClient
 from income_client.checkpoints.store import RingingStore
 from income_client.clock import SystemClock
 from income_client.engines.nats import NatsCheckpointStore
 from income_client.engines.postgres import PostgresCheckpointStore
+from income_client.engines.redis import RedisCheckpointStore
 from tests.support import loop_time
 from tests.support.nats_server import PASSWORD, USERS, NatsServer, bucket, connected, running_server
 from tests.support.polling import NOW_TEXT, scene
 from tests.support.postgres import PostgresServer
+from tests.support.redis_server import (
+    KEPT,
+    RedisServer,
+    redis_client,
+    running_redis,
+    unused_prefix,
+    valkey,
+)
 
 PATIENCE: Final = 30
 LISTENERS: Final = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
@@ -67,7 +79,7 @@ async def listening(store: RingingStore) -> AsyncIterator[Listener]:
 @pytest.fixture
 def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have listeners look at their connection more often: a server's time does not jump."""
-    for engine in ("nats", "postgres"):
+    for engine in ("nats", "postgres", "redis"):
         monkeypatch.setattr(f"income_client.engines.{engine}._LOOK_SECONDS", 0.1)
 
 
@@ -77,13 +89,17 @@ async def store_of(kind: str, request: pytest.FixtureRequest) -> AsyncIterator[C
         async with connected(request.getfixturevalue("nats_server")) as client:
             yield NatsCheckpointStore(await bucket(client))
         return
+    if kind == "redis":
+        async with redis_client(request.getfixturevalue("redis_server")) as redis:
+            yield RedisCheckpointStore(redis, unused_prefix())
+        return
     async with request.getfixturevalue("postgres").pool() as pool:
         store = PostgresCheckpointStore(pool)
         await store.create_schema()
         yield store
 
 
-@pytest.mark.parametrize("kind", ["nats", "postgres"])
+@pytest.mark.parametrize("kind", ["nats", "postgres", "redis"])
 async def test_a_standby_wakes_the_poller_that_works(
     kind: str, request: pytest.FixtureRequest
 ) -> None:
@@ -236,3 +252,74 @@ async def test_nothing_is_left_of_a_subscription(client: Client) -> None:
         await listener.heard()
         assert bells()
     assert not bells()
+
+
+# Redis
+
+
+@pytest.mark.usefixtures("short_looks")
+async def test_a_channel_is_heard_again_once_its_server_is_there(tmp_path: Path) -> None:
+    """A client that connects again rings for what was missed; another one says that it is lost."""
+    again: dict[str, Any] = {
+        "retry": Retry(ConstantBackoff(0.1), 100),
+        "retry_on_error": [RedisConnectionError],
+    }
+    for server in running_redis(tmp_path, *KEPT, executable=valkey()):
+        async with redis_client(server) as plain, redis_client(server, **again) as patient:
+            store = RedisCheckpointStore(patient)
+            async with listening(RedisCheckpointStore(plain)) as lost, listening(store) as listener:
+                await lost.heard()
+                await listener.heard()
+                server.kill()
+                server.start()
+                await listener.heard()
+                await store.ring("default")
+                await listener.heard()
+                assert (await lost.failure()).retryable
+                assert await patient.pubsub_channels() == [b"income:bell:0:default"]
+            while await patient.pubsub_channels():
+                pass
+            assert not patient.connection_pool._in_use_connections
+            assert not plain.connection_pool._in_use_connections
+
+
+@pytest.mark.usefixtures("short_looks")
+async def test_a_server_that_says_nothing_any_more_ends_the_listening(tmp_path: Path) -> None:
+    """As one whose machine is lost; the bell tries again later."""
+    for server in running_redis(tmp_path, *KEPT, executable=valkey()):
+        async with (
+            redis_client(server) as redis,
+            listening(RedisCheckpointStore(redis)) as listener,
+        ):
+            await listener.heard()
+            for _ in range(5):  # one that is silent and answers is kept
+                loop_time.pass_time(15)
+                await asyncio.sleep(0.2)
+            assert listener.task is not None
+            assert not listener.task.done()
+            server.freeze()
+            for _ in range(2):  # its silence, and that of its answer
+                loop_time.pass_time(31)
+                await asyncio.sleep(0.2)
+            assert (await listener.failure()).retryable
+            server.resume()
+
+
+async def test_each_database_has_bells_of_its_own(redis_server: RedisServer) -> None:
+    """And a client of one connection has none, which is named."""
+    async with (
+        redis_client(redis_server, db=1) as one,
+        redis_client(redis_server, db=2) as two,
+        redis_client(redis_server, max_connections=1) as small,
+        listening(RedisCheckpointStore(one)) as listener,
+        listening(RedisCheckpointStore(two)) as stranger,
+        listening(RedisCheckpointStore(small)) as limited,
+    ):
+        await listener.heard()
+        await stranger.heard()
+        await RedisCheckpointStore(one).ring("default")
+        await listener.heard()
+        await RedisCheckpointStore(two).ring("default")
+        await stranger.heard()
+        assert (listener.times, stranger.times) == (2, 2)
+        assert "max_connections=2" in str(await limited.failure())

@@ -1,4 +1,4 @@
-"""An access token that processes share through a bucket of NATS or a table of PostgreSQL."""
+"""An access token that processes share through NATS, PostgreSQL or Redis."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -13,8 +13,10 @@ from nats.aio.client import Client
 from income_client import CheckpointError, ConfigurationError, IncomeClient, Secret, StoredToken
 from income_client.engines.nats import NatsTokenStore
 from income_client.engines.postgres import PostgresTokenStore
+from income_client.engines.redis import RedisTokenStore
 from tests.support.canaries import CANARY
 from tests.support.nats_server import bucket, connected
+from tests.support.redis_server import redis_client, unused_prefix
 from tests.support.service import served
 
 TOKEN: Final = StoredToken(
@@ -40,6 +42,13 @@ async def pass_time(pool: Any, seconds: float) -> None:
     await pool.execute(older, seconds)
 
 
+async def pass_time_in(redis: Any, prefix: str, seconds: float) -> None:
+    """Make all claims so much older."""
+    async for key in redis.scan_iter(f"{prefix}:*"):
+        claimed_at = float(await redis.hget(key, "claimed_at"))
+        await redis.hset(key, "claimed_at", str(claimed_at - seconds))
+
+
 @pytest.fixture
 async def tokens(pool: Any) -> PostgresTokenStore:
     """Return a store with its table."""
@@ -61,12 +70,18 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Awaitable[None]]
     return pass_time
 
 
-@pytest.fixture(params=["nats", "postgres"])
+@pytest.fixture(params=["nats", "postgres", "redis"])
 async def shared(request: pytest.FixtureRequest) -> AsyncIterator[Shared]:
     if request.param == "nats":
         async with connected(request.getfixturevalue("nats_server")) as client:
             moving = request.getfixturevalue("clock")
             yield Shared(partial(NatsTokenStore, await bucket(client)), moving)
+        return
+    if request.param == "redis":
+        async with redis_client(request.getfixturevalue("redis_server")) as redis:
+            prefix = unused_prefix()
+            store = partial(RedisTokenStore, redis, prefix=prefix)
+            yield Shared(store, partial(pass_time_in, redis, prefix))
         return
     async with request.getfixturevalue("postgres").pool() as pool:
         await PostgresTokenStore(pool).create_schema()

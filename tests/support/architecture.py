@@ -120,7 +120,7 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "polars": frozenset({"exporting.frames"}),
     "pytest": frozenset({"testing.plugin"}),
     "pyarrow": frozenset({"exporting.parquet", "exporting.schema", "exporting.frames"}),
-    "redis": frozenset({"engines.worker_redis"}),
+    "redis": frozenset({"engines.redis", "engines.redis_settings", "engines.worker_redis"}),
     "rich": frozenset({"cli"}),
     "tenacity": frozenset({"http.retry", "settings"}),
     "tomlkit": frozenset({"cli.configure"}),
@@ -135,6 +135,7 @@ MESSAGES_READ_IN: Final[Mapping[str, str]] = {
     "configuration": "tomllib",
     "engines.nats_connection": "nats",
     "engines.postgres": "asyncpg",
+    "engines.redis": "redis",
     "engines.worker_redis": "redis",
     "http.faults": "aiohttp",
 }

