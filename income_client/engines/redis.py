@@ -371,7 +371,7 @@ class RedisCheckpointStore(CompleteCheckpointStore, RingingStore):
         """When something must have come, if the server owes an answer."""
         silent_since = loop.time()
         while True:
-            message = await subscription.get_message(timeout=_LOOK_SECONDS)
+            message = await await_answer(subscription.get_message(timeout=_LOOK_SECONDS))
             kind = None if message is None else message["type"]
             if kind is not None:
                 due, silent_since = None, loop.time()

@@ -17,9 +17,19 @@ Settings = Mapping[str, Any]
 
 
 async def await_answer(answer: Awaitable[T]) -> T:
-    """Return what the server answers; its silence is an error."""
-    async with asyncio.timeout(SECONDS):
-        return await answer
+    """Return what the server answers; its silence is an error.
+
+    With a timeout of its own, as newer drivers have by default, the driver waits by `wait_for`,
+    which can swallow a cancellation before Python 3.12.
+    """
+    task = asyncio.current_task()
+    cancellations = 0 if task is None else task.cancelling()
+    try:
+        async with asyncio.timeout(SECONDS):
+            return await answer
+    finally:
+        if task is not None and task.cancelling() > cancellations:
+            raise asyncio.CancelledError from None
 
 
 async def read_settings(redis: Redis) -> Settings:

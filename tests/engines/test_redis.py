@@ -10,6 +10,7 @@ import pytest
 from attrs import define, field
 from redis import Redis as BlockingRedis
 from redis.asyncio import Redis
+from redis.asyncio.client import PubSub
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -383,6 +384,29 @@ async def test_a_server_that_is_away_or_silent_is_a_fault_that_passes(
         assert "reached" in str(error)
         lost_server.start()
         assert (await store.load("default")).version in (1, 2, 3)
+
+
+@pytest.mark.parametrize("error", [None, RedisConnectionError(CANARY)])
+async def test_a_cancellation_that_the_driver_swallows_ends_the_call(
+    store: RedisCheckpointStore, monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    """It waits by `wait_for`, which does so where the answer comes at the same moment."""
+    await store.load("default")
+
+    async def swallow(*_: object, **__: object) -> Any:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(Redis, "evalsha", swallow)
+    monkeypatch.setattr(PubSub, "get_message", swallow)
+    for work in (store.save("default", "one", version=0), store.listen("default", print)):
+        task = asyncio.ensure_future(work)
+        await asyncio.wait([task], timeout=0.05)
+        task.cancel()
+        await asyncio.wait([task], timeout=30)
+        assert task.cancelled()
 
 
 @pytest.mark.parametrize("make", [RedisCheckpointStore, RedisTokenStore])

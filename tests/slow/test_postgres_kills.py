@@ -3,9 +3,8 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from random import Random
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 import asyncpg
@@ -16,7 +15,7 @@ from income_client.emulator import Emulator
 from income_client.engines import postgres
 from income_client.engines.postgres import PostgresCheckpointStore
 from income_client.testing import JumpingClock
-from tests.support.kills import share_of
+from tests.support.kills import killed, share_of
 from tests.support.polling import Scene
 from tests.support.postgres import PostgresServer, postgres_server
 from tests.support.service import NOW
@@ -32,24 +31,6 @@ def server() -> Iterator[PostgresServer]:
     """Run a server of the test's own."""
     with postgres_server() as server:
         yield server
-
-
-@asynccontextmanager
-async def killed(server: PostgresServer, kills: int) -> AsyncIterator["asyncio.Task[None]"]:
-    """Kill a server and start it again, so many times; yields a task that ends afterwards."""
-    chance = Random(17)
-
-    async def kill() -> None:
-        for _ in range(kills):
-            await asyncio.sleep(chance.uniform(0, 0.1))
-            await asyncio.to_thread(server.kill)
-            await asyncio.to_thread(server.start)
-
-    killing = asyncio.ensure_future(kill())
-    try:
-        yield killing
-    finally:
-        await killing
 
 
 async def test_a_killed_server_loses_nothing_that_was_saved(

@@ -16,12 +16,13 @@ import sys
 import traceback
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from random import Random
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 import pytest
 from attrs import define, field
@@ -173,6 +174,36 @@ class Workers:
             raise BrokenPipeError("the process that forks workers has ended")
         number, _, word = line.partition(" ")
         return self.lives[int(number)], word
+
+
+class Server(Protocol):
+    """What can be killed and started again."""
+
+    def kill(self) -> None:
+        """End it without a word."""
+        ...
+
+    def start(self) -> None:
+        """Start it, and wait until it serves."""
+        ...
+
+
+@asynccontextmanager
+async def killed(server: Server, kills: int) -> AsyncIterator["asyncio.Task[None]"]:
+    """Kill a server and start it again, so many times; yields a task that ends afterwards."""
+    chance = Random(17)
+
+    async def kill() -> None:
+        for _ in range(kills):
+            await asyncio.sleep(chance.uniform(0, 0.1))
+            await asyncio.to_thread(server.kill)
+            await asyncio.to_thread(server.start)
+
+    killing = asyncio.ensure_future(kill())
+    try:
+        yield killing
+    finally:
+        await killing
 
 
 def read_once() -> None:

@@ -1,0 +1,156 @@
+"""Pollers and a store in Redis while the server is killed and restarted (promises 8 and 9)."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from income_client import CheckpointError, IncomeClient, Poller
+from income_client.emulator import Emulator
+from income_client.engines.redis import RedisCheckpointStore
+from income_client.testing import JumpingClock, check_checkpoint_store
+from tests.support.kills import killed, share_of
+from tests.support.pollers import StandingClock
+from tests.support.polling import Scene
+from tests.support.redis_server import (
+    DURABLE,
+    RedisServer,
+    needs_redis,
+    redis_client,
+    running_redis,
+    unused_prefix,
+)
+from tests.support.service import NOW
+
+pytestmark = needs_redis
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    """Run a server of the test's own."""
+    yield from running_redis(tmp_path, *DURABLE)
+
+
+async def test_the_server_of_this_machine_keeps_the_rules(server: RedisServer) -> None:
+    """It is older than the one that the default tests run."""
+    async with redis_client(server) as redis:
+        await check_checkpoint_store(lambda: RedisCheckpointStore(redis, unused_prefix()))
+
+
+async def test_a_killed_server_loses_nothing_that_was_saved(
+    server: RedisServer, pytestconfig: pytest.Config
+) -> None:
+    """After each fault the store is at the last version known of, or the next."""
+    kills = share_of(pytestconfig, 0.4)
+    async with redis_client(server) as redis:
+        store = RedisCheckpointStore(redis)
+        known = faults = 0
+        is_sure = True
+        async with killed(server, kills) as killing:
+            while not killing.done() or not is_sure:
+                try:
+                    if not is_sure:
+                        stored = await store.load("default")
+                        assert stored.version in (known, known + 1)
+                        assert stored.checkpoint in (None, f"text {stored.version}")
+                        known, is_sure = stored.version, True
+                    known = await store.save("default", f"text {known + 1}", version=known)
+                except CheckpointError as error:
+                    if not error.retryable:
+                        raise
+                    faults, is_sure = faults + is_sure, False
+                    await asyncio.sleep(0)
+        assert (await store.load("default")).version == known > faults > 0
+
+
+async def test_each_update_is_delivered_once_although_the_server_is_killed(
+    server: RedisServer, pytestconfig: pytest.Config
+) -> None:
+    """A save whose answer was lost is found again, and its batch does not come again."""
+    kills = share_of(pytestconfig, 0.4)
+    clock = JumpingClock()
+    clock.most_sleeps = None  # it polls for as long as the kills take
+    async with (
+        redis_client(server) as redis,
+        Emulator(range(NOW - 2000, NOW - 1000), clock=clock, time_flows=True) as service,
+        IncomeClient(service.url, auth=service.oauth2, clock=clock) as client,
+    ):
+        place = Scene(service, client, RedisCheckpointStore(redis))
+        poller = place.poll()
+        delivered: list[str] = []
+        consuming = asyncio.ensure_future(_consume(poller, delivered))
+        updated: list[str] = []
+        async with killed(server, kills) as killing:
+            while not killing.done():
+                updated += place.touch(len(updated))
+                poller.wake()
+                await asyncio.sleep(0.01)
+        poller.stop(after_poll=True)
+        await consuming
+        assert sorted(delivered) == sorted(updated)
+        last = place.poll()
+        last.stop(after_poll=True)
+        await _consume(last, delivered)
+        assert len(delivered) == len(updated)
+
+
+async def _consume(poller: Poller, delivered: list[str]) -> None:
+    async for record in poller:
+        delivered.append(record.application_id)  # noqa: PERF401 - while the poller runs
+
+
+async def test_a_standby_takes_over_from_a_leader_that_is_lost_with_the_server(
+    server: RedisServer,
+) -> None:
+    """Nothing is lost; what the lost one had in hand comes again, and it can store nothing more."""
+    clocks = (StandingClock(), StandingClock())
+    async with (
+        redis_client(server) as one,
+        redis_client(server) as other,
+        Emulator(range(NOW - 100, NOW - 80), time_flows=False, days=30) as service,
+        IncomeClient(service.url, auth=service.oauth2, clock=clocks[0]) as first,
+        IncomeClient(service.url, auth=service.oauth2, clock=clocks[1]) as second,
+    ):
+        place = Scene(service, first)
+        leader = _follow(first, one)
+        standby = _follow(second, other)
+        held = asyncio.ensure_future(anext(aiter(leader)))
+        while not held.done():
+            await _pass(service, clocks[0], 1)
+        # The leader has a record in hand, is paused from now on, and the server restarts.
+        delivered: list[str] = []
+        consuming = asyncio.ensure_future(_consume(standby, delivered))
+        await _pass(service, clocks[1], 3)
+        server.kill()
+        server.start()
+        (again,) = place.touch(7)
+        while not {(await held).application_id, again} <= {*delivered}:
+            await _pass(service, clocks[1], 1)
+        assert not standby.status.is_standby
+        version = (await RedisCheckpointStore(other).load("default")).version
+        # It resumes, finds that it was replaced, and stores nothing.
+        resuming = asyncio.ensure_future(_consume(leader, []))
+        while not leader.status.is_standby:
+            await _pass(service, clocks[0], 1)
+        assert (await RedisCheckpointStore(one).load("default")).version >= version
+        for task in (resuming, consuming):
+            task.cancel()
+        await asyncio.wait([resuming, consuming])
+        await leader.aclose()
+        await standby.aclose()
+
+
+def _follow(client: IncomeClient, redis: Redis) -> Poller:
+    options: dict[str, Any] = {"start": "2020-01-01", "documents": False, "standby": True}
+    return client.poll(RedisCheckpointStore(redis), **options)
+
+
+async def _pass(service: Emulator, clock: StandingClock, seconds: int) -> None:
+    """Let so many seconds pass, one after the other."""
+    for _ in range(seconds):
+        service.advance(1)
+        clock.advance(1)
+        await asyncio.sleep(0.02)
