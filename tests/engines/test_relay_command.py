@@ -9,12 +9,14 @@ from typing import Any, Final, TypeVar
 import pytest
 from nats.aio.client import Client
 from nats.js.api import StreamConfig
+from redis import Redis as BlockingRedis
 
 from income_client.cli.relay import _connect_to_nats
 from income_client.engines.relay import UpdateEvent
 from tests.support.cli import Cli, Running, cli, complaints, shell, without_pauses
 from tests.support.loop_time import pass_time
 from tests.support.nats_server import NatsServer, connected
+from tests.support.redis_server import RedisServer
 from tests.support.streams import Ran
 
 __all__ = ["cli", "shell", "without_pauses"]
@@ -91,6 +93,19 @@ def test_each_update_is_published_once(place: str, relay: Relay) -> None:
     assert relay.events[-1].application_id == updated
 
 
+def test_a_redis_keeps_events_and_checkpoint(shell: Cli, redis_server: RedisServer) -> None:
+    """Which relays on several machines share."""
+    relay = ("relay", "--to", redis_server.url, "--bucket", "of-relays", "--once", "--standby")
+    ran = shell(*relay, "--start", "beginning")
+    assert ran.status == 0
+    begins = ran.stderr.partition("\n")[0]
+    assert begins.startswith("income-client: 'relay' is new in bucket of-relays, begins at 1970")
+    assert shell(*relay, "--must-exist").status == 0
+    with BlockingRedis(port=redis_server.port) as redis:
+        assert redis.xlen("income.updates") == len(shell.service.ids)
+        assert redis.hget("of-relays:checkpoint:relay", "version")
+
+
 def test_a_new_name_can_be_refused(relay: Relay) -> None:
     """With --must-exist, a mistyped name is one line and status 1; nothing is read."""
     where = ("--bucket", relay.bucket, "--once")
@@ -112,9 +127,6 @@ def test_an_event_can_hold_the_record(relay: Relay) -> None:
     assert all(record is not None and record.documents is None for record in records)
 
 
-NATS_ONLY: Final = "--bucket and --creds need a server of NATS"
-
-
 @pytest.mark.parametrize(
     ("url", "arguments", "status", "said"),
     [
@@ -125,8 +137,9 @@ NATS_ONLY: Final = "--bucket and --creds need a server of NATS"
         (None, ("--store", "a.db", "--payload", "all"), 2, "--payload"),
         (None, ("--store", "a.db", "--lease", "0"), 2, "--lease"),
         (None, ("--store", "a.db", "--creds", "missing"), 1, "--creds"),
-        ("redis://127.0.0.1:1", ("--bucket", "b"), 2, NATS_ONLY),
-        ("amqps://127.0.0.1:1/", ("--store", "a.db", "--creds", __file__), 2, NATS_ONLY),
+        ("amqp://127.0.0.1:1", ("--bucket", "b"), 2, "--bucket needs a server of NATS or Redis"),
+        ("amqps://127.0.0.1:1/", ("--store", "a.db", "--creds", __file__), 2, "--creds needs"),
+        ("redis://:S3CRET@127.0.0.1:1", ("--bucket", "b"), 1, "cannot be reached"),
     ],
 )
 def test_what_is_missing_or_wrong_is_named(

@@ -120,7 +120,9 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "polars": frozenset({"exporting.frames"}),
     "pytest": frozenset({"testing.plugin"}),
     "pyarrow": frozenset({"exporting.parquet", "exporting.schema", "exporting.frames"}),
-    "redis": frozenset({"engines.redis", "engines.redis_settings", "engines.worker_redis"}),
+    "redis": frozenset(
+        {"cli.relay", "engines.redis", "engines.redis_settings", "engines.worker_redis"}
+    ),
     "rich": frozenset({"cli"}),
     "tenacity": frozenset({"http.retry", "settings"}),
     "tomlkit": frozenset({"cli.configure"}),
