@@ -17,7 +17,7 @@ from math import ceil
 from typing import Any, Final, TypeVar
 
 import msgspec
-from redis.asyncio import Redis
+from redis.asyncio import Redis, RedisCluster
 from redis.exceptions import (
     AskError,
     AuthenticationError,
@@ -188,7 +188,7 @@ class _Server:
     """A client of the caller's, and what its errors mean."""
 
     def __init__(self, what: str, redis: object) -> None:
-        if not isinstance(redis, Redis):
+        if not isinstance(redis, Redis | RedisCluster):
             raise invalid("redis", "a client of redis.asyncio, as Redis.from_url() returns", redis)
         self.what = what
         self.redis = redis
@@ -227,7 +227,7 @@ class _Server:
 
     async def _leave_replica(self, error: Exception) -> None:
         """Have calls connect anew, since the name of the server may lead to another by now."""
-        if _code_of(error) == "READONLY":
+        if _code_of(error) == "READONLY" and isinstance(self.redis, Redis):
             with suppress(RedisError, OSError):
                 await self.redis.connection_pool.disconnect(inuse_connections=False)
 
@@ -252,16 +252,17 @@ class RedisCheckpointStore(CompleteCheckpointStore, RingingStore):
     The bell is a channel, ``PREFIX:bell:DATABASE:NAME``, for which the poller that works keeps a
     connection. A user needs these rights, here for the prefix ``income``:
     ``~income:* &income:* +@read +@write +@scripting +@connection +@pubsub -@dangerous +time +info
-    +config|get``.
+    +config|get``; on a cluster, ``+cluster`` too.
 
-    >>> from redis.asyncio import Redis
+    >>> from redis.asyncio import Redis, RedisCluster
     >>> async def follow(client):
     ...     async with Redis.from_url("rediss://poller@cache.example:6379/0") as redis:
     ...         async for record in client.poll(RedisCheckpointStore(redis), standby=True):
     ...             print(record.application_id)
 
     Args:
-        redis: a `redis.asyncio.Redis`, also from a `Sentinel`; it stays yours to close.
+        redis: a `redis.asyncio.Redis`, also from a `Sentinel`, or a `RedisCluster`; it stays
+            yours to close.
         prefix: of all keys and channels.
 
     Raises:
@@ -269,7 +270,7 @@ class RedisCheckpointStore(CompleteCheckpointStore, RingingStore):
     """
 
     @leaving()
-    def __init__(self, redis: Redis, prefix: str = "income") -> None:
+    def __init__(self, redis: Redis | RedisCluster, prefix: str = "income") -> None:
         check_name(prefix, "prefix")
         self._server = _Server("checkpoint store", redis)
         self._prefix = prefix
@@ -352,18 +353,24 @@ class RedisCheckpointStore(CompleteCheckpointStore, RingingStore):
         await self._server.run(_RING, self._key(name), self._channel(name))
 
     async def _listen(self, name: str, heard: Callable[[], None]) -> None:
-        pool = self._server.redis.connection_pool
-        if pool.max_connections < _LEAST_CONNECTIONS:
-            advice = f"a client with max_connections={_LEAST_CONNECTIONS} or more"
-            raise self._server.error(f"to be woken by other processes, it needs {advice}")
-        subscription = self._server.redis.pubsub()
+        subscription = self._open_subscription()
         try:
             await await_answer(subscription.subscribe(self._channel(name)))
             await self._hear(subscription, name, heard)
         finally:
             with suppress(Exception):
                 async with asyncio.timeout(_LOOK_SECONDS):
-                    await subscription.aclose()  # type: ignore[no-untyped-call]
+                    await subscription.aclose()
+
+    def _open_subscription(self) -> Any:
+        redis, advice = self._server.redis, None
+        if isinstance(redis, Redis) and redis.connection_pool.max_connections < _LEAST_CONNECTIONS:
+            advice = f"a client with max_connections={_LEAST_CONNECTIONS} or more"
+        elif not hasattr(redis, "pubsub"):
+            advice = "a newer redis-py, whose client of a cluster can subscribe"
+        if advice is not None:
+            raise self._server.error(f"to be woken by other processes, it needs {advice}")
+        return redis.pubsub()
 
     async def _hear(self, subscription: Any, name: str, heard: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -409,9 +416,10 @@ class RedisCheckpointStore(CompleteCheckpointStore, RingingStore):
         return f"{self._prefix}:checkpoint:{name}"
 
     def _channel(self, name: str) -> str:
-        # All databases of a server share its channels.
-        database = self._server.redis.connection_pool.connection_kwargs.get("db", 0)
-        return f"{self._prefix}:bell:{database}:{name}"
+        # All databases of a server share its channels; a cluster has one.
+        redis = self._server.redis
+        of_pool = redis.connection_pool.connection_kwargs if isinstance(redis, Redis) else {}
+        return f"{self._prefix}:bell:{of_pool.get('db', 0)}:{name}"
 
     def _read_stored(self, exists: int, version: Any, checkpoint: Any) -> StoredCheckpoint:
         if not exists:
@@ -449,7 +457,8 @@ class RedisTokenStore(TokenStore):
     nothing on its disk will do; one that loses the token costs a token request.
 
     Args:
-        redis: a `redis.asyncio.Redis`, also from a `Sentinel`; it stays yours to close.
+        redis: a `redis.asyncio.Redis`, also from a `Sentinel`, or a `RedisCluster`; it stays
+            yours to close.
         key: which token: processes with the same address and credentials use the same.
         prefix: of all keys.
 
@@ -458,7 +467,9 @@ class RedisTokenStore(TokenStore):
     """
 
     @leaving()
-    def __init__(self, redis: Redis, key: str = "default", prefix: str = "income") -> None:
+    def __init__(
+        self, redis: Redis | RedisCluster, key: str = "default", prefix: str = "income"
+    ) -> None:
         check_name(key, "key")
         check_name(prefix, "prefix")
         self._server = _Server("token store", redis)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from redis.asyncio import Redis
+from redis.asyncio import Redis, RedisCluster
 from redis.exceptions import ResponseError
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ async def await_answer(answer: Awaitable[T]) -> T:
             raise asyncio.CancelledError from None
 
 
-async def read_settings(redis: Redis) -> Settings:
+async def read_settings(redis: Redis | RedisCluster) -> Settings:
     """Return what this user of the server may read; some services forbid CONFIG."""
     found: dict[Any, Any] = {}
     for section in ("memory", "persistence"):

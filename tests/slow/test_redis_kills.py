@@ -1,16 +1,16 @@
-"""Pollers and a store in Redis while the server is killed and restarted (promises 8 and 9)."""
+"""A store in Redis on a cluster, and while its server is killed (promises 8 and 9)."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from redis.asyncio import Redis
+from redis.asyncio import Redis, RedisCluster
 
 from income_client import CheckpointError, IncomeClient, Poller
 from income_client.emulator import Emulator
-from income_client.engines.redis import RedisCheckpointStore
+from income_client.engines.redis import RedisCheckpointStore, RedisTokenStore
 from income_client.testing import JumpingClock, check_checkpoint_store
 from tests.support.kills import killed, share_of
 from tests.support.pollers import StandingClock
@@ -21,6 +21,7 @@ from tests.support.redis_server import (
     needs_redis,
     redis_client,
     running_redis,
+    running_redis_cluster,
     unused_prefix,
 )
 from tests.support.service import NOW
@@ -38,6 +39,31 @@ async def test_the_server_of_this_machine_keeps_the_rules(server: RedisServer) -
     """It is older than the one that the default tests run."""
     async with redis_client(server) as redis:
         await check_checkpoint_store(lambda: RedisCheckpointStore(redis, unused_prefix()))
+
+
+async def test_a_cluster_keeps_the_rules(tmp_path: Path) -> None:
+    """Each name is on one of its nodes; a ring reaches all of them, and the driver follows."""
+    with running_redis_cluster(tmp_path) as servers:
+        async with RedisCluster.from_url(servers[0].url) as cluster:
+            await check_checkpoint_store(lambda: RedisCheckpointStore(cluster, unused_prefix()))
+            tokens = RedisTokenStore(cluster)
+            assert await tokens.claim(10)
+            assert await tokens.load() is None
+        async with redis_client(servers[0]) as node:
+            store = RedisCheckpointStore(node)
+            errors = [await failure_of(store.load(name)) for name in map(str, range(20))]
+            moved = [error for error in errors if error is not None]
+            assert 0 < len(moved) < len(errors)
+            assert all("another node of the cluster has the key" in str(one) for one in moved)
+
+
+async def failure_of(work: Awaitable[object]) -> CheckpointError | None:
+    """Return the error of a call, if it has failed."""
+    try:
+        await work
+    except CheckpointError as error:
+        return error
+    return None
 
 
 async def test_a_killed_server_loses_nothing_that_was_saved(

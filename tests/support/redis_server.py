@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
@@ -35,6 +35,8 @@ DURABLE: Final = ("--appendonly", "yes", "--appendfsync", "always")
 """What the guide says to set."""
 KEPT: Final = ("--appendonly", "yes", "--save", "")
 """What a store asks for, and no more."""
+_SLOTS: Final = 16_384
+"""Into which a cluster divides its keys."""
 _START_SECONDS: Final = 30.0
 _NUMBERS: Final = count(1)
 
@@ -115,6 +117,32 @@ def running_redis(
         yield server
     finally:
         server.kill()
+
+
+@contextmanager
+def running_redis_cluster(folder: Path, nodes: int = 2) -> Iterator[list[RedisServer]]:
+    """Run several servers that share the slots of keys."""
+    with ExitStack() as held:
+        servers: list[RedisServer] = []
+        clients = []
+        buses = [free_port() for _ in range(nodes)]
+        for number in range(nodes):
+            home = folder / f"node{number}"
+            home.mkdir()
+            bus = ("--cluster-port", str(buses[number]))
+            server = RedisServer(home, *KEPT, "--cluster-enabled", "yes", *bus)
+            held.callback(server.kill)
+            servers.append(server)
+            client: Any = held.enter_context(BlockingRedis(port=server.port))
+            first, last = _SLOTS * number // nodes, _SLOTS * (number + 1) // nodes - 1
+            client.execute_command("CLUSTER ADDSLOTSRANGE", first, last)
+            client.execute_command("CLUSTER SET-CONFIG-EPOCH", number + 1)
+            client.execute_command("CLUSTER MEET", "127.0.0.1", servers[0].port, buses[0])
+            clients.append(client)
+        for client in clients:
+            while client.execute_command("CLUSTER INFO")["cluster_state"] != "ok":
+                time.sleep(0.05)
+        yield servers
 
 
 @asynccontextmanager
