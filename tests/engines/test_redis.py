@@ -27,6 +27,7 @@ from income_client.engines.redis import RedisCheckpointStore, RedisTokenStore
 from income_client.testing import check_checkpoint_store
 from tests.support.canaries import CANARY
 from tests.support.leaks import held_by
+from tests.support.polling import scene
 from tests.support.redis_server import (
     KEPT,
     RedisServer,
@@ -157,15 +158,26 @@ async def test_a_letter_that_is_damaged_is_an_error(
     assert await redis.hlen(KEY.format(prefix)) == 3
 
 
-async def test_what_is_deleted_under_a_poller_is_a_conflict(
-    redis: Any, store: RedisCheckpointStore, prefix: str
-) -> None:
-    """As by FLUSHALL, or a server that was started again without its data."""
-    await store.save("default", "one", version=0)
-    await redis.delete(KEY.format(prefix))
-    with pytest.raises(CheckpointConflictError, match="at version 0, not at 1"):
-        await store.save("default", "two", version=1, replaces="one")
-    assert await store.load("default") == StoredCheckpoint(checkpoint=None, version=0)
+async def test_what_is_deleted_under_a_poller_is_noticed(redis: Any, prefix: str) -> None:
+    """As by FLUSHALL: nothing that was updated meanwhile is lost, and no new process begins."""
+    key, store = KEY.format(prefix), RedisCheckpointStore(redis, prefix)
+    async with scene() as place:
+        place.store = store
+        poller = place.poll()
+        place.touch(1)
+        assert (await anext(poller)).application_id == place.ids[1]
+        await redis.delete(key)
+        with pytest.raises(CheckpointError, match="there is no checkpoint"):
+            await anext(place.poll(must_exist=True, start=None))
+        assert await store.load("default") == StoredCheckpoint(checkpoint=None, version=0)
+        place.touch(2)
+        found = [await anext(poller)]
+        while found[-1].application_id != place.ids[2]:
+            found.append(await anext(poller))
+        await poller.aclose()
+        assert (await store.load("default")).version
+        with pytest.raises(CheckpointConflictError, match="not at 99"):
+            await store.save("default", "two", version=99)
 
 
 # What the server is set to

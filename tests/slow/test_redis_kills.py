@@ -1,12 +1,18 @@
-"""A store in Redis on a cluster, and while its server is killed (promises 8 and 9)."""
+"""A store in Redis on a cluster, behind a sentinel, and while its server is killed.
+
+These are promises 8 and 9.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from redis.asyncio import Redis, RedisCluster
+from redis.asyncio.sentinel import Sentinel
+from redis.exceptions import RedisError
 
 from income_client import CheckpointError, IncomeClient, Poller
 from income_client.emulator import Emulator
@@ -22,6 +28,7 @@ from tests.support.redis_server import (
     redis_client,
     running_redis,
     running_redis_cluster,
+    running_sentinel,
     unused_prefix,
 )
 from tests.support.service import NOW
@@ -32,7 +39,7 @@ pytestmark = needs_redis
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RedisServer]:
     """Run a server of the test's own."""
-    yield from running_redis(tmp_path, *DURABLE)
+    yield from running_redis(tmp_path, *DURABLE, "--repl-diskless-sync-delay", "0")
 
 
 async def test_the_server_of_this_machine_keeps_the_rules(server: RedisServer) -> None:
@@ -64,6 +71,40 @@ async def failure_of(work: Awaitable[object]) -> CheckpointError | None:
     except CheckpointError as error:
         return error
     return None
+
+
+async def test_a_sentinel_leads_a_store_to_the_server_that_has_taken_over(
+    server: RedisServer, tmp_path: Path
+) -> None:
+    """Once the primary is lost; the version and the mark are those of the replica then."""
+    folder = tmp_path / "replica"
+    folder.mkdir()
+    following = ("--replicaof", f"127.0.0.1 {server.port}")
+    for replica in running_redis(folder, *DURABLE, *following):
+        with running_sentinel(tmp_path, server) as port:
+            sentinel = Sentinel([("127.0.0.1", port)])  # type: ignore[no-untyped-call]
+            async with redis_client(replica) as follower:
+                while not (await sentinel_knows(sentinel)):
+                    await follower.ping()
+            async with sentinel.master_for("primary") as redis:
+                store = RedisCheckpointStore(redis)
+                await store.save("default", "one", version=0)
+                await redis.wait(1, 10_000)
+                server.kill()
+                while error := await failure_of(store.save("default", "two", version=1)):
+                    assert error.retryable
+                assert (await store.load("default")).checkpoint == "two"
+                async with redis_client(replica) as promoted:
+                    assert (await RedisCheckpointStore(promoted).load("default")).version == 2
+            for one in sentinel.sentinels:
+                await one.aclose()
+
+
+async def sentinel_knows(sentinel: Sentinel) -> bool:
+    """Return whether it knows a replica that can take over."""
+    with suppress(RedisError):
+        return bool(await sentinel.discover_slaves("primary"))
+    return False
 
 
 async def test_a_killed_server_loses_nothing_that_was_saved(

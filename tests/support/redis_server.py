@@ -119,6 +119,32 @@ def running_redis(
         server.kill()
 
 
+_SENTINEL: Final = """\
+bind 127.0.0.1
+port {port}
+dir {folder}
+sentinel monitor primary 127.0.0.1 {watched} 1
+sentinel down-after-milliseconds primary 500
+sentinel failover-timeout primary 5000
+"""
+
+
+@contextmanager
+def running_sentinel(folder: Path, watched: RedisServer) -> Iterator[int]:
+    """Run what promotes a replica of a server once that is lost; yields its port."""
+    assert EXECUTABLE is not None
+    port = free_port()
+    config = folder / "sentinel.conf"
+    config.write_text(_SENTINEL.format(port=port, folder=folder, watched=watched.port))
+    command = (EXECUTABLE, str(config), "--sentinel")
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
 @contextmanager
 def running_redis_cluster(folder: Path, nodes: int = 2) -> Iterator[list[RedisServer]]:
     """Run several servers that share the slots of keys."""
