@@ -211,3 +211,30 @@ async def test_a_token_that_came_after_its_claim_was_over_is_shared_all_the_same
     await second.save(LATER)
     await slow.save(TOKEN)
     assert await third.load() == LATER
+
+
+# Redis
+
+
+async def test_a_token_in_redis_is_gone_with_its_end(redis: Any) -> None:
+    """So is a claim after which none was saved; one from the future holds no longer."""
+    prefix = unused_prefix()
+    key = f"{prefix}:token:default"
+    tokens, second = [RedisTokenStore(redis, prefix=prefix) for _ in range(2)]
+    assert await tokens.claim(10)
+    assert 0 < await redis.pttl(key) <= 10_000
+    await pass_time_in(redis, prefix, -3600)
+    assert await second.claim(10)
+    left = (TOKEN.expires_at - datetime.now(UTC)).total_seconds()
+    await tokens.save(TOKEN)
+    assert 0 < await redis.pttl(key) / 1000 <= left
+    assert await second.claim(10)
+    assert await redis.pttl(key) > 10_000
+    await tokens.save(evolve(TOKEN, expires_at=datetime(2001, 1, 1, tzinfo=UTC)))
+    async with asyncio.timeout(30):
+        while await redis.exists(key):
+            pass
+    for damage in (f"{CANARY} \u00e4", f'{{"access_token": "{CANARY}"}}'):
+        await redis.hset(key, "token", damage)
+        with pytest.raises(CheckpointError, match="holds no token"):
+            await tokens.load()
