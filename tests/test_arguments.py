@@ -829,11 +829,10 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
 # fmt: on
 
 
-def _rows() -> Iterator[Any]:
+def _messages() -> Iterator[Any]:
     for call, messages in REFUSED.items():
         for message, rows in messages.items():
-            for arguments in rows:
-                yield pytest.param(call, arguments, message, id=f"{call}-{message[:50]}")
+            yield pytest.param(call, message, rows, id=f"{call}-{message[:50]}")
 
 
 def _shown(arguments: dict[str, Any]) -> Iterator[str]:
@@ -845,13 +844,14 @@ def _shown(arguments: dict[str, Any]) -> Iterator[str]:
     yield "{}"  # which the words of a template hold as they are
 
 
-@pytest.mark.parametrize(("call", "arguments", "message"), list(_rows()))
-async def test_an_invalid_argument_is_refused(
-    call: str, arguments: dict[str, Any], message: str
+@pytest.mark.parametrize(("call", "message", "rows"), list(_messages()))
+async def test_invalid_arguments_are_refused(
+    call: str, message: str, rows: list[dict[str, Any]]
 ) -> None:
     """At once and in these words; they show a number or a name, and of others the type."""
-    with pytest.raises(ConfigurationError) as caught:  # noqa: PT012 - a call may be awaited
-        if inspect.isawaitable(left := CALLS[call](**arguments)):
-            await left
-    assert (caught.value.argument or "") in f"{caught.value.message} {[*arguments]}"
-    assert caught.value.message in {message.replace("{}", found) for found in _shown(arguments)}
+    for arguments in rows:
+        with pytest.raises(ConfigurationError) as caught:  # noqa: PT012 - a call may be awaited
+            if inspect.isawaitable(left := CALLS[call](**arguments)):
+                await left
+        assert (caught.value.argument or "") in f"{caught.value.message} {[*arguments]}"
+        assert caught.value.message in {message.replace("{}", found) for found in _shown(arguments)}

@@ -19,7 +19,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from contextlib import asynccontextmanager, closing, suppress
 from datetime import UTC, datetime
 from functools import partial
-from itertools import count
+from itertools import count, cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -239,6 +239,8 @@ ODD: Final[dict[str, Call]] = {
 FILES: Final = frozenset({"download", "downloads", "downloads yielded"})
 OF_SERVICE: Final = CALLS.keys() - FILES - {"yielded"}
 YIELDING: Final = frozenset({"yielded", "downloads yielded"})
+OF_EACH_KIND: Final = ("check", "list", "poll", "records")
+"""A request, an iterator, a poller, and many requests at once: all ask for tokens in one place."""
 
 
 @asynccontextmanager
@@ -417,8 +419,7 @@ async def test_no_object_of_an_endpoint_shows_what_it_holds() -> None:
 
 
 @pytest.mark.shows_private("file", reason="a downloaded file is what was served")
-@pytest.mark.parametrize("auth", [OAUTH, BASIC])
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(("fault", "auth"), [*zip(FAULTS, cycle([OAUTH, BASIC]), strict=False)])
 async def test_a_fault_of_the_service(
     fault: str, auth: Auth, tmp_path: Path, told: Callable[[], str]
 ) -> None:
@@ -436,7 +437,7 @@ async def test_a_fault_of_the_token_endpoint(
 ) -> None:
     """Neither the client's secret nor what the endpoint said comes out."""
     async with place(failing(GOOD, OF_TOKENS[fault]), tmp_path) as at:
-        for call in OF_SERVICE:
+        for call in OF_EACH_KIND:
             assert await error_of(call, at, told) is not None, call
 
 
@@ -475,7 +476,7 @@ async def test_a_function_for_credentials(
     """Neither what it returns comes out, nor what it raises; also where that is refused."""
     refusal = in_turn(reply(401, BODY, **ECHO))
     async with place(failing(refusal, refusal), tmp_path, auth=OF_AUTH[function]) as at:
-        for call in ("check", "list", "poll", "records"):
+        for call in OF_EACH_KIND:
             assert isinstance(await error_of(call, at, told), IncomeClientError), call
 
 
