@@ -229,7 +229,6 @@ def is_drawn(screen: str) -> bool:
     return any(move in screen.replace("\r\n", "\n") for move in MOVES)
 
 
-@pytest.mark.income_service(applications=20)
 @pytest.mark.parametrize(
     ("command", "stdout"),
     [

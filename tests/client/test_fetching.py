@@ -257,19 +257,19 @@ def reads(client: IncomeClient, way: str, ids: list[str], **options: Any) -> Asy
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     ("options", "most"),
-    [({}, 40), ({"concurrency": None}, 40), ({"concurrency": 5}, 5), ({"concurrency": 99}, 40)],
+    [({}, 20), ({"concurrency": None}, 20), ({"concurrency": 5}, 5), ({"concurrency": 99}, 20)],
 )
 async def test_as_many_are_in_flight_as_the_client_allows(
     way: str, options: dict[str, Any], most: int
 ) -> None:
     """Unless another number is given, and never more than the client's own."""
     clock = JumpingClock()
-    async with Emulator(80, latency=0.001, clock=clock, time_flows=True) as service:
+    async with Emulator(40, latency=0.001, clock=clock, time_flows=True) as service:
         async with IncomeClient(
-            service.url, auth=service.basic, concurrency=40, clock=clock
+            service.url, auth=service.basic, concurrency=20, clock=clock
         ) as client:
             records = reads(client, way, list(service.world.ids), **options)
-            for _ in range(80):
+            for _ in range(40):
                 await anext(records)
             await records.aclose()  # type: ignore[attr-defined]
         assert most - 1 <= service.max_in_flight <= most
