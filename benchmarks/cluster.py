@@ -65,8 +65,6 @@ _TOKEN_SERVES: Final = 1.5
 """A token of two seconds is renewed after three quarters of its life."""
 _SHARERS: Final = 8
 _READERS: Final = {1: "1 process", 2: "2 processes", 4: "4 processes"}
-_CALL_SECONDS: Final = 0.5
-"""A slow service, so that its one process here is no limit."""
 
 
 class Broken(Exception):  # noqa: N818 - a promise is
@@ -75,11 +73,12 @@ class Broken(Exception):  # noqa: N818 - a promise is
 
 async def kill_pollers(scale: Scale) -> list[Row]:
     """Kill pollers at random moments, and count what was lost and what came again."""
+    at_once = min(scale.kills, _KILLED_AT_ONCE)
+    kills = scale.kills // at_once
     with TemporaryDirectory() as name:
-        folders = [Path(name) / f"{number}" for number in range(_KILLED_AT_ONCE)]
+        folders = [Path(name) / f"{number}" for number in range(at_once)]
         for folder in folders:
             folder.mkdir()
-        kills = max(1, scale.kills // _KILLED_AT_ONCE)
         outcomes = await asyncio.gather(
             *(
                 killed(kills, folder, kills_per_check=_KILLS_PER_CHECK, seed=seed)
@@ -89,7 +88,7 @@ async def kill_pollers(scale: Scale) -> list[Row]:
     checked = sum(found.checked for found in outcomes)
     delivered = sum(found.delivered for found in outcomes)
     return [
-        _count("SIGKILLs of a poller", kills * _KILLED_AT_ONCE),
+        _count("SIGKILLs of a poller", kills * at_once),
         _none("versions lost by SIGKILLs of a poller", of=checked),
         _count("records delivered among SIGKILLs of a poller", delivered),
         _count(
@@ -391,7 +390,7 @@ async def _token_requests(broker: str, seconds: float, *, is_shared: bool) -> tu
 async def read_first(scale: Scale) -> list[Row]:
     """List all applications once, and have 1, 2 and 4 processes read records of these ids."""
     knobs: dict[str, Any] = {"applications": scale.listed, "pattern": "diurnal", "days": 365}
-    with EmulatorProcess(**knobs, latency=_CALL_SECONDS) as service:
+    with EmulatorProcess(**knobs, latency=scale.far) as service:
         async with place_of(service).client() as client:
             began = time.perf_counter()
             ids = [row.application_id async for row in client.list_applications()]
@@ -403,7 +402,7 @@ async def read_first(scale: Scale) -> list[Row]:
             seconds[processes], found = await _fetched(service, wanted, processes)
             wrong += _not_once(found, wanted)
     records = f"{len(wanted):,} records with documents read"
-    far = f"{_CALL_SECONDS * 1000:g} ms a call"
+    far = f"{scale.far * 1000:g} ms a call"
     return [
         _most("applications of a first read that did not come exactly once", wrong, 0, "{:.0f}"),
         _measured(f"{scale.listed:,} applications listed by 1 process, {far}", listing, "{:.1f} s"),

@@ -57,6 +57,7 @@ PATIENCE: Final = 60.0
 broker_at: Final = partial(connected, max_reconnect_attempts=-1)
 """Connects to a broker, and again whenever it has restarted."""
 FORKS: Final = get_context("forkserver")
+FORKS.set_forkserver_preload([__name__])  # its processes are forked from one that has all imports
 Flags: TypeAlias = MutableSequence[float]
 """Numbers that processes share without locks, which a killed process would keep."""
 
@@ -100,8 +101,7 @@ def flags(count: int) -> Flags:
 
 
 def start(work: Callable[..., Any], *arguments: Any, **named: Any) -> BaseProcess:
-    """Run a coroutine function in a process of its own, forked from one that has all imports."""
-    FORKS.set_forkserver_preload([__name__])
+    """Run a coroutine function in a process of its own."""
     process = FORKS.Process(target=_run, args=(work, arguments, named), daemon=True)
     process.start()
     return process

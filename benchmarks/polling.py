@@ -36,7 +36,6 @@ from . import decoding
 from .report import Row, Scale, at_most, compared, exactly, in_turns, timed
 from .services import BEGINNING, Asked, EmulatorProcess, FastClock, LivingService
 
-_RATE: Final = 10.0
 _INTERVAL: Final = 1.0
 _SETTLE: Final = 5.0
 _WARM_POLLS: Final = 8
@@ -70,7 +69,7 @@ async def steady(scale: Scale) -> list[Row]:
     moments: list[_Moment] = []
     with (
         TemporaryDirectory() as folder,
-        LivingService(rate=_RATE, speed=scale.speed, applications=_APPLICATIONS) as service,
+        LivingService(rate=scale.polled, speed=scale.speed, applications=_APPLICATIONS) as service,
     ):
         store = SQLiteCheckpointStore(Path(folder) / "store.db")
         async with (
@@ -94,7 +93,7 @@ async def steady(scale: Scale) -> list[Row]:
     reads = last.asked.applications - first.asked.applications
     each = reads / (last.asked.versions - first.asked.versions)
     cpu = (last.cpu_seconds - first.cpu_seconds) / polls
-    what = f"polling {_RATE:g} updates a second, a poll each second"
+    what = f"polling {scale.polled:g} updates a second, a poll each second"
     again = poller.status.records - delivered
     return [
         at_most(f"{what}: list requests a poll", (last.asked.lists - first.asked.lists) / polls, 1),

@@ -43,6 +43,7 @@ class Scale:
     files: int = 500  # small ones of one round
     polls: int = 40  # of everyday life
     speed: float = 4.0  # seconds of these in one of the machine's
+    polled: float = 10.0  # updates in a second of these
     history: int = 1_500  # applications that a first poll finds
     commits: int = 50  # to the store in each round; three times as many digests
     callbacks: int = 9  # whose record is waited for
@@ -56,6 +57,7 @@ class Scale:
     token_seconds: float = 7.5  # for which processes share a token
     listed: int = 200_000  # applications of a first read
     handed_out: int = 400  # of these, whose records are read by several processes
+    far: float = 0.5  # seconds of a call then: so slow a service is no limit, in its one process
 
 
 FULL: Final = Scale()
@@ -76,10 +78,11 @@ QUICK: Final = Scale(
     files=10,
     polls=4,
     speed=12.0,
+    polled=2.0,
     history=60,
     commits=3,
     callbacks=2,
-    kills=3,
+    kills=1,
     updates=400,
     updated=50,
     rate=50,
@@ -89,6 +92,7 @@ QUICK: Final = Scale(
     token_seconds=2,
     listed=5_000,
     handed_out=32,
+    far=0.05,
 )
 """Enough to see every row; its figures mean nothing."""
 
