@@ -8,6 +8,12 @@ from tests.support.rabbit_server import RabbitServer, running_rabbit
 from tests.support.redis_server import DURABLE, RedisServer, running_redis
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what needs RabbitMQ, so that one process has these, and few servers start."""
+    items.sort(key=lambda item: "rabbit" not in item.nodeid)
+
+
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     """Run a server with the settings that the guide asks for."""

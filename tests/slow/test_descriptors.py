@@ -4,6 +4,7 @@ import asyncio
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -58,6 +59,7 @@ def started(*command: str, log: Path, **variables: str) -> Iterator[int]:
     try:
         while not (port := port_in(log)):
             assert process.poll() is None, log.read_text("utf-8")
+            time.sleep(0.02)
         yield port
     finally:
         process.kill()

@@ -1,7 +1,7 @@
 """The types that a lender's programmer meets: complete, and what ``consumer.py`` says they are.
 
 Pyright reads that file and the pages' examples at its strictest, with the types of the installed
-package. mypy reads both with the rest of the tests, and a stranger's project as installed.
+package. mypy reads both with the rest of the tests, and a stranger's project as well.
 """
 
 import json
