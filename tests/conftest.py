@@ -32,7 +32,7 @@ settings.register_profile(
 )
 settings.register_profile(
     "full",
-    max_examples=75,
+    max_examples=50,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
@@ -52,7 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--full",
         action="store_true",
-        help="run the slow tests too, and 75 examples of each property instead of 15",
+        help="run the slow tests too, and 50 examples of each property instead of 15",
     )
     parser.addoption(
         "--kills",
