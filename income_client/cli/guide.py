@@ -19,6 +19,7 @@ Page = Literal[
     "testing",
     "observability",
     "workers",
+    "pipelines",
     "scaling",
     "guarantees",
     "extend",
