@@ -15,15 +15,18 @@ from tomlkit.items import Table
 
 from income_client import ConfigurationError, Secret
 from income_client.disk import locked_folder, make_folder, sync_folder, write_file
-from income_client.texts import printable, reason_of
+from income_client.texts import has_surrogate, printable, reason_of
 
 from .connection import Connection, ask, can_ask, connect
 from .exit_status import ExitStatus
 from .options import Switch
 from .output import say
 
-_SECRETS: Final = {"client_id": "client_secret", "username": "password"}
-"""The key of the secret that belongs to each name."""
+_CREDENTIALS: Final = (
+    *("client_id", "client_secret", "client_secret_file"),
+    *("username", "password", "password_file"),
+)
+"""The keys of credentials, in the order in which they are saved."""
 _OPTIONS: Final = {
     "base_url": "--base-url",
     "auth_url": "--auth-url",
@@ -41,6 +44,7 @@ def configure(
     auth_url: Annotated[_Text, Parameter(metavar="URL")] = None,
     client_id: Annotated[_Text, Parameter(metavar="ID")] = None,
     username: Annotated[_Text, Parameter(metavar="NAME")] = None,
+    secret_file: Annotated[Path | None, Parameter(show_default=False, metavar="FILE")] = None,
     no_check: Switch = False,
     config: Annotated[Path | None, Parameter(show_default=False, metavar="FILE")] = None,
 ) -> int:
@@ -50,8 +54,9 @@ def configure(
     fails, nothing is saved; the exit status is 4 if the credentials are refused.
 
     The secret is typed in without echo, or read from standard input if that is
-    not a terminal. Only you can read the file (mode 0600). Other profiles in it,
-    other keys and comments are kept.
+    not a terminal; with --secret-file it stays in a file of its own. Only you can
+    read what is saved (mode 0600). Other profiles, other keys and comments in the
+    configuration file are kept.
 
     Example: income-client configure --profile staging
 
@@ -62,6 +67,8 @@ def configure(
         auth_url: Address of the token endpoint's host. Default: that of the service.
         client_id: Client id, for OAuth 2.0 credentials.
         username: User name, for Basic credentials.
+        secret_file: File that holds the secret. Its path is saved, and it is read each
+            time that the secret is needed.
         no_check: Save the settings without a request.
         config: Configuration file. Default: $INCOME_CONFIG or
             ~/.config/income-client/config.toml.
@@ -83,8 +90,8 @@ def configure(
     given = {
         "base_url": base_url, "auth_url": auth_url, "client_id": client_id, "username": username
     }  # fmt: skip
-    settings = _ask_for_missing(given, _section_of(table, profile))
-    _check_settings(settings)
+    settings = _ask_for_missing(given, secret_file, _section_of(table, profile))
+    _check_settings(settings, secret_file)
     changed = _edit_text(text, profile, settings)
     if changed is None:
         raise ConfigurationError(f"{name} is written in a way that cannot be changed here: edit it")
@@ -116,9 +123,11 @@ def _section_of(table: Mapping[str, Any], profile: str | None) -> Mapping[str, A
 
 
 def _ask_for_missing(
-    given: Mapping[str, str | None], saved: Mapping[str, Any]
+    given: Mapping[str, str | None], secret_file: Path | None, saved: Mapping[str, Any]
 ) -> dict[str, str | None]:
     """Return each key with its value, None for one to be removed; asks for what is missing."""
+    from income_client.configuration import CREDENTIALS
+
     base_url = given["base_url"] or _ask_visibly("Address of the service", saved.get("base_url"))
     # What was saved for one address is of no use, or a leak, at another one.
     saved = saved if base_url == saved.get("base_url") else {}
@@ -130,16 +139,19 @@ def _ask_for_missing(
         if not name:
             kind = "username"
             name = _ask_visibly("User name", saved.get("username"))
-    key = _SECRETS[kind]
-    words = f"{key.replace('_', ' ').capitalize()} of {name}"
+    (keys,) = (one for one in CREDENTIALS if one.name == kind)
     is_same = saved.get(kind) == name and saved.get("auth_url") == auth_url
-    return {
-        "base_url": base_url,
-        "auth_url": auth_url,
-        **dict.fromkeys(("client_id", "client_secret", "username", "password")),
-        kind: name,
-        key: _ask_for_secret(words) or (saved.get(key) if is_same else None),
-    }
+    settings = {"base_url": base_url, "auth_url": auth_url, **dict.fromkeys(_CREDENTIALS)}
+    settings[kind] = name
+    if secret_file is not None:
+        if has_surrogate(str(secret_file)):
+            raise ConfigurationError("--secret-file must be a path in UTF-8")
+        settings[keys.secret_file] = str(secret_file.absolute())
+    elif secret := _ask_for_secret(f"{keys.secret.replace('_', ' ').capitalize()} of {name}"):
+        settings[keys.secret] = secret
+    elif is_same:
+        settings |= {key: saved.get(key) for key in keys.secrets}
+    return settings
 
 
 def _ask_visibly(question: str, default: str | None) -> str | None:
@@ -163,23 +175,27 @@ def _ask_for_secret(words: str) -> str | None:
     return line.rstrip("\r\n") or None
 
 
-def _check_settings(settings: Mapping[str, str | None]) -> None:
+def _check_settings(settings: Mapping[str, str | None], secret_file: Path | None) -> None:
     """Raise a `ConfigurationError` that names the option of an invalid or missing setting."""
-    from income_client import BasicAuth, IncomeClient, OAuth2ClientCredentials
+    from income_client import IncomeClient
+    from income_client.configuration import CREDENTIALS, FileCredentials
 
-    kind = "client_id" if settings["client_id"] else "username"
-    name, secret = settings[kind], settings[_SECRETS[kind]]
     if not settings["base_url"]:
         raise ConfigurationError("--base-url is missing")
-    if not name:
+    keys = next((one for one in CREDENTIALS if settings[one.name]), None)
+    if keys is None:
         raise ConfigurationError("--client-id or --username is missing")
-    if not secret:
+    name, secret = settings[keys.name] or "", settings[keys.secret]
+    file = FileCredentials(keys, name, Path(settings[keys.secret_file] or ""))
+    if not secret and not settings[keys.secret_file]:
         raise ConfigurationError(
-            "the secret is missing: type it in, or pipe it into standard input"
+            "the secret is missing: type it in, pipe it into standard input, "
+            "or name its file with --secret-file"
         )
     try:
-        make = BasicAuth if kind == "username" else OAuth2ClientCredentials
-        auth = make(name, Secret(secret))
+        if secret_file is not None:
+            file.read()
+        auth = keys.make(name, Secret(secret)) if secret else file
         IncomeClient(settings["base_url"], auth=auth, auth_url=settings["auth_url"])
     except ConfigurationError as error:
         option = _OPTIONS.get(error.argument or "")

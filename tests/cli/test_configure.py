@@ -269,3 +269,33 @@ def test_a_saved_secret_is_for_its_own_address(
         ran = cli("configure", *other)
         assert (ran.status, "the secret is missing" in ran.stderr) == (2, True)
     assert file.read_text("utf-8") == before
+
+
+@pytest.mark.parametrize("kind", ["oauth2", "basic"])
+def test_a_file_holds_the_secret(
+    kind: str, cli: Cli, file: Path, income_service: IncomeService
+) -> None:
+    """Its path is saved and kept, it is read each time, and a secret replaces it."""
+    options, secret = options_of(income_service, kind)
+    key = "password" if kind == "basic" else "client_secret"
+    assert cli("configure", *options, stdin=secret).status == 0
+    own = cli.folder / "secret"
+    for content, fault in ((None, "cannot read"), ("", "is empty")):
+        if content is not None:
+            own.write_text(content)
+        ran = cli("configure", *options, "--secret-file", "secret", "--no-check")
+        assert (ran.status, fault in ran.stderr) == (2, True)
+        assert key in tomllib.loads(file.read_text("utf-8"))
+    own.write_text(f"{secret}\n")
+    assert cli("configure", *options, "--secret-file", "secret", stdin="another").status == 0
+    before = file.read_text("utf-8")
+    saved = tomllib.loads(before)
+    assert (saved[f"{key}_file"], key in saved) == (str(own), False)
+    assert cli("configure").status == 0
+    assert file.read_text("utf-8") == before
+    assert cli("applications", "-q").status == 0
+    own.write_text("another")
+    assert cli("applications", "-q").status == 4
+    assert cli("configure", "--base-url", NOWHERE).status == 2
+    assert cli("configure", stdin=secret).status == 0
+    assert tomllib.loads(file.read_text("utf-8")).keys() & {key, f"{key}_file"} == {key}
