@@ -103,6 +103,13 @@ if TYPE_CHECKING:
         Secret,
         Timeouts,
     )
+    from .sync import (
+        SyncApplicationPaginator,
+        SyncBatch,
+        SyncIncomeClient,
+        SyncIterator,
+        SyncPoller,
+    )
     from .walk.paginator import ApplicationPaginator, OnSaturated, WalkProgress
     from .wire.codec import from_json, to_json
     from .wire.readers import register_document_type
@@ -197,6 +204,11 @@ __all__ = [
     "StoredCheckpoint",
     "StoredToken",
     "SuspectedFraudulent",
+    "SyncApplicationPaginator",
+    "SyncBatch",
+    "SyncIncomeClient",
+    "SyncIterator",
+    "SyncPoller",
     "Timeouts",
     "TokenError",
     "TokenRenewed",

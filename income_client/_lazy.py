@@ -55,6 +55,7 @@ NAMES: Final = {
     "settings": """
         BasicAuth DownloadPolicy OAuth2ClientCredentials OnEvent RetryPolicy Secret Timeouts
     """,
+    "sync": "SyncApplicationPaginator SyncBatch SyncIncomeClient SyncIterator SyncPoller",
     "walk.paginator": "ApplicationPaginator OnSaturated WalkProgress",
     "wire.codec": "from_json to_json",
     "wire.readers": "register_document_type",

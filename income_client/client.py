@@ -11,13 +11,12 @@ import ssl as tls
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack, overload
 from urllib.parse import urlsplit
 
 from .clock import Clock, SystemClock
-from .errors import ConfigurationError, leaving
+from .errors import leaving
 from .http import endpoints
 from .http.endpoints import QueryValue, addresses, proxy_address
 from .http.replies import read_json, read_reply
@@ -43,7 +42,7 @@ from .wire.times import When, service_bounds, wire_bounds
 
 if TYPE_CHECKING:
     from .checkpoints import CheckpointStore
-    from .configuration import ClientOptions, Configuration
+    from .configuration import ClientOptions
     from .downloads.downloader import Downloader
     from .downloads.many import (
         Destination,
@@ -61,7 +60,7 @@ if TYPE_CHECKING:
     from .walk.paginator import ApplicationPaginator, OnSaturated
 
 _A_ZONE: Final = 'a tzinfo such as zoneinfo.ZoneInfo("America/New_York")'
-_FILE_NAMES: Final = "{application_id}/{document_type}/{document_id}-{file}.{ext}"
+FILE_NAMES: Final = "{application_id}/{document_type}/{document_id}-{file}.{ext}"
 
 
 class IncomeClient:
@@ -204,7 +203,7 @@ class IncomeClient:
         from .configuration import check_options, from_variables
 
         check_options("from_env", options)
-        return cls._from_configuration(from_variables(), options)
+        return from_variables().make_client(cls, options)
 
     @classmethod
     @leaving()
@@ -238,20 +237,7 @@ class IncomeClient:
         from .configuration import check_options, from_file
 
         check_options("from_config", options)
-        check_type("profile", profile, str)
-        check_type("path", path, str, os.PathLike)
-        file = None if path is None else Path(path)
-        return cls._from_configuration(from_file(profile, file), options)
-
-    @classmethod
-    def _from_configuration(cls, found: Configuration, options: ClientOptions) -> Self:
-        auth = found.auth()
-        found.add_to_options(options)
-        address = found.account.base_url or ""
-        try:
-            return cls(address, auth=auth, auth_url=found.account.auth_url, **options)
-        except ConfigurationError as error:
-            raise error if found.file is None else found.name_setting(error)
+        return from_file(profile, path).make_client(cls, options)
 
     def with_options(
         self,
@@ -756,7 +742,7 @@ class IncomeClient:
         destination: Destination,
         file: int = 0,
         *,
-        names: str = _FILE_NAMES,
+        names: str = FILE_NAMES,
         overwrite: bool = False,
         on_progress: OnProgress | None = None,
     ) -> DownloadedFile:
@@ -833,7 +819,7 @@ class IncomeClient:
         directory: FolderOrStore,
         concurrency: int = 8,
         *,
-        names: str = _FILE_NAMES,
+        names: str = FILE_NAMES,
         overwrite: bool = False,
         on_progress: OnProgress | None = None,
         on_error: OnError = "raise",

@@ -11,10 +11,10 @@ import shlex
 import ssl as tls
 import stat
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import tzinfo
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self, TypedDict
+from typing import Any, Final, NamedTuple, Self, TypedDict, TypeVar
 
 from attrs import evolve, field, fields_dict, frozen
 
@@ -33,15 +33,17 @@ from .settings import (
     RetryPolicy,
     Secret,
     Timeouts,
+    check_type,
     wrong,
 )
 from .texts import printable, reason_of
 
+C = TypeVar("C")
 
-class ClientOptions(TypedDict, total=False):
-    """Keyword arguments of `IncomeClient` other than its addresses and credentials."""
 
-    session: BorrowedSession | None
+class SyncClientOptions(TypedDict, total=False):
+    """Keyword arguments of `SyncIncomeClient` other than its addresses and credentials."""
+
     timeouts: Timeouts | None
     retry: RetryPolicy | None
     concurrency: int
@@ -60,7 +62,13 @@ class ClientOptions(TypedDict, total=False):
     clock: Clock | None
 
 
-def check_options(function: str, options: ClientOptions) -> None:
+class ClientOptions(SyncClientOptions, total=False):
+    """Keyword arguments of `IncomeClient` other than its addresses and credentials."""
+
+    session: BorrowedSession | None
+
+
+def check_options(function: str, options: SyncClientOptions) -> None:
     """Raise for an option that there is not, before anything secret is read."""
     unknown = options.keys() - ClientOptions.__annotations__.keys()
     if unknown:
@@ -286,7 +294,7 @@ class Configuration:
                 f"{self.setting_name('ca_file')}: {error.message}", argument="ca_file"
             )
 
-    def add_to_options(self, options: ClientOptions) -> None:
+    def add_to_options(self, options: SyncClientOptions) -> None:
         """Add proxy and authorities to options of a client, which take precedence."""
         if "ssl" not in options and (context := self.tls()) is not None:
             options["ssl"] = context
@@ -295,6 +303,16 @@ class Configuration:
                 options["downloads"] = evolve(downloads, ssl=context)
         if "proxy" not in options and self.account.proxy is not None:
             options["proxy"] = self.account.proxy.reveal()
+
+    def make_client(self, make: Callable[..., C], options: SyncClientOptions) -> C:
+        """Make a client of these settings and of options, which take precedence."""
+        auth = self.auth()
+        self.add_to_options(options)
+        address = self.account.base_url or ""
+        try:
+            return make(address, auth=auth, auth_url=self.account.auth_url, **options)
+        except ConfigurationError as error:
+            raise error if self.file is None else self.name_setting(error)
 
 
 def from_variables(variables: Mapping[str, str] = os.environ) -> Configuration:
@@ -305,7 +323,7 @@ def from_variables(variables: Mapping[str, str] = os.environ) -> Configuration:
 
 def from_file(
     profile: str | None = None,
-    path: Path | None = None,
+    path: str | os.PathLike[str] | None = None,
     variables: Mapping[str, str] = os.environ,
 ) -> Configuration:
     """Return what the environment and a configuration file say together.
@@ -314,12 +332,15 @@ def from_file(
     where the environment is complete and names no other. Without a profile, it is that of
     INCOME_PROFILE.
     """
+    check_type("profile", profile, str)
+    check_type("path", path, str, os.PathLike)
     of_variable = variables.get(PROFILE_VARIABLE) or None
     is_of_variable = profile is None and of_variable is not None
     profile = of_variable if profile is None else profile
     environment = Account.of_variables(variables)
     own = _own_file(variables)
-    found = path or _file_to_read(profile, environment, own, variables)
+    given = None if path is None else Path(path)
+    found = given or _file_to_read(profile, environment, own, variables)
     top, chosen, profiles = (
         FileSettings()
         if found is None

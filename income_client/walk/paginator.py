@@ -285,10 +285,8 @@ class ApplicationPaginator:
             IncomeClientError: a request failed for good; iterating again tries again.
         """
         while (row := next(self._rows, None)) is None:
-            page = await self._next_page()
-            if page is None:
+            if not await self._take_page():
                 raise StopAsyncIteration
-            self._rows = iter(page.applications)
         return row
 
     async def pages(self) -> AsyncGenerator[ApplicationPage, None]:
@@ -341,6 +339,13 @@ class ApplicationPaginator:
         for question in self._tasks.keys:
             self._planner.drop(question)
         await self._tasks.cancel()
+
+    async def _take_page(self) -> bool:
+        """Begin to hand out the rows of the next page; False after the last one."""
+        page = await self._next_page()
+        if page is not None:
+            self._rows = iter(page.applications)
+        return page is not None
 
     async def _next_page(self) -> ApplicationPage | None:
         """Return the next page without its malformed rows, which are raised one by one after it."""

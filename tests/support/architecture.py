@@ -19,11 +19,11 @@ PACKAGE: Final = Path(income_client.__file__).parent
 LAYERS: Final = (
     {"_version", "clock", "errors", "events", "hosts", "records", "settings", "texts"},
     {"wire"},
-    {"call_watch", "concurrency", "instrumentation", "telemetry"},
+    {"call_watch", "concurrency", "instrumentation", "portal", "telemetry"},
     {"http"},
     {"checkpoints", "disk", "downloads", "exporting", "fetching", "walk"},
     {"polling"},
-    {"client", "configuration", "receivers"},
+    {"client", "configuration", "receivers", "sync"},
     {"__init__", "_lazy"},
     {"engines"},
     {"cli", "testing"},

@@ -1,0 +1,628 @@
+"""The client for code that is not asynchronous: the same methods, which wait for their results.
+
+Most of them are made from those of `IncomeClient`: ``name: Final = _blocking(...)`` takes over
+arguments, types and docstring, for type checkers and editors as well. Written out are only those
+with overloads, which mypy cannot take over.
+
+Nothing is read ahead here: the asynchronous iterators do that, and a page of a walk comes from the
+loop's thread as one. So what counts as given to the consumer is the same in both clients.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections import deque
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+)
+from functools import partial, update_wrapper
+from inspect import signature
+from types import TracebackType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    Literal,
+    ParamSpec,
+    Self,
+    TypeVar,
+    Unpack,
+    overload,
+)
+
+from attrs import define, field
+
+from .client import FILE_NAMES, IncomeClient
+from .configuration import SyncClientOptions, check_options, from_file, from_variables
+from .errors import ConfigurationError, leaving
+from .portal import Feed, Portal
+from .records.applications import ApplicationPage, ApplicationSummary
+from .records.documents import ApplicationDocuments, ApplicationRecord
+from .settings import Auth, AuthFunction, RetryPolicy, Timeouts
+
+if TYPE_CHECKING:
+    from .downloads.many import Documents, DownloadFailure, FolderOrStore, OnProgress
+    from .fetching import Applications, FetchFailure, OnError
+    from .polling.batches import Batch
+    from .polling.poller import Poller
+    from .polling.status import PollerStatus
+    from .records.files import DownloadedFile
+    from .records.window import Window
+    from .walk.paginator import ApplicationPaginator, WalkProgress
+
+A = TypeVar("A")
+F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
+Y = TypeVar("Y")
+
+WORDS: Final = (
+    ("An asynchronous iterator", "An iterator"),
+    ("async with", "with"),
+    ("aclose()", "close()"),
+)
+"""What docstrings say of the asynchronous client, and what of this one."""
+_OF_THE_LOOP: Final = (AsyncIterable, str, bytes, list, tuple, set, frozenset, dict)
+"""What the loop iterates over, or refuses, itself: nothing there can block."""
+
+
+def _documented(original: Callable[..., Any]) -> Callable[[F], F]:
+    """Give a function the docstring that another one has in the asynchronous client."""
+
+    def document(function: F) -> F:
+        text = original.__doc__ or ""
+        for word, own in WORDS:
+            text = text.replace(word, own)
+        function.__doc__ = text
+        return function
+
+    return document
+
+
+def _method_like(original: Callable[..., Any], returns: str | None = None) -> Callable[[F], F]:
+    """Give a function name, arguments and docstring of a method of the asynchronous client."""
+
+    def name(function: F) -> F:
+        shown = signature(original)
+        named: Any = update_wrapper(function, original)
+        if returns is not None:
+            named.__annotations__ = {**original.__annotations__, "return": returns}
+            shown = shown.replace(return_annotation=returns)
+        named.__signature__ = shown
+        named.__module__ = __name__
+        named.__qualname__ = f"SyncIncomeClient.{original.__name__}"
+        del named.__wrapped__
+        return _documented(original)(function)
+
+    return name
+
+
+def _blocking(
+    original: Callable[Concatenate[IncomeClient, P], Coroutine[Any, Any, R]],
+    over: str | None = None,
+) -> Callable[Concatenate[SyncIncomeClient, P], R]:
+    """Make the method that waits for what another one returns.
+
+    ``over`` is the name of its first argument, if that is iterated over.
+    """
+
+    @_method_like(original)
+    def call(self: SyncIncomeClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with leaving():
+            if over is None:
+                return self._portal.run(original(self._client, *args, **kwargs))
+            begin: Callable[..., Coroutine[Any, Any, R]] = original
+            first = args[0] if args else kwargs.pop(over, None)
+            given, feed = _given(self._portal, first)
+            return self._portal.run(begin(self._client, given, *args[1:], **kwargs), feed)
+
+    return call
+
+
+def _giving(
+    original: Callable[Concatenate[IncomeClient, P], A], around: Callable[[Portal, A], R]
+) -> Callable[Concatenate[SyncIncomeClient, P], R]:
+    """Make the method that returns what is plain around something asynchronous."""
+
+    @_method_like(original, around.__name__)
+    def call(self: SyncIncomeClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return around(self._portal, original(self._client, *args, **kwargs))
+
+    return call
+
+
+class SyncIterator(Generic[Y]):
+    """What the client reads or downloads, one after the other, for one consumer.
+
+    It is read ahead as the asynchronous client does, while the consumer is busy as well. Dropping
+    it, as a loop that is left does, ends the requests in flight; ``close`` waits for that.
+
+    Made by the methods of `SyncIncomeClient`.
+
+    Args:
+        portal: the event loop of the client.
+        items: what is iterated over there.
+        feed: what the consumer's thread takes for it from an iterable of the caller's.
+    """
+
+    def __init__(
+        self, portal: Portal, items: AsyncIterator[Y], feed: Feed[Any] | None = None
+    ) -> None:
+        self._portal = portal
+        self._items = items
+        self._feed = feed
+        self._untaken: deque[Y] = deque()
+        """What was read for a call that was interrupted meanwhile."""
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Y:
+        """Return the next one.
+
+        Raises:
+            IncomeClientError: as the asynchronous iterator.
+        """
+        if not self._untaken:
+            with leaving():
+                has_more = self._portal.run(self._take(), self._feed)
+            if not has_more:
+                raise StopIteration
+        return self._untaken.popleft()
+
+    def close(self) -> None:
+        """End what is in flight, and wait for that; again does nothing."""
+        close = getattr(self._items, "aclose", None)
+        if close is not None and not self._portal.is_closed:
+            with leaving():
+                self._portal.run(close())
+
+    async def _take(self) -> bool:
+        try:
+            self._untaken.append(await anext(self._items))
+        except StopAsyncIteration:
+            return False
+        return True
+
+
+def _given(portal: Portal, items: Any) -> tuple[Any, Feed[Any] | None]:
+    """Return what the loop iterates over in place of a caller's items, and what feeds it."""
+    if isinstance(items, SyncIterator) and items._portal is portal and not items._untaken:
+        return items._items, items._feed  # stays in the loop
+    if isinstance(items, _OF_THE_LOOP) or not isinstance(items, Iterable):
+        return items, None
+    feed = Feed(items)
+    return feed, feed
+
+
+class SyncApplicationPaginator(SyncIterator[ApplicationSummary]):
+    """Every application updated in a span, each once: an `ApplicationPaginator` without await.
+
+    What `checkpoint` covers is the same: a row counts once the consumer came back for the next.
+
+    Made by ``SyncIncomeClient.list_applications``, which says what the arguments are.
+    """
+
+    _items: ApplicationPaginator
+
+    def __next__(self) -> ApplicationSummary:
+        """Return the next summary.
+
+        Raises:
+            SaturatedWindowError: everything else was returned, and these windows
+                hold more rows than can be asked for.
+            DecodeError: a row is malformed; iterating again continues behind it.
+            IncomeClientError: a request failed for good; iterating again tries again.
+        """
+        while (row := next(self._items._rows, None)) is None:
+            with leaving():
+                has_more = self._portal.run(self._items._take_page(), self._feed)
+            if not has_more:
+                raise StopIteration
+        return row
+
+    def pages(self) -> SyncIterator[ApplicationPage]:
+        """Iterate over pages, without the rows that were yielded before.
+
+        Returns:
+            An iterator over the bounds that the service applied, and the rows.
+
+        Raises:
+            IncomeClientError: as when iterating over summaries.
+        """
+        return SyncIterator(self._portal, self._items.pages())
+
+    @property
+    def progress(self) -> WalkProgress:
+        """How far the walk has come."""
+        return self._portal.ask(lambda: self._items.progress)
+
+    @property
+    def checkpoint(self) -> str:
+        """A short text from which a walk can resume.
+
+        It covers a row, and a malformed one that was raised, only once the consumer came
+        back for the next one, and a saturated window never.
+        """
+        return self._portal.ask(lambda: self._items.checkpoint)
+
+    @property
+    def saturated(self) -> tuple[Window, ...]:
+        """The seconds found so far that hold more rows than can be asked for."""
+        return self._portal.ask(lambda: self._items.saturated)
+
+
+@define(eq=False, repr=False)
+class SyncBatch:
+    """Records that are new: a `Batch` that ``with batch:`` commits at the end of the block.
+
+    If the block fails, the batch is delivered again. There is no ``transaction``, since a
+    connection of asyncpg belongs to an event loop: store ``checkpoint`` with your data instead.
+    """
+
+    _portal: Portal
+    _batch: Batch
+    number: int = field(init=False)
+    """Counts the batches of this poller."""
+    records: tuple[ApplicationRecord, ...] = field(init=False)
+    """What is new."""
+    delivery_ids: tuple[str, ...] = field(init=False)
+    """An id for each record, which is the same when the batch is delivered again."""
+    checkpoint: str = field(init=False)
+    """What ``poll(start=...)`` takes."""
+    sequence: int = field(init=False)
+    """Grows with each batch of the name, over takeovers as well."""
+
+    def __attrs_post_init__(self) -> None:
+        batch = self._batch
+        self.number, self.records, self.delivery_ids = (
+            batch.number,
+            batch.records,
+            batch.delivery_ids,
+        )
+        self.checkpoint, self.sequence = batch.checkpoint, batch.sequence
+
+    def __iter__(self) -> Iterator[ApplicationRecord]:
+        return iter(self.records)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __repr__(self) -> str:
+        return f"<SyncBatch of {len(self)} records>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with leaving():
+            self._portal.run(self._batch.__aexit__(exc_type, exc, traceback))
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether its block has ended in an error since it was delivered last."""
+        return self._batch.has_failed
+
+    def commit(self) -> None:
+        """Store the checkpoint, which covers every batch before as well; again does nothing.
+
+        Raises:
+            CheckpointConflictError: another poller has taken over the name; nothing was stored.
+            CheckpointError: the store cannot be used, or failed when polling was stopped; the
+                batch can be committed again.
+        """
+        with leaving():
+            self._portal.run(self._batch.commit())
+
+
+class SyncPoller(SyncIterator[ApplicationRecord]):
+    """Every update of every application: a `Poller` without await, for one thread.
+
+    Iterate over it for records, or over ``batches()`` for batches. Nothing is read ahead of the
+    consumer. ``stop``, ``wake`` and ``status`` may be called in any other thread, in hooks, and in
+    a signal's handler.
+
+    Made by ``SyncIncomeClient.poll``, which says what the arguments are.
+    """
+
+    _items: Poller
+
+    def __repr__(self) -> str:
+        return f"<Sync{repr(self._items)[1:]}"
+
+    def batches(self) -> SyncIterator[SyncBatch]:
+        """Iterate over batches, which are committed by their own ``with``.
+
+        Returns:
+            An iterator over the batches; one that was not committed when the loop is left is
+            delivered again by the next loop.
+
+        Raises:
+            IncomeClientError: as when iterating over records.
+        """
+        return SyncIterator(self._portal, _sync_batches(self._portal, self._items))
+
+    def wake(self, _callback: object = None) -> bool:
+        """Poll at once instead of at the end of the pause, as ``Poller.wake`` does.
+
+        Returns:
+            Whether this poller works, or the store is asked to wake the one that does.
+        """
+        return not self._portal.is_closed and self._portal.ask(self._items.wake)
+
+    def stop(self, *, after_poll: bool = False) -> None:
+        """End the iteration after the current batch; nothing else is begun.
+
+        Args:
+            after_poll: end it with the current poll, or else the next, instead; if that poll
+                fails, its error is raised.
+        """
+        self._portal.ask(partial(self._items.stop, after_poll=after_poll))
+
+    @property
+    def status(self) -> PollerStatus:
+        """How it is doing, for a health endpoint."""
+        return self._portal.ask(lambda: self._items.status)
+
+
+async def _sync_batches(portal: Portal, poller: Poller) -> AsyncGenerator[SyncBatch, None]:
+    async for batch in poller.batches():
+        yield SyncBatch(portal, batch)
+
+
+class SyncIncomeClient:
+    """A client of the income-verification service for code that is not asynchronous.
+
+    It has the methods and the arguments of `IncomeClient`. Calls wait for their results, and what
+    is iterated over asynchronously there is a plain iterator here. Any thread may call.
+
+    One thread in the background runs the event loop of all connections. It starts with the first
+    call, so make the client before or after a process forks, and use it after that only. Hooks
+    (``on_event``, ``on_progress``, ``trace_configs``) run in that thread: they must neither block
+    nor call the client. A call in a thread whose own event loop runs, such as a notebook's, holds
+    up that loop. Ctrl-C ends the call in flight. A client that is not closed ends with the
+    program.
+
+    Args:
+        base_url: the service's address; https, except on loopback.
+        auth: `BasicAuth` or `OAuth2ClientCredentials`, or a function that returns one of them, as
+            for `IncomeClient`.
+        auth_url: address of the token endpoint's host; ``base_url`` by default.
+        options: the other arguments of `IncomeClient`, but no ``session``: that belongs to an
+            event loop. So do the stores that take a pool or a connection of yours.
+
+    Raises:
+        ConfigurationError: an argument is invalid.
+    """
+
+    @leaving()
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        auth: Auth | AuthFunction,
+        auth_url: str | None = None,
+        **options: Unpack[SyncClientOptions],
+    ) -> None:
+        if "session" in options:
+            message = "session belongs to an event loop of yours; SyncIncomeClient opens its own"
+            raise ConfigurationError(message, argument="session")
+        self._client = IncomeClient(base_url, auth=auth, auth_url=auth_url, **options)
+        self._portal = Portal(self._client.aclose)
+        self._is_view = False
+
+    @classmethod
+    @leaving()
+    @_documented(IncomeClient.from_env)
+    def from_env(cls, **options: Unpack[SyncClientOptions]) -> Self:
+        """Make a client from environment variables, as ``IncomeClient.from_env``."""
+        check_options("from_env", options)
+        return from_variables().make_client(cls, options)
+
+    @classmethod
+    @leaving()
+    @_documented(IncomeClient.from_config)
+    def from_config(
+        cls,
+        profile: str | None = None,
+        path: str | os.PathLike[str] | None = None,
+        **options: Unpack[SyncClientOptions],
+    ) -> Self:
+        """Make a client from the configuration file, as ``IncomeClient.from_config``."""
+        check_options("from_config", options)
+        return from_file(profile, path).make_client(cls, options)
+
+    @_documented(IncomeClient.with_options)
+    def with_options(
+        self,
+        *,
+        deadline: float | None = None,
+        timeouts: Timeouts | None = None,
+        retry: RetryPolicy | None = None,
+    ) -> Self:
+        """Return a view with other limits, as ``IncomeClient.with_options``."""
+        view = copy.copy(self)
+        view._client = self._client.with_options(deadline=deadline, timeouts=timeouts, retry=retry)
+        view._is_view = True
+        return view
+
+    def __repr__(self) -> str:
+        return f"<Sync{repr(self._client)[1:]}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the calls in flight, the connections and the thread; a second call does nothing.
+
+        Calls of other threads raise `ClientClosedError`. In a forked child, the connections stay
+        those of the parent.
+
+        Raises:
+            ConfigurationError: a hook calls it, in the client's own thread.
+        """
+        if not self._is_view:
+            with leaving():
+                self._portal.close()
+
+    # One request each
+
+    check: Final = _blocking(IncomeClient.check)
+    service_time: Final = _blocking(IncomeClient.service_time)
+    get_application_page: Final = _blocking(IncomeClient.get_application_page)
+    get_application: Final = _blocking(IncomeClient.get_application)
+    get_documents: Final = _blocking(IncomeClient.get_documents)
+    find_application: Final = _blocking(IncomeClient.find_application)
+    get_json: Final = _blocking(IncomeClient.get_json)
+
+    # Many requests
+
+    list_applications: Final = _giving(IncomeClient.list_applications, SyncApplicationPaginator)
+    poll: Final = _giving(IncomeClient.poll, SyncPoller)
+
+    @overload
+    def fetch_records(
+        self,
+        applications: Applications,
+        documents: bool = True,
+        pages: bool = False,
+        concurrency: int | None = None,
+        on_error: Literal["raise"] = "raise",
+    ) -> SyncIterator[ApplicationRecord]: ...
+
+    @overload
+    def fetch_records(
+        self,
+        applications: Applications,
+        documents: bool = True,
+        pages: bool = False,
+        concurrency: int | None = None,
+        *,
+        on_error: Literal["yield"],
+    ) -> SyncIterator[ApplicationRecord | FetchFailure]: ...
+
+    @_documented(IncomeClient.fetch_records)
+    def fetch_records(
+        self,
+        applications: Applications,
+        documents: bool = True,
+        pages: bool = False,
+        concurrency: int | None = None,
+        on_error: OnError = "raise",
+    ) -> SyncIterator[ApplicationRecord] | SyncIterator[ApplicationRecord | FetchFailure]:
+        """Read many applications, as ``IncomeClient.fetch_records``."""
+        given, feed = _given(self._portal, applications)
+        fetch: Callable[..., AsyncIterator[Any]] = self._client.fetch_records
+        records = fetch(given, documents, pages, concurrency, on_error=on_error)
+        return SyncIterator(self._portal, records, feed)
+
+    @overload
+    def fetch_documents(
+        self,
+        applications: Applications,
+        pages: bool = False,
+        concurrency: int | None = None,
+        on_error: Literal["raise"] = "raise",
+    ) -> SyncIterator[ApplicationDocuments]: ...
+
+    @overload
+    def fetch_documents(
+        self,
+        applications: Applications,
+        pages: bool = False,
+        concurrency: int | None = None,
+        *,
+        on_error: Literal["yield"],
+    ) -> SyncIterator[ApplicationDocuments | FetchFailure]: ...
+
+    @_documented(IncomeClient.fetch_documents)
+    def fetch_documents(
+        self,
+        applications: Applications,
+        pages: bool = False,
+        concurrency: int | None = None,
+        on_error: OnError = "raise",
+    ) -> SyncIterator[ApplicationDocuments] | SyncIterator[ApplicationDocuments | FetchFailure]:
+        """Read the documents of many applications, as ``IncomeClient.fetch_documents``."""
+        given, feed = _given(self._portal, applications)
+        fetch: Callable[..., AsyncIterator[Any]] = self._client.fetch_documents
+        documents = fetch(given, pages, concurrency, on_error=on_error)
+        return SyncIterator(self._portal, documents, feed)
+
+    # Document files
+
+    download: Final = _blocking(IncomeClient.download)
+
+    @overload
+    def download_all(
+        self,
+        documents: Documents,
+        directory: FolderOrStore,
+        concurrency: int = ...,
+        *,
+        names: str = ...,
+        overwrite: bool = ...,
+        on_progress: OnProgress | None = ...,
+        on_error: Literal["raise"] = ...,
+    ) -> SyncIterator[DownloadedFile]: ...
+
+    @overload
+    def download_all(
+        self,
+        documents: Documents,
+        directory: FolderOrStore,
+        concurrency: int = ...,
+        *,
+        names: str = ...,
+        overwrite: bool = ...,
+        on_progress: OnProgress | None = ...,
+        on_error: Literal["yield"],
+    ) -> SyncIterator[DownloadedFile | DownloadFailure]: ...
+
+    @_documented(IncomeClient.download_all)
+    def download_all(
+        self,
+        documents: Documents,
+        directory: FolderOrStore,
+        concurrency: int = 8,
+        *,
+        names: str = FILE_NAMES,
+        overwrite: bool = False,
+        on_progress: OnProgress | None = None,
+        on_error: OnError = "raise",
+    ) -> SyncIterator[DownloadedFile] | SyncIterator[DownloadedFile | DownloadFailure]:
+        """Download the files of many documents, as ``IncomeClient.download_all``."""
+        given, feed = _given(self._portal, documents)
+        download: Callable[..., AsyncIterator[Any]] = self._client.download_all
+        files = download(
+            given,
+            directory,
+            concurrency,
+            names=names,
+            overwrite=overwrite,
+            on_progress=on_progress,
+            on_error=on_error,
+        )
+        return SyncIterator(self._portal, files, feed)
