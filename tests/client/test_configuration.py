@@ -28,6 +28,7 @@ from income_client import (
 from income_client.configuration import (
     KEYS,
     ClientOptions,
+    SyncClientOptions,
     Configuration,
     FileCredentials,
     from_file,
@@ -151,6 +152,8 @@ def test_every_other_option_can_be_given() -> None:
         del constructor[name]
     assert get_type_hints(ClientOptions) == constructor
     assert ClientOptions.__required_keys__ == frozenset()
+    del constructor["session"]
+    assert get_type_hints(SyncClientOptions) == constructor
 
 
 def test_a_client_is_made_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

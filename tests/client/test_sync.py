@@ -1,0 +1,522 @@
+"""The client without await: the same methods, and the same promises, for every thread."""
+
+import asyncio
+import gc
+import inspect
+import signal
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Final, get_overloads
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from income_client import (
+    ApplicationPaginator,
+    ApplicationRecord,
+    Batch,
+    CheckpointStore,
+    ClientClosedError,
+    ConfigurationError,
+    DownloadPolicy,
+    Downloads,
+    Fetcher,
+    FetchFailure,
+    IncomeClient,
+    MemoryCheckpointStore,
+    NotFoundError,
+    PermissionDeniedError,
+    Poller,
+    RateLimitedError,
+    SyncApplicationPaginator,
+    SyncBatch,
+    SyncIncomeClient,
+    SyncIterator,
+    SyncPoller,
+)
+from income_client.emulator import Emulator, Fault
+from income_client.sync import WORDS
+from income_client.testing import JumpingClock
+from tests.support.beside import beside, until
+from tests.support.clients import BASIC, OAUTH
+from tests.support.leaks import held_by, package_frames
+from tests.support.listing import ListService, text_of
+from tests.support.pollers import pages_of
+from tests.support.server import EMPTY_PAGE, SILENT, ScriptedServer, in_turn, reply, token_rules
+from tests.support.walk_data import BASE, LIMITS, WALKERS, listings
+
+HERE: Final = DownloadPolicy(
+    allowed_hosts=("127.0.0.1",), require_https=False, allow_private_networks=True
+)
+SHARED: Final = {
+    ApplicationPaginator: SyncApplicationPaginator,
+    Poller: SyncPoller,
+    Batch: SyncBatch,
+    Fetcher: SyncIterator,
+    Downloads: SyncIterator,
+}
+"""What the methods of the two clients return."""
+LEFT_OUT: Final = {"transaction"}
+"""A connection of asyncpg belongs to an event loop."""
+
+
+@contextmanager
+def emulated(applications: int = 12, **options: Any) -> Iterator[tuple[Emulator, SyncIncomeClient]]:
+    """Run a service in another thread, and a client of it; afterwards its thread has ended."""
+    usual: dict[str, Any] = {"clock": JumpingClock(), "downloads": HERE}
+    with beside(Emulator(applications, seed=5)) as service:
+        with SyncIncomeClient(service.url, auth=service.oauth2, **usual | options) as client:
+            yield service, client
+        assert "income_client" not in {thread.name for thread in threading.enumerate()}
+
+
+@contextmanager
+def scripted(answer: Any, **options: Any) -> Iterator[tuple[ScriptedServer, SyncIncomeClient]]:
+    """Run a scripted server in another thread, and a client of it whose clock jumps."""
+    usual: dict[str, Any] = {"auth": OAUTH, "clock": JumpingClock()}
+    with (
+        beside(ScriptedServer(token_rules(answer))) as server,
+        SyncIncomeClient(server.url, **usual | options) as client,
+    ):
+        yield server, client
+
+
+def tasks_of(client: SyncIncomeClient) -> int:
+    """Return how many tasks are in the client's loop, the one that asks aside."""
+    return client._portal.ask(lambda: len(asyncio.all_tasks())) - 1
+
+
+# The same methods
+
+
+def plain_name(name: str) -> str:
+    """Return what a method of the asynchronous client is called here."""
+    return "close" if name == "aclose" else name
+
+
+def plain_type(annotation: Any) -> str:
+    """Return what is returned here in place of a type there."""
+    text = str(annotation)
+    for there, here in SHARED.items():
+        text = text.replace(f"{there.__name__}[", f"{here.__name__}[")
+        text = here.__name__ if text == there.__name__ else text
+    return text.replace("SyncSync", "Sync")
+
+
+def shape(function: Any, returns: Callable[[Any], str] = str) -> tuple[list[str], str]:
+    """Return the arguments of a function as they are written, and what it returns."""
+    found = inspect.signature(function)
+    # Some modules keep annotations as texts.
+    arguments = [str(one).replace("'", "") for one in found.parameters.values()]
+    return arguments, returns(found.return_annotation)
+
+
+def public(owner: type) -> dict[str, Any]:
+    """Return what a class and those that it is made from offer."""
+    found = {name: inspect.getattr_static(owner, name) for name in dir(owner)}
+    return {plain_name(name): one for name, one in found.items() if not name.startswith("_")}
+
+
+def test_the_methods_are_those_of_the_asynchronous_client() -> None:
+    """Names, arguments, types, overloads and docstrings: a method is nowhere forgotten."""
+    there, here = public(IncomeClient), public(SyncIncomeClient)
+    assert here.keys() == there.keys()
+    for name in there.keys() - {"close", "from_env", "from_config"}:
+        assert shape(here[name]) == shape(there[name], plain_type), name
+        overloads = [shape(one, plain_type) for one in get_overloads(there[name])]
+        assert [shape(one) for one in get_overloads(here[name])] == overloads, name
+        assert here[name].__qualname__ == f"SyncIncomeClient.{name}"
+    for name in ("from_env", "from_config"):
+        given, taken = (shape(getattr(one, name)) for one in (IncomeClient, SyncIncomeClient))
+        assert str(given).replace("ClientOptions", "SyncClientOptions") == str(taken)
+    for name in there.keys() - {"close"}:
+        text = inspect.getdoc(there[name]) or ""
+        for word, own in WORDS:
+            text = text.replace(word, own)
+        assert inspect.getdoc(here[name]) == text, name
+
+
+@pytest.mark.parametrize(("there", "here"), SHARED.items(), ids=lambda one: str(one.__name__))
+def test_what_they_return_has_the_same_methods(there: type, here: type) -> None:
+    """With the same arguments; only what an event loop would be needed for is left out."""
+    names = public(there).keys() - LEFT_OUT
+    assert names == public(here).keys()
+    for name in names:
+        if callable(public(there)[name]):
+            assert shape(public(here)[name])[0] == shape(public(there)[name])[0], name
+
+
+# Promises
+
+
+def ids_of(rows: Any) -> list[str]:
+    """Return the ids of what is iterated over."""
+    return [row.application_id for row in rows]
+
+
+@given(
+    data=st.data(),
+    limit=LIMITS,
+    walkers=WALKERS,
+    stops=st.lists(st.integers(0, 15), max_size=3),
+)
+def test_a_walk_yields_everything_once_and_resumes_without_loss(
+    data: st.DataObject, limit: int, walkers: int, stops: list[int]
+) -> None:
+    """Promises 1 and 6: rows that the consumer has not come back after are yielded again."""
+    service = data.draw(listings(ListService, limit, oldest=None, slowness=0))
+    found: list[str] = []
+    with (
+        beside(ScriptedServer(service.answer)) as server,
+        SyncIncomeClient(server.url, auth=BASIC, clock=service.clock) as client,
+    ):
+        once = client.list_applications(text_of(BASE - 1), limit=limit, concurrency=walkers)
+        whole = ids_of(row for page in once.pages() for row in page.applications)
+        resume = None
+        for stop in stops:
+            walk = client.list_applications(
+                text_of(BASE - 1), limit=limit, concurrency=walkers, resume=resume
+            )
+            given = [row for row, _ in zip(walk, range(stop), strict=False)]
+            found += ids_of(given)
+            resume = walk.checkpoint
+            walk.close()
+        rest = client.list_applications(
+            text_of(BASE - 1), limit=limit, concurrency=walkers, resume=resume
+        )
+        found += ids_of(rest)
+        assert rest.saturated == ()
+        assert rest.progress.covered_fraction == 1.0
+        assert tasks_of(client) == 0
+    assert sorted(whole) == sorted(service.ids)
+    assert set(found) == service.ids
+    assert rest.checkpoint == rest.checkpoint  # which the end of the client does not take away
+
+
+def test_every_version_is_delivered_whatever_ends_a_consumer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Promise 8: what was not committed comes again, and what was does not."""
+    monkeypatch.setattr("income_client.polling.cycle._BATCH_SIZE", 3)
+    store: CheckpointStore = MemoryCheckpointStore()
+    options: dict[str, Any] = {"start": "1970-01-01", "settle": 0, "once": True}
+    with emulated() as (service, client):
+        everything = sorted(service.world.ids)
+        broken = client.poll(store, documents=False, **options)
+        taken: list[ApplicationRecord] = []
+        with pytest.raises(KeyError):  # noqa: PT012 - the loop is the point
+            for batch in broken.batches():
+                with batch:
+                    taken += batch
+                    if len(taken) == 6:
+                        raise KeyError("of the consumer")
+        assert batch.has_failed
+        kept = ids_of(taken[:3])
+        # One that leaves its loop over records has not committed what it had in hand.
+        left = client.poll(store, documents=False, **options)
+        again = next(left)
+        assert again.application_id == taken[3].application_id
+        left.close()
+        rest = ids_of(client.poll(store, documents=False, **options))
+        assert sorted(kept + rest) == everything
+        assert ids_of(client.poll(store, documents=False, **options)) == []
+        service.advance(60)
+        service.touch(everything[0])
+        service.advance(60)
+        (batch,) = client.poll(store, documents=False, **options).batches()
+        assert (ids_of(batch), len(batch), batch.number) == ([everything[0]], 1, 1)
+        assert len(batch.delivery_ids) == 1
+        batch.commit()
+        batch.commit()
+
+
+def test_a_poller_is_stopped_woken_and_looked_at_by_other_threads() -> None:
+    """Promise 11: it ends after what is in hand, and nothing of it is left."""
+    found: list[str] = []
+
+    def follow(poller: SyncPoller) -> None:
+        for record in poller:
+            found.append(record.application_id)  # noqa: PERF401 - as they come
+
+    with emulated(clock=None) as (service, client):
+        poller = client.poll(MemoryCheckpointStore(), documents=False, settle=0, standby=True)
+        assert poller.wake()  # nobody polls yet, so the store is asked
+        with ThreadPoolExecutor(1) as threads:
+            following = threads.submit(follow, poller)
+            until(lambda: poller.status.polls == 1)
+            service.advance(60)
+            service.touch(service.world.ids[3])
+            service.advance(60)
+            assert poller.wake()
+            until(lambda: found)
+            poller.stop()
+            following.result()
+        assert found == [service.world.ids[3]]
+        assert not poller.wake()
+        until(lambda: tasks_of(client) == 0)
+        with closing(client.poll(MemoryCheckpointStore())) as unused:
+            unused.stop(after_poll=True)
+        assert repr(unused) == "<SyncPoller 'default', 0 polls>"
+
+
+def test_calls_are_retried_and_fail_as_those_of_the_asynchronous_client() -> None:
+    """Promise 13: pauses, attempts and errors are the same, and views share the token."""
+    busy = reply(429, Retry_After="7")
+    answer = in_turn(reply(503), busy, EMPTY_PAGE, reply(403, b"c4n4ry-body"), busy)
+    with scripted(answer) as (server, client):
+        assert client.get_application_page().applications == ()
+        assert len(server.calls) == 3
+        with pytest.raises(PermissionDeniedError) as refused:
+            client.check()
+        assert refused.value.attempts == 1
+        with client.with_options(deadline=5) as view, pytest.raises(RateLimitedError) as limited:
+            view.check()
+        assert limited.value.retry_after == 7.0
+        with pytest.raises(RateLimitedError):
+            view.check()  # closing a view does nothing
+        assert server.token_requests == 1
+        assert repr(view) == f"<SyncIncomeClient of {server.url.removeprefix('http://')}>"
+
+
+def test_files_are_whole_and_what_fails_is_yielded(tmp_path: Path) -> None:
+    """Promise 16: one thing is made from another, in the loop and in the thread that asks."""
+    with emulated() as (service, client):
+        asked = threading.get_ident()
+        threads = set()
+
+        def chosen() -> Iterator[str]:
+            for row in client.list_applications():
+                threads.add(threading.get_ident())
+                yield client.get_application(row.application_id).application_id
+
+        gone = service.world.ids[2]
+        service.faults.add(Fault("status", status=404, path=f"*/{gone}", times=None))
+        with pytest.raises(NotFoundError):
+            list(client.fetch_records(chosen()))
+        assert threads == {asked}
+        records = list(client.fetch_records(service.world.ids, on_error="yield"))
+        (failure,) = [one for one in records if isinstance(one, FetchFailure)]
+        assert failure.application_id == gone
+        service.faults.clear()
+        walk = client.list_applications()
+        files = list(client.download_all(client.fetch_records(walk), tmp_path))
+        replies = list(client.fetch_documents(iter(service.world.ids), concurrency=2))
+        documents = [one for reply in replies for _, one in reply.all()]
+        assert len(files) == len(documents)
+        assert all(Path(str(file.path)).stat().st_size == file.size for file in files)
+        assert client.download(documents[0], tmp_path).path in {file.path for file in files}
+        assert client.find_application(service.world.reference_of(1)) is not None
+        assert client.get_json(f"/v1/income/applications/{gone}")["application_id"] == gone
+        assert client.service_time().tzinfo is not None
+
+
+# Threads
+
+
+def test_many_threads_share_one_loop_one_pool_and_one_token() -> None:
+    """Each has its own walk, and one walk has one consumer."""
+    with emulated() as (service, client), ThreadPoolExecutor(8) as threads:
+        walks = threads.map(lambda _: ids_of(client.list_applications(limit=4)), range(8))
+        assert all(sorted(walk) == sorted(service.world.ids) for walk in walks)
+        calls = threads.map(client.get_application, service.world.ids * 4)
+        assert ids_of(calls) == list(service.world.ids * 4)
+        assert sum(request.name == "token" for request in service.requests) == 1
+        service.faults.add(Fault("stall", path="/v1/*"))
+        shared = client.fetch_records(service.world.ids)
+        waiting = threads.submit(next, shared)
+        until(lambda: tasks_of(client) > 1)
+        with pytest.raises(ConfigurationError, match="one consumer"):
+            next(shared)
+        shared.close()
+        with pytest.raises(ClientClosedError):
+            waiting.result()
+        assert tasks_of(client) == 0
+
+
+@pytest.mark.parametrize("what", ["call", "walk", "fetch", "poll"])
+def test_ctrl_c_ends_the_call_in_flight_and_leaves_nothing(what: str) -> None:
+    """The client works after it, and a walk and a poller continue without loss."""
+
+    def interrupt(_: object) -> Any:
+        main = threading.main_thread().ident
+        assert main is not None
+        signal.pthread_kill(main, signal.SIGINT)
+        return SILENT
+
+    with scripted(in_turn(interrupt, EMPTY_PAGE)) as (server, client):
+        walk = client.list_applications(text_of(BASE))
+        poller = client.poll(MemoryCheckpointStore(), once=True)
+        begun: dict[str, Callable[[], object]] = {
+            "call": client.check,
+            "walk": lambda: next(walk),
+            "fetch": lambda: next(client.fetch_records(iter(["a"]))),
+            "poll": lambda: next(poller),
+        }
+        with pytest.raises(KeyboardInterrupt) as interrupted:
+            begun[what]()
+        assert package_frames(interrupted.value) == []
+        assert tasks_of(client) == 0
+        until(lambda: not server.connections)
+        assert list(walk) == []
+        assert list(poller) == []
+
+
+def test_an_interruption_after_the_end_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read for the call that was interrupted comes with the next one."""
+    from income_client import portal  # noqa: PLC0415 - whose wait is interrupted
+
+    wait = portal._Call.wait
+    is_late = True
+
+    def interrupted(call: Any) -> None:
+        nonlocal is_late
+        wait(call)
+        if is_late:
+            is_late = False
+            call._inbox.put(None)  # which the wait for the end takes once more
+            raise KeyboardInterrupt
+
+    with emulated(4) as (service, client):
+        for begin in (
+            client.list_applications,
+            lambda: client.fetch_records(service.world.ids),
+            lambda: client.poll(MemoryCheckpointStore(), start="1970-01-01", once=True, settle=0),
+        ):
+            items: Any = begin()
+            is_late = True
+            with monkeypatch.context() as patch:
+                patch.setattr(portal._Call, "wait", interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    next(items)
+            assert sorted(ids_of(items)) == sorted(service.world.ids)
+
+
+def test_leaving_a_loop_ends_its_requests_in_whichever_thread_it_is_collected() -> None:
+    """By a break, an error of the consumer's, or the collector."""
+    with emulated(40) as (service, client), pages_of(5):
+        for row in client.list_applications(limit=5):
+            assert row.application_id
+            break
+        until(lambda: tasks_of(client) == 0)
+        service.faults.add(Fault("stall", path="*/documents", times=None))
+        with pytest.raises(KeyError):  # noqa: PT012 - the loop is the point
+            for record in client.fetch_records(iter(service.world.ids), documents=False):
+                raise KeyError(record.application_id)
+        kept = [client.fetch_records(service.world.ids, documents=False)]
+        next(kept[0])
+        kept.append(kept)  # type: ignore[arg-type]
+        lost = weakref.ref(kept[0])
+        del kept
+        with ThreadPoolExecutor(1) as threads:
+            threads.submit(gc.collect).result()
+        assert lost() is None
+        until(lambda: tasks_of(client) == 0)
+
+
+# Beginning and end
+
+
+def test_closing_ends_calls_of_other_threads_and_a_dropped_client_ends_by_itself() -> None:
+    """Their error is that of a closed client; what needs no loop can still be read."""
+    with scripted(in_turn(EMPTY_PAGE, SILENT)) as (server, client):
+        walk = client.list_applications()
+        poller = client.poll(MemoryCheckpointStore())
+        with ThreadPoolExecutor(2) as threads:
+            client.check()
+            waiting: list[Future[Any]] = [
+                threads.submit(client.check),
+                threads.submit(next, poller),
+            ]
+            until(lambda: len(server.calls) == 3)
+            client.close()
+            client.close()
+            for one in waiting:
+                assert isinstance(one.exception(), ClientClosedError)
+        for late in (client.check, lambda: next(walk), lambda: next(poller)):
+            with pytest.raises(ClientClosedError, match="closed"):
+                late()
+        assert walk.checkpoint
+        assert walk.progress.requests == 0
+        poller.stop()
+        poller.close()
+        assert not poller.wake()
+        dropped = SyncIncomeClient(server.url, auth=OAUTH, clock=JumpingClock())
+        rows = dropped.list_applications()
+        thread = {one for one in threading.enumerate() if one.name == "income_client"}
+        assert thread == set()
+        del dropped
+        server.answer = token_rules()
+        assert list(rows) == []
+        (left,) = (one for one in threading.enumerate() if one.name == "income_client")
+        del rows
+        gc.collect()
+        left.join(20)
+        assert not left.is_alive()
+
+
+async def test_a_thread_with_a_loop_of_its_own_may_call() -> None:
+    """As a notebook's, which waits meanwhile; the hooks of the client may not."""
+    refused: list[Exception] = []
+
+    def call(_: object) -> None:
+        try:
+            client.check()
+        except ConfigurationError as error:
+            refused.append(error)
+
+    with emulated(on_event=call) as (service, client):
+        assert ids_of(client.list_applications())
+        assert asyncio.get_running_loop().is_running()
+    assert refused
+    assert all("cannot wait for itself" in str(one) for one in refused)
+    assert service.requests
+
+
+# Errors
+
+
+def test_errors_show_nothing_of_what_was_passed_through_threads() -> None:
+    """No frame of ours, no cause and no context, whatever raised them."""
+    own = KeyError("of the caller")
+
+    def failing() -> Iterator[str]:
+        yield "a"
+        raise own
+
+    with scripted(in_turn(reply(404, b"c4n4ry-body"))) as (server, client):
+        calls: tuple[Callable[[], object], ...] = (
+            lambda: client.get_application("a"),
+            client.check,
+            lambda: next(client.list_applications()),
+            lambda: next(client.list_applications().pages()),
+            lambda: next(client.fetch_records(["a"])),
+            lambda: list(client.fetch_records(failing(), on_error="yield")),
+            lambda: client.get_json("/private/../x"),
+        )
+        for call in calls:
+            try:
+                raise ValueError("c4n4ry-context")  # noqa: TRY301 - what the caller handles
+            except ValueError:
+                with pytest.raises(Exception) as caught:  # noqa: PT011 - of any class
+                    call()
+            error = caught.value
+            assert package_frames(error) == []
+            assert (error.__cause__, error.__context__) == (None, None)
+            shown = held_by(error)
+            assert "c4n4ry-body" not in shown
+            assert "c4n4ry-context" not in shown
+            assert "token-1" not in shown
+        assert server.requests
+
+
+def test_a_session_of_the_callers_is_refused() -> None:
+    """It belongs to another event loop."""
+    refused: Any = SyncIncomeClient
+    with pytest.raises(ConfigurationError, match="opens its own") as caught:
+        refused("https://service.example", auth=BASIC, session=None)
+    assert caught.value.argument == "session"
