@@ -22,11 +22,11 @@ import httpx
 import orjson
 from pydantic import BaseModel
 
-from income_client import IncomeClient
+from income_client import IncomeClient, SyncIncomeClient
 
 from .decoding import replies
 from .report import OURS, Row, Scale, compared, exactly, in_turns
-from .services import SMALL, CannedService
+from .services import SMALL, CannedService, EmulatorProcess
 
 Call: TypeAlias = Callable[[int], Awaitable[Any]]
 
@@ -189,6 +189,63 @@ async def first_calls(scale: Scale) -> list[Row]:
     ]
 
 
+async def without_await(scale: Scale) -> list[Row]:
+    """Compare the client without await with the asynchronous one: calls, and rows of a walk."""
+    with CannedService() as service:
+        url = service.url + SMALL
+        async with IncomeClient(url, auth=service.oauth2) as client:
+            with SyncIncomeClient(url, auth=service.oauth2) as waiting:
+
+                async def call() -> None:
+                    for number in range(scale.calls):
+                        await client.get_application(name_of(number))
+
+                async def call_and_wait() -> None:
+                    for number in range(scale.calls):
+                        waiting.get_application(name_of(number))
+
+                calls = await _cpu_in_turns(call, call_and_wait, scale.calls, scale.rounds)
+    rows = scale.streamed // 10
+    with EmulatorProcess(applications=rows, pattern="bursts", days=365) as lists:
+        async with IncomeClient(lists.url, auth=lists.oauth2) as client:
+            with SyncIncomeClient(lists.url, auth=lists.oauth2) as waiting:
+
+                async def walk() -> None:
+                    found = [row.application_id async for row in client.list_applications()]
+                    assert len(found) == rows
+
+                async def walk_and_wait() -> None:
+                    found = [row.application_id for row in waiting.list_applications()]
+                    assert len(found) == rows
+
+                walks = await _cpu_in_turns(walk, walk_and_wait, rows, scale.few_rounds)
+    of = "without await: CPU / with await,"
+    against = partial(compared, one="waiting", other="ours", unit="us")
+    return [
+        against(f"{of} a small application", calls, goal=1.5),
+        against(f"{of} a row of {rows:,} that are listed", walks, goal=1.15),
+    ]
+
+
+async def _cpu_in_turns(
+    ours: Callable[[], Awaitable[None]],
+    waiting: Callable[[], Awaitable[None]],
+    units: int,
+    rounds: int,
+) -> dict[str, list[float]]:
+    """Return the seconds of CPU of a unit of each client's work, in each round."""
+
+    async def measure(work: Callable[[], Awaitable[None]]) -> float:
+        began = time.process_time()
+        await work()
+        return (time.process_time() - began) / units
+
+    ways = {"ours": partial(measure, ours), "waiting": partial(measure, waiting)}
+    for way in ways.values():
+        await way()
+    return await in_turns(ways, rounds)
+
+
 async def imports(scale: Scale) -> list[Row]:
     """Time fresh processes that import the package, make a client, or import aiohttp."""
     with TemporaryDirectory() as compiled:
@@ -223,6 +280,7 @@ MEASUREMENTS: Final[Mapping[str, Callable[[Scale], Coroutine[Any, Any, list[Row]
     "small": small_calls,
     "usual": usual_calls,
     "first-calls": first_calls,
+    "without-await": without_await,
     "imports": imports,
 }
 """Every measurement by its name."""

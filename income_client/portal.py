@@ -114,8 +114,9 @@ class _Call(Generic[T]):
     def __init__(self, work: Coroutine[Any, Any, T], feed: Feed[Any] | None) -> None:
         self._work = work
         self._feed = feed
-        self._task: asyncio.Task[T] | None = None
-        self._error: BaseException | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._has_begun = False
+        self._result: T | BaseException = ClientClosedError(_CLOSED)
         self._inbox: SimpleQueue[Errand | None] = SimpleQueue()
         """Errands for the thread; None once the coroutine has ended."""
 
@@ -123,32 +124,35 @@ class _Call(Generic[T]):
 
     def start(self, finished: Callable[["_Call[Any]"], object]) -> None:
         """Start the coroutine; ``finished`` is called at its end."""
-        self._task = asyncio.get_running_loop().create_task(self._work)
-        # Not within the coroutine, which never begins if it is cancelled at once.
-        self._task.add_done_callback(self._end)
-        self._task.add_done_callback(lambda _: finished(self))
-        if self._feed is not None:
-            self._feed.attach(self._inbox)
+        self._task = asyncio.get_running_loop().create_task(self._run(finished))
 
     def cancel(self) -> None:
         """Cancel the coroutine, whether it has begun or not."""
-        if self._task is None:
-            self.give_up()
-        else:
+        if self._task is not None:
             self._task.cancel()
+        if not self._has_begun:
+            self.give_up()
 
     def give_up(self) -> None:
-        """Let the thread go without a result: the loop has ended."""
+        """Let the thread go without a result: the coroutine never begins."""
         self._work.close()
-        self._error = ClientClosedError(_CLOSED)
         self._inbox.put(None)
 
-    def _end(self, task: "asyncio.Task[T]") -> None:
+    async def _run(self, finished: Callable[["_Call[Any]"], object]) -> None:
+        self._has_begun = True
         if self._feed is not None:
-            self._feed.detach(self._inbox)
-        # In a thread that runs no task, a cancellation is an error like any other.
-        self._error = ClientClosedError(_CLOSED) if task.cancelled() else task.exception()
-        self._inbox.put(None)
+            self._feed.attach(self._inbox)
+        try:
+            self._result = await self._work
+        except asyncio.CancelledError:
+            pass  # in a thread that runs no task, it is the end of the client
+        except BaseException as error:  # noqa: BLE001 - raised in the thread
+            self._result = error
+        finally:
+            if self._feed is not None:
+                self._feed.detach(self._inbox)
+            finished(self)
+            self._inbox.put(None)
 
     # In the thread that waits
 
@@ -164,9 +168,9 @@ class _Call(Generic[T]):
 
     def result(self) -> T:
         """Return what came of it."""
-        if self._error is not None or self._task is None:
-            raise self._error or ClientClosedError(_CLOSED)
-        return self._task.result()
+        if isinstance(self._result, BaseException):
+            raise self._result
+        return self._result
 
     def _take_errand(self) -> Errand | None:
         while True:

@@ -28,9 +28,9 @@ from income_client import (
 from income_client.configuration import (
     KEYS,
     ClientOptions,
-    SyncClientOptions,
     Configuration,
     FileCredentials,
+    SyncClientOptions,
     from_file,
     from_variables,
 )
