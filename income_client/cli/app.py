@@ -66,6 +66,7 @@ _SUMMARIES: Final = {
     "documents": "List the documents of applications",
     "download": "Download the files of documents",
     "export": "Export the applications updated in a period to a file",
+    "audit": "Find out whether you hold all that is listed",
     "poll": "Print each update, and remember what was printed",
     "relay": "Publish an event for each update to a broker",
     "dead-letters": "List what a poller could not read",

@@ -75,7 +75,7 @@ async def applications(
     line = StatusLine()
     alone = COLUMNS[0].key if quiet else None
     rows = RowWriter(COLUMNS, output, quiet=alone, before=line.make_way)
-    progress = _Progress(line, has_beginning=updated_after not in (None, Moment()))
+    progress = ListProgress(line, has_beginning=updated_after not in (None, Moment()))
     malformed: list[DecodeError] = []
     drawing = None
     if picture is not None:
@@ -148,7 +148,7 @@ def write_summary(summary: "ApplicationSummary", rows: RowWriter) -> None:
     rows.write(row, to_json(summary))
 
 
-class _Progress:
+class ListProgress:
     """Draws how far a walk has come."""
 
     def __init__(self, line: StatusLine, *, has_beginning: bool) -> None:

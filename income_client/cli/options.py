@@ -307,7 +307,7 @@ def overfull(second: "Window") -> str:
 async def read_ids(descriptor: int = 0) -> AsyncGenerator[str, None]:
     """Yield the id in each line of standard input: an id alone, or JSON that has one."""
     number = 0
-    async with aclosing(_read_lines(descriptor)) as lines:
+    async with aclosing(read_lines(descriptor)) as lines:
         async for line in lines:
             number += 1
             text = (line.removeprefix(BOM_UTF8) if number == 1 else line).strip()
@@ -315,7 +315,8 @@ async def read_ids(descriptor: int = 0) -> AsyncGenerator[str, None]:
                 yield _id_in(text, number)
 
 
-async def _read_lines(descriptor: int) -> AsyncGenerator[bytes, None]:
+async def read_lines(descriptor: int = 0) -> AsyncGenerator[bytes, None]:
+    """Yield the lines of standard input."""
     rest = bytearray()
     while piece := await read_input(descriptor):
         rest += piece

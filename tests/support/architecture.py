@@ -41,6 +41,7 @@ MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
             "disk",
             "emulator",
             "engines",
+            "exporting",
             "hosts",
             "receivers",
             "records",

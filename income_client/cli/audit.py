@@ -1,0 +1,154 @@
+"""``income-client audit``: compares what the service lists with what is held."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+from attrs import evolve
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from income_client import IncomeClientError
+from income_client.texts import reason_of
+
+from .applications import ListProgress
+from .connection import Connection, connect
+from .exit_status import ExitStatus
+from .held import exported_span, read_pairs
+from .options import STANDARD_INPUT, Moment, Whole, When, overfull, span_between
+from .output import counted, say
+from .progress import StatusLine
+from .rows import Column, OutputOption, QuietOption, RowWriter
+
+if TYPE_CHECKING:
+    from income_client import Audit
+
+_COLUMNS: Final = (
+    Column("finding", "Finding"),
+    Column("application_id", "Application", style="cyan"),
+    Column("held_at", "Held", dropped=1),
+    Column("updated_after", "Updated from", dropped=2),
+    Column("updated_before", "To", dropped=2),
+)
+_NotNegative = Annotated[Whole, Parameter(metavar="COUNT", validator=Number(gte=0))]
+
+
+async def audit(
+    held: Annotated[
+        Path, Parameter(name="HELD", allow_leading_hyphen=True, metavar="HELD")
+    ],
+    /,
+    *,
+    updated_after: When | None = None,
+    updated_before: When | None = None,
+    settle: Annotated[Whole, Parameter(metavar="SECONDS", validator=Number(gte=0))] = 60,
+    extra_calls: _NotNegative = 100,
+    output: OutputOption = None,
+    quiet: QuietOption = False,
+    connection: Connection | None = None,
+) -> int:
+    """Find out whether you hold every application that the service lists.
+
+    HELD is a file with the ids and update times that you hold: CSV or Parquet with
+    the columns application_id and last_updated_at, or JSON lines with these
+    fields; - reads standard input. It may be what export wrote: lines, or a
+    folder of tables. Its period is then audited.
+
+    The output has a row for each application that is missing, stale (updated
+    since the time held), or unlisted (held, but no longer listed). With --quiet,
+    these are the ids of what is missing or stale, for export to read again. Only
+    the list is read.
+
+    Exits with 0 if all is held, and with 1 if not, or if a second holds more
+    applications than can be listed.
+
+    Example: income-client audit held.csv
+    income-client audit june --quiet | income-client export - --to again.jsonl
+
+    Args:
+        held: File, or folder of an export.
+        updated_after: Start of the period. Default: that of an export, or the beginning.
+        updated_before: The time as of which HELD is. Default: the end of an export, or now.
+        settle: Seconds that an update may take until you hold it: later ones do not count.
+        extra_calls: Most requests to find what was updated again soon after the time held.
+        output: Format of the output.
+        quiet: Print the ids of what is missing or stale only, one a line.
+        connection: The service.
+    """
+    if str(held) != STANDARD_INPUT:
+        _check_exists(held)
+    line = StatusLine()
+    progress = ListProgress(line, has_beginning=False)
+    alone = "application_id" if quiet else None
+    rows = RowWriter(_COLUMNS, output, quiet=alone, before=line.make_way)
+    try:
+        async with connect(connection, on_event=progress.draw_event) as client:
+            span = await span_between(client, updated_after, updated_before)
+            exported = exported_span(held)
+            if updated_after is None:
+                span = evolve(span, after=exported.after)
+            if updated_before is None:
+                span = evolve(span, before=exported.before)
+            found = await client.audit(
+                read_pairs(held),
+                updated_after=span.after,
+                updated_before=span.before,
+                settle=settle,
+                extra_calls=extra_calls,
+            )
+    finally:
+        line.stop()
+    with rows:
+        for row in _rows_of(found):
+            if not quiet or row["finding"] != "unlisted":
+                rows.write(row)
+    for window in found.saturated:
+        say(overfull(window))
+    say(_summary(found))
+    return ExitStatus.DONE if found.is_complete else ExitStatus.FAILED
+
+
+def _check_exists(path: Path) -> None:
+    try:
+        path.stat()
+    except OSError as error:
+        raise IncomeClientError(f"{path} cannot be read: {reason_of(error)}")
+
+
+def _rows_of(found: "Audit") -> Iterator[Mapping[str, object]]:
+    for application_id in found.missing:
+        yield {"finding": "missing", "application_id": application_id}
+    for one in found.stale:
+        yield {
+            "finding": "stale",
+            "application_id": one.application_id,
+            "held_at": one.held_at,
+            "updated_after": one.listed_in.starts_at,
+            "updated_before": one.listed_in.ends_at,
+        }
+    for application_id in found.unlisted:
+        yield {"finding": "unlisted", "application_id": application_id}
+
+
+def _summary(found: "Audit") -> str:
+    begins = "the beginning" if found.after is None else found.after.strftime(_TIME)
+    counts = (
+        f"{len(found.missing):,} missing, {len(found.stale):,} stale, "
+        f"{len(found.unlisted):,} unlisted"
+    )
+    parts = [
+        f"{counts}; {found.listed:,} listed and {found.held:,} held, "
+        f"updated from {begins} to {found.until.strftime(_TIME)}",
+        counted(found.requests, "request"),
+    ]
+    if found.undecided:
+        parts.append(
+            f"{found.undecided:,} may have been updated again soon after the time held: "
+            "--extra-calls asks for more of them"
+        )
+    if found.unreadable:
+        parts.append(f"{counted(found.unreadable, 'row')} of the list without an id")
+    return "; ".join(parts)
+
+
+_TIME: Final = "%Y-%m-%dT%H:%M:%S"
