@@ -29,7 +29,9 @@ COMES_WITH: Final[Mapping[str, str]] = {
     "starlette": "fastapi",
 }
 """Packages that another name installs."""
-COME_ALONG: Final = {"aiohttp", "attrs", "income_client", "yarl"} | sys.stdlib_module_names
+COME_ALONG: Final = sys.stdlib_module_names | {
+    *("aiohttp", "attrs", "cattrs", "income_client", "yarl"),
+}
 """Packages that come with this one."""
 
 

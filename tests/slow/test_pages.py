@@ -22,7 +22,7 @@ from income_client.configuration import read_file
 from income_client.emulator import Emulator
 from tests.slow.test_nginx import SERVER_BLOCK
 from tests.slow.test_remote_emulator import DOCKERFILE
-from tests.support import example_programs, example_workers
+from tests.support import example_pipelines, example_programs, example_workers
 from tests.support.examples import RunExample, variables
 from tests.support.page_commands import COMMANDS, RunCommand
 from tests.support.page_texts import TEXTS
@@ -39,7 +39,11 @@ from tests.support.pages import (
     label,
 )
 
-RUN: Final[Mapping[str, RunExample]] = {**example_programs.RUN, **example_workers.RUN}
+RUN: Final[Mapping[str, RunExample]] = {
+    **example_programs.RUN,
+    **example_workers.RUN,
+    **example_pipelines.RUN,
+}
 """How each example is run."""
 
 

@@ -48,9 +48,9 @@ async def started(
     )
 
 
-async def python(service: Emulator, folder: Path, *arguments: str) -> list[str]:
+async def python(service: Emulator, folder: Path, *arguments: str, **more: str) -> list[str]:
     """Run Python in a folder, and return the lines that it printed."""
-    process = await started(service, folder, *arguments)
+    process = await started(service, folder, *arguments, **more)
     output, complaints = await process.communicate()
     assert (process.returncode, complaints.decode()) == (0, ""), output.decode()
     return output.decode().splitlines()

@@ -68,7 +68,7 @@ def run_with(command: str) -> RunCommand:
 async def _polls(service: Emulator, folder: Path, shown: str) -> None:
     """The command writes each application with its documents, and nothing twice."""
     # With what the text below it names, since a test wants it to end.
-    whole = shown.replace(" >> ", " --once >> ")
+    whole = shown if " --once " in shown else shown.replace(" >> ", " --once >> ")
     for _ in range(2):
         await runs(service, folder, whole)
     written = (folder / shown.rpartition(" ")[2]).read_text("utf-8").splitlines()
