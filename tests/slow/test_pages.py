@@ -48,6 +48,7 @@ RUN: Final[Mapping[str, RunExample]] = {
 
 
 @pytest.mark.shows_private("file", reason="what an example writes has addresses of files")
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", sorted(RUN))
 def test_the_example_does_what_its_page_says(name: str, tmp_path: Path) -> None:
     """It is run against the emulator."""
