@@ -6,6 +6,7 @@ if TYPE_CHECKING:
     from income_client.exporting.frames import RecordTables, to_arrow, to_pandas, to_polars
 
     from ._version import __version__
+    from .audit import Audit, StaleApplication
     from .checkpoints import (
         CheckpointStore,
         MemoryCheckpointStore,
@@ -127,6 +128,7 @@ __all__ = [
     "ApplicationPaginator",
     "ApplicationRecord",
     "ApplicationSummary",
+    "Audit",
     "AuthenticationError",
     "BasicAuth",
     "Batch",
@@ -201,6 +203,7 @@ __all__ = [
     "SaturatedWindowError",
     "Secret",
     "ServerError",
+    "StaleApplication",
     "StoredCheckpoint",
     "StoredToken",
     "SuspectedFraudulent",

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 NAMES: Final = {
     "_version": "__version__",
+    "audit": "Audit StaleApplication",
     "checkpoints": "CheckpointStore MemoryCheckpointStore SQLiteCheckpointStore StoredCheckpoint",
     "client": "IncomeClient",
     "downloads.many": "DownloadFailure Downloads",

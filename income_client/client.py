@@ -41,6 +41,7 @@ from .settings import (
 from .wire.times import When, service_bounds, wire_bounds
 
 if TYPE_CHECKING:
+    from .audit import Audit, Held
     from .checkpoints import CheckpointStore
     from .configuration import ClientOptions
     from .downloads.downloader import Downloader
@@ -508,6 +509,62 @@ class IncomeClient:
             clock=self._clock,
             zone=self._zone,
         )
+
+    async def audit(
+        self,
+        held: Held,
+        *,
+        updated_after: When | None = None,
+        updated_before: When | None = None,
+        settle: float = 60.0,
+        extra_calls: int | None = 100,
+        concurrency: int = 4,
+    ) -> Audit:
+        """Find out whether everything that the service lists is held (contract section 4.1).
+
+        Reads the list only: as many list calls as a walk over the span, a few more for the
+        present, one for each page with a finding, and at most ``extra_calls``. What changes
+        meanwhile is looked at again, and is no finding.
+
+        Args:
+            held: ids with the update times held: a mapping, or an iterable of pairs, asynchronous
+                or not. The time is the later one of the application's ``last_updated_at`` and
+                each document's ``updated_at``, in a form as for ``list_applications``. Of several
+                times for one id the latest counts. Read once, after the service was asked for
+                its present, and kept in about 40 bytes for each id, and the id's own.
+            updated_after: only what was updated after this must be held; None for everything. An
+                id that is not listed is reported only if the time held lies behind it.
+            updated_before: the time as of which ``held`` is, if it is of the past: what was
+                updated since is not compared. None for the present.
+            settle: seconds before the present in which updates are not compared: longer than an
+                update takes to be listed, delivered and stored, so than a poller's ``interval``.
+            extra_calls: most list calls that decide whether an application was updated again so
+                soon after the time held that one page shows both. None for as many as it takes,
+                up to one for each application.
+            concurrency: list calls in flight at a time.
+
+        Returns:
+            What is missing, stale, and held but no longer listed.
+
+        Raises:
+            ConfigurationError: an argument is invalid, an entry of ``held`` is not an id with a
+                time, or ``updated_after`` leaves nothing to compare.
+            UnexpectedResponseError: the service does not say what time it is.
+            IncomeClientError: a request failed after its retries.
+        """
+        from .audit import Auditor
+
+        with leaving():
+            after, before = service_bounds(updated_after, updated_before, self._zone)
+            auditor = Auditor(
+                session=self._session,
+                zone=self._zone,
+                clock=self._clock,
+                settle=settle,
+                extra_calls=extra_calls,
+                concurrency=concurrency,
+            )
+            return await auditor.run(held, after, before)
 
     @overload
     def fetch_records(

@@ -223,6 +223,8 @@ class ApplicationPaginator:
         on_saturated: whether rows of saturated windows are yielded.
         clock: sleeps where the walk waits for the service's clock.
         zone: the zone of the service's times that carry none.
+        read: reads a page.
+        keeps_malformed: whether malformed rows are left on their pages, as `MalformedRow`.
 
     Raises:
         ConfigurationError: an argument is invalid.
@@ -241,6 +243,8 @@ class ApplicationPaginator:
         on_saturated: OnSaturated,
         clock: Clock,
         zone: tzinfo,
+        read: ReadPage = read_rows,
+        keeps_malformed: bool = False,
     ) -> None:
         if type(limit) is not int or not _LEAST_LIMIT <= limit <= LARGEST_LIMIT:
             raise invalid("limit", f"a whole number from {_LEAST_LIMIT} to {LARGEST_LIMIT}", limit)
@@ -253,7 +257,7 @@ class ApplicationPaginator:
             covered: list[Window] = []
         else:
             bounds, covered = read_checkpoint(resume, after, before)
-        self._ask = partial(_ask_later, partial(ask_page, session, limit, zone), clock)
+        self._ask = partial(_ask_later, partial(ask_page, session, limit, zone, read=read), clock)
         self._planner = WalkPlanner(
             bounds,
             limit=limit,
@@ -262,6 +266,7 @@ class ApplicationPaginator:
             keep_saturated=on_saturated == "report",
         )
         self._raises = on_saturated == "raise"
+        self._keeps_malformed = keeps_malformed
         self._instrumentation = session.instrumentation
         self._tasks: BoundedTasks[Question] = BoundedTasks()
         self._handed_out: Delivery | None = None
@@ -374,7 +379,7 @@ class ApplicationPaginator:
     def _without_malformed(self, page: ApplicationPage) -> ApplicationPage:
         """Put the errors of malformed rows aside, and return the page of the others."""
         malformed = [row for row in page.applications if isinstance(row, MalformedRow)]
-        if not malformed:
+        if not malformed or self._keeps_malformed:
             return page
         self._malformed.extend(row.error for row in malformed)
         rows = tuple(row for row in page.applications if not isinstance(row, MalformedRow))

@@ -75,8 +75,7 @@ class Answer:
         """Make the answer of a page that was requested with a limit."""
         return cls(
             page=page,
-            # A fraction of a second never makes the window wider.
-            echo=Window(-((EPOCH - page.updated_after) // _SECOND), second_of(page.updated_before)),
+            echo=echo_of(page),
             rows={key_of_row(row): row for row in page.applications},
             is_full=len(page.applications) >= limit,
             served_at=served_at,
@@ -96,6 +95,11 @@ class Delivery:
 def second_of(moment: datetime) -> int:
     """Return the whole second of a time without zone."""
     return (moment - EPOCH) // _SECOND
+
+
+def echo_of(page: ApplicationPage) -> Window:
+    """Return the bounds that a page echoes; a fraction of a second never makes them wider."""
+    return Window(-((EPOCH - page.updated_after) // _SECOND), second_of(page.updated_before))
 
 
 def split_by_echo(window: Window, bounds: Bounds, echo: Window) -> tuple[Window, list[Window]]:

@@ -22,7 +22,7 @@ LAYERS: Final = (
     {"call_watch", "concurrency", "instrumentation", "portal", "telemetry"},
     {"http"},
     {"checkpoints", "disk", "downloads", "exporting", "fetching", "walk"},
-    {"polling"},
+    {"audit", "polling"},
     {"client", "configuration", "receivers", "sync"},
     {"__init__", "_lazy"},
     {"engines"},
