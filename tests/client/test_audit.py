@@ -102,9 +102,10 @@ class History:
         service.now += chance.choice([0, 0, 0, 1, 1, 3])
 
     async def read(self) -> AsyncIterator[tuple[str, datetime]]:
-        """Give what is held by now: what was updated meanwhile was delivered, as a rule."""
-        for key, second in [*self.service.rows.items()]:
-            if key in self.changed and self.service.chance.random() < 0.5:
+        """Give what is held by now: what was updated meanwhile is delivered in less than ``settle``."""
+        for key in self.changed & self.service.ids:
+            second = self.service.rows[key]
+            if second <= self.service.now - self.settle + 1 or self.service.chance.random() < 0.5:
                 self.held[key] = second
         entries = list(self.held.items())
         self.service.chance.shuffle(entries)
@@ -117,9 +118,13 @@ class History:
 @st.composite
 def histories(draw: st.DrawFn, limit: int) -> History:
     """Draw a service, and what is held of it: most as it is listed, some not."""
-    date_ahead = st.sampled_from([0, 0, None, 3, -3])
-    service = draw(listings(ListService, limit, [0, 5, 30], date_ahead=date_ahead))
-    settle = draw(st.sampled_from([0, 3, 20]))
+    date_ahead = st.sampled_from([0, 0, None, -3])
+    widest = st.sampled_from([None, None, 3_600])
+    service = draw(
+        listings(ListService, limit, [0, 5, 30], date_ahead=date_ahead, widest=widest)
+    )
+    assume((service.now - BASE) / (service.rules.widest or service.now) < 30)
+    settle = draw(st.sampled_from([1, 3, 20]))
     history = History(service, limit, settle, {}, began=dict(service.rows))
     chance, now = service.chance, service.now
     for key, second in service.rows.items():
@@ -131,7 +136,7 @@ def histories(draw: st.DrawFn, limit: int) -> History:
             history.held[key] = second - chance.choice([1, 2, 3, 5, 50, 4_000])
         elif drift == "finer":
             history.held[key] = second + 0.5
-        elif drift == "late" and second < now and settle:
+        elif drift == "late" and second < now:
             # Updated, and held, but listed where it was.
             updated = max(second, now - chance.randrange(settle))
             history.pending.append((updated + settle, key, updated))
