@@ -274,6 +274,7 @@ class RedisCheckpointStore(CompleteCheckpointStore, RingingStore):
         check_name(prefix, "prefix")
         self._server = _Server("checkpoint store", redis)
         self._prefix = prefix
+        self._checking = asyncio.Lock()
         self._is_checked = False
 
     async def load(self, name: str) -> StoredCheckpoint:  # noqa: D102 - as the protocol says
@@ -397,8 +398,12 @@ class RedisCheckpointStore(CompleteCheckpointStore, RingingStore):
 
     async def _check_server(self) -> None:
         """Refuse a server that deletes checkpoints; warn of one that may lose them."""
-        if self._is_checked:
-            return
+        async with self._checking:
+            if not self._is_checked:
+                await self._check_settings()
+                self._is_checked = True
+
+    async def _check_settings(self) -> None:
         settings = await read_settings(self._server.redis)
         if policy := eviction_risk(settings):
             raise self._server.error(
@@ -410,7 +415,6 @@ class RedisCheckpointStore(CompleteCheckpointStore, RingingStore):
         if loss and not is_second:
             message = "%s: set appendonly yes, and poll with must_exist=True"
             _LOGGER.warning(message, loss, extra={"prefix": self._prefix})
-        self._is_checked = True
 
     def _key(self, name: str) -> str:
         return f"{self._prefix}:checkpoint:{name}"

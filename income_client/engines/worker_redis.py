@@ -120,6 +120,7 @@ class _Stream:
                 "url must be one of Redis, redis://HOST:PORT/0", argument="url"
             )
         self.key = key
+        self._checking = asyncio.Lock()
         self._is_checked = False
 
     async def publish(self, event: UpdateEvent) -> None:
@@ -131,8 +132,12 @@ class _Stream:
 
     async def check_server(self) -> None:
         """Refuse a server that may evict the stream; warn of one that may lose its end."""
-        if self._is_checked:
-            return
+        async with self._checking:  # of many events at a time, one asks
+            if not self._is_checked:
+                await self._check_settings()
+                self._is_checked = True
+
+    async def _check_settings(self) -> None:
         settings = await read_settings(self.redis)
         if policy := eviction_risk(settings):
             raise IncomeClientError(
@@ -142,7 +147,6 @@ class _Stream:
         if loss := loss_risk(settings, "events"):
             message = "%s: set appendonly yes and appendfsync always"
             _LOGGER.warning(message, loss, extra={"stream": self.key})
-        self._is_checked = True
 
 
 class _Events:

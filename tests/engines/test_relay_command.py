@@ -98,8 +98,10 @@ def test_a_redis_keeps_events_and_checkpoint(shell: Cli, redis_server: RedisServ
     relay = ("relay", "--to", redis_server.url, "--bucket", "of-relays", "--once", "--standby")
     ran = shell(*relay, "--start", "beginning")
     assert ran.status == 0
-    begins = ran.stderr.partition("\n")[0]
+    begins, warned, did = ran.stderr.splitlines()
     assert begins.startswith("income-client: 'relay' is new in bucket of-relays, begins at 1970")
+    assert "a power failure loses events" in warned, "once for all that are published at a time"
+    assert did.startswith("income-client: 1 poll, 9 records, ")
     assert shell(*relay, "--must-exist").status == 0
     with BlockingRedis(port=redis_server.port) as redis:
         assert redis.xlen("income.updates") == len(shell.service.ids)
