@@ -15,7 +15,7 @@ _LATEST: Final = 253_402_300_799
 # A page of the list has a thousand of these: putting tables together is the fastest way.
 _MINUTES: Final = tuple(f"{m // 60:02d}:{m % 60:02d}" for m in range(DAY // 60))
 _SECONDS: Final = tuple(f":{s:02d}" for s in range(60))
-_BOUND: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}:[0-9]{2})?\Z")
+_BOUND: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(T([01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2})?\Z")
 
 
 def second_of(moment: datetime) -> int:

@@ -11,6 +11,7 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from typing import Final, Self, TypeAlias, TypeVar
@@ -209,7 +210,13 @@ class Pool:
         for reply in tuple(self.replies):
             # aiohttp forgets who waits for a body, and drops the time limit with it.
             reply.close()
-        await session.close()
+        closing = session.close()
+        if _can_wait():
+            await closing
+        else:
+            # Its connections are closed already: what is left to it is to note that.
+            with suppress(StopIteration):
+                closing.send(None)
 
     def _is_of_parent(self) -> bool:
         """Return whether the connections belong to a process of which this is a forked child."""
@@ -362,6 +369,15 @@ def new_connector(
 def _parts_of(address: str) -> tuple[str, str, str]:
     url = URL(address, encoded=True)
     return url.scheme, url.raw_authority, url.raw_path.rstrip("/")
+
+
+def _can_wait() -> bool:
+    """Return whether tasks run here: not in a coroutine that a fork has taken into the child."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _own_traces(configs: object) -> tuple[TraceConfig, ...]:
