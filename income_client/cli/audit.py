@@ -1,6 +1,6 @@
 """``income-client audit``: compares what the service lists with what is held."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -15,8 +15,8 @@ from .applications import ListProgress
 from .connection import Connection, connect
 from .exit_status import ExitStatus
 from .held import exported_span, read_pairs
-from .options import STANDARD_INPUT, Moment, Whole, When, overfull, span_between
-from .output import counted, say
+from .options import STANDARD_INPUT, When, Whole, overfull, span_between
+from .output import counted, duration, say
 from .progress import StatusLine
 from .rows import Column, OutputOption, QuietOption, RowWriter
 
@@ -30,13 +30,12 @@ _COLUMNS: Final = (
     Column("updated_after", "Updated from", dropped=2),
     Column("updated_before", "To", dropped=2),
 )
+_TIME: Final = "%Y-%m-%dT%H:%M:%S"
 _NotNegative = Annotated[Whole, Parameter(metavar="COUNT", validator=Number(gte=0))]
 
 
 async def audit(
-    held: Annotated[
-        Path, Parameter(name="HELD", allow_leading_hyphen=True, metavar="HELD")
-    ],
+    held: Annotated[Path, Parameter(name="HELD", allow_leading_hyphen=True, metavar="HELD")],
     /,
     *,
     updated_after: When | None = None,
@@ -130,25 +129,24 @@ def _rows_of(found: "Audit") -> Iterator[Mapping[str, object]]:
         yield {"finding": "unlisted", "application_id": application_id}
 
 
+def _findings(found: "Audit") -> Mapping[str, Sequence[object]]:
+    return {"missing": found.missing, "stale": found.stale, "unlisted": found.unlisted}
+
+
 def _summary(found: "Audit") -> str:
     begins = "the beginning" if found.after is None else found.after.strftime(_TIME)
-    counts = (
-        f"{len(found.missing):,} missing, {len(found.stale):,} stale, "
-        f"{len(found.unlisted):,} unlisted"
-    )
     parts = [
-        f"{counts}; {found.listed:,} listed and {found.held:,} held, "
-        f"updated from {begins} to {found.until.strftime(_TIME)}",
+        ", ".join(f"{len(ids):,} {name}" for name, ids in _findings(found).items()),
+        f"{found.listed:,} listed that were updated from {begins} to {found.until.strftime(_TIME)}",
+        f"{found.held:,} held",
         counted(found.requests, "request"),
     ]
     if found.undecided:
+        margin = duration(found.margin.total_seconds())
         parts.append(
-            f"{found.undecided:,} may have been updated again soon after the time held: "
-            "--extra-calls asks for more of them"
+            f"{found.undecided:,} may have been updated again within {margin} of the time held: "
+            "--extra-calls decides more of them"
         )
     if found.unreadable:
-        parts.append(f"{counted(found.unreadable, 'row')} of the list without an id")
+        parts.append(f"{counted(found.unreadable, 'row')} of the list without a readable id")
     return "; ".join(parts)
-
-
-_TIME: Final = "%Y-%m-%dT%H:%M:%S"

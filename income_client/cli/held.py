@@ -6,7 +6,7 @@ What a file is shows at its beginning. An error names the line, and nothing that
 import csv
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from datetime import datetime
 from pathlib import Path
@@ -75,14 +75,10 @@ def exported_span(path: Path) -> ExportedSpan:
 async def read_pairs(path: Path) -> AsyncGenerator[Pair, None]:
     """Yield the ids and times in a file, in an export, or on standard input."""
     try:
-        if path.is_dir():
-            for table, time in _TABLES:
-                for pair in _parquet_pairs(path / f"{table}.parquet", (time,)):
-                    yield pair
-        elif str(path) != STANDARD_INPUT and _is_parquet(path):
-            for pair in _parquet_pairs(path, TIMES):
+        for table, times in _tables_at(path):
+            for pair in _parquet_pairs(table, times):
                 yield pair
-        else:
+        if not _tables_at(path):
             async with aclosing(_line_pairs(path)) as pairs:
                 async for pair in pairs:
                     yield pair
@@ -90,18 +86,25 @@ async def read_pairs(path: Path) -> AsyncGenerator[Pair, None]:
         raise IncomeClientError(f"{path} cannot be read: {reason_of(error)}")
 
 
-def _is_parquet(path: Path) -> bool:
+def _tables_at(path: Path) -> list[tuple[Path, Sequence[str]]]:
+    """Return the Parquet files at a path, each with the names that its time may have."""
+    if str(path) == STANDARD_INPUT:
+        return []
+    if path.is_dir():
+        return [(path / f"{table}.parquet", (time,)) for table, time in _TABLES]
     with path.open("rb") as file:
-        return file.read(len(_PARQUET)) == _PARQUET
+        return [(path, TIMES)] if file.read(len(_PARQUET)) == _PARQUET else []
 
 
 def _parquet_pairs(path: Path, times: Sequence[str]) -> Iterator[Pair]:
     from income_client.exporting.parquet import read_columns
 
-    place = 0
-    for application_id, updated in read_columns(path, ID, times):
-        place += 1
-        yield _checked_pair(application_id, updated, f"row {place:,} of {path}")
+    rows = read_columns(path, ID, times)
+    try:
+        for place, (application_id, updated) in enumerate(rows, start=1):
+            yield _checked_pair(application_id, updated, f"row {place:,} of {path}")
+    except ConfigurationError as error:
+        raise IncomeClientError(error.message)
 
 
 async def _line_pairs(path: Path) -> AsyncGenerator[Pair, None]:
@@ -215,5 +218,5 @@ def _time_in(text: object) -> datetime | None:
         return None
 
 
-def _unreadable(where: str, why: str) -> ConfigurationError:
-    return ConfigurationError(f"{where} {why}")
+def _unreadable(where: str, why: str) -> IncomeClientError:
+    return IncomeClientError(f"{where} {why}")

@@ -27,9 +27,7 @@ _GROUP_BYTES: Final = 32 * 2**20
 """Of a row group at the most, before it is compressed; there are five tables."""
 
 
-def read_columns(
-    path: Path, first: str, others: Sequence[str]
-) -> Iterator[tuple[object, object]]:
+def read_columns(path: Path, first: str, others: Sequence[str]) -> Iterator[tuple[object, object]]:
     """Yield the values of two columns of a Parquet file, row by row.
 
     Args:

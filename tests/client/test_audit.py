@@ -1,4 +1,4 @@
-"""An audit finds what is missing, stale and unlisted, and nothing else, whatever changes meanwhile."""
+"""An audit finds what is missing, stale and unlisted, and nothing else, whatever changes."""
 
 import asyncio
 import math
@@ -11,12 +11,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from income_client import Audit
-from income_client.audit import Auditor, HeldTimes, out_of_order
+from income_client.audit import Auditor
 from income_client.http.endpoints import Request, Response
 from income_client.http.replies import failure_of
 from income_client.instrumentation import Instrumentation
 from tests.support import server
-from tests.support.listing import ListService, Rules, rows_at
+from tests.support.listing import ListService
 from tests.support.walk_data import BASE, LIMITS, WALKERS, listings
 
 START: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -102,7 +102,7 @@ class History:
         service.now += chance.choice([0, 0, 0, 1, 1, 3])
 
     async def read(self) -> AsyncIterator[tuple[str, datetime]]:
-        """Give what is held by now: what was updated meanwhile is delivered in less than ``settle``."""
+        """Give what is held by now: what was updated meanwhile is there within ``settle``."""
         for key in self.changed & self.service.ids:
             second = self.service.rows[key]
             if second <= self.service.now - self.settle + 1 or self.service.chance.random() < 0.5:
@@ -120,9 +120,7 @@ def histories(draw: st.DrawFn, limit: int) -> History:
     """Draw a service, and what is held of it: most as it is listed, some not."""
     date_ahead = st.sampled_from([0, 0, None, -3])
     widest = st.sampled_from([None, None, 3_600])
-    service = draw(
-        listings(ListService, limit, [0, 5, 30], date_ahead=date_ahead, widest=widest)
-    )
+    service = draw(listings(ListService, limit, [0, 5, 30], date_ahead=date_ahead, widest=widest))
     assume((service.now - BASE) / (service.rules.widest or service.now) < 30)
     settle = draw(st.sampled_from([1, 3, 20]))
     history = History(service, limit, settle, {}, began=dict(service.rows))
