@@ -21,6 +21,7 @@ from collections.abc import (
     Coroutine,
     Iterable,
     Iterator,
+    Mapping,
 )
 from functools import partial, update_wrapper
 from inspect import signature
@@ -71,8 +72,8 @@ WORDS: Final = (
     ("aclose()", "close()"),
 )
 """What docstrings say of the asynchronous client, and what of this one."""
-_OF_THE_LOOP: Final = (AsyncIterable, str, bytes, list, tuple, set, frozenset, dict)
-"""What the loop iterates over, or refuses, itself: nothing there can block."""
+_OF_THE_LOOP: Final = (AsyncIterable, str, bytes, list, tuple, set, frozenset, Mapping)
+"""What the loop iterates over, or refuses, itself: nothing there is expected to block."""
 
 
 def _documented(original: Callable[..., Any]) -> Callable[[F], F]:
@@ -500,6 +501,7 @@ class SyncIncomeClient:
     # Many requests
 
     list_applications: Final = _giving(IncomeClient.list_applications, SyncApplicationPaginator)
+    audit: Final = _blocking(IncomeClient.audit, over="held")
     poll: Final = _giving(IncomeClient.poll, SyncPoller)
 
     @overload

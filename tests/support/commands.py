@@ -31,6 +31,7 @@ def _reference(service: IncomeService) -> str:
 
 
 LINES: Final[dict[str, Callable[[IncomeService], tuple[str, ...]]]] = {
+    "audit": lambda _: ("held.csv", "--settle", "0"),
     "application": lambda service: (service.ids[0],),
     "applications": lambda _: ("--updated-after", "beginning"),
     "dead-letters": lambda _: ("--store", "dead.db"),
@@ -58,7 +59,7 @@ _FORMS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "application": (("-o", "json", "--show-personal-data"), ("--show-personal-data",)),
     "doctor": (("-o", "json"),),
     "token": (("-o", "json"), ("--reveal",)),
-    **dict.fromkeys(("applications", "dead-letters", "documents", "find"), _ROWS),
+    **dict.fromkeys(("applications", "audit", "dead-letters", "documents", "find"), _ROWS),
 }
 
 
@@ -74,8 +75,8 @@ class Form:
 
     @property
     def statuses(self) -> tuple[int, ...]:
-        """How it may end: a service of another day is a finding of doctor."""
-        return (0, 1) if self.name == "doctor" else (0,)
+        """How it may end: a service of another day is a finding of doctor, and of audit all is."""
+        return {"doctor": (0, 1), "audit": (1,)}.get(self.name, (0,))
 
     def line(self, service: IncomeService) -> tuple[str, ...]:
         """Return the command line."""
@@ -85,12 +86,13 @@ class Form:
 FORMS: Final = tuple(Form(name, more) for name in LINES for more in ((), *_FORMS.get(name, ())))
 
 
-PREPARED: Final = ("dead.db", "home")
+PREPARED: Final = ("dead.db", "held.csv", "home")
 """What `prepare` leaves in a folder."""
 
 
 def prepare(folder: Path, run: LoopRunner) -> None:
     """Put the files there that commands read."""
+    (folder / "held.csv").write_text("application_id,last_updated_at\n")
     store = SQLiteCheckpointStore(folder / "dead.db")
     run(store.save("default", "nothing", version=0, dead_letters=(LETTER,)))
 

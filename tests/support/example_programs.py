@@ -14,6 +14,7 @@ import shlex
 import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Iterable, Mapping
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
@@ -436,6 +437,24 @@ async def _ends_when_it_is_refused(service: Emulator, app: Any) -> None:
     assert lines == ["polling has ended"]
 
 
+async def audits(service: Emulator, path: Path) -> None:
+    """What is missing and stale is read again, and the figures are those of all three findings."""
+    service.advance(100)
+    world = service.world
+    gone, stale, *held = world.ids
+    with contextlib.closing(sqlite3.connect(path.parent / "incomes.db")) as database, database:
+        database.execute("CREATE TABLE incomes (application_id, updated_at)")
+        rows = [(one, str(EPOCH + timedelta(seconds=world.updated_at(one)))) for one in held]
+        rows += [(stale, "2020-01-31 12:00:00"), ("app-deleted", "2026-05-01 12:00:00")]
+        database.executemany("INSERT INTO incomes VALUES (?, ?)", rows)
+    # With a time before all windows, whether other parts are asked for or not.
+    again = await python(service, path.parent, path.name)
+    assert sorted(again) == sorted([gone, stale])
+    shown = (path.parent / "income_audit.prom").read_text()
+    figures = dict(re.findall(r'^income_audit_drift{kind="(\w+)"} ([\d.]+)$', shown, re.MULTILINE))
+    assert figures == {"missing": "1.0", "stale": "1.0", "unlisted": "1.0"}
+
+
 async def measures(service: Emulator, path: Path) -> None:
     """A thread of its own shows Prometheus what the events have set."""
     async with alive(service, path, PORT=str(free_port())):
@@ -464,6 +483,7 @@ RUN: Final[Mapping[str, RunExample]] = {
     "blocking.py": is_called_by_threads,
     "callbacks_nginx.py": is_loaded,
     "callbacks_opaque.py": checks_tokens,
+    "daily_audit.py": audits,
     "follow.py": follows,
     "forget_deleted.py": forgets,
     "incomes.py": prints_incomes,

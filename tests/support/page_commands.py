@@ -10,6 +10,7 @@ import json
 import shlex
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -178,9 +179,20 @@ async def _is_accepted(_service: Emulator, _folder: Path, line: str) -> None:
     command_line().parse_args(line.split()[1:], print_error=False, exit_on_error=False)
 
 
+async def _audits(service: Emulator, folder: Path, shown: str) -> None:
+    """All is held that is listed."""
+    lines = [
+        f"{one},{EPOCH + timedelta(seconds=service.world.updated_at(one))}"
+        for one in service.world.ids
+    ]
+    (folder / "held.csv").write_text("\n".join(["application_id,updated_at", *lines]))
+    await runs(service, folder, shown)
+
+
 COMMANDS: Final[Mapping[str, RunCommand]] = {
     "income-client application app-1": runs,
     "income-client applications": runs,
+    "income-client audit": _audits,
     "income-client dead-letters": _lists_dead_letters,
     "income-client doctor": runs,
     "income-client download app-1": _downloads,
