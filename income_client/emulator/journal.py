@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final
 from urllib.parse import parse_qsl, unquote
 
-from attrs import frozen
+from attrs import field, frozen
 
 from .api import MOST_ROWS, USUAL_ROWS, Call, call_of
 from .exchange import HttpRequest, ListedPage
@@ -85,7 +85,7 @@ class _Noted:
     call: Call
     method: str
     path: str
-    query: str
+    query: str = field(repr=False)
     status: int
     fault: str | None
     listed: ListedPage | None
