@@ -42,6 +42,7 @@ class BoundedTasks(Generic[K]):
         self._tasks: dict[asyncio.Task[Any], K] = {}
         self._finished: deque[Finished[K]] = deque()
         self._waiter: asyncio.Future[None] | None = None
+        self._cancellations = 0
 
     def __bool__(self) -> bool:
         return bool(self._tasks or self._finished)
@@ -75,12 +76,15 @@ class BoundedTasks(Generic[K]):
 
     async def next(self) -> Finished[K]:
         """Wait for the next task to finish; raise `ClientClosedError` if they are cancelled."""
+        before = self._cancellations
         while not self._finished:
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
             finally:
                 self._waiter = None
+            if self._cancellations != before:
+                raise ClientClosedError("this iterator was closed while it was waited for")
         return self._finished.popleft()
 
     async def cancel(self) -> None:
@@ -88,9 +92,8 @@ class BoundedTasks(Generic[K]):
         tasks = list(self._tasks)
         self._tasks.clear()
         self._finished.clear()
-        if self._waiter is not None and not self._waiter.done():
-            error = ClientClosedError("this iterator was closed while it was waited for")
-            self._waiter.set_exception(error)
+        self._cancellations += 1
+        self._wake_waiter()
         for task in tasks:
             task.cancel()
         if tasks:
@@ -103,6 +106,9 @@ class BoundedTasks(Generic[K]):
         key = self._tasks.pop(task)
         result = None if error is not None else task.result()
         self._finished.append(Finished(key, result, error))
+        self._wake_waiter()
+
+    def _wake_waiter(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 

@@ -13,6 +13,7 @@ Page = Literal[
     "polling",
     "callbacks",
     "web",
+    "sync",
     "files",
     "exports",
     "command-line",

@@ -11,6 +11,7 @@ import pytest
 from attrs import frozen
 
 from income_client import ClientClosedError, ConfigurationError, IncomeClient, MemoryCheckpointStore
+from income_client.concurrency import BoundedTasks
 from income_client.emulator import Emulator, Fault
 from tests.support.files import documents_of
 from tests.support.service import client_tasks, quiet, served, until
@@ -197,3 +198,19 @@ async def test_a_closed_client_ends_it(name: str, tmp_path: Path) -> None:
         await scene.client.aclose()
         assert isinstance(await ended(scene.waiting), ClientClosedError)
         await until(lambda: tasks() == set())
+
+
+async def test_closing_ends_the_wait_of_a_consumer_whose_result_has_just_come() -> None:
+    """The result is forgotten before the consumer sees it, so that nothing else would wake it."""
+    tasks: BoundedTasks[int] = BoundedTasks()
+    come = asyncio.get_running_loop().create_future()
+    tasks.start(1, asyncio.wait_for(come, None))
+    waiting = asyncio.create_task(tasks.next())
+    await asyncio.sleep(0)
+    come.set_result(None)
+    while tasks.under_way:  # noqa: ASYNC110 - the very turn counts
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    await tasks.cancel()
+    with pytest.raises(ClientClosedError):
+        await waiting

@@ -360,12 +360,79 @@ async def checks_tokens(service: Emulator, path: Path) -> None:
                     assert reply.status == status, await reply.text()
 
 
-async def is_called_by_threads(service: Emulator, path: Path) -> None:
+async def looks_up_waiting(service: Emulator, path: Path) -> None:
     """It reads without an event loop of its caller's, and requests one token for all calls."""
     ids = service.world.ids[:3]
-    lines = await python(service, path.parent, path.name, *ids)
-    assert [line.split()[0] for line in lines] == list(ids)
+    *lines, count = await python(service, path.parent, path.name, *ids, "app-gone")
+    assert [line.split()[0] for line in lines] == [*ids, "app-gone"]
+    assert re.fullmatch(r"[1-9]\d* updated since June", count)
     assert [request.name for request in service.requests].count("token") == 1
+
+
+_DJANGO: Final = """
+import sys
+import django
+from django.conf import settings
+settings.configure(ROOT_URLCONF="django_views", ALLOWED_HOSTS=["*"], SECRET_KEY="x", USE_TZ=True)
+django.setup()
+from django.test import Client
+browser = Client(raise_request_exception=False)
+for address in sys.argv[1:]:
+    answer = browser.get(f"/applications/{address}")
+    print(answer.status_code, answer.headers["Content-Type"])
+"""
+
+
+async def serves_django(service: Emulator, path: Path) -> None:
+    """All requests share one client, which ends with the process."""
+    known, other = service.world.ids[:2]
+    lines = await python(service, path.parent, "-c", _DJANGO, known, "app-gone", other)
+    assert lines == ["200 application/json", "404 text/html; charset=utf-8", "200 application/json"]
+    assert [request.name for request in service.requests].count("token") == 1
+
+
+_CELERY: Final = """
+import celery_tasks
+folders = dict.fromkeys(("data_folder_in", "data_folder_out"), "queue")
+celery_tasks.app.conf.update(
+    broker_transport_options={**folders, "control_folder": "control"},
+    worker_enable_remote_control=False,
+)
+app = celery_tasks.app
+"""
+
+
+async def works_for_celery(service: Emulator, path: Path) -> None:
+    """Forked workers poll, each with a client of its own, and continue where another was."""
+    folder, broker = path.parent, {"BROKER": "filesystem://"}
+    (folder / "queue").mkdir()
+    (folder / "worker.py").write_text(_CELERY, "utf-8")
+    send = "import worker; from celery_tasks import read_updates; read_updates.delay()"
+    options = ("--concurrency=2", "--without-gossip", "--without-mingle", "--without-heartbeat")
+    updates: list[str] = []
+    shown = ""
+    for numbers in (range(0), range(3, 6)):
+        updates += updated(service, numbers)
+        # Celery warns of root.
+        command = ("-W", "default", "-m", "celery", "-A", "worker", "worker", *options)
+        working = await started(service, folder, *command, **broker)
+        polls = lists(service)
+        sending = await started(service, folder, "-c", send, **broker)
+        assert (await sending.communicate())[1] == b""
+        if not numbers:
+            await begun(folder / "updates.db")
+        await until(lambda before=polls: lists(service) > before)  # type: ignore[misc]
+        working.terminate()
+        output, complaints = await working.communicate()
+        shown += (output + complaints).decode()
+        assert working.returncode == 0, shown
+    assert sorted(re.findall(r"updated (app-\w+)", shown)) == sorted(updates)
+    assert "Traceback" not in shown
+
+
+def lists(service: Emulator) -> int:
+    """Return how many list calls the service saw."""
+    return sum(request.name == "list_applications" for request in service.requests)
 
 
 async def serves_and_polls(service: Emulator, path: Path) -> None:
@@ -480,10 +547,11 @@ async def is_loaded(_service: Emulator, path: Path) -> None:
 
 
 RUN: Final[Mapping[str, RunExample]] = {
-    "blocking.py": is_called_by_threads,
     "callbacks_nginx.py": is_loaded,
     "callbacks_opaque.py": checks_tokens,
+    "celery_tasks.py": works_for_celery,
     "daily_audit.py": audits,
+    "django_views.py": serves_django,
     "follow.py": follows,
     "forget_deleted.py": forgets,
     "incomes.py": prints_incomes,
@@ -491,6 +559,7 @@ RUN: Final[Mapping[str, RunExample]] = {
     "invented_form.py": prints_forms,
     "json_store.py": keeps_checkpoints,
     "lookup.py": looks_up,
+    "lookup_waiting.py": looks_up_waiting,
     "measured_worker.py": measures,
     "nightly.py": polls_once,
     "rotated_secret.py": reads_rotated_secrets,
