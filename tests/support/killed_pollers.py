@@ -26,6 +26,7 @@ from income_client import (
     IncomeClient,
     OAuth2ClientCredentials,
     SQLiteCheckpointStore,
+    SyncIncomeClient,
     to_json,
 )
 from income_client.emulator import Emulator, Fault, FutureBounds, Order, SpanClamp
@@ -110,15 +111,45 @@ def poll(
                 say(f"batch {count}")
                 async with batch:
                     for record in batch:
-                        updated = f"{record.last_updated_at:%Y-%m-%dT%H:%M:%S}"
-                        line = f"{number} {count} {record.application_id} {updated} {mark(record)}"
-                        os.write(sink, f"{line}\n".encode())
+                        os.write(sink, _note(number, count, record))
                         await asyncio.sleep(0)  # as any consumer, it lets other tasks run
                     say(f"written {count}")
                 say(f"committed {count}")
 
     sink = os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     asyncio.run(run())
+
+
+def poll_waiting(
+    say: Callable[[str], None],
+    number: int,
+    url: str,
+    credentials: Sequence[str],
+    start: str,
+    store: str,
+    notes: str,
+) -> None:
+    """Do as `poll` does, without await."""
+    sink = os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.write(sink, b"\n")
+    auth = OAuth2ClientCredentials(*credentials)
+    with SyncIncomeClient(url, auth=auth, clock=FastClock(SPEED)) as client:
+        poller = client.poll(
+            SQLiteCheckpointStore(store), start=start, interval=INTERVAL, settle=SETTLE
+        )
+        signal.signal(signal.SIGTERM, lambda *_: poller.stop())
+        for count, batch in enumerate(poller.batches(), 1):
+            say(f"batch {count}")
+            with batch:
+                for record in batch:
+                    os.write(sink, _note(number, count, record))
+                say(f"written {count}")
+            say(f"committed {count}")
+
+
+def _note(number: int, count: int, record: ApplicationRecord) -> bytes:
+    updated = f"{record.last_updated_at:%Y-%m-%dT%H:%M:%S}"
+    return f"{number} {count} {record.application_id} {updated} {mark(record)}\n".encode()
 
 
 @frozen
@@ -356,7 +387,12 @@ class Play:
 
 
 async def killed(
-    kills: int, folder: Path, *, kills_per_check: int = KILLS_PER_CHECK, seed: int = 10
+    kills: int,
+    folder: Path,
+    *,
+    kills_per_check: int = KILLS_PER_CHECK,
+    seed: int = 10,
+    work: Callable[..., None] = poll,
 ) -> Outcome:
     """Kill pollers at random moments, and check that each current version was delivered.
 
@@ -365,6 +401,7 @@ async def killed(
         folder: for the store and the notes.
         kills_per_check: after how many the service rests until all is delivered.
         seed: of the moments and of what is updated.
+        work: what each life does, `poll` or `poll_waiting`.
 
     Raises:
         AssertionError: a version was lost, or came again for no reason, or an older one after a
@@ -378,7 +415,7 @@ async def killed(
         time_flows=True,
         clock=FastClock(SPEED),
     )
-    async with service, Workers(f"{__name__}:poll") as workers:
+    async with service, Workers(f"{__name__}:{work.__name__}") as workers:
         play = Play(service, workers, folder, Random(seed))
         updating = asyncio.create_task(play.update())
         for number in range(1, kills + 1):
