@@ -15,7 +15,7 @@ from .applications import ListProgress
 from .connection import Connection, connect
 from .exit_status import ExitStatus
 from .held import exported_span, read_pairs
-from .options import STANDARD_INPUT, When, Whole, overfull, span_between
+from .options import STANDARD_INPUT, HeldArgument, When, Whole, overfull, span_between
 from .output import counted, duration, say
 from .progress import StatusLine
 from .rows import Column, OutputOption, QuietOption, RowWriter
@@ -35,7 +35,7 @@ _NotNegative = Annotated[Whole, Parameter(metavar="COUNT", validator=Number(gte=
 
 
 async def audit(
-    held: Annotated[Path, Parameter(name="HELD", allow_leading_hyphen=True, metavar="HELD")],
+    held: HeldArgument,
     /,
     *,
     updated_after: When | None = None,

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from attrs import frozen
@@ -198,12 +199,21 @@ _NOT_OF_AN_ID: Final = re.compile(r'[\s,"\[\]{}]')
 
 
 def _read_id(_: Any, tokens: Sequence[Token]) -> str:
+    text = _read_argument(tokens)
+    if not text:
+        raise ValueError("an id must not be empty")
+    return text
+
+
+def _read_file(_: Any, tokens: Sequence[Token]) -> Path:
+    return Path(_read_argument(tokens))
+
+
+def _read_argument(tokens: Sequence[Token]) -> str:
     # Since a hyphen alone is an argument here, unknown options come along.
     (token,) = tokens
     if token.value.startswith("-") and token.value != STANDARD_INPUT:
         raise UnknownOptionError(token=token, argument_collection=ArgumentCollection())  # type: ignore[no-untyped-call]
-    if not token.value:
-        raise ValueError("an id must not be empty")
     return token.value
 
 
@@ -218,6 +228,17 @@ IdArgument = Annotated[
     ),
 ]
 """One of several ids, or a hyphen for those on standard input."""
+HeldArgument = Annotated[
+    Path,
+    Parameter(
+        name="HELD",
+        allow_leading_hyphen=True,
+        converter=_read_file,
+        n_tokens=1,
+        accepts_keys=False,
+    ),
+]
+"""A file or a folder, or a hyphen for standard input."""
 
 
 class Chosen:

@@ -31,7 +31,7 @@ def _reference(service: IncomeService) -> str:
 
 
 LINES: Final[dict[str, Callable[[IncomeService], tuple[str, ...]]]] = {
-    "audit": lambda _: ("held.csv", "--settle", "0"),
+    "audit": lambda _: ("/dev/null", "--settle", "0"),
     "application": lambda service: (service.ids[0],),
     "applications": lambda _: ("--updated-after", "beginning"),
     "dead-letters": lambda _: ("--store", "dead.db"),
@@ -75,7 +75,7 @@ class Form:
 
     @property
     def statuses(self) -> tuple[int, ...]:
-        """How it may end: a service of another day is a finding of doctor, and of audit all is."""
+        """How it may end: a service of another day is a finding of doctor, and all is missing."""
         return {"doctor": (0, 1), "audit": (1,)}.get(self.name, (0,))
 
     def line(self, service: IncomeService) -> tuple[str, ...]:
@@ -86,13 +86,12 @@ class Form:
 FORMS: Final = tuple(Form(name, more) for name in LINES for more in ((), *_FORMS.get(name, ())))
 
 
-PREPARED: Final = ("dead.db", "held.csv", "home")
+PREPARED: Final = ("dead.db", "home")
 """What `prepare` leaves in a folder."""
 
 
 def prepare(folder: Path, run: LoopRunner) -> None:
     """Put the files there that commands read."""
-    (folder / "held.csv").write_text("application_id,last_updated_at\n")
     store = SQLiteCheckpointStore(folder / "dead.db")
     run(store.save("default", "nothing", version=0, dead_letters=(LETTER,)))
 
