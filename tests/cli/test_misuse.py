@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Final, get_args
 
 import pytest
@@ -236,19 +237,25 @@ def kinds(argument: Argument) -> set[Any]:
     return {argument.hint, *get_args(argument.hint)}
 
 
+@cache
+def arguments_of(command: str) -> tuple[Argument, ...]:
+    """Return all that a command takes."""
+    return (*APP[command].assemble_argument_collection(),)
+
+
 def options_of(kind: type) -> list[tuple[str, str]]:
     """Return each command with each of its options that take such a value."""
     return [
         (name, argument.name)
         for name in NAMES
-        for argument in APP[name].assemble_argument_collection()
+        for argument in arguments_of(name)
         if kind in kinds(argument)
     ]
 
 
 def required(command: str, but: str) -> Iterator[str]:
     """Yield what a command needs beside an option."""
-    for argument in APP[command].assemble_argument_collection():
+    for argument in arguments_of(command):
         if argument.required and argument.name != but:
             if argument.name.startswith("-"):
                 yield argument.name

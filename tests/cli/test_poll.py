@@ -97,6 +97,7 @@ def test_it_can_begin_in_the_past(poll: Poll) -> None:
 
 
 @pytest.mark.income_service(applications=1, time_flows=False)
+@pytest.mark.usefixtures("without_pauses")
 def test_a_new_beginning_is_said_once(poll: Poll) -> None:
     """Whatever standard error is: the name, the file and the time of the service; never again."""
     for name, start, begins in (

@@ -171,9 +171,9 @@ class Module:
         return self.name.partition(".")[0]
 
     @property
-    def tree(self) -> ast.Module:
-        """Its syntax tree."""
-        return _parsed(self.source)
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All nodes of its syntax tree."""
+        return _nodes_of(self.source)
 
     def is_within(self, names: frozenset[str] | tuple[str, ...]) -> bool:
         """Say whether it is one of these modules, or in one of these packages."""
@@ -189,7 +189,7 @@ class Module:
             package = ["income_client"]
         elif not self.is_package:
             package = package[:-1]
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
@@ -207,8 +207,8 @@ class Module:
 
 
 @cache
-def _parsed(source: str) -> ast.Module:
-    return ast.parse(source)
+def _nodes_of(source: str) -> tuple[ast.AST, ...]:
+    return (*ast.walk(ast.parse(source)),)
 
 
 @cache
@@ -258,7 +258,7 @@ def purity(module: Module) -> Iterator[str]:
         seeded = module.unit == "emulator" and name == "random.Random"
         if name.partition(".")[0] in IMPURE and not seeded:
             yield f"imports {name}"
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         match node:
             case ast.AsyncFunctionDef() | ast.Await() | ast.AsyncFor() | ast.AsyncWith():
                 yield f"waits in line {node.lineno}"
@@ -289,7 +289,7 @@ def libraries(module: Module) -> Iterator[str]:
 def messages(module: Module) -> Iterator[str]:
     """No code reads the text of an error: what it is about is in its attributes."""
     may_read_foreign = module.name in MESSAGES_READ_IN
-    for function in ast.walk(module.tree):
+    for function in module.nodes:
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         errors = set() if may_read_foreign else set(_errors_in(function))
