@@ -105,8 +105,9 @@ async def test_no_path_leads_out_of_the_prefix(tail: str) -> None:
     for request in server.requests:
         assert request.target == f"/prefix{path}"
         assert urlsplit(path).path == path
-        steps = re.split(r"[/\\;]", unquote(unquote(path)))
-        assert not {".", ".."} & {*steps}
+        # Some servers take a backslash for a slash, and cut off what follows a semicolon.
+        steps = re.split(r"[/\\]", unquote(unquote(path)))
+        assert not {".", ".."} & {step.partition(";")[0] for step in steps}
 
 
 async def test_a_refused_path_is_not_shown() -> None:
