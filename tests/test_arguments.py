@@ -134,6 +134,7 @@ CALLS: Final[dict[str, Callable[..., object]]] = {
     "find_application": CLIENT.find_application,
     "get_json": valid(CLIENT.get_json, path="/v1/x"),
     "list_applications": CLIENT.list_applications,
+    "audit": valid(CLIENT.audit, held={}),
     "fetch_records": valid(CLIENT.fetch_records, applications=[]),
     "fetch_documents": valid(CLIENT.fetch_documents, applications=[]),
     "download": valid(CLIENT.download, document=DOCUMENT, destination=Path("x")),
@@ -318,6 +319,17 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
             {"a": {"b": "c"}}, {"a": ["b", None]}, {"a": [["b"]]}, {"a": {"b"}}),
         "params holds a control character or half a character": each("params", {"a": "b\r\n"},
             {"a\x00": "b"}, {"a": "\ud800"}, {"\udfff": "b"}, {"a": ["b", "\x85"]}),
+    },
+    "audit": {
+        "held must be a mapping of ids to times, or an iterable of such pairs, not {}":
+            each("held", None, 7, "app-1", b"app-1"),
+        "settle must be a finite number, 0 or more, not {}": each("settle", -1, math.nan, "60",
+            True),
+        "extra_calls must be a whole number, 0 or more, not {}": each("extra_calls", -1, 1.0, "1",
+            True),
+        "concurrency must be a whole number, 1 or more, not {}": each("concurrency", 0, True, 2.0),
+        "updated_after must not be later than updated_before": [
+            {"updated_after": "2026-06-02", "updated_before": "2026-06-01"}],
     },
     "list_applications": {
         "limit must be a whole number from 2 to 1000, not {}": each("limit", 0, 1, 1001, True, "10",

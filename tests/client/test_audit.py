@@ -1,23 +1,37 @@
 """An audit finds what is missing, stale and unlisted, and nothing else, whatever changes."""
 
 import asyncio
+import contextlib
 import math
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
+from random import Random
+from types import MappingProxyType
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
+import pytest
 from attrs import define, field
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from income_client import Audit
-from income_client.audit import Auditor
+from income_client import (
+    Audit,
+    ConfigurationError,
+    Event,
+    IncomeClient,
+    NotFoundError,
+    RequestSent,
+)
+from income_client.audit import Auditor, out_of_order
+from income_client.emulator import Emulator
 from income_client.http.endpoints import Request, Response
 from income_client.http.replies import failure_of
 from income_client.instrumentation import Instrumentation
 from tests.support import server
-from tests.support.listing import ListService
-from tests.support.walk_data import BASE, LIMITS, WALKERS, listings
+from tests.support.leaks import held_by
+from tests.support.listing import ListService, Rules, rows_at, serving
+from tests.support.walk_data import BASE, LIMITS, MALFORMED, WALKERS, listings
 
 START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -60,6 +74,21 @@ def audited(
 def at(second: float) -> datetime:
     """Return a time of the service."""
     return START + timedelta(seconds=second)
+
+
+@contextlib.asynccontextmanager
+async def emulated(**options: Any) -> AsyncIterator[tuple[Emulator, IncomeClient]]:
+    """Run an emulated service of three thousand applications, and a client of it."""
+    async with (
+        Emulator(applications=3_000, seed=7, **options) as service,
+        IncomeClient(service.url, auth=service.oauth2) as client,
+    ):
+        yield service, client
+
+
+def held_in(service: Emulator) -> dict[str, datetime]:
+    """Return all that a service has, with the times of the updates."""
+    return {one: at(service.world.updated_at(one)) for one in service.world.ids}
 
 
 @define
@@ -204,3 +233,212 @@ def test_an_audit_reports_each_drift_and_nothing_else(
     assert not unseen or extra_calls is not None or service.rules.oldest
     for key in held.keys() - began.keys():
         assert (key in audit.unlisted) == (since < held[key] < until), key
+
+
+# What a page leaves open
+
+
+@given(
+    kept=st.lists(st.integers(0, 500), min_size=30, max_size=60, unique=True),
+    moved=st.lists(st.tuples(st.integers(0, 59), st.integers(600, 700)), max_size=4),
+    is_newest_first=st.booleans(),
+)
+def test_rows_that_an_update_has_moved_are_out_of_order(
+    kept: list[int], moved: list[tuple[int, int]], is_newest_first: bool
+) -> None:
+    """A row comes where its update belongs; the time held is that of its old place."""
+    held = sorted(kept)
+    listed = {second: second for second in held}
+    for place, second in moved:
+        listed[held[place % len(held)]] = second
+    rows = sorted(held, key=lambda second: (listed[second], second), reverse=is_newest_first)
+    late = {one for one in held if any(listed[one] > listed[other] > one for other in held)}
+    found = out_of_order(rows)
+    assert set(found) <= {one for one in held if listed[one] != one} or len(moved) > 1
+    assert len(found) <= len(late)
+    assert len(late) > 1 or set(found) == late
+
+
+def test_a_list_in_no_order_has_no_row_out_of_order() -> None:
+    rows = list(range(200))
+    Random(7).shuffle(rows)
+    assert out_of_order(rows) == out_of_order([]) == out_of_order([1]) == []
+
+
+# Over sockets
+
+
+@pytest.mark.parametrize("order", ["ascending", "descending", "random"])
+async def test_few_calls_find_what_was_updated_in_the_window_of_the_time_held(order: str) -> None:
+    """Rows out of order come first; where there is no order, chance decides."""
+    async with emulated(order=order) as (service, client):
+        held = held_in(service)
+        walk = client.list_applications()
+        assert len([row async for row in walk]) == 3_000
+        first, second = list(held)[1_000], list(held)[2_000]
+        held[first] -= timedelta(hours=3)
+        held[second] -= timedelta(hours=3)
+        audit = await client.audit(held, extra_calls=10)
+        found = {one.application_id for one in audit.stale}
+        assert (order == "random") or found == {first, second}
+        assert audit.requests <= walk.progress.requests + 20
+        assert 2_900 < audit.undecided <= 3_000
+        assert timedelta(days=1) < audit.margin
+        assert audit.is_complete == (not found)
+
+
+async def test_updates_between_all_pages_are_no_findings() -> None:
+    """Nor is the last minute. What was deleted and what never came are found all the same."""
+    async with emulated() as (service, client):
+        held = held_in(service)
+        lost, late, *others = held
+        touched = iter(others[::7])
+
+        def update(event: Event) -> None:
+            if isinstance(event, RequestSent) and (one := next(touched, None)) is not None:
+                service.touch(one)
+                service.advance(1)
+
+        del held[lost]
+        held["app-deleted"] = datetime(2026, 5, 1)  # noqa: DTZ001 - the service's frame
+        held["app-unknown"] = datetime(2027, 1, 1, tzinfo=UTC)
+        service.touch(late)
+        watched = IncomeClient(service.url, auth=service.oauth2, on_event=update)
+        async with watched:
+            audit = await watched.audit(held, concurrency=2)
+        assert next(touched) is not None
+        assert (audit.missing, audit.stale, audit.unlisted) == ((lost,), (), ("app-deleted",))
+        assert audit.drift == 2
+        assert (audit.held, audit.after) == (3_001, None)
+        present = await client.service_time()
+        assert audit.until < present - timedelta(seconds=60)
+        earlier = await client.audit(held, updated_before="2026-05-01")
+        assert earlier.until == datetime(2026, 5, 1, tzinfo=UTC)
+        assert (earlier.missing, earlier.stale, earlier.unlisted)[1:] == ((), ())
+        recent = await client.audit(held, updated_after="2026-06-01")
+        assert recent.after == datetime(2026, 6, 1, tzinfo=UTC)
+        assert "app-deleted" not in recent.unlisted
+
+
+def three_hundred(**options: Any) -> ListService:
+    """Return a service whose applications were updated every seven seconds."""
+    rows = rows_at([BASE + 7 * number for number in range(300)])
+    return ListService(rows=rows, now=BASE + 5_000, **options)
+
+
+@pytest.mark.parametrize("call", [0, 1, 4, 50, 104])
+async def test_a_cancelled_audit_leaves_nothing(call: int) -> None:
+    """Whatever it waits for: the present, a walk, or one of the calls behind them."""
+    service = three_hundred()
+    service.holds = lambda _: len(service.queries) > call
+    async with serving(service) as client:
+        held = {key: at(second) for key, second in service.rows.items()} | {"gone": at(BASE + 9)}
+        audit = asyncio.create_task(client.audit(held))
+        await service.quiet()
+        assert service.held
+        audit.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await audit
+        service.release()
+        assert (await client.audit(held)).unlisted == ("gone",)
+
+
+async def test_a_failure_ends_an_audit_and_what_it_read() -> None:
+    """A list that is gone, entries that are none, and what their source raises."""
+    closed: list[Any] = []
+
+    async def entries(last: Any) -> AsyncIterator[Any]:
+        try:
+            for key, second in service.rows.items():
+                yield key, at(second)
+            yield last
+        finally:
+            closed.append(last)
+
+    async def broken() -> AsyncIterator[Any]:
+        yield "app-1", at(BASE)
+        raise OSError("the database is gone")
+
+    service = three_hundred()
+    async with serving(service) as client:
+        bad = (("app-1", "S3CRET"), ("app-1", None), ("", at(1)), "ab", ("app-1",), 7)
+        for last in bad:
+            with pytest.raises(
+                ConfigurationError, match=r"^held has no .* in entry 301$"
+            ) as caught:
+                await client.audit(entries(last))
+            assert caught.value.argument == "held"
+            assert "S3CRET" not in held_by(caught.value)
+        assert closed == list(bad)
+        with pytest.raises(OSError, match="the database is gone"):
+            await client.audit(broken())
+        with pytest.raises(ConfigurationError, match="updated_after must be before 2023-"):
+            await client.audit({}, updated_after="2023-12-01")
+        service.twist = lambda query, page: 404 if query.before is None and query.after else page
+        with pytest.raises(NotFoundError):
+            await client.audit({})
+
+
+def test_what_the_list_hides_is_not_taken_for_deleted() -> None:
+    """Neither in a saturated second, nor in a row without an id, nor before all that is kept."""
+    rows = rows_at([*range(BASE, BASE + 50), *[BASE + 20] * 12])
+    held = {key: at(second) for key, second in rows.items()}
+    hidden = {key for key, second in rows.items() if second == BASE + 20}
+    held["app-early"], held["app-late"] = at(BASE + 5), at(BASE + 40)
+    service = ListService(rows=rows, now=BASE + 100)
+    audit = audited(service, held, BASE - 10)
+    assert [str(second) for second in audit.saturated] == [
+        "[2023-11-14T22:13:40, 2023-11-14T22:13:41)"
+    ]
+    assert audit.unlisted == ("app-late",)
+    assert audit.undecided == 1 + len(rows) - audit.listed
+    assert hidden
+    assert not audit.is_complete
+    service = ListService(rows=rows_at([*range(BASE, BASE + 50)]), now=BASE + 100)
+    odd, nameless, *_ = [key for key, second in service.rows.items() if second >= BASE + 30]
+    service.malformed = {odd: MALFORMED["no date"](odd), nameless: MALFORMED["no id"](nameless)}
+    held = {key: at(second) for key, second in service.rows.items() if key != odd}
+    held |= {"app-early": at(BASE + 5), "app-late": at(BASE + 45)}
+    audit = audited(service, held, BASE - 10)
+    assert (audit.missing, audit.unreadable) == ((odd,), 1)
+    assert audit.unlisted == ("app-late",)
+    assert audit.undecided == 2
+    service = ListService(rows={}, now=BASE + 100, rules=Rules(oldest=BASE + 10))
+    audit = audited(service, held)
+    assert (audit.unlisted, audit.after) == (
+        tuple(key for key in held if held[key] > at(BASE + 10)),
+        at(BASE + 10),
+    )
+
+
+def test_what_is_held_has_many_forms() -> None:
+    """Mappings and pairs; of an id given twice the newest time counts, in whatever form."""
+    service = ListService(rows={"a": BASE, "b": BASE + 50}, now=BASE + 500)
+    whole = {"a": at(BASE), "b": "2023-11-14T22:14:10"}
+    old = ("b", "2023-11-14")
+    forms = (
+        whole,
+        MappingProxyType(whole),
+        whole.items(),
+        [*whole.items(), old],
+        [old, *map(list, whole.items())],
+        iter([("a", "9999-12-31"), ("b", at(BASE + 50).astimezone(ZoneInfo("Asia/Tokyo")))]),
+    )
+    for held in forms:
+        audit = audited(service, held)
+        assert audit.is_complete
+        assert (audit.held, audit.listed, audit.undecided) == (2, 2, 0)
+    audit = audited(service, [old])
+    assert [one.application_id for one in audit.stale] == ["b"]
+    assert audit.stale[0].held_at == datetime(2023, 11, 14, tzinfo=UTC)
+
+    class Changing(dict[str, datetime]):
+        """Something else is written, and removed, while it is read."""
+
+        def get(self, key: str, default: Any = None) -> Any:
+            self.pop("app-00000", None)
+            self[f"new {len(self)}"] = at(BASE)
+            return super().get(key, default)
+
+    changing = Changing({key: at(BASE) for key in rows_at([BASE] * 3_000)})
+    assert audited(service, changing, settle=0).held == 2_999

@@ -1,0 +1,150 @@
+"""``income-client audit``: which files it takes, what it prints, and what it ends with."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.cli import Cli
+from tests.support.served import served
+from tests.support.streams import Ran
+
+HEADING: Final = "application_id,last_updated_at"
+pytestmark = pytest.mark.income_service(applications=12)
+Rows = list[tuple[str, str]]
+
+
+def times(shell: Cli) -> dict[str, str]:
+    """Return the update times of all applications."""
+    return {one: served(shell.service, one)["last_updated_at"] for one in shell.service.ids}
+
+
+def quoted(rows: Rows) -> bytes:
+    """Return CSV as a spreadsheet writes it, with what an audit does not need."""
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, quoting=csv.QUOTE_ALL)
+    writer.writerow(["Note\r\nof two lines", "LAST_UPDATED_AT ", "application_id"])
+    writer.writerows(('a "note"\nof two lines', time, key) for key, time in rows)
+    return b"\xef\xbb\xbf" + file.getvalue().encode()
+
+
+def bare(rows: Rows) -> bytes:
+    """Return what ``psql --csv --tuples-only`` prints."""
+    lines = (f"{key},{time.replace('T', ' ').replace('Z', '+00')}" for key, time in rows)
+    return "\n".join(["", *lines]).encode()
+
+
+def jsonl(rows: Rows) -> bytes:
+    """Return lines with other fields."""
+    lines = ({"application_id": key, "updated_at": time, "more": [1]} for key, time in rows)
+    return b"\xef\xbb\xbf" + "\r\n".join(map(json.dumps, lines)).encode()
+
+
+def parquet(rows: Rows) -> bytes:
+    """Return a table with texts."""
+    file = io.BytesIO()
+    keys, updated = zip(*rows, strict=True)
+    pq.write_table(pa.table({"updated_at": updated, "application_id": keys, "n": keys}), file)
+    return file.getvalue()
+
+
+def found(ran: Ran) -> dict[str, set[str]]:
+    """Return the ids by finding."""
+    rows: dict[str, set[str]] = {}
+    for line in ran.lines:
+        row = json.loads(line)
+        rows.setdefault(row["finding"], set()).add(row["application_id"])
+    return rows
+
+
+@pytest.mark.parametrize("written", [quoted, bare, jsonl, parquet])
+def test_what_is_held_comes_in_many_forms(written: Callable[[Rows], bytes], shell: Cli) -> None:
+    """The status is 0 if nothing differs, and 1 otherwise; ids can be read again."""
+    service, file = shell.service, shell.folder / "held"
+    held = times(shell)
+    service.advance(100)
+    file.write_bytes(written([*held.items()]))
+    whole = shell("audit", "held", "--extra-calls", "20")
+    assert (whole.status, whole.stdout) == (0, ""), whole.stderr
+    assert "0 missing, 0 stale, 0 unlisted; 12 listed" in whole.stderr
+    lost, stale, *_ = held
+    rows = [(key, time) for key, time in held.items() if key != lost]
+    file.write_bytes(written([*rows, ("app-gone", "2026-05-01T12:00:00Z")]))
+    service.touch(stale)
+    service.advance(100)
+    ran = shell("audit", "held")
+    assert (ran.status, found(ran)) == (
+        1, {"missing": {lost}, "stale": {stale}, "unlisted": {"app-gone"}}
+    )  # fmt: skip
+    assert "1 missing, 1 stale, 1 unlisted" in ran.stderr
+    for options in ((), ("--settle", "10")):
+        quiet = shell("audit", "held", "-q", *options)
+        assert (quiet.status, sorted(quiet.lines)) == (1, sorted([lost, stale]))
+    again = shell("export", "-", "--to", "again.jsonl", stdin=quiet.stdout)
+    assert again.status == 0, again.stderr
+    if written is not parquet:
+        piped = shell("audit", "-", stdin=file.read_bytes())
+        assert (piped.status, found(piped)) == (1, found(ran))
+    unjudged = shell("audit", "held", "--updated-before", "2000-01-01")
+    assert (unjudged.status, unjudged.stdout) == (0, "")
+
+
+@pytest.mark.parametrize("options", [(), ("--format", "parquet")], ids=["lines", "tables"])
+def test_an_export_is_audited_in_its_period(options: tuple[str, ...], shell: Cli) -> None:
+    """What was updated since is no finding; with a bound of its own, it is."""
+    service = shell.service
+    assert shell("export", "--to", "all", *options).status == 0
+    service.advance(1_000)
+    service.touch(service.ids[0])
+    service.advance(100)
+    ran = shell("audit", "all")
+    assert (ran.status, ran.stdout) == (0, ""), ran.stderr
+    assert "from the beginning to 2026-06-30T12:00:00" in ran.stderr
+    later = shell("audit", "all", "--updated-before", "now", "-o", "csv")
+    assert later.status == 1
+    assert [row["application_id"] for row in csv.DictReader(later.lines)] == [service.ids[0]]
+
+
+BAD: Final[dict[str, tuple[bytes, str]]] = {
+    "other columns": (b"id,time\nS3CRET,1\n", "held has no columns application_id and"),
+    "a bad time": (f"{HEADING}\na,2026-01-31\nb,S3CRET".encode(), "line 3 of held has no time"),
+    "a short row": (f"{HEADING}\nS3CRET\n".encode(), "line 2 of held has too few columns"),
+    "no id": (f"{HEADING}\n,2026-01-31".encode(), "line 2 of held has no application_id"),
+    "an open quote": (f'{HEADING}\n\na,"S3CRET\nb,c'.encode(), "line 3 of held has a quote that"),
+    "a bad quote": (f'{HEADING}\na,"2026"S3CRET"\n"'.encode(), "line 2 of held is not CSV"),
+    "Latin-1": (f"{HEADING}\n".encode() + b"S3CRET\xe4,2026-01-31", "line 2 of held is not UTF-8"),
+    "cut JSON": (b'{"application_id":"S3CRET",', "line 1 of held is not a line of JSON"),
+    "JSON without id": (b'{"id":"S3CRET"}', "line 1 of held has no application_id"),
+    "JSON without time": (b'{"application_id":"S3CRET"}', "line 1 of held has no time"),
+    "deep JSON": (b'{"application_id":' + b"[" * 9_999, "line 1 of held is not a line of JSON"),
+    "damaged Parquet": (b"PAR1S3CRETPAR1", "held is not a Parquet file"),
+    "an empty cell": (parquet([("a", "2026-01-31"), ("", "S3CRET")]), "row 2 of held has no"),
+    "zeros": (b"\0" * 99, "held has no columns"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_file_that_cannot_be_read_is_one_line(name: str, shell: Cli) -> None:
+    """It names the line, and shows nothing of it."""
+    content, said = BAD[name]
+    (shell.folder / "held").write_bytes(content)
+    ran = shell("audit", "held")
+    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1), ran.stderr
+    assert said in ran.stderr
+    assert "S3CRET" not in ran.stderr
+
+
+def test_what_is_not_there_is_said_before_anything_is_sent(shell: Cli) -> None:
+    Path(shell.folder / "folder").mkdir()
+    asked = len(shell.service.requests)
+    for line, said in (("nothing", "nothing cannot be read: no such file"), ("folder", "folder")):
+        ran: Any = shell("audit", line)
+        assert (ran.status, ran.stdout) == (1, "")
+        assert said in ran.stderr
+    assert len(shell.service.requests) - asked <= 2
