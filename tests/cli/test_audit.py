@@ -129,6 +129,7 @@ BAD: Final[dict[str, tuple[bytes, str]]] = {
 }
 
 
+@pytest.mark.shows_private("file", reason="it is what the command is given")
 @pytest.mark.parametrize("name", BAD)
 def test_a_file_that_cannot_be_read_is_one_line(name: str, shell: Cli) -> None:
     """It names the line, and shows nothing of it."""
