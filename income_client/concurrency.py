@@ -48,7 +48,8 @@ class BoundedTasks(Generic[K]):
         return bool(self._tasks or self._finished)
 
     def __del__(self) -> None:
-        for task in self._tasks:
+        # A copy: the loop may run in another thread, where the tasks end as they are cancelled.
+        for task in tuple(self._tasks):
             with suppress(RuntimeError):  # the loop is closed
                 # The collector may run in any thread.
                 task.get_loop().call_soon_threadsafe(task.cancel)
