@@ -14,8 +14,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from enum import Enum, auto
+from itertools import islice
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Generic, Self, TypeVar
+
+from attrs import frozen
 
 from .errors import ClientClosedError, ConfigurationError
 
@@ -33,7 +36,6 @@ _PATIENCE: Final = 0.2 if sys.platform == "win32" else None
 """Seconds after which Windows, where nothing interrupts a wait, looks for a Ctrl-C."""
 _EXIT_SECONDS: Final = 5.0
 """For how long a coroutine of a user's that ignores its end may hold up that of the program."""
-_END: Final = object()
 
 
 class _Phase(Enum):
@@ -43,30 +45,45 @@ class _Phase(Enum):
     CLOSED = auto()
 
 
+@frozen
+class _End:
+    """The end of a caller's iterable."""
+
+    error: Exception | None
+    """What it raised; None if it has no more items."""
+
+
 class Feed(Generic[T]):
     """A caller's iterable, whose items are taken by the thread that waits for what they give.
 
     It may block there, use the client, or be bound to its thread, as a query of Django's is.
+
+    Args:
+        items: the iterable.
+        most: items that are taken at a time: 1 if each is needed as soon as it is there.
     """
 
-    def __init__(self, items: Iterable[T]) -> None:
+    def __init__(self, items: Iterable[T], most: int) -> None:
         self._iterator = iter(items)
+        self._most = most
+        self._taken: deque[T | _End] = deque()
         self._inbox: SimpleQueue[Errand | None] | None = None
-        self._wanted: deque[asyncio.Future[Any]] = deque()
-        """The item that nobody has begun to take."""
+        self._wanted: deque[asyncio.Future[list[T | _End]]] = deque()
+        """The future of items that nobody has begun to take."""
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> T:
-        wanted: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._wanted.append(wanted)
-        self._ask()
-        item = await wanted
-        if item is _END:
-            raise StopAsyncIteration
-        answer: T = item
-        return answer
+        if not self._taken:
+            wanted: asyncio.Future[list[T | _End]] = asyncio.get_running_loop().create_future()
+            self._wanted.append(wanted)
+            self._ask()
+            self._taken.extend(await wanted)
+        item = self._taken.popleft()
+        if isinstance(item, _End):
+            raise item.error or StopAsyncIteration
+        return item
 
     def attach(self, inbox: "SimpleQueue[Errand | None]") -> None:
         """Have items taken by the thread that empties this inbox; called in the loop."""
@@ -81,28 +98,25 @@ class Feed(Generic[T]):
 
     def _ask(self) -> None:
         if self._inbox is not None and self._wanted:
-            self._inbox.put(self._take_item)
+            self._inbox.put(self._take_items)
 
-    def _take_item(self) -> None:
-        """Take the item, in the caller's thread, unless an earlier errand did that."""
+    def _take_items(self) -> None:
+        """Take items, in the caller's thread, unless an earlier errand did that."""
         try:
             wanted = self._wanted.popleft()
         except IndexError:
             return
-        item: object = _END
-        failure: Exception | None = None
+        taken: list[T | _End] = []
         try:
-            item = next(self._iterator, _END)
+            taken.extend(islice(self._iterator, self._most))
+            if len(taken) < self._most:
+                taken.append(_End(None))
         except Exception as error:  # noqa: BLE001 - raised in its turn
-            failure = error
+            taken.append(_End(error))
 
         def give() -> None:
-            if wanted.done():
-                return
-            if failure is None:
-                wanted.set_result(item)
-            else:
-                wanted.set_exception(failure)
+            if not wanted.done():
+                wanted.set_result(taken)
 
         with suppress(RuntimeError):  # the loop has ended
             wanted.get_loop().call_soon_threadsafe(give)

@@ -72,6 +72,9 @@ WORDS: Final = (
     ("aclose()", "close()"),
 )
 """What docstrings say of the asynchronous client, and what of this one."""
+_MANY: Final = 1000
+"""Items that cross to the loop at a time where all are read before anything is returned: a crossing
+costs tens of microseconds."""
 _OF_THE_LOOP: Final = (AsyncIterable, str, bytes, list, tuple, set, frozenset, Mapping)
 """What the loop iterates over, or refuses, itself: nothing there is expected to block."""
 
@@ -113,7 +116,7 @@ def _blocking(
 ) -> Callable[Concatenate[SyncIncomeClient, P], R]:
     """Make the method that waits for what another one returns.
 
-    ``over`` is the name of its first argument, if that is iterated over.
+    ``over`` is the name of its first argument, if that is iterated over in the caller's thread.
     """
 
     @_method_like(original)
@@ -123,7 +126,7 @@ def _blocking(
                 return self._portal.run(original(self._client, *args, **kwargs))
             begin: Callable[..., Coroutine[Any, Any, R]] = original
             first = args[0] if args else kwargs.pop(over, None)
-            given, feed = _given(self._portal, first)
+            given, feed = _given(self._portal, first, _MANY)
             return self._portal.run(begin(self._client, given, *args[1:], **kwargs), feed)
 
     return call
@@ -195,13 +198,13 @@ class SyncIterator(Generic[Y]):
         return True
 
 
-def _given(portal: Portal, items: Any) -> tuple[Any, Feed[Any] | None]:
+def _given(portal: Portal, items: Any, most: int = 1) -> tuple[Any, Feed[Any] | None]:
     """Return what the loop iterates over in place of a caller's items, and what feeds it."""
     if isinstance(items, SyncIterator) and items._portal is portal and not items._untaken:
         return items._items, items._feed  # stays in the loop
     if isinstance(items, _OF_THE_LOOP) or not isinstance(items, Iterable):
         return items, None
-    feed = Feed(items)
+    feed: Feed[Any] = Feed(items, most)
     return feed, feed
 
 

@@ -313,6 +313,8 @@ def test_files_are_whole_and_what_fails_is_yielded(tmp_path: Path) -> None:
         assert client.find_application(service.world.reference_of(1)) is not None
         assert client.get_json(f"/v1/income/applications/{gone}")["application_id"] == gone
         assert client.service_time().tzinfo is not None
+        held = ((row.application_id, "2026-07-01") for row in client.list_applications())
+        assert client.audit(held).held == len(service.world.ids)
 
 
 # Threads
