@@ -372,7 +372,7 @@ def note_objects(shown: dict[str, str]) -> None:
     for one in gc.get_objects():
         kind = type(one)
         # A reply of aiohttp without a head cannot be shown, and is of no use once it was.
-        if kind.__module__.startswith("income_client") and kind is not WatchedReply:
+        if str(kind.__module__).startswith("income_client") and kind is not WatchedReply:
             with suppress(AttributeError):  # one that was not made to its end
                 shown[kind.__name__] = shown.get(kind.__name__, "") + f"{one!r} {one}\n"
 
