@@ -163,6 +163,31 @@ async def fetches(
     await records.aclose()
 
 
+def waits(client: ic.SyncIncomeClient, document: ic.Document) -> None:
+    """Without await, the types are the same."""
+    with client as opened:
+        assert_type(opened, ic.SyncIncomeClient)
+    assert_type(client.with_options(deadline=5), ic.SyncIncomeClient)
+    assert_type(client.get_documents("a", pages=True), ic.ApplicationDocuments)
+    assert_type(client.get_application_page(limit=5), ic.ApplicationPage)
+    assert_type(client.service_time(), datetime)
+    assert_type(client.download(document, "slips/", overwrite=True), ic.DownloadedFile)
+    assert_type(client.list_applications("2026-01-01"), ic.SyncApplicationPaginator)
+    assert_type(client.list_applications().checkpoint, str)
+    assert_type(next(client.list_applications().pages()), ic.ApplicationPage)
+    assert_type(next(client.fetch_records(client.list_applications())), ic.ApplicationRecord)
+    failing = client.fetch_documents(["a"], on_error="yield")
+    assert_type(next(failing), ic.ApplicationDocuments | ic.FetchFailure)
+    assert_type(next(client.download_all([document], "slips")), ic.DownloadedFile)
+    poller = client.poll(ic.MemoryCheckpointStore(), once=True)
+    assert_type(next(poller), ic.ApplicationRecord)
+    assert_type(poller.wake(), bool)
+    for batch in poller.batches():
+        with batch as entered:
+            assert_type(entered, ic.SyncBatch)
+            assert_type(entered.records, tuple[ic.ApplicationRecord, ...])
+
+
 def reads_an_application(application: ic.Application) -> None:
     assert_type(application.last_updated_at, datetime)
     assert_type(application.extra, Mapping[str, Any])

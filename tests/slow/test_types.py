@@ -21,6 +21,7 @@ CONSUMER: Final = Path(__file__).with_name("consumer.py")
 NEEDED: Final = (
     *("pyright", "rich", "cyclopts", "jinja2", "uvicorn", "joserfc", "pyarrow", "obstore"),
     *("opentelemetry", "pandas", "polars", "fastapi", "prometheus_client", "celery", "dlt"),
+    "django",
 )
 """What the checked code imports; the types of what is missing cannot be known."""
 MISSING: Final = [name for name in NEEDED if find_spec(name) is None]
