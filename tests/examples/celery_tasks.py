@@ -5,19 +5,18 @@ import os
 from celery import Celery
 from celery.signals import worker_process_init
 
-from income_client import SQLiteCheckpointStore, SyncIncomeClient
+from income_client import SyncIncomeClient
 
-app = Celery("income", broker=os.environ["BROKER"])
+app = Celery("celery_tasks", broker=os.environ["BROKER"])
+income: SyncIncomeClient
 
 
 @worker_process_init.connect
 def open_client(**_: object) -> None:
-    app.income = SyncIncomeClient.from_env()
+    global income
+    income = SyncIncomeClient.from_env()
 
 
 @app.task
-def read_updates() -> None:
-    for batch in app.income.poll(SQLiteCheckpointStore("updates.db"), once=True).batches():
-        with batch:  # committed at its end
-            for record in batch:
-                print("updated", record.application_id)  # your own work
+def read(application_id: str) -> None:
+    print(income.get_application(application_id).application_id)  # your own work
