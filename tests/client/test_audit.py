@@ -31,7 +31,7 @@ from income_client.instrumentation import Instrumentation
 from tests.support import server
 from tests.support.leaks import held_by
 from tests.support.listing import ListService, Rules, rows_at, serving
-from tests.support.walk_data import BASE, LIMITS, MALFORMED, WALKERS, listings
+from tests.support.walk_data import BASE, LIMITS, MALFORMED, MEANINGS, WALKERS, listings
 
 START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -442,3 +442,41 @@ def test_what_is_held_has_many_forms() -> None:
 
     changing = Changing({key: at(BASE) for key in rows_at([BASE] * 3_000)})
     assert audited(service, changing, settle=0).held == 2_999
+
+
+@pytest.mark.parametrize("call", [3, 4])
+@pytest.mark.parametrize("is_deleted", [True, False], ids=["deleted", "updated"])
+def test_a_finding_that_changes_meanwhile_is_none(call: int, *, is_deleted: bool) -> None:
+    """It was listed as missing, or stale; then it is deleted, or updated once more."""
+
+    def change() -> None:
+        service.now += 1
+        for key in found if len(service.queries) == call else ():
+            if is_deleted:
+                del service.rows[key]
+            else:
+                service.touch(key)
+
+    service = ListService(rows=rows_at([*range(BASE, BASE + 5)]), now=BASE + 100)
+    held = {key: at(second) for key, second in service.rows.items()}
+    found = list(held)[2:4]
+    del held[found[0]]
+    held[found[1]] = at(BASE - 100)
+    before = audited(service, held, BASE - 1)
+    assert [*before.missing, *(one.application_id for one in before.stale)] == found
+    service.queries.clear()
+    service.before_answer = change
+    audit = audited(service, held, BASE - 1)
+    assert (audit.missing, audit.stale) == ((), ())
+    assert (audit.unlisted, audit.is_complete) == ((), True)
+
+
+def test_the_second_before_the_end_is_listed_by_some_walk() -> None:
+    """Whatever the bounds mean: no application is taken for deleted that is in that very second."""
+    for meaning in MEANINGS.values():
+        for second in range(BASE + 40, BASE + 53):
+            rules = Rules(**meaning)
+            service = ListService(rows={"app-1": second}, now=BASE + 50, rules=rules)
+            service.now = max(BASE + 50, second)
+            audit = audited(service, {"app-1": at(BASE + 1)}, BASE, settle=3)
+            assert audit.unlisted == ()
