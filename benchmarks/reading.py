@@ -23,6 +23,7 @@ from .services import CannedService, EmulatorProcess, PeakGrowth
 
 _IN_FLIGHT: Final = 16
 _MOST_MEGABYTES: Final = 10
+_MOST_OF_AN_AUDIT: Final = 200
 _KINDS: Final = 100
 _SMALL_FILE: Final = 100_000
 _FILES_AT_A_TIME: Final = 8
@@ -105,6 +106,28 @@ async def summaries_in_memory(scale: Scale) -> list[Row]:
             f"{about}: each of the service's once", is_exact, expected=True, shown=f"{found:,}"
         ),
         _pace(f"{about}: summaries a second", found, seconds),
+    ]
+
+
+async def audit_in_memory(scale: Scale) -> list[Row]:
+    """Watch the memory of an audit, and count its list calls beside those of a walk."""
+    count = scale.streamed
+    with EmulatorProcess(applications=count, pattern="bursts", days=365) as service:
+        ids = service.ids()
+        async with IncomeClient(service.url, auth=service.oauth2) as client:
+            walk = client.list_applications()
+            async for page in walk.pages():
+                del page
+            growth = PeakGrowth()
+            # Later than any update, so that nothing is asked for twice.
+            audit = await client.audit((one, "2100-01-01") for one in ids)
+            megabytes = growth.megabytes
+    about = f"{count:,} ids audited"
+    beyond = audit.requests - walk.progress.requests
+    return [
+        _grown(f"{about}: memory growth", megabytes, _MOST_OF_AN_AUDIT),
+        at_most(f"{about}: list requests beyond those of a walk", beyond, 20),
+        exactly(f"{about}: all listed", audit.listed, expected=count, shown=f"{audit.listed:,}"),
     ]
 
 
@@ -257,6 +280,7 @@ MEASUREMENTS: Final[Mapping[str, Callable[[Scale], Coroutine[Any, Any, list[Row]
     "records": records,
     "summaries-memory": summaries_in_memory,
     "records-memory": records_in_memory,
+    "audit-memory": audit_in_memory,
     "large-file": large_file,
     "small-files": small_files,
 }
