@@ -8,7 +8,7 @@ import asyncpg
 from income_client import CheckpointConflictError, IncomeClient
 from income_client.engines.postgres import PostgresCheckpointStore
 
-TABLE = "CREATE TABLE IF NOT EXISTS updates (application_id text, updated_at timestamptz)"
+# Your migrations make the table: CREATE TABLE updates (application_id text, updated_at timestamptz)
 INSERT = "INSERT INTO updates VALUES ($1, $2)"
 
 
@@ -19,7 +19,6 @@ async def main(*, once: bool = False) -> None:
     ):
         store = PostgresCheckpointStore(pool)
         await store.create_schema()
-        await pool.execute(TABLE)
         poller = client.poll(store, start="2026-01-01", standby=True, once=once)
         async for batch in poller.batches():
             rows = [(record.application_id, record.last_updated_at) for record in batch]

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import shlex
 import sqlite3
 from argparse import ArgumentParser
@@ -144,11 +145,19 @@ async def enqueues_and_answers(service: Emulator, path: Path) -> None:
             await until(lambda: chosen in _kept())
 
 
+def _migration_of(path: Path) -> str:
+    (statement,) = re.findall(r"migrations make the table: (.*)", path.read_text("utf-8"))
+    return str(statement)
+
+
 async def writes_each_update_once(service: Emulator, path: Path) -> None:
     """However often the program runs, each update is one row."""
     with postgres_server() as server:
         place = server.address()
         url = f"postgresql://{place['user']}@/{place['database']}?host={place['host']}"
+        migration = _migration_of(path)
+        async with server.pool() as pool:
+            await pool.execute(migration.replace("updates", "public.updates"))
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("DATABASE_URL", url)
             main = loaded(path).main
