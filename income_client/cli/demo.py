@@ -1,7 +1,11 @@
 """``income-client demo``: reads a whole emulated service, as any program would read a real one."""
 
+import asyncio
+import webbrowser
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import timedelta
+from threading import Thread
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -15,14 +19,22 @@ from rich.text import Text
 from income_client import ApplicationRecord, YearlyIncome
 
 from .exit_status import ExitStatus
-from .options import Count, Whole
-from .output import print_lines
+from .options import Count, Switch, Whole
+from .output import print_lines, say
 from .progress import Bars
+from .signals import StopSignals
 
 if TYPE_CHECKING:
     from income_client.emulator import Emulator
 
 _LATENCY: Final = 0.02
+_SHOWN_LATENCY: Final = 0.2
+"""Slow enough to follow on the page."""
+_OPEN_SECONDS: Final = 15.0
+"""How long a browser has to show the page before the demo begins without it."""
+_RELOAD_SECONDS: Final = 3.0
+"""How long the page may be away until it counts as closed."""
+_LOOK_SECONDS: Final = 0.2
 _IN_FLIGHT: Final = 16
 _ALL: Final = timedelta(days=91)
 """Further back than the emulator's data goes, which covers 90 days."""
@@ -36,6 +48,7 @@ async def demo(
     *,
     applications: Count = 5000,
     seed: Annotated[Whole, Parameter(metavar="NUMBER")] = 7,
+    open_page: Annotated[Switch, Parameter(name="--open")] = False,
 ) -> int:
     """Read an emulated service and check the result.
 
@@ -43,21 +56,65 @@ async def demo(
     and compares what it found with what the service holds. All data is invented.
     The exit status is 1 if they differ.
 
+    --open shows each request on a page in the browser, as it comes. The service is
+    slower then, and stays until the page is closed or Ctrl-C comes.
+
     Example: income-client demo --applications 20000
 
     Args:
         applications: Number of applications of the service.
         seed: Random seed of the invented data.
+        open_page: Show the requests on a page in the browser.
     """
     # The help needs no server and no client.
     from income_client.emulator import Emulator
 
-    async with Emulator(applications, seed=seed, latency=_LATENCY, time_flows=True) as service:
+    latency = _SHOWN_LATENCY if open_page else _LATENCY
+    async with Emulator(applications, seed=seed, latency=latency, time_flows=True) as service:
+        if open_page:
+            await _show_page(service)
         with Bars() as bars:
             found = await _read_service(service, bars)
-    mistakes = _find_mistakes(found, service)
-    print_lines(Group(*_draw_summary(found, service), _verdict_text(mistakes)))
+        mistakes = _find_mistakes(found, service)
+        lines = Group(*_draw_summary(found, service, latency), _verdict_text(mistakes))
+        print_lines(lines)
+        if _is_shown(service):
+            await _keep_page(service)
     return ExitStatus.FAILED if mistakes else ExitStatus.DONE
+
+
+def _is_shown(service: "Emulator") -> bool:
+    """Say whether a browser shows the page of the service."""
+    return bool(service.journal.listeners)
+
+
+async def _show_page(service: "Emulator") -> None:
+    """Open the page of the service in the browser, and wait until it is there."""
+    try:
+        webbrowser.get()
+    except webbrowser.Error:
+        say(f"no browser was found; the page is at {service.url}")
+        return
+    say(f"the browser opens {service.url}")
+    # A browser within the terminal returns only once it is left.
+    Thread(target=webbrowser.open, args=(service.url,), daemon=True).start()
+    for _ in range(round(_OPEN_SECONDS / _LOOK_SECONDS)):
+        if _is_shown(service):
+            break
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _keep_page(service: "Emulator") -> None:
+    """Serve the page until it is closed or a signal comes."""
+    say(f"{service.url} stays until its page is closed; Ctrl-C ends it")
+    stop = asyncio.Event()
+    StopSignals(stop.set)
+    away = 0.0
+    while not stop.is_set() and away < _RELOAD_SECONDS:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LOOK_SECONDS):
+                await stop.wait()
+        away = 0.0 if _is_shown(service) else away + _LOOK_SECONDS
 
 
 @define
@@ -117,10 +174,10 @@ def _find_mistakes(found: _Found, service: "Emulator") -> list[str]:
     return [f"{count:,} {what}" for what, count in counts.items() if count]
 
 
-def _draw_summary(found: _Found, service: "Emulator") -> Iterator[RenderableType]:
+def _draw_summary(found: _Found, service: "Emulator", latency: float) -> Iterator[RenderableType]:
     yield Text("Income demo: an emulated service, all data invented", style="bold")
     yield ""
-    yield _counts_table(found, service)
+    yield _counts_table(found, service, latency)
     yield ""
     borrowers = {
         f"{slot} of {record.application_id}": calculation.incomes
@@ -142,17 +199,17 @@ def _verdict_text(mistakes: list[str]) -> Text:
     return Text("The counts agree: nothing lost, nothing twice.", style="bold green")
 
 
-def _counts_table(found: _Found, service: "Emulator") -> Table:
+def _counts_table(found: _Found, service: "Emulator", latency: float) -> Table:
     existing, requests = len(service.world.ids), len(service.requests)
     least = -(-existing // _USABLE_ROWS)
     days = f"updated in the last {_RECENT.days} days"
-    latency = f"{_IN_FLIGHT} in flight, {_LATENCY * 1000:.0f} ms of latency"
+    how = f"{_IN_FLIGHT} in flight, {latency * 1000:.0f} ms of latency"
     rows = (
         ("Applications found", len(set(found.ids)), f"of {existing:,} existing"),
         ("List requests", found.list_requests, f"{least:,} at the least"),
         ("Records read", len(found.records), days),
         ("Documents read", found.documents, "with the data taken from each"),
-        ("Requests a second", round(requests / found.seconds), latency),
+        ("Requests a second", round(requests / found.seconds), how),
         ("Tokens requested", service.token_requests, f"for {requests:,} requests"),
     )
     table = Table.grid(padding=(0, 2))

@@ -255,6 +255,7 @@ def _say_faults(service: "Emulator") -> None:
 def _lines_about(service: "Emulator", known: Credentials, *, basic: bool) -> Iterator[str]:
     yield f"# {len(service.world):,} invented applications at {service.url}; Ctrl-C ends it."
     yield f"# Service time is {stamp(service.now)}, and passes."
+    yield f"# In a browser, {service.url} shows what is asked of it, and controls it."
     shown = Credentials(basic=known.basic) if basic else Credentials(oauth2=known.oauth2)
     for name, value in {"BASE_URL": service.url, **shown.facts()}.items():
         yield f"export INCOME_{name}={shlex.quote(value)}"

@@ -30,11 +30,6 @@ CONTROL_PATH: Final = "/emulator"
 """Below it an emulator is controlled by other processes; not a path of the service."""
 
 _APPLICATIONS: Final = "/v1/income/applications"
-_INDEX: Final = (
-    b"<!doctype html><title>Income emulator</title><h1>Income emulator</h1>"
-    b"<p>Every applicant, employer, amount and document here is invented. "
-    b"This is a tool for tests; it holds nobody's data.</p>"
-)
 _JSON_TYPE: Final = {"Content-Type": "application/json"}
 # Amounts of applications that were added keep their digits.
 _JSON: Final = msgspec.json.Encoder(decimal_format="number")
@@ -66,6 +61,8 @@ _FIXED_PATHS: Final = {
     _APPLICATIONS: Call.LIST_APPLICATIONS,
     "/token": Call.TOKEN,
     "/": Call.INDEX,
+    "/page.css": Call.INDEX,
+    "/page.js": Call.INDEX,
     CONTROL_PATH: Call.CONTROL,
 }
 
@@ -215,13 +212,11 @@ class Service:
         call = call_of(request.path)
         if call is Call.FILE and self._serves_files:
             return self.storage.respond(request, Region.FIRST)
-        if call in (Call.FILE, Call.CONTROL, Call.UNKNOWN):
+        if call in (Call.FILE, Call.INDEX, Call.CONTROL, Call.UNKNOWN):
             raise _not_found("no such path")
         _check_method(request, "POST" if call is Call.TOKEN else "GET")
         if call is Call.TOKEN:
             return self._token_reply(request)
-        if call is Call.INDEX:
-            return HttpReply(status=200, headers={"Content-Type": "text/html"}, body=_INDEX)
         self._check_credentials(request)
         if call is Call.LIST_APPLICATIONS:
             return self._list_page(request.query)

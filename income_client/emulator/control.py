@@ -252,6 +252,16 @@ class Control:
         ]
         return json_reply(HTTPStatus.OK, {"calls": calls})
 
+    def environment(self, call: Call) -> Answer:
+        """Return the variables that lead a client here, with invented credentials."""
+        oauth2 = self._emulator.oauth2
+        content = {
+            "INCOME_BASE_URL": f"http://{call.request.headers['host']}",
+            "INCOME_CLIENT_ID": oauth2.client_id,
+            "INCOME_CLIENT_SECRET": oauth2.client_secret.reveal(),
+        }
+        return json_reply(HTTPStatus.OK, content)
+
     def state(self, _: Call) -> Answer:
         """Return settings, clock and counts."""
         return json_reply(HTTPStatus.OK, state_of(self._emulator))
@@ -472,6 +482,9 @@ _APPLICATIONS: Final = "/emulator/applications"
 _ONE: Final = f"{_APPLICATIONS}/{{application_id}}"
 ROUTES: Final = (
     Route("GET", "/emulator/", "This list", Control.index),
+    Route(
+        "GET", "/emulator/environment", "Variables that lead a client here", Control.environment
+    ),
     Route("GET", "/emulator/state", "Clock, counts, span of the data, rules", Control.state),
     Route("GET", "/emulator/rules", "How the service behaves", Control.rules),
     Route(

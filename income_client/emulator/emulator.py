@@ -49,6 +49,7 @@ from .exchange import HttpReply, HttpRequest, RecordedRequest, error_reply, is_l
 from .fault_player import Faults, play, replacement
 from .faults import Fault
 from .journal import Journal
+from .page import page_reply
 from .service_rules import ServiceRules, changed_rules, check_integer, names_of
 from .storage import Region, StoredFile
 from .times import EPOCH, START, second_of
@@ -418,8 +419,11 @@ class Emulator:
     async def _handle_api(
         self, request: HttpRequest, connection: asyncio.Transport | None
     ) -> _Reply:
-        if call_of(request.path) is Call.CONTROL:
+        call = call_of(request.path)
+        if call is Call.CONTROL:
             return await self._carry_out(request, connection)
+        if call is Call.INDEX:
+            return self._show_page(request)
         return await self._handle_request(
             request, connection, answer=partial(respond, self._service)
         )
@@ -462,6 +466,16 @@ class Emulator:
                 seconds=self._clock.monotonic() - arrived,
                 second=second,
             )
+
+    def _show_page(self, request: HttpRequest) -> HttpReply:
+        """Return the page or a file of it: no fault falls on them, and no journal has them."""
+        self._keep_time()
+        if self._hosts.serves(request.headers.get("host", "")):
+            reply = self._service.stamped(page_reply(request))
+        else:
+            reply = self._service.respond(request)
+        self._record_request(request, reply.status, None)
+        return reply
 
     async def _carry_out(
         self, request: HttpRequest, connection: asyncio.Transport | None

@@ -61,10 +61,11 @@ def test_the_wheel_has_the_package_and_its_types(wheel: Wheel) -> None:
     source = Path(income_client.__file__).parent
     shipped = {
         f"income_client/{path.relative_to(source).as_posix()}"
-        for kind in ("*.py", "*.jinja", "*.css", "*.md")
+        for kind in ("*.py", "*.jinja", "*.css", "*.html", "*.js", "*.md")
         for path in source.rglob(kind)
     }
     page = {f"income_client/cli/application/page.{kind}" for kind in ("css", "html.jinja")}
+    page |= {f"income_client/emulator/page.{kind}" for kind in ("css", "html", "js")}
     assert page <= shipped
     assert shipped | {"income_client/py.typed"} <= wheel.files
     assert not any(name.startswith(("tests/", "benchmarks/")) for name in wheel.files)

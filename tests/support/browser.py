@@ -1,4 +1,4 @@
-"""A headless browser of the machine, asked over a pipe: it reads local pages and nothing else."""
+"""A headless browser of the machine, asked over a pipe: it reads pages of this machine alone."""
 
 import base64
 import fcntl
@@ -36,7 +36,7 @@ _OPTIONS: Final = (
     "--disable-sync",
     "--hide-scrollbars",
     "--no-first-run",
-    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--remote-debugging-pipe",
     "about:blank",
 )
@@ -100,17 +100,29 @@ class Browser:
             width: of the window, in pixels.
             scheme: "light" or "dark".
         """
+        self.dress(width=width, scheme=scheme)
+        self.open(path.as_uri())
+        return self.see()
+
+    def open(self, url: str) -> None:
+        """Open a page, and forget what was asked and said before."""
+        self._events.clear()
+        self._ask("Page.navigate", url=url)
+        self._wait_for("Page.loadEventFired")
+
+    def dress(self, *, width: int, scheme: str = "light") -> None:
+        """Give the window a width in pixels, and the reader's choice of "light" or "dark"."""
         self._ask(
             "Emulation.setDeviceMetricsOverride",
             width=width, height=900, deviceScaleFactor=1, mobile=False,
         )  # fmt: skip
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self._ask("Emulation.setEmulatedMedia", media="", features=features)
-        self._events.clear()
-        self._ask("Page.navigate", url=path.as_uri())
-        self._wait_for("Page.loadEventFired")
+
+    def see(self) -> Page:
+        """Return what is to be seen of the page at hand."""
         shot = self._ask("Page.captureScreenshot", format="png", captureBeyondViewport=True)
-        seen = self._evaluate(_SEEN)
+        seen = self.evaluate(_SEEN)
         return Page(
             text=seen["text"],
             requests=tuple(
@@ -133,10 +145,18 @@ class Browser:
         )  # fmt: skip
         return base64.b64decode(printed["data"])
 
-    def _evaluate(self, expression: str) -> Any:
-        answer = self._ask("Runtime.evaluate", expression=expression, returnByValue=True)
+    def evaluate(self, expression: str) -> Any:
+        """Return what an expression is in the page at hand; a promise is awaited."""
+        answer = self._ask(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in answer, answer
-        return answer["result"]["value"]
+        return answer["result"].get("value")
+
+    def wait_until(self, condition: str) -> None:
+        """Wait until an expression is true in the page at hand, looking once a frame."""
+        look = f"() => ({condition}) ? resolve() : requestAnimationFrame(look)"
+        self.evaluate(f"new Promise(resolve => {{ const look = {look}; look(); }})")
 
     def _ask(self, method: str, **params: Any) -> dict[str, Any]:
         self._number += 1
