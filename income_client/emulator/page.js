@@ -72,13 +72,16 @@ function askForToken(refused) {
 
 async function act(action) {
   try {
-    byId("done").className = "";
-    byId("done").textContent = await action();
+    say(await action());
   } catch (error) {
-    byId("done").className = "alarm";
-    byId("done").textContent = `Not done: ${error.message}`;
+    say(`Not done: ${error.message}`, "alarm");
   }
-  await refresh();
+  refresh();
+}
+
+function say(text, look = "") {
+  byId("done").className = look;
+  byId("done").textContent = text;
 }
 
 function onClick(id, action) {
@@ -97,19 +100,20 @@ function onSubmit(id, action) {
 let entries = 0; // how many came
 let waiting = []; // not in the table yet
 let walk = []; // the list requests to be drawn
-let walked = 0;
+let walked = { all: 0, full: 0, failed: 0 };
 let leaving = new AbortController();
 
 async function follow() {
   const { signal } = leaving;
   while (!signal.aborted) {
+    let why = "The emulator has ended or cannot be reached";
     try {
       await readEvents(signal);
-    } catch {
-      // Said below; what was refused is asked for once there is a token.
+    } catch (error) {
+      if (error instanceof RefusedError) why = `Refused: ${error.message}`;
     }
     if (signal.aborted || !byId("access").hidden) break;
-    showConnection(false);
+    showConnection(false, `${why}. Trying again.`);
     await pause(SECOND);
   }
 }
@@ -119,7 +123,7 @@ async function readEvents(signal) {
   // that is kept: another emulator may run at this address by now.
   const reply = await request("GET", "/events?after=0", undefined, signal);
   forget();
-  showConnection(true);
+  showConnection(true, "Connected: requests show as they come.");
   refresh();
   const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
   for (let rest = ""; ;) {
@@ -147,8 +151,10 @@ function takeEntry(entry) {
   if (waiting.length > 2 * MOST_ROWS) waiting = waiting.slice(-MOST_ROWS);
   // One for a reference is about no window, and one for a single row asks for the time.
   if (!entry.page || entry.page.by_reference || entry.page.limit === 1) return;
-  walked += 1;
-  walk.push(drawnOf(entry));
+  const drawn = drawnOf(entry);
+  walk.push(drawn);
+  walked.all += 1;
+  if (drawn.outcome in walked) walked[drawn.outcome] += 1;
   if (walk.length > 2 * MOST_DRAWN) walk = walk.slice(-MOST_DRAWN);
 }
 
@@ -188,14 +194,12 @@ function statusText(status, fault) {
 }
 
 function forget() {
-  [entries, waiting, walk, walked] = [0, [], [], 0];
+  [entries, waiting, walk, walked] = [0, [], [], { all: 0, full: 0, failed: 0 }];
   byId("journal").replaceChildren();
   drawSoon();
 }
 
-function showConnection(isOpen) {
-  const text = isOpen ? "Connected: requests show as they come."
-    : "The emulator has ended or cannot be reached. Trying again.";
+function showConnection(isOpen, text) {
   byId("connection").className = isOpen ? "small quiet" : "alarm";
   if (byId("connection").textContent !== text) byId("connection").textContent = text;
   isConnected = isOpen;
@@ -207,11 +211,21 @@ let isConnected = false;
 let state = null;
 let histogram = null;
 let isAsking = false;
+let isStale = false;
 let known = ""; // of the applications that are shown
 
 async function refresh() {
-  if (isAsking || !isConnected) return;
+  isStale = true;
+  if (isAsking) return;
   isAsking = true;
+  while (isStale && isConnected) {
+    isStale = false;
+    await readState();
+  }
+  isAsking = false;
+}
+
+async function readState() {
   try {
     state = await call("GET", "/state");
     showState();
@@ -228,8 +242,6 @@ async function refresh() {
       ? await call("GET", "/faults") : { faults: [] });
   } catch {
     // The stream says it when the emulator has gone.
-  } finally {
-    isAsking = false;
   }
 }
 
@@ -588,17 +600,16 @@ function cross(paint, colour, x, y) {
 }
 
 function describe(canvas) {
-  const full = walk.filter((one) => one.outcome === "full").length;
-  const failed = walk.filter((one) => one.outcome === "failed").length;
-  const text = `${counted(histogram.rows, "application")}, ${counted(walked, "list request")}, ` +
+  const { all, full, failed } = walked;
+  const text = `${counted(histogram.rows, "application")}, ${counted(all, "list request")}, ` +
     counted(full, "full page") + (failed ? `, ${count(failed)} failed` : "");
-  canvas.setAttribute("aria-label", walked ? text : "No list request yet.");
+  canvas.setAttribute("aria-label", all ? text : "No list request yet.");
   canvas.dataset.drawn = Math.min(walk.length, MOST_DRAWN);
   canvas.dataset.full = full;
-  const part = walked > MOST_DRAWN ? ` The latest ${count(MOST_DRAWN)} are drawn.` : "";
-  byId("drawn").textContent = `${walked ? `${text}.${part} ` : ""}Above: where the rows lie, by ` +
+  const part = all > MOST_DRAWN ? ` The latest ${count(MOST_DRAWN)} are drawn.` : "";
+  byId("drawn").textContent = `${all ? `${text}.${part} ` : ""}Above: where the rows lie, by ` +
     "the square root of their number." +
-    (walked ? " Below: the window of each list request, from the first to the last." : "");
+    (all ? " Below: the window of each list request, from the first to the last." : "");
 }
 
 function pointAt(event) {
@@ -644,6 +655,7 @@ onClick("update", async () => {
   return `Updated ${one.application_reference_id} at ${plain(one.updated_at)}.`;
 });
 onClick("callback", async () => {
+  say("It is being sent.");
   const sent = await call("POST", "/callbacks", { application_id: chosen });
   return `${sent.delivered ? "Delivered" : "Not delivered"}: ${sent.answers.join(", ")}.`;
 });
