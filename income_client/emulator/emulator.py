@@ -583,12 +583,13 @@ async def _accept_connections(server: web.Server, host: str, port: int) -> Async
 async def _send_events(stream: EventStream, request: web.BaseRequest) -> web.StreamResponse:
     """Write a stream until it ends, or its reader leaves or is too slow."""
     response = web.StreamResponse(status=stream.status, headers=stream.headers)
-    await response.prepare(request)
     async with aclosing(stream.pieces) as pieces:
-        async for piece in pieces:
-            await response.write(piece)
-            # A long replay to a fast reader does not hold up the requests of others.
-            await asyncio.sleep(0)
+        with suppress(ConnectionResetError):  # it left just now
+            await response.prepare(request)
+            async for piece in pieces:
+                await response.write(piece)
+                # A long replay to a fast reader does not hold up the requests of others.
+                await asyncio.sleep(0)
     return response
 
 

@@ -58,7 +58,7 @@ class JournalEntry:
     id: int
     """Its number, in the order in which replies were decided; no number comes twice."""
     call: str
-    """The call: list_applications, get_application, get_documents, token, file, index, unknown."""
+    """The call: list_applications, get_application, get_documents, token, file, unknown."""
     method: str
     """HTTP method."""
     path: str

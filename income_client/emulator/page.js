@@ -4,7 +4,7 @@
 "use strict";
 
 const MOST_ROWS = 200; // of the table
-const MOST_DRAWN = 960; // windows, half a pixel each
+const MOST_DRAWN = 480; // windows, a pixel each
 const MOST_FOUND = 8; // applications at once
 const BARS = 152;
 const SECOND = 1000; // in milliseconds
@@ -79,9 +79,13 @@ async function act(action) {
   refresh();
 }
 
+let fading = 0;
+
 function say(text, look = "") {
   byId("done").className = look;
   byId("done").textContent = text;
+  clearTimeout(fading);
+  if (text) fading = setTimeout(say, 10 * SECOND, "");
 }
 
 function onClick(id, action) {
@@ -149,14 +153,16 @@ function takeEntry(entry) {
   entries += 1;
   waiting.push(entry);
   if (waiting.length > 2 * MOST_ROWS) waiting = waiting.slice(-MOST_ROWS);
-  // One for a reference is about no window, and one for a single row asks for the time.
-  if (!entry.page || entry.page.by_reference || entry.page.limit === 1) return;
+  if (!entry.page || !isAboutWindow(entry.page)) return;
   const drawn = drawnOf(entry);
   walk.push(drawn);
   walked.all += 1;
   if (drawn.outcome in walked) walked[drawn.outcome] += 1;
   if (walk.length > 2 * MOST_DRAWN) walk = walk.slice(-MOST_DRAWN);
 }
+
+// One for a reference is not, and one for a single row asks for the time.
+const isAboutWindow = (page) => !page.by_reference && page.limit !== 1;
 
 function drawnOf(entry) {
   const { page } = entry;
@@ -256,7 +262,6 @@ function showState() {
   byId("time").textContent = plain(state.clock.service_time);
   byId("count").textContent = count(state.applications.count);
   byId("requests").textContent = count(state.requests.count);
-  byId("full-pages").textContent = count(state.requests.full_pages);
   byId("most").textContent = count(state.limits.maximum);
   byId("callbacks-go").textContent = state.callbacks_url
     ? `Callbacks go to ${state.callbacks_url}.`
@@ -411,7 +416,7 @@ async function addApplication() {
     for (const [, all] of entriesOf(documents.documents)) {
       for (const { document_id: old, file_ids: files } of all) {
         for (const each of [old, ...listOf(files)]) {
-          text = text.replaceAll(JSON.stringify(each), JSON.stringify(`${id}-${each}`));
+          text = text.replaceAll(JSON.stringify(each), () => JSON.stringify(`${id}-${each}`));
         }
       }
     }
@@ -437,8 +442,8 @@ function drawSoon() {
   isDrawn = false;
   requestAnimationFrame(() => {
     isDrawn = true;
+    drawPicture(); // first: it measures, and the table is to be laid out once
     drawJournal();
-    drawPicture();
   });
 }
 
@@ -458,14 +463,15 @@ function journalRow(entry) {
   const { page } = entry;
   const about = page ? (page.by_reference ? "one reference" : windowText(page))
     : entry.application_id ?? entry.path;
-  const limit = page && page.limit !== null && !page.by_reference ? `, limit ${page.limit}` : "";
+  const isUsual = !page || page.limit === null || page.limit === state?.limits.maximum;
+  const limit = isUsual || page.by_reference ? "" : `, limit ${page.limit}`;
   const look = page ? outcomeOf(entry) : entry.status !== 200 || entry.fault ? "failed" : "";
   return element("tr", look === "failed" ? "bad" : "",
     element("td", "quiet", count(entry.id)),
     element("td", "", entry.call.replaceAll("_", " ")),
     element("td", "about", about + limit),
     element("td", "number", page?.rows == null ? "" : count(page.rows),
-      ...(page?.full ? [element("span", "badge", "full")] : [])),
+      ...(page?.full && isAboutWindow(page) ? [element("span", "badge", "full")] : [])),
     element("td", look === "failed" ? "alarm" : "", statusText(entry.status, entry.fault)),
     element("td", "number quiet", entry.milliseconds.toFixed(1)));
 }
@@ -473,25 +479,29 @@ function journalRow(entry) {
 const MARGIN = 16;
 const ROWS_HEIGHT = 110;
 const AXIS = 30;
-const STEP = 9;
+const STEP = 12;
 const ASKED_HEIGHT = 480;
+const GROWTH = 120; // what is below does not move with each request
 const FEW_DAYS = 5 * 86400;
 const THINNEST = 2;
-const SMALLEST_MARK = 6;
+const MARK = 6;
 const HATCHED = 4; // thinner ones have a mark at the edge alone
 
 function drawPicture() {
   const canvas = byId("picture");
-  const isEmpty = !walk.length;
-  byId("start").hidden = !isEmpty;
-  const height = ROWS_HEIGHT + AXIS + (isEmpty ? 0 : ASKED_HEIGHT) + 4;
+  byId("start").hidden = walk.length > 0;
+  const asked = Math.ceil((walk.length * STEP) / GROWTH) * GROWTH;
+  const height = ROWS_HEIGHT + AXIS + Math.min(asked, ASKED_HEIGHT) + 4;
   const width = canvas.clientWidth;
   const ratio = devicePixelRatio || 1;
-  canvas.style.height = `${height}px`;
-  canvas.width = Math.round(width * ratio);
-  canvas.height = Math.round(height * ratio);
+  const size = [Math.round(width * ratio), Math.round(height * ratio)];
+  if (canvas.width !== size[0] || canvas.height !== size[1]) {
+    [canvas.width, canvas.height] = size;
+    canvas.style.height = `${height}px`;
+  }
   const paint = canvas.getContext("2d");
-  paint.scale(ratio, ratio);
+  paint.setTransform(ratio, 0, 0, ratio, 0, 0);
+  paint.clearRect(0, 0, width, height);
   if (!histogram || !width) return;
   const colours = coloursOf(canvas);
   const [begins, ends] = [secondOf(histogram.updated_after), secondOf(histogram.updated_before)];
@@ -557,14 +567,12 @@ function drawWindows(paint, colours, placeOf, [left, right]) {
     paint.fillStyle = colours[one.outcome];
     paint.fillRect(x, y, wide, thick);
     if (one.outcome === "full") {
-      if (thick >= HATCHED) hatch(paint, colours.card, x, y, wide, thick);
-      paint.fillStyle = colours.full;
-      paint.beginPath();
-      const [middle, half] = [y + thick / 2, Math.max(thick, SMALLEST_MARK) / 2];
-      paint.moveTo(left - 14, middle - half);
-      paint.lineTo(left - 4, middle);
-      paint.lineTo(left - 14, middle + half);
-      paint.fill();
+      if (thick < HATCHED) {
+        paint.fillRect(left - MARK - 6, y, MARK + 2, thick);
+      } else {
+        hatch(paint, colours.card, x, y, wide, thick);
+        pointer(paint, colours.full, left - MARK - 6, y, thick);
+      }
     }
     if (one.outcome === "failed") cross(paint, colours.failed, left - 9, y + thick / 2);
     y += step;
@@ -587,8 +595,17 @@ function hatch(paint, colour, x, y, wide, thick) {
   paint.restore();
 }
 
+function pointer(paint, colour, x, y, thick) {
+  paint.fillStyle = colour;
+  paint.beginPath();
+  paint.moveTo(x, y);
+  paint.lineTo(x + MARK + 2, y + thick / 2);
+  paint.lineTo(x, y + thick);
+  paint.fill();
+}
+
 function cross(paint, colour, x, y) {
-  const arm = SMALLEST_MARK / 2;
+  const arm = MARK / 2;
   paint.beginPath();
   paint.moveTo(x - arm, y - arm);
   paint.lineTo(x + arm, y + arm);

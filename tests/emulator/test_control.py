@@ -4,7 +4,7 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from io import BytesIO
 from typing import Any, Final
 
@@ -456,6 +456,28 @@ async def test_the_journal_is_a_stream_that_resumes(
             assert (await events.next())["id"] == "5"
     await session.close()
     await until(lambda: asyncio.all_tasks() <= tasks)
+
+
+async def test_a_reader_that_leaves_in_a_replay_is_no_error(
+    service: Emulator, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its stream ends, and nothing is logged of what could not be written any more."""
+    request = HttpRequest(method="GET", path="/" + "x" * 200)
+    for _ in range(MOST_ENTRIES):
+        service.journal.add(
+            request, status=200, fault=None, listed=None, seconds=0.0, second=service.now
+        )
+    port = URL(service.url).port
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    ask = f"GET /emulator/events?after=0 HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n"
+    writer.write(ask.encode())
+    writer.write_eof()
+    with suppress(ConnectionError):
+        while await reader.read(65536):
+            pass
+    writer.close()
+    await until(lambda: not service.journal.listeners)
+    assert caplog.messages == []
 
 
 async def test_a_slow_reader_is_disconnected_and_so_are_too_many(

@@ -166,7 +166,8 @@ def test_its_buttons_control_the_service(opened: Browser) -> None:
 def test_it_asks_for_the_token_and_connects_again(opened: Browser) -> None:
     """A token stays in the tab, and a page whose emulator ends shows the next one."""
     service = Emulator(5, control_token=Secret(TOKEN))
-    with shown(opened, service) as page:
+    with beside(service):
+        page = Shown(opened, service)
         for token in ("wrong-token", TOKEN):
             page.until("!byId('access').hidden")
             assert page.value("document.activeElement.id") == "token"
@@ -176,9 +177,11 @@ def test_it_asks_for_the_token_and_connects_again(opened: Browser) -> None:
         assert TOKEN not in page.value("location.href + document.cookie + document.body.innerText")
         assert page.value("localStorage.length") == 0
     port = int(service.url.rpartition(":")[2])
-    with shown(opened, Emulator(5, port=port, control_token=Secret(TOKEN))) as page:
-        page.until("isConnected")
-        assert TOKEN not in page.value("document.body.innerText")
+    page.until("!isConnected && byId('connection').textContent.includes('Trying again')")
+    page.service = Emulator(3, seed=8, port=port, control_token=Secret(TOKEN))
+    with beside(page.service):
+        page.until("isConnected && state.seed === 8 && found.length === 3")
+        page.leave()
 
 
 def test_no_page_of_another_origin_reaches_it(opened: Browser) -> None:
