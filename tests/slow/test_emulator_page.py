@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
     EXECUTABLE is None, reason="no browser; Debian has one: apt-get install chromium"
 )
 
-HOSTILE: Final = "<img src=x onerror=\"document.title='owned'\">&amp;'};--><script>"
+HOSTILE: Final = f"<img src=x onerror=\"document.title='owned'\">&amp;'}};--><script>{'x' * 100}"
 NOW: Final = second_of(START)
 BULK: Final = [NOW - 3_000_000 + n // 200 for n in range(1500)]
 DAYS: Final = [NOW - 90_000 * n for n in range(1, 80)]
@@ -146,6 +146,9 @@ def test_its_buttons_control_the_service(opened: Browser) -> None:
         page.write("reference", HOSTILE)
         page.press("#add-form button", "Added: <img src=x")
         page.until(f"byId('reference-shown').textContent === {json.dumps(HOSTILE)}")
+        opened.dress(width=360)
+        seen = opened.see()
+        assert (seen.content_width, seen.outside) == (360, ())
         assert page.value("document.images.length") == 0
         assert page.value("document.title") == "Income emulator"
         page.write("search", "<img")
