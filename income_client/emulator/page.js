@@ -6,6 +6,7 @@
 const MOST_ROWS = 200; // of the table
 const MOST_DRAWN = 480; // windows, a pixel each
 const MOST_FOUND = 8; // applications at once
+const MOST_LISTED = 1000; // of one call
 const BARS = 152;
 const SECOND = 1000; // in milliseconds
 
@@ -58,15 +59,20 @@ async function call(method, path, body) {
 const pathOf = (id) => `/applications/${encodeURIComponent(id)}`;
 
 function askForToken(refused) {
-  byId("access-why").textContent = sessionStorage.getItem("token")
-    ? "This token was refused."
-    : `It refuses this page: ${refused.message}.`;
+  const why = refused.code === "control_token_needed" ? `Refused: ${refused.message}.`
+    : "This emulator is controlled with a token, the one in its INCOME_EMULATOR_TOKEN.";
+  byId("access-why").textContent =
+    sessionStorage.getItem("token") ? "This token was refused." : why;
+  byId("connection").textContent = "Not connected.";
   sessionStorage.removeItem("token");
   if (!byId("access").hidden) return;
   byId("access").hidden = false;
   document.querySelector("main").hidden = true;
   byId("token").focus();
 }
+
+// The stream says it when the emulator has gone.
+const quietly = (work) => work.catch(() => {});
 
 // Actions: each says what became of it
 
@@ -240,7 +246,7 @@ async function readState() {
     const moves = shown || state.rules.visibility_delay ? state.clock.service_time : "";
     if (now + moves !== known) {
       histogram = await call("GET", `/histogram?buckets=${BARS}${spanQuery(shown)}`);
-      await search(found.length || MOST_FOUND);
+      await search();
       known = now + moves;
       drawSoon();
     }
@@ -293,14 +299,21 @@ async function showCommands() {
 // Applications
 
 let found = [];
+let most = MOST_FOUND; // that are listed
+let listed = ""; // what the list shows
+let shownOne = ""; // what is shown of the chosen one
 let chosen = null; // id of the application that is shown
 
-async function search(limit) {
+async function search() {
   const text = byId("search").value;
-  const page = await call("GET", `/applications?limit=${limit}&search=${encodeURIComponent(text)}`);
+  const page = await call("GET", `/applications?limit=${most}&search=${encodeURIComponent(text)}`);
   if (text !== byId("search").value) return;
   found = page.applications;
-  byId("more").hidden = page.next === null;
+  if (chosen !== null) await showApplication(chosen);
+  const now = JSON.stringify(page);
+  if (now === listed) return; // so that what is selected or read stays
+  listed = now;
+  byId("more").hidden = page.next === null || most === MOST_LISTED;
   const focused = document.activeElement?.dataset?.id;
   byId("found").replaceChildren(...found.map((each) => {
     const button = element("button", "row",
@@ -310,21 +323,20 @@ async function search(limit) {
     button.type = "button";
     button.dataset.id = each.application_id;
     if (each.application_id === chosen) button.setAttribute("aria-current", "true");
-    button.addEventListener("click", () => choose(each.application_id));
+    button.addEventListener("click", () => quietly(choose(each.application_id)));
     return element("li", "", button);
   }));
   if (!found.length) byId("found").append(element("li", "quiet", "None is like this."));
   if (focused) byId("found").querySelector(`[data-id="${CSS.escape(focused)}"]`)?.focus();
-  if (chosen !== null) await showApplication(chosen);
 }
 
 async function choose(id) {
   chosen = id;
+  await showApplication(id);
   for (const button of byId("found").querySelectorAll("button")) {
     if (button.dataset.id === id) button.setAttribute("aria-current", "true");
     else button.removeAttribute("aria-current");
   }
-  await showApplication(id);
 }
 
 async function showApplication(id) {
@@ -337,7 +349,9 @@ async function showApplication(id) {
     byId("application").hidden = true;
     return;
   }
-  if (id !== chosen) return;
+  const now = JSON.stringify(one);
+  if (id !== chosen || (now === shownOne && !byId("application").hidden)) return;
+  shownOne = now;
   byId("reference-shown").textContent = one.application_reference_id;
   const facts = {
     Id: one.application_id, Updated: plain(one.updated_at), Updates: count(one.updates),
@@ -485,7 +499,7 @@ const GROWTH = 120; // what is below does not move with each request
 const FEW_DAYS = 5 * 86400;
 const THINNEST = 2;
 const MARK = 6;
-const HATCHED = 4; // thinner ones have a mark at the edge alone
+const HATCHED = 3; // thinner ones have a mark at the edge alone
 
 function drawPicture() {
   const canvas = byId("picture");
@@ -680,11 +694,15 @@ onClick("remove", async () => {
   await call("DELETE", pathOf(chosen));
   return "Removed.";
 });
-byId("more").addEventListener("click", () => search(found.length + 5 * MOST_FOUND));
+byId("more").addEventListener("click", () => {
+  most = Math.min(most + 5 * MOST_FOUND, MOST_LISTED);
+  quietly(search());
+});
 let typing = 0;
 byId("search").addEventListener("input", () => {
   clearTimeout(typing);
-  typing = setTimeout(() => search(MOST_FOUND), 150);
+  most = MOST_FOUND;
+  typing = setTimeout(() => quietly(search()), 150);
 });
 byId("shown").addEventListener("change", refresh);
 byId("picture").addEventListener("pointermove", pointAt);
@@ -706,5 +724,5 @@ function begin() {
   leaving.abort();
   leaving = new AbortController();
   follow();
-  showCommands().catch(() => {});
+  quietly(showCommands());
 }
