@@ -1,0 +1,156 @@
+"""The site: what README and guide link is there, and every public name has its entry."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from html import unescape
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from attrs import frozen
+
+from income_client.errors import SaturatedWindowError
+from tests.support.browser import EXECUTABLE, browser
+from tests.support.pages import EXAMPLES, GUIDE, contents
+from tests.support.processes import ROOT
+from tests.test_docstrings import PACKAGES, SUBJECTS
+
+_ID: Final = re.compile(r'\bid="([^"]+)"')
+_LINK: Final = re.compile(r'<a\b[^>]*?\bhref="([^"]*)"')
+_LOADED: Final = re.compile(r'<(?:script|img|link|iframe|source)\b[^>]*?\b(?:src|href)="([^"]*)"')
+
+
+@frozen
+class Links:
+    """What a page links, loads and can be linked by."""
+
+    hrefs: frozenset[str]
+    loads: frozenset[str]
+    ids: frozenset[str]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build it as contributors do; a warning is an error."""
+    pytest.importorskip("furo", reason="building the site needs the extra 'site'")
+    folder = tmp_path_factory.mktemp("site")
+    built = subprocess.run(
+        [sys.executable, ROOT / ".site", folder], capture_output=True, text=True, check=False
+    )
+    assert (built.returncode, built.stderr) == (0, "")
+    return folder / "html"
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Links]:
+    """Read all pages."""
+    found = {}
+    for path in site.rglob("*.html"):
+        text = path.read_text("utf-8")
+        found[path] = Links(
+            *(frozenset(map(unescape, one.findall(text))) for one in (_LINK, _LOADED, _ID))
+        )
+    assert len(found) > 100
+    return found
+
+
+def _names() -> Iterator[str]:
+    """Name all that is public: by ``__all__``, in a docstring's rules, or in code of the guide."""
+    for package in PACKAGES:
+        yield from (f"{package}.{name}" for name in getattr(import_module(package), "__all__", ()))
+    for subject in SUBJECTS:
+        if subject.owner is None or subject.name.rpartition(".")[2] in vars(subject.owner):
+            yield subject.name
+    programs = [path.read_text("utf-8") for path in EXAMPLES.glob("*.py")]
+    for text in (*programs, *contents("python")):
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("income_client"):
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_every_public_name_has_its_entry(pages: dict[Path, Links]) -> None:
+    """Of classes also each method and property of their own."""
+    entries = {
+        name for path, page in pages.items() if "reference" in path.parts for name in page.ids
+    }
+    assert set(_names()) - entries == set()
+
+
+def test_every_link_leads_somewhere_and_nothing_is_loaded_from_elsewhere(
+    site: Path, pages: dict[Path, Links]
+) -> None:
+    """Pages, places in them and sources; styles, scripts and pictures lie beside the pages."""
+    broken = []
+    for path, page in pages.items():
+        for address in (*page.hrefs, *page.loads):
+            parts = urlsplit(address)
+            if parts.scheme == "https" and address not in page.loads:
+                continue  # a source of another project
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            anchors = pages[target].ids if target in pages else set()
+            is_there = target.is_file() and (
+                not parts.fragment or unquote(parts.fragment) in anchors
+            )
+            if parts.scheme or not is_there:
+                broken.append((str(path.relative_to(site)), address))
+    assert broken == []
+    styles = " ".join(path.read_text("utf-8") for path in site.rglob("*.css"))
+    assert re.findall(r"(?:url\(|@import)\s*['\"]?(?:https?:)?//[^)]*", styles) == []
+    texts = (path for path in site.rglob("*") if path.suffix in {".html", ".md", ".txt", ".js"})
+    assert [path for path in texts if str(ROOT) in path.read_text("utf-8")] == []
+
+
+def test_names_in_the_guide_are_linked(site: Path) -> None:
+    """A method without its class, one of a variable, a class; not a word of the command line."""
+    for page, name, entry in (
+        (
+            "reading",
+            "get_application(application_id)",
+            "client.html#income_client.IncomeClient.get_",
+        ),
+        ("polling", "poller.wake", "polling.html#income_client.Poller.wake"),
+        ("reading", "DecodeError", "errors.html#income_client.DecodeError"),
+    ):
+        html = (site / f"income_client/guide/{page}.html").read_text("utf-8")
+        plain = re.sub(r"</?span[^>]*>", "", html)
+        assert re.search(
+            rf'href="\.\./\.\./reference/{entry}[^>]*><code[^>]*>{re.escape(name)}', plain
+        )
+
+
+def test_each_page_is_there_as_markdown(site: Path) -> None:
+    """Those of the repository unchanged, those of names with their signatures; all are listed."""
+    for page in GUIDE.glob("*.md"):
+        assert (site / "income_client" / "guide" / page.name).read_bytes() == page.read_bytes()
+    listed = re.findall(r"\]\(([^)]+)\): \S", (site / "llms.txt").read_text("utf-8"))
+    whole = (site / "llms-full.txt").read_text("utf-8")
+    assert len(listed) == len(set(listed)) > 40
+    for page in listed:
+        assert (site / page).with_suffix(".html").exists()
+        assert (site / page).read_text("utf-8") in whole
+    client = (site / "reference" / "client.md").read_text("utf-8")
+    assert client.count(" download_all(") == 2, "an overload is missing"
+
+
+@pytest.mark.skipif(EXECUTABLE is None, reason="no browser; Debian: apt-get install chromium")
+def test_a_browser_shows_and_searches_it(site: Path, tmp_path: Path) -> None:
+    """On a telephone and a screen, by day and by night, without a web server."""
+    own = site.as_uri()
+    with browser(tmp_path) as running:
+        for page in ("index", "reference/client", "income_client/guide/internals"):
+            for width, scheme in ((390, "light"), (1300, "dark")):
+                seen = running.look(site / f"{page}.html", width=width, scheme=scheme)
+                assert seen.content_width <= width
+                assert seen.complaints == ()
+                assert [one for one in seen.requests if not one.startswith((own, "data:"))] == []
+        running.open(f"{own}/search.html?q=SaturatedWindowError")
+        found = ""
+        while not found:  # the browser reads the index; the limit of the test ends this
+            seen_text = str(running.evaluate("document.body.innerText"))
+            found = seen_text.partition("matching the search query.")[2]
+        assert found.split()[0] == f"income_client.{SaturatedWindowError.__name__}"
