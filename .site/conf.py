@@ -41,6 +41,7 @@ suppress_warnings = ["misc.highlighting_failure"]  # a part of a file of nginx
 
 _STYLE = Config(napoleon_use_ivar=True, napoleon_use_rtype=False)
 _CALL = re.compile(r"(?:await )?(?P<name>[A-Za-z_][\w.]*)(?:\(.*\))?")
+_BACK = re.compile(r'<a class="viewcode-back" href="[^"]*#(?P<name>[^"]*)">.*?</a>')
 _VARIABLES = {
     "IncomeClient": ["client"],
     "SyncIncomeClient": [],
@@ -79,12 +80,19 @@ def read_docstring(
         lines[:] = GoogleDocstring(lines, _STYLE, app, what, name, value, options).lines()
 
 
-def leave_out_contents(
+def simplify_sources(
     app: Sphinx, page: str, template: str, context: dict[str, Any], tree: nodes.Node | None
 ) -> None:
-    """Show no table of all pages beside sources: to make one takes longer than the rest."""
+    """Show no table of all pages beside sources, which takes longer than the rest of a page.
+
+    ``viewcode`` takes all names of a file to be offered by one package: other links back go.
+    """
     if page.startswith(("_modules/", "tests/")):
         context["toctree"] = lambda **_options: ""
+        known = app.env.domains.python_domain.objects
+        context["body"] = _BACK.sub(
+            lambda link: link[0] if link["name"] in known else "", context["body"]
+        )
 
 
 def show_factories(
@@ -152,17 +160,6 @@ def _is_within(node: nodes.Node | None, *kinds: type[nodes.Node]) -> bool:
     return False
 
 
-def drop_lost_links(app: Sphinx, environment: BuildEnvironment) -> None:
-    """Take out the links back from sources that ``viewcode`` cannot make.
-
-    It takes all names of a file to be offered by one package.
-    """
-    known = environment.domains.python_domain.objects
-    for _code, _tags, used, package in filter(None, environment._viewcode_modules.values()):
-        for name in [name for name in used if f"{package}.{name}" not in known]:
-            del used[name]
-
-
 def _as_text(_translator: object, _node: nodes.Node) -> None:
     """Leave only the text of a node."""
 
@@ -172,12 +169,11 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_source_parser(PythonParser)
     # The stars and slashes of signatures, which the Markdown builder does not know.
     app.add_node(nodes.abbreviation, override=True, markdown=(_as_text, _as_text))
-    app.connect("html-page-context", leave_out_contents, priority=1)  # before the theme asks
+    app.connect("html-page-context", simplify_sources, priority=1)  # before the theme asks
     entries = Entries(app)
     app.connect("source-read", complete_contents)
     app.connect("autodoc-process-signature", show_factories)
     app.connect("autodoc-process-docstring", read_docstring)
-    app.connect("env-check-consistency", drop_lost_links)
     app.connect("missing-reference", entries.of_type)
     app.connect("doctree-resolved", entries.of_code)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
