@@ -3,6 +3,7 @@
 Needs the extra ``site``. What is built is in ``FOLDER/html``, by default in ``.site/build/html``.
 """
 
+import gc
 import shutil
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ HERE = Path(__file__).parent
 
 def build(folder: Path) -> int:
     """Build all pages below a folder, and return the exit status."""
+    gc.disable()  # of the trees of pages nothing is garbage: looking through them is a third of it
     shutil.rmtree(folder, ignore_errors=True)
     source, trees, html, texts = (folder / name for name in ("source", "trees", "html", "texts"))
     stage(source)

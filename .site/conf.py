@@ -33,6 +33,7 @@ default_role = "code"
 myst_heading_anchors = 6
 autodoc_class_signature = "mixed"
 autodoc_default_options = {"members": True}
+toc_object_entries_show_parents = "hide"
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 maximum_signature_line_length = 80
