@@ -40,7 +40,7 @@ from tests.support.application_payloads import (
     without_documents,
 )
 from tests.support.cli import Cli
-from tests.support.looking import SHOW_ALL, Look
+from tests.support.looking import SHOW_ALL, Look, draw, page
 from tests.support.streams import Ran
 
 BAR: Final = re.compile(r"[ █▏▎▍▌▋▊▉]+")
@@ -55,6 +55,17 @@ HOSTILE: Final = (
 def look(shell: Cli) -> Look:
     """Looks at applications that a test has made up."""
     return Look(shell)
+
+
+@pytest.mark.parametrize("arguments", [(), (SHOW_ALL,)], ids=["masked", "shown"])
+def test_the_command_shows_what_is_drawn(arguments: tuple[str, ...], look: Look) -> None:
+    """Tests of any application are about the drawing and the page, without the command."""
+    for made in (suspicious(), four_applicants()):
+        lines = draw(made, *arguments, width=100).splitlines()
+        on_terminal = look.plain(made, *arguments, width=100).splitlines()
+        assert [line.rstrip() for line in on_terminal] == lines
+        assert look(made, *arguments).splitlines() == lines
+        assert look.page(made, *arguments) == page(made, *arguments)
 
 
 class Reader(HTMLParser):
@@ -100,14 +111,15 @@ def figure(amount: Decimal) -> str:
 
 
 @given(payloads=ANY, words=WORDS)
-def test_nothing_personal_is_shown(payloads: Payloads, words: list[str], look: Look) -> None:
+def test_nothing_personal_is_shown(payloads: Payloads, words: list[str]) -> None:
     """No letter of a name, number, address, employer, file's name or unknown field is shown."""
     hidden = disguised(payloads, words)
-    shown = look(hidden) + look.page(hidden)
+    drawn = draw(hidden)
+    shown = drawn + page(hidden)
     assert not set(shown) & set(LETTERS)
     assert BORN not in shown
     # How long a word is cannot be seen either.
-    assert look(disguised(payloads, [word * 3 for word in words])) == look(hidden)
+    assert draw(disguised(payloads, [word * 3 for word in words])) == drawn
 
 
 @pytest.mark.parametrize("name", ["John Smith", "JOHN", "john smith", "Ada-Sample", "a__b"])
@@ -149,11 +161,11 @@ def test_personal_data_is_shown_on_request(look: Look) -> None:
         max_size=3,
     )
 )
-def test_amounts_are_exact_and_add_up(look: Look, years: dict[int, list[Decimal]]) -> None:
+def test_amounts_are_exact_and_add_up(years: dict[int, list[Decimal]]) -> None:
     sources = {
         year: [source("pension", str(each)) for each in amounts] for year, amounts in years.items()
     }
-    text = look.plain(application_of({"applicant1": calculation(sources)}), width=120)
+    text = draw(application_of({"applicant1": calculation(sources)}), width=120)
     for amounts in years.values():
         assert all(re.search(rf" {figure(each)}\b", text) for each in amounts)
         assert re.search(rf"total +{figure(sum(amounts, Decimal(0)))} *\n", text)
@@ -219,7 +231,7 @@ def test_applicants_without_a_calculation_are_shown(look: Look) -> None:
 
 
 @given(payloads=ANY)
-def test_every_document_is_listed_in_the_services_order(payloads: Payloads, look: Look) -> None:
+def test_every_document_is_listed_in_the_services_order(payloads: Payloads) -> None:
     documents = payloads.documents["documents"]
     every = [each["document_id"] for kind in documents for each in documents[kind]]
     suspected = {
@@ -227,7 +239,7 @@ def test_every_document_is_listed_in_the_services_order(payloads: Payloads, look
         for each in payloads.application["income_calculations"].values()
         for name in each["suspected_fraudulent"]["document_ids"]
     }
-    _, _, listed = look.plain(payloads, width=120).partition("\nDocuments\n")
+    _, _, listed = draw(payloads, width=120).partition("\nDocuments\n")
     marks = re.findall(r"^(! )?(D\d+) ", listed, re.MULTILINE)
     assert [mark for _, mark in marks] == [f"D{place}" for place, _ in enumerate(every, 1)]
     assert [bool(sign) for sign, _ in marks] == [name in suspected for name in every]
@@ -300,9 +312,9 @@ def test_unknown_fields_are_counted_at_every_depth(look: Look) -> None:
 
 @given(payloads=ANY, width=st.integers(40, 160), arguments=st.sampled_from([(), (SHOW_ALL,)]))
 def test_no_line_is_wider_than_the_terminal(
-    payloads: Payloads, width: int, arguments: tuple[str, ...], look: Look
+    payloads: Payloads, width: int, arguments: tuple[str, ...]
 ) -> None:
-    text = look.plain(payloads, *arguments, width=width)
+    text = draw(payloads, *arguments, width=width)
     assert all(cell_len(line) <= width for line in text.splitlines())
 
 
@@ -320,14 +332,14 @@ def test_special_applications_fit(name: str, width: int, look: Look) -> None:
 
 
 @given(width=st.integers(60, 120))
-def test_bars_of_all_applicants_have_one_scale(width: int, look: Look) -> None:
+def test_bars_of_all_applicants_have_one_scale(width: int) -> None:
     """The largest source fills its column, and lengths are in proportion."""
-    text = look.plain(four_applicants(), width=width)
+    text = draw(four_applicants(), width=width)
     assert re.search(r" █+   60,000\.00", text)
     bars = [line.count("█") for line in text.splitlines() if "2026 " in line and " D" in line]
     assert bars == [pytest.approx(bars[2] * share / 3, abs=1) for share in (1, 2, 3)]
     # What was lost is shown with its sign, and drawn as nothing.
-    (line,) = (line for line in look(twelve_years()).splitlines() if "rental" in line)
+    (line,) = (line for line in draw(twelve_years()).splitlines() if "rental" in line)
     assert "-4,321.09" in line
     assert not set(line) & set("█▏▎▍▌▋▊▉")
 
@@ -361,12 +373,12 @@ def test_documents_lie_on_a_time_line(look: Look) -> None:
 @given(st.lists(st.dates(), min_size=1, max_size=3))
 @example([date(2026, 1, 5), date(2026, 3, 20)])
 @example([date(2015, 2, 5), date(2026, 3, 20)])
-def test_few_days_are_named_and_in_order(look: Look, days: list[date]) -> None:
+def test_few_days_are_named_and_in_order(days: list[date]) -> None:
     stubs = [
         paystub(number, pay_begin_date=f"{day}", pay_end_date=f"{day}", pay_date=f"{day}")
         for number, day in enumerate(days)
     ]
-    lines = look.plain(application_of({}, stubs=tuple(stubs)), width=160).splitlines()
+    lines = draw(application_of({}, stubs=tuple(stubs)), width=160).splitlines()
     ticks = lines[lines.index("Documents") + 3].split()
     assert len(ticks) <= 7
     assert ticks == sorted(set(ticks))
@@ -409,11 +421,9 @@ def test_twice_as_much_is_twice_the_work(of_one: bool, look: Look) -> None:
 
 
 @given(payloads=ANY, hostile=st.sampled_from(HOSTILE))
-def test_what_the_service_says_is_never_markup(
-    payloads: Payloads, hostile: str, look: Look
-) -> None:
+def test_what_the_service_says_is_never_markup(payloads: Payloads, hostile: str) -> None:
     pages = [
-        look.page(
+        page(
             Payloads(
                 ending_with(payloads.application, text), ending_with(payloads.documents, text)
             ),

@@ -1,9 +1,17 @@
-"""``income-client application`` on an application that a test has made up."""
+"""``income-client application`` on an application that a test has made up.
+
+`draw` and `page` are what it draws of any; `Look` runs the command itself.
+"""
 
 import re
 from pathlib import Path
 from typing import Final
 
+from income_client import Application, ApplicationDocuments, ApplicationRecord, from_json
+from income_client.cli.application import html
+from income_client.cli.application.terminal import Drawing
+from income_client.cli.application.view import RecordView, view_of
+from income_client.cli.output import drawn
 from income_client.emulator import Fault
 
 from .application_payloads import Payloads
@@ -12,6 +20,25 @@ from .streams import Terminal
 
 SHOW_ALL: Final = "--show-personal-data"
 _STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def draw(payloads: Payloads, *arguments: str, width: int = 100) -> str:
+    """Return what is drawn of an application in this width, without its styles."""
+    return _STYLE.sub("", "\n".join(drawn(Drawing(_view(payloads, arguments)), width)))
+
+
+def page(payloads: Payloads, *arguments: str) -> str:
+    """Return the page of an application."""
+    return html.page(_view(payloads, arguments)).decode()
+
+
+def _view(payloads: Payloads, arguments: tuple[str, ...]) -> RecordView:
+    application, documents = payloads.bodies
+    record = ApplicationRecord(
+        application=from_json(Application, application),
+        documents=from_json(ApplicationDocuments, documents),
+    )
+    return view_of(record, show_personal_data=SHOW_ALL in arguments)
 
 
 class Look:

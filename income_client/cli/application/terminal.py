@@ -44,11 +44,11 @@ _Row = tuple[RenderableType, ...]
 
 def show(view: RecordView) -> None:
     """Print an application on standard output."""
-    print_lines(_Drawing(view))
+    print_lines(Drawing(view))
 
 
 @frozen
-class _Drawing:
+class Drawing:
     """An application in the width that there is."""
 
     view: RecordView
