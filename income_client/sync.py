@@ -269,8 +269,10 @@ class SyncApplicationPaginator(SyncIterator[ApplicationSummary]):
 class SyncBatch:
     """Records that are new: a `Batch` that ``with batch:`` commits at the end of the block.
 
-    If the block fails, the batch is delivered again. There is no ``transaction``, since a
-    connection of asyncpg belongs to an event loop: store ``checkpoint`` with your data instead.
+    The commit covers every batch before that has not failed. If the block fails, the batch is
+    delivered again; a consumer that collects batches calls ``commit`` of the last one. There is no
+    ``transaction``, since a connection of asyncpg belongs to an event loop: store ``checkpoint``
+    with your data instead.
     """
 
     _portal: Portal
@@ -305,6 +307,8 @@ class SyncBatch:
         return f"<SyncBatch of {len(self)} records>"
 
     def __enter__(self) -> Self:
+        with leaving():
+            self._portal.run(self._batch.__aenter__())
         return self
 
     def __exit__(
@@ -353,7 +357,8 @@ class SyncPoller(SyncIterator[ApplicationRecord]):
 
         Returns:
             An iterator over the batches; one that was not committed when the loop is left is
-            delivered again by the next loop.
+            delivered again by the next loop. A later commit covers one whose block was not
+            entered, as with ``Poller.batches``.
 
         Raises:
             IncomeClientError: as when iterating over records.

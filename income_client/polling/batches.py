@@ -49,10 +49,12 @@ class _Commit:
 class Batch:
     """Records that are new, at most a hundred, in the order in which they were listed.
 
-    ``async with batch:`` commits it at the end of the block. If the block fails, the batch is
-    delivered again. A consumer that stores ``batch.checkpoint`` together with its data starts
-    its next poller with ``start=``, and commits all the same after that, so that the store
-    moves on as well.
+    ``async with batch:`` commits it at the end of the block, and with it every batch before that
+    has not failed. If the block fails, the batch is delivered again. A consumer that collects
+    batches calls ``commit`` of the last one; the end of a block that commits over a batch whose
+    block was never entered warns of that in the log. A consumer that stores ``batch.checkpoint``
+    together with its data starts its next poller with ``start=``, and commits all the same after
+    that, so that the store moves on as well.
     """
 
     number: int
@@ -85,6 +87,7 @@ class Batch:
         return f"<Batch of {len(self)} records>"
 
     async def __aenter__(self) -> Self:
+        self._batches.note_entered(self.number)
         return self
 
     async def __aexit__(
@@ -97,6 +100,7 @@ class Batch:
             self._note_failure(exc)
             return
         with leaving():
+            self._batches.warn_of_skipped(self.number)
             await self.commit()
 
     async def commit(self) -> None:
@@ -178,6 +182,8 @@ class Batches:
         self._committed = 0
         self._done: dict[int, _Commit] = {}
         """What batches have reached that wait for one before them, whose block has failed."""
+        self._unentered: set[int] = set()
+        """Batches that the consumer was given and whose block was not entered since."""
         self._returned: dict[int, Batch] = {}
         self._refusals = 0
         """How often a batch was delivered again after its block has failed, in a row."""
@@ -200,6 +206,7 @@ class Batches:
                 await self._store_commit(commit)
             return None
         self._number += 1
+        self._unentered.add(self._number)
         self._monitor.failures = 0
         return Batch(
             self._number,
@@ -238,7 +245,20 @@ class Batches:
             batch.has_failed = False
         # Another may have taken over in the meantime, and delivered what is newer.
         await self._schedule.unless_stopped(self._lease.fence.check_ownership())
+        if batch.number in self._returned:
+            self._unentered.add(batch.number)
         return self._returned.pop(batch.number, None)
+
+    def note_entered(self, number: int) -> None:
+        """Note that the consumer works on a batch in its block."""
+        self._unentered.discard(number)
+
+    def warn_of_skipped(self, number: int) -> None:
+        """Warn if the commit of a batch covers one before whose block was not entered."""
+        end = min((number, *self._returned))
+        skipped = [one for one in self._unentered if one < end and one not in self._done]
+        if skipped:
+            self._monitor.warn_of_skipped(min(skipped), number)
 
     async def _was_committed(self, batch: Batch) -> bool:
         """Return whether a batch was committed although its block has failed."""
@@ -325,6 +345,7 @@ class Batches:
         self._returned.pop(number, None)
         self._committed = max(self._committed, number)
         self._done = {n: later for n, later in self._done.items() if n > self._committed}
+        self._unentered = {n for n in self._unentered if n > self._committed}
 
     def _note_stored(self, commit: _Commit) -> None:
         commit.letters.saved((), commit.resolved)

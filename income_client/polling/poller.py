@@ -197,7 +197,8 @@ class Poller:
 
         A batch that was not committed when the loop is left is delivered again by the next
         loop. One whose block was not entered when the loop comes back for another counts as
-        stored elsewhere by the consumer: a later commit covers it.
+        done with by the consumer: a later commit covers it, which is a warning in the log once
+        unless that is a call of ``commit``. To have a batch again, let its block fail.
 
         Yields:
             Records that are new, and their checkpoint. A batch whose block has failed is

@@ -79,6 +79,7 @@ class Monitor:
         self._instrumentation = instrumentation
         self._clock = clock
         self._has_warned = False
+        self._has_warned_of_skipped = False
         self._service_time: int | None = None
         self._heard_at = 0.0
 
@@ -152,6 +153,18 @@ class Monitor:
             )
             facts = {"unchanged": self.unchanged, "seconds": seconds}
             _COST_LOGGER.warning(message, _MANY_UNCHANGED, seconds, extra=facts)
+
+    def warn_of_skipped(self, skipped: int, committed: int) -> None:
+        """Warn once if a batch whose block was not entered counts as done with a later one."""
+        if not self._has_warned_of_skipped:
+            self._has_warned_of_skipped = True
+            message = (
+                "poller %r: the block of batch %d was not entered, and the commit of batch %d "
+                "covers it: it is not delivered again. To have a batch again, let its block "
+                "fail; to commit several at once, call commit() of the last one"
+            )
+            facts = {"poller": self._name, "skipped": skipped, "committed": committed}
+            _LOGGER.warning(message, self._name, skipped, committed, extra=facts)
 
     def delivered(self, records: Sequence[ApplicationRecord]) -> None:
         """Count and report records that the consumer gets."""

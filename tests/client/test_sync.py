@@ -199,7 +199,7 @@ def test_a_walk_yields_everything_once_and_resumes_without_loss(
 
 
 def test_every_version_is_delivered_whatever_ends_a_consumer(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Promise 8: what was not committed comes again, and what was does not."""
     monkeypatch.setattr("income_client.polling.cycle._BATCH_SIZE", 3)
@@ -225,6 +225,12 @@ def test_every_version_is_delivered_whatever_ends_a_consumer(
         rest = ids_of(client.poll(store, documents=False, **options))
         assert sorted(kept + rest) == everything
         assert ids_of(client.poll(store, documents=False, **options)) == []
+        for batch in client.poll(store, name="skipping", documents=False, **options).batches():
+            if batch.number % 2 == 0:
+                with batch:
+                    pass
+        (line,) = caplog.records
+        assert line.getMessage().startswith("poller 'skipping': the block of batch 1 was not")
         service.advance(60)
         service.touch(everything[0])
         service.advance(60)

@@ -120,6 +120,41 @@ async def text_of(place: Scene) -> str:
     return (await place.store.load("default")).checkpoint or ""
 
 
+async def test_a_block_whose_commit_covers_a_skipped_batch_warns_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Those who collect batches commit the last one by a call, which says it on purpose."""
+    async with scene(50, batch_size=10) as place:
+        place.touch(*range(50))
+        collected = [batch async for batch in place.poll(name="collected", once=True).batches()]
+        await collected[-1].commit()
+        async with collected[-1]:
+            pass
+        poller = place.poll()
+        batches = poller.batches()
+        one, two, three, four, five = [await anext(batches) for _ in range(5)]
+        with pytest.raises(ValueError, match="away"):
+            async with one:
+                fail_if(condition=True)
+        async with three, four, two:
+            pass
+        assert caplog.records == []
+        assert await anext(batches) is one
+        async with five:
+            pass
+        (line,) = caplog.records
+        assert (line.levelname, line.name) == ("WARNING", "income_client.poller")
+        facts = vars(line)
+        assert (facts["poller"], facts["skipped"], facts["committed"]) == ("default", 1, 5)
+        place.service.advance(60)
+        place.touch(*range(20))
+        await anext(batches)
+        async with await anext(batches):
+            pass
+        await batches.aclose()
+        assert len(caplog.records) == 1
+
+
 async def test_batches_that_failed_come_again_in_their_order() -> None:
     """The earliest first, and none that was committed; a later commit covers none of them.
 
