@@ -469,6 +469,8 @@ class IncomeClient:
     ) -> ApplicationPaginator:
         """List every application updated in a span, however many (contract section 4.1).
 
+        Each comes once; one that is updated meanwhile may come twice.
+
         A malformed row is raised as a `DecodeError` that names it, after the other rows of its
         page: iterate over the same paginator again to continue behind it.
 

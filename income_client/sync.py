@@ -211,7 +211,8 @@ def _given(portal: Portal, items: Any, most: int = 1) -> tuple[Any, Feed[Any] | 
 class SyncApplicationPaginator(SyncIterator[ApplicationSummary]):
     """Every application updated in a span, each once: an `ApplicationPaginator` without await.
 
-    What `checkpoint` covers is the same: a row counts once the consumer came back for the next.
+    One that is updated meanwhile may come twice. What `checkpoint` covers is the same: a row counts
+    once the consumer came back for the next.
 
     Made by ``SyncIncomeClient.list_applications``, which says what the arguments are.
     """

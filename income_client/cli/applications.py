@@ -1,4 +1,4 @@
-"""``income-client applications``: lists the applications updated in a period, each once."""
+"""``income-client applications``: lists the applications updated in a period."""
 
 from contextlib import aclosing
 from pathlib import Path
@@ -50,9 +50,11 @@ async def applications(
 ) -> int:
     """List the applications updated in a period, each once.
 
+    One that is updated meanwhile may come twice. Rows come in no order, without
+    the time of the update; the command application shows it.
+
     A time is ISO 8601, in the service's time if it has no zone, or counted back
-    from the present: 90min, 12h, 7d, 2w, now, beginning. Rows come in no order,
-    without the time of the update; the command application shows it.
+    from the present: 90min, 12h, 7d, 2w, now, beginning.
 
     The output is a table on a terminal and JSON lines elsewhere. Exits with 1 if
     a second holds more applications than the service can list, or a row is malformed.

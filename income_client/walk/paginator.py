@@ -202,6 +202,8 @@ class WalkProgress:
 class ApplicationPaginator:
     """Every application updated in a span, each once (contract section 4.1).
 
+    One that is updated meanwhile may come twice.
+
     Iterate over it for the summaries, or over ``pages()`` for whole pages; both
     share one position. Requests are made only during iteration: at most
     ``concurrency`` of them are in flight, and a slow consumer stops them.
