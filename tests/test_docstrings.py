@@ -10,6 +10,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator
 from doctest import ELLIPSIS
+from functools import cache
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -171,7 +172,7 @@ def errors(subject: Subject) -> Iterator[str]:
     if not isinstance(subject.value, FunctionType):
         return
     named = subject.entries("Raises")
-    for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(subject.value)))):
+    for node in ast.walk(ast.parse(source_of(subject.value))):
         raised = node.exc if isinstance(node, ast.Raise) else None
         raised = raised.func if isinstance(raised, ast.Call) else raised
         name = raised.id if isinstance(raised, ast.Name) else ""
@@ -193,8 +194,9 @@ def attributes(subject: Subject) -> Iterator[str]:
     """Explain what a constructor leaves to be read."""
     cls = subject.value
     if isinstance(cls, type) and not attrs.has(cls) and "__init__" in vars(cls):
-        source = inspect.getsource(cls)
-        kept = set(re.findall(r"^        self\.([a-z]\w*)(?::[^=]+)? = ", source, re.MULTILINE))
+        kept = set(
+            re.findall(r"^        self\.([a-z]\w*)(?::[^=]+)? = ", source_of(cls), re.MULTILINE)
+        )
         for name in sorted(kept - set(vars(cls)) - set(subject.entries("Attributes"))):
             yield f"says nothing of its attribute {name}"
 
@@ -235,9 +237,15 @@ def _shown(hint: object, cls: type, name: str) -> str:
     return str(hint or vars(cls).get("__annotations__", {}).get(name, ""))
 
 
+@cache
+def source_of(subject: type | FunctionType) -> str:
+    """Return how it is written; to find a class, its whole module is parsed each time."""
+    return textwrap.dedent(inspect.getsource(subject))
+
+
 def field_lines(cls: type) -> dict[str, str]:
     """Return what stands below each field in the body of a class."""
-    (body,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    (body,) = ast.parse(source_of(cls)).body
     items = body.body if isinstance(body, ast.ClassDef) else []
     return {
         item.target.id: after.value.value

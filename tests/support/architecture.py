@@ -292,22 +292,23 @@ def messages(module: Module) -> Iterator[str]:
     for function in module.nodes:
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
-        errors = set() if may_read_foreign else set(_errors_in(function))
+        inside = (*ast.walk(function),)
+        errors = set() if may_read_foreign else set(_errors_in(inside))
         texts: set[str] = set()
-        for node in ast.walk(function):
+        for node in inside:
             match node:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value) if _is_text(
                     value, errors, texts
                 ):
                     texts.add(name)
-        for node in ast.walk(function):
+        for node in inside:
             if any(_is_text(one, errors, texts) for one in _taken_to_pieces(node)):
                 yield f"reads the text of an error in line {getattr(node, 'lineno', 0)}"
 
 
-def _errors_in(function: ast.AST) -> Iterator[str]:
+def _errors_in(nodes: Sequence[ast.AST]) -> Iterator[str]:
     """Yield the names that errors have there: what is caught, and arguments."""
-    for node in ast.walk(function):
+    for node in nodes:
         match node:
             case ast.ExceptHandler(name=str(name)):
                 yield name
