@@ -249,7 +249,12 @@ class Fence:
                 return False
 
     def _note_loss(self, found: StoredCheckpoint) -> None:
-        self._change_hold(Lost(has_vanished=found.checkpoint is None))
+        was_held = isinstance(self.hold, Held)
+        has_vanished = found.checkpoint is None
+        self._change_hold(Lost(has_vanished=has_vanished))
+        if was_held and self._seconds is not None:
+            silence = self._clock.monotonic() - self.last.sent_at
+            self._monitor.lost_lease(silence, has_vanished=has_vanished)
 
     def _conflict_error(self, found: StoredCheckpoint) -> CheckpointConflictError:
         known = self.last.stored.version

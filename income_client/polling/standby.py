@@ -32,10 +32,17 @@ _MARK_BYTES: Final = 8
 
 @frozen
 class _Watched:
-    """What another poller has saved, and when its lease is over unless that saves again."""
+    """What another poller has saved, and the lease after which it may be taken over."""
 
     stored: StoredCheckpoint
-    free_at: float
+    seen_at: float
+    lease: float
+    """In seconds; 0 if it was given up."""
+
+    @property
+    def free_at(self) -> float:
+        """When the lease is over unless the other saves again."""
+        return self.seen_at + self.lease
 
 
 class Standby:
@@ -97,6 +104,9 @@ class Standby:
                     await self._clock.sleep(self._seconds / _LOOKS)
                 continue
             self._monitor.failed_renewals = 0
+            if (seen := self._watched) is not None:
+                silence = self._clock.monotonic() - seen.seen_at
+                self._monitor.took_over(silence, was_given_up=not seen.lease)
             return Fence(
                 self._store, first, clock=self._clock, seconds=self._seconds, monitor=self._monitor
             )
@@ -131,15 +141,14 @@ class Standby:
             if self._clock.monotonic() >= self._watched.free_at:
                 return stored
             await self._try_rights()
-            self._monitor.stands_by()
+            self._monitor.stands_by(self._watched.lease)
             await self._clock.sleep(self._seconds / _LOOKS)
 
     def _watch_stored(self, stored: StoredCheckpoint, usual: float) -> _Watched:
-        now = self._clock.monotonic()
-        if stored.checkpoint is None:
-            return _Watched(stored, now)
-        lease = read_checkpoint(stored.checkpoint).lease
-        return _Watched(stored, now + (usual if lease is None else lease))
+        lease: float | None = 0.0
+        if stored.checkpoint is not None:
+            lease = read_checkpoint(stored.checkpoint).lease
+        return _Watched(stored, self._clock.monotonic(), usual if lease is None else lease)
 
     async def _try_rights(self) -> None:
         """Find out now whether this standby could save, and not when the leader has died."""

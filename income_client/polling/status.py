@@ -25,6 +25,7 @@ from income_client.records.window import EPOCH, Window
 from .progress import Progress
 
 _LOGGER: Final = logging.getLogger("income_client.poller")
+_LEASE_LOGGER: Final = logging.getLogger("income_client.poller.lease")
 _COST_LOGGER: Final = logging.getLogger("income_client.poller.cost")
 _MANY_UNCHANGED: Final = 1_000
 
@@ -80,6 +81,7 @@ class Monitor:
         self._clock = clock
         self._has_warned = False
         self._has_warned_of_skipped = False
+        self._stands_by = False
         self._service_time: int | None = None
         self._heard_at = 0.0
 
@@ -138,9 +140,39 @@ class Monitor:
         self.failed_renewals += 1
         self.last_error = error.again()
 
-    def stands_by(self) -> None:
-        """Note that nothing fails, and that another poller works."""
+    def stands_by(self, lease: float) -> None:
+        """Note that nothing fails, and that another poller works under a lease of so many seconds.
+
+        It is logged when the waiting begins.
+        """
         self.failures = self.failed_blocks = self.failed_renewals = 0
+        if not self._stands_by:
+            self._stands_by = True
+            message = "poller %r waits as a standby: another poller holds the lease of %g s"
+            facts = {"poller": self._name, "seconds": lease}
+            _LEASE_LOGGER.info(message, self._name, lease, extra=facts)
+
+    def took_over(self, silence: float, *, was_given_up: bool) -> None:
+        """Log that this poller works now, if it has waited as a standby.
+
+        The other has not renewed its lease for so many seconds, or has given it up.
+        """
+        if not self._stands_by:
+            return
+        self._stands_by = False
+        reason = "was given up" if was_given_up else f"was not renewed for {silence:.0f} s"
+        facts = {"poller": self._name, "seconds": silence, "was_given_up": was_given_up}
+        message = "poller %r has taken over: the lease of the other %s"
+        _LEASE_LOGGER.info(message, self._name, reason, extra=facts)
+
+    def lost_lease(self, silence: float, *, has_vanished: bool) -> None:
+        """Log that the lease is lost, which was renewed so many seconds ago."""
+        reason = "another has taken over"
+        if has_vanished:
+            reason = "the checkpoint is gone from the store"
+        facts = {"poller": self._name, "seconds": silence, "has_vanished": has_vanished}
+        message = "poller %r has lost its lease, which was renewed %.0f s ago: %s"
+        _LEASE_LOGGER.info(message, self._name, silence, reason, extra=facts)
 
     def warn_of_unchanged(self, seconds: int) -> None:
         """Warn once if a poll has read many records again, of so many seconds, for nothing."""

@@ -171,6 +171,32 @@ async def test_a_standby_takes_over_once_the_lease_has_expired(
         assert sorted(ids_of(standby.records)) == sorted(updated)
 
 
+async def test_waiting_taking_over_and_losing_the_lease_are_logged_once_each(
+    made: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the seconds without a renewal; one that starts alone logs nothing of it."""
+    caplog.set_level("INFO", "income_client.poller.lease")
+    leader, standby = await leader_and_standby(made, interval=30.0)
+    await made.pass_time(40)
+    await made.pass_time(17, paused=leader)
+    await made.resume(leader)
+    await made.pass_time(3)
+    assert leader.poller.status.is_standby
+    await standby.poller.aclose()
+    await made.pass_time(3)
+    assert [line.getMessage() for line in caplog.records] == [
+        "poller 'default' waits as a standby: another poller holds the lease of 15 s",
+        "poller 'default' has taken over: the lease of the other was not renewed for 16 s",
+        "poller 'default' has lost its lease, which was renewed 33 s ago: another has taken over",
+        "poller 'default' waits as a standby: another poller holds the lease of 15 s",
+        "poller 'default' has taken over: the lease of the other was given up",
+    ]
+    facts = [vars(line) for line in caplog.records]
+    assert {line.levelname for line in caplog.records} == {"INFO"}
+    assert {fact["poller"] for fact in facts} == {"default"}
+    assert [round(fact["seconds"]) for fact in facts] == [15, 16, 33, 15, 0]
+
+
 @pytest.mark.parametrize("ending", ["stopped", "closed", "cancelled and closed", "once"])
 async def test_a_poller_that_ends_gives_its_lease_up(made: Cluster, ending: str) -> None:
     """So that a deployment does not wait for it to expire."""
