@@ -132,14 +132,30 @@ def _blocking(
     return call
 
 
+def _check_stores(arguments: Mapping[str, object]) -> None:
+    """Refuse a store whose connections belong to an event loop of the caller's."""
+    for name, value in arguments.items():
+        if getattr(value, "is_of_event_loop", False) is True:
+            message = (
+                f"{type(value).__name__} uses connections of an event loop of yours, and "
+                "SyncIncomeClient runs its own: take a SQLiteCheckpointStore, a store of your own "
+                "that opens its connections itself, or IncomeClient"
+            )
+            raise ConfigurationError(message, argument=name)
+
+
 def _giving(
     original: Callable[Concatenate[IncomeClient, P], A], around: Callable[[Portal, A], R]
 ) -> Callable[Concatenate[SyncIncomeClient, P], R]:
     """Make the method that returns what is plain around something asynchronous."""
+    shown = signature(original)
 
     @_method_like(original, around.__name__)
     def call(self: SyncIncomeClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return around(self._portal, original(self._client, *args, **kwargs))
+        made = original(self._client, *args, **kwargs)
+        with leaving():
+            _check_stores(shown.bind(self, *args, **kwargs).arguments)
+        return around(self._portal, made)
 
     return call
 
@@ -413,7 +429,7 @@ class SyncIncomeClient:
             for `IncomeClient`.
         auth_url: address of the token endpoint's host; ``base_url`` by default.
         options: the other arguments of `IncomeClient`, but no ``session``: that belongs to an
-            event loop. So do the stores that take a pool or a connection of yours.
+            event loop. So do the stores in PostgreSQL, NATS and Redis, which are refused.
 
     Raises:
         ConfigurationError: an argument is invalid.
@@ -431,6 +447,7 @@ class SyncIncomeClient:
         if "session" in options:
             message = "session belongs to an event loop of yours; SyncIncomeClient opens its own"
             raise ConfigurationError(message, argument="session")
+        _check_stores(options)
         self._client = IncomeClient(base_url, auth=auth, auth_url=auth_url, **options)
         self._portal = Portal(self._client.aclose)
         self._is_view = False

@@ -123,6 +123,9 @@ class NatsCheckpointStore(CompleteCheckpointStore, RingingStore):
             caller's.
     """
 
+    is_of_event_loop: Final = True
+    """Its connections belong to the event loop of who made them: `SyncIncomeClient` refuses it."""
+
     def __init__(self, kv: KeyValue) -> None:
         self._kv = kv
         self._is_checked = False
@@ -374,6 +377,9 @@ class NatsTokenStore(TokenStore):
     Raises:
         ConfigurationError: ``key`` has characters that no key has.
     """
+
+    is_of_event_loop: Final = True
+    """Its connections belong to the event loop of who made them: `SyncIncomeClient` refuses it."""
 
     def __init__(self, kv: KeyValue, key: str = "token") -> None:
         if not key or _NOT_OF_A_KEY.search(key.encode()):

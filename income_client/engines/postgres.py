@@ -323,6 +323,9 @@ class PostgresCheckpointStore(_Checkpoints, RingingStore):
         ConfigurationError: asyncpg is not installed, or the argument is not one of its pools.
     """
 
+    is_of_event_loop: Final = True
+    """Its connections belong to the event loop of who made them: `SyncIncomeClient` refuses it."""
+
     @leaving()
     def __init__(self, pool: Any) -> None:
         self._pool = _Pool("checkpoint store", pool)
@@ -412,6 +415,9 @@ class PostgresTokenStore(TokenStore):
     Raises:
         ConfigurationError: asyncpg is not installed, or an argument is invalid.
     """
+
+    is_of_event_loop: Final = True
+    """Its connections belong to the event loop of who made them: `SyncIncomeClient` refuses it."""
 
     @leaving()
     def __init__(self, pool: Any, key: str = "default") -> None:

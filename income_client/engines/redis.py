@@ -269,6 +269,9 @@ class RedisCheckpointStore(CompleteCheckpointStore, RingingStore):
         ConfigurationError: an argument is invalid.
     """
 
+    is_of_event_loop: Final = True
+    """Its connections belong to the event loop of who made them: `SyncIncomeClient` refuses it."""
+
     @leaving()
     def __init__(self, redis: Redis | RedisCluster, prefix: str = "income") -> None:
         check_name(prefix, "prefix")
@@ -469,6 +472,9 @@ class RedisTokenStore(TokenStore):
     Raises:
         ConfigurationError: an argument is invalid.
     """
+
+    is_of_event_loop: Final = True
+    """Its connections belong to the event loop of who made them: `SyncIncomeClient` refuses it."""
 
     @leaving()
     def __init__(

@@ -12,9 +12,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, get_overloads
 
+import asyncpg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from redis.asyncio import Redis
 
 from income_client import (
     ApplicationPaginator,
@@ -40,6 +42,9 @@ from income_client import (
     SyncPoller,
 )
 from income_client.emulator import Emulator, Fault
+from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore
+from income_client.engines.postgres import PostgresCheckpointStore, PostgresTokenStore
+from income_client.engines.redis import RedisCheckpointStore, RedisTokenStore
 from income_client.sync import WORDS
 from income_client.testing import JumpingClock
 from tests.support.beside import beside, until
@@ -520,6 +525,27 @@ def test_errors_show_nothing_of_what_was_passed_through_threads() -> None:
             assert "c4n4ry-context" not in shown
             assert "token-1" not in shown
         assert server.requests
+
+
+async def test_stores_on_connections_of_the_callers_are_refused() -> None:
+    """They belong to another event loop: in PostgreSQL, NATS and Redis alike."""
+    kv: Any = None
+    pool, redis = asyncpg.create_pool("postgresql:///lending"), Redis()
+    checkpoints = [
+        PostgresCheckpointStore(pool),
+        NatsCheckpointStore(kv),
+        RedisCheckpointStore(redis),
+    ]
+    tokens = [PostgresTokenStore(pool), NatsTokenStore(kv), RedisTokenStore(redis)]
+    with SyncIncomeClient("https://service.example", auth=BASIC) as client:
+        for store in checkpoints:
+            with pytest.raises(ConfigurationError, match=f"{type(store).__name__} uses") as caught:
+                client.poll(store)
+            assert caught.value.argument == "checkpoints"
+    for token_store in tokens:
+        with pytest.raises(ConfigurationError, match="SyncIncomeClient runs its own") as caught:
+            SyncIncomeClient("https://service.example", auth=OAUTH, token_store=token_store)
+        assert caught.value.argument == "token_store"
 
 
 def test_a_session_of_the_callers_is_refused() -> None:
