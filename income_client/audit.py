@@ -21,10 +21,14 @@ held behind the earliest second that the service lists, and before ``until``; an
 a second that holds more rows than it can list, or a row without an id, where it may be.
 
 Nothing that was due when the audit began, and still is as it was, is passed over, but for an
-update in the very window of the held time. To exclude that for one of a thousand rows takes a cut
-after each held time, one call each. So such calls are limited (``extra_calls``). Rows out of the
-order of their held times come first, where the service seems to list by time: an update has moved
-them. Then the latest pages. What is left is counted: ``undecided``.
+update in the very window of the held time. Pages are cut, and asked for in parts, to find those:
+
+- A row that is in no part behind a cut was updated before it. So a cut within ``margin`` of each
+  held time proves that none is older than that. As few cuts are made as can be, one call each.
+- Rows out of the order of their held times are asked for in any case, where the service seems to
+  list by time: an update has moved them.
+
+What is left is counted: ``undecided``.
 """
 
 import asyncio
@@ -55,7 +59,7 @@ from .http.replies import read_rows
 from .http.session import SessionManager
 from .records.applications import ApplicationPage, ApplicationSummary
 from .records.window import Window
-from .settings import check_count, check_not_negative, check_whole, invalid, wrong
+from .settings import check_count, check_not_negative, invalid, is_number, wrong
 from .walk.paginator import ApplicationPaginator, ask_page, ask_present
 from .walk.tail import END_OF_TIME
 from .walk.windows import Answer, Bounds, Intervals, echo_of
@@ -69,51 +73,65 @@ _AT_ONCE: Final = 1_000
 """Entries of ``held`` that are read before others in the event loop have a turn."""
 _MOST_OUT_OF_ORDER: Final = 0.25
 """Share of a page's rows; with more, the service does not list by time."""
+_MOST_MOVED: Final = 100
+"""Rows out of order for which a call is made, so that an odd order costs no call for each row."""
 _FIRST_SLOTS: Final = 1_024
 
 
 @frozen(kw_only=True)
 class StaleApplication:
-    """An application of which a newer version is listed than is held."""
+    """An application of which a newer version is listed than is held.
+
+    Attributes:
+        application_id: which one.
+        held_at: the update time held, in the service's zone.
+        listed_in: the seconds in which it was updated since.
+    """
 
     application_id: str
-    """Which one."""
     held_at: datetime
-    """The update time held, in the service's zone."""
     listed_in: Window
-    """The seconds in which it was updated since."""
 
 
 @frozen(kw_only=True)
 class Audit:
-    """What the service lists, compared with what is held."""
+    """What the service lists, compared with what is held.
+
+    That nothing else is missing is exact. That nothing else is stale is proved to within
+    ``margin`` of each time held.
+
+    Attributes:
+        after: from when on all that was updated was listed: later than asked for where the
+            service lists nothing older; None for the beginning of time.
+        until: only what was last updated before this counts.
+        held: how many ids are held.
+        listed: how many applications are listed, those updated after ``until`` aside.
+        missing: ids that are listed, and not held.
+        stale: those held with a time before their last update.
+        unlisted: ids held with a time of the span that the service does not list any more.
+        undecided: how many ids the list did not say enough about: listed in the very window of
+            the held time, so perhaps updated again there, later than the margin that was asked
+            for; or not listed, but perhaps hidden in a saturated second.
+        margin: how long after the time held such an update may lie, at the most.
+        margin_asked: the margin that was asked for, in seconds; None if none was.
+        saturated: seconds that hold more applications than can be listed.
+        unreadable: how many rows of the list have no id that can be read.
+        requests: list calls that it took.
+    """
 
     after: datetime | None
-    """From when on all that was updated was listed: later than asked for where the service lists
-    nothing older; None for the beginning of time."""
     until: datetime
-    """Only what was last updated before this counts."""
     held: int
-    """Ids held."""
     listed: int
-    """Applications listed, those updated after ``until`` aside."""
     missing: tuple[str, ...]
-    """Ids that are listed, and not held."""
     stale: tuple[StaleApplication, ...]
-    """Those held with a time before their last update."""
     unlisted: tuple[str, ...]
-    """Ids held with a time of the span that the service does not list any more."""
     undecided: int
-    """Ids about which the list did not say enough: listed in the very window of the held time,
-    so perhaps updated again there; or not listed, but perhaps hidden in a saturated second."""
     margin: timedelta
-    """How long after the time held such an update in the same window may lie, at the most."""
+    margin_asked: float | None
     saturated: tuple[Window, ...]
-    """Seconds that hold more applications than can be listed."""
     unreadable: int
-    """Rows of the list without an id that can be read."""
     requests: int
-    """List calls that it took."""
 
     @property
     def drift(self) -> int:
@@ -122,8 +140,13 @@ class Audit:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all is held that was listed, no more, and nothing was hidden from the audit."""
-        return not (self.drift or self.saturated or self.unreadable)
+        """Whether nothing was found, and nothing was hidden from the audit.
+
+        If a margin was asked for, also whether it was reached, so that nothing is undecided. If
+        none was, updates in the same window as the time held may have been passed over.
+        """
+        is_reached = self.margin_asked is None or not self.undecided
+        return is_reached and not (self.drift or self.saturated or self.unreadable)
 
 
 class HeldTimes:
@@ -218,11 +241,14 @@ class Comparison:
     Args:
         held: what is held, which does not change any more.
         until: the second before which an update is due.
+        margin: seconds after a held time within which an update may be passed over; None for
+            any in the same window.
     """
 
-    def __init__(self, held: HeldTimes, until: int) -> None:
+    def __init__(self, held: HeldTimes, until: int, margin: int | None) -> None:
         self.held = held
         self.until = until
+        self._margin = margin
         self.listed: int = 0
         self.unreadable: int = 0
         self.missing: dict[str, Window] = {}
@@ -304,23 +330,29 @@ class Comparison:
 
     # Windows of held times, asked for in parts
 
-    def parts(self, most: int | None) -> Iterator[tuple[ListedPage, Window]]:
-        """Choose where pages are cut, and return the parts to ask for, ``most`` at the most."""
-        pages = sorted(self._pages, key=lambda page: page.window, reverse=True)
-        for page in pages:
-            taken = sorted(page.out_of_order, reverse=True)[:most]
-            page.cuts = taken[::-1]
-            most = None if most is None else most - len(taken)
-        for page in pages:
-            wanted = sorted({self.held.latest[slot] + 1 for slot in self._open_slots(page)})
-            if most is not None:
-                others = evenly([cut for cut in wanted if cut not in page.out_of_order], most)
-                most -= len(others)
-                wanted = sorted([*page.cuts, *others])
-            page.cuts = array("q", wanted)
+    def parts(self) -> Iterator[tuple[ListedPage, Window]]:
+        """Choose where pages are cut, the latest first, and return the parts to ask for."""
+        most = _MOST_MOVED
+        for page in sorted(self._pages, key=lambda page: page.window, reverse=True):
+            moved = sorted(page.out_of_order)[-most:] if most else []
+            most -= len(moved)
+            page.cuts = array("q", self._cuts_within_margin(page, moved))
             # A part reaches a second into the next one, in case bounds are exclusive.
-            ends = [*(cut + 1 for cut in wanted[1:]), page.window.before][: len(wanted)]
-            yield from ((page, Window(*edges)) for edges in zip(wanted, ends, strict=True))
+            ends = [*(cut + 1 for cut in page.cuts[1:]), page.window.before][: len(page.cuts)]
+            yield from ((page, Window(*edges)) for edges in zip(page.cuts, ends, strict=True))
+
+    def _cuts_within_margin(self, page: ListedPage, cuts: Sequence[int]) -> Sequence[int]:
+        """Return these cuts, and as few others as put an end within the margin of each time."""
+        if self._margin is None:
+            return cuts
+        ends = [*cuts, page.window.before]
+        added: list[int] = []
+        for first in sorted({self.held.latest[slot] + 1 for slot in self._open_slots(page)}):
+            last = first + self._margin - 1
+            is_within = added and added[-1] >= first
+            if not is_within and ends[bisect_left(ends, first)] > last:
+                added.append(last)
+        return sorted([*cuts, *added])
 
     def take_part(self, page: ListedPage, part: Window, answer: Answer | None) -> None:
         """Take the rows of a part: they were updated after the held times before it."""
@@ -342,19 +374,19 @@ class Comparison:
     def undecided(self) -> tuple[int, int]:
         """Return how many were listed in the window of the held time and are undecided.
 
-        And how many seconds after it they may have been updated again, at the most.
+        And how many seconds after it any may have been updated again, at the most.
         """
         count, margin = len(self._undue), 0
         for page in self._pages:
             unknown = page.unknown_from
             decided = [cut for cut in page.cuts if unknown is None or cut > unknown]
+            ends = [*decided, page.window.before]
             for slot in self._open_slots(page):
-                cut = self.held.latest[slot] + 1
-                place = bisect_left(decided, cut)
-                end = decided[place] if place < len(decided) else page.window.before
-                if slot not in self.stale and end != cut:
-                    count += 1
-                    margin = max(margin, end + 1 - cut)
+                if slot not in self.stale:
+                    cut = self.held.latest[slot] + 1
+                    possible = ends[bisect_left(ends, cut)] + 1 - cut
+                    count += possible > (self._margin or 1)
+                    margin = max(margin, possible)
         return count, margin
 
     def unlisted(self, after: int, saturated: Sequence[Window]) -> tuple[list[str], int]:
@@ -401,13 +433,6 @@ def _not_ascending(seconds: Sequence[int]) -> list[int]:
     return [second for place, second in enumerate(seconds) if place not in kept]
 
 
-def evenly(values: Sequence[int], most: int) -> Sequence[int]:
-    """Return as many values, evenly spread."""
-    if len(values) <= most:
-        return values
-    return [values[number * len(values) // most] for number in range(most)]
-
-
 def _is_whole(window: Window, answer: Answer) -> bool:
     """Return whether a page holds every row between two bounds."""
     is_applied = answer.echo.after <= window.after and window.before <= answer.echo.before
@@ -426,7 +451,8 @@ class Auditor:
         zone: the zone of the service's times that carry none.
         clock: sleeps where a walk waits for the service's clock.
         settle: seconds before the present from which on an update is not due.
-        extra_calls: most list calls that decide what the walk leaves open; None for no limit.
+        margin: seconds after a held time to within which it is proved not to be stale; None for
+            what a walk proves.
         concurrency: list calls in flight at a time.
         limit: rows of one page.
 
@@ -438,7 +464,7 @@ class Auditor:
     zone: tzinfo
     clock: Clock
     settle: float
-    extra_calls: int | None
+    margin: float | None
     concurrency: int
     limit: int = LARGEST_LIMIT
     _requests: int = field(default=0, init=False)
@@ -446,8 +472,8 @@ class Auditor:
     def __attrs_post_init__(self) -> None:
         check_not_negative("settle", self.settle)
         check_count("concurrency", self.concurrency)
-        if self.extra_calls is not None:
-            check_whole("extra_calls", self.extra_calls)
+        if self.margin is not None and (not is_number(self.margin) or self.margin < 1):
+            raise invalid("margin", "None or a finite number, 1 or more", self.margin)
 
     async def run(self, held: Held, after: int | None, before: int | None) -> Audit:
         """Compare what is held with the list of a span, whose bounds are seconds."""
@@ -456,7 +482,8 @@ class Auditor:
         if after is not None and after >= until:
             shown = aware_time(until, self.zone, near=None).isoformat()
             raise wrong("updated_after", f"must be before {shown}, since what follows is not due")
-        comparison = Comparison(await read_held(held, self.zone), until)
+        margin = None if self.margin is None else floor(self.margin)
+        comparison = Comparison(await read_held(held, self.zone), until, margin)
         covered = Intervals()
         saturated = await self._walk(after, until, comparison.add_page, covered)
         listed_from = next((w.after for w in covered if w.after <= until <= w.before), until)
@@ -467,8 +494,7 @@ class Auditor:
             for window, found in comparison.findings().items()
         )
         await self._ask_all(
-            (part, partial(comparison.take_part, page, part))
-            for page, part in comparison.parts(self.extra_calls)
+            (part, partial(comparison.take_part, page, part)) for page, part in comparison.parts()
         )
         result = self._result(comparison, after, listed_from, saturated)
         if not result.drift:
@@ -577,6 +603,7 @@ class Auditor:
             unlisted=tuple(unlisted),
             undecided=undecided + unclear,
             margin=timedelta(seconds=margin),
+            margin_asked=self.margin,
             saturated=tuple(dict.fromkeys(saturated)),
             unreadable=comparison.unreadable,
             requests=self._requests,

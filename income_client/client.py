@@ -519,14 +519,18 @@ class IncomeClient:
         updated_after: When | None = None,
         updated_before: When | None = None,
         settle: float = 60.0,
-        extra_calls: int | None = 100,
+        margin: float | None = None,
         concurrency: int = 4,
     ) -> Audit:
         """Find out whether everything that the service lists is held (contract section 4.1).
 
+        That nothing is missing is exact. An update is passed over only if it is listed in the same
+        window as the time held: ``margin`` says how soon after that time it must lie then.
+
         Reads the list only: as many list calls as a walk over the span, a few more for the
-        present, one for each page with a finding, and at most ``extra_calls``. What changes
-        meanwhile is looked at again, and is no finding.
+        present, one for each page with a finding, at most a hundred for rows that seem to have
+        been updated, and those for ``margin``. What changes meanwhile is looked at again, and is
+        no finding.
 
         Args:
             held: ids with the update times held: a mapping, or an iterable of pairs, asynchronous
@@ -540,9 +544,11 @@ class IncomeClient:
                 updated since is not compared. None for the present.
             settle: seconds before the present in which updates are not compared: longer than an
                 update takes to be listed, delivered and stored, so than a poller's ``interval``.
-            extra_calls: most list calls that decide whether an application was updated again so
-                soon after the time held that one page shows both. None for as many as it takes,
-                up to one for each application.
+            margin: seconds, at least 1: an update that lies further behind the time held is
+                reported for certain, and the audit is not complete where that cannot be proved.
+                Takes a list call for each ``margin`` of the span at the most, and at most one for
+                each application. None for no such calls: ``Audit.margin`` is then as long as
+                windows are.
             concurrency: list calls in flight at a time.
 
         Returns:
@@ -563,7 +569,7 @@ class IncomeClient:
                 zone=self._zone,
                 clock=self._clock,
                 settle=settle,
-                extra_calls=extra_calls,
+                margin=margin,
                 concurrency=concurrency,
             )
             return await auditor.run(held, after, before)

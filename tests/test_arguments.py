@@ -325,8 +325,8 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
             each("held", None, 7, "app-1", b"app-1"),
         "settle must be a finite number, 0 or more, not {}": each("settle", -1, math.nan, "60",
             True),
-        "extra_calls must be a whole number, 0 or more, not {}": each("extra_calls", -1, 1.0, "1",
-            True),
+        "margin must be None or a finite number, 1 or more, not {}": each("margin", -1, 0, 0.9,
+            math.inf, "60", True),
         "concurrency must be a whole number, 1 or more, not {}": each("concurrency", 0, True, 2.0),
         "updated_after must not be later than updated_before": [
             {"updated_after": "2026-06-02", "updated_before": "2026-06-01"}],

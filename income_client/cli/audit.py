@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
+import msgspec
 from attrs import evolve
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -15,8 +16,8 @@ from .applications import ListProgress
 from .connection import Connection, connect
 from .exit_status import ExitStatus
 from .held import exported_span, read_pairs
-from .options import STANDARD_INPUT, HeldArgument, When, Whole, overfull, span_between
-from .output import counted, duration, say
+from .options import STANDARD_INPUT, HeldArgument, Length, When, Whole, overfull, span_between
+from .output import counted, duration, inert, say, write_text
 from .progress import StatusLine
 from .rows import Column, OutputOption, QuietOption, RowWriter
 
@@ -31,7 +32,6 @@ _COLUMNS: Final = (
     Column("updated_before", "To", dropped=2),
 )
 _TIME: Final = "%Y-%m-%dT%H:%M:%S"
-_NotNegative = Annotated[Whole, Parameter(metavar="COUNT", validator=Number(gte=0))]
 
 
 async def audit(
@@ -41,7 +41,7 @@ async def audit(
     updated_after: When | None = None,
     updated_before: When | None = None,
     settle: Annotated[Whole, Parameter(metavar="SECONDS", validator=Number(gte=0))] = 60,
-    extra_calls: _NotNegative = 100,
+    margin: Length | None = None,
     output: OutputOption = None,
     quiet: QuietOption = False,
     connection: Connection | None = None,
@@ -54,14 +54,20 @@ async def audit(
     folder of tables. Its period is then audited.
 
     The output has a row for each application that is missing, stale (updated
-    since the time held), or unlisted (held, but no longer listed). With --quiet,
-    these are the ids of what is missing or stale, for export to read again. Only
-    the list is read.
+    since the time held), or unlisted (held, but no longer listed). With --output
+    json, it is an object with these findings, and how many there are of what.
+    With --quiet, these are the ids of what is missing or stale, for export to
+    read again. Only the list is read.
 
-    Exits with 0 if all is held, and with 1 if not, or if a second holds more
-    applications than can be listed.
+    Nothing else is missing. An update soon after the time held may be passed
+    over, if one page of the list shows both: within how long is said at the end.
+    With --margin 1h, within an hour at the most: with a request for each hour.
+
+    Exits with 0 if nothing is found, and with 1 if anything is, if --margin could
+    not be proved, or if a second holds more applications than can be listed.
 
     Example: income-client audit held.csv
+    income-client audit held.csv --updated-after 7d --margin 1h --output json
     income-client audit june --quiet | income-client export - --to again.jsonl
 
     Args:
@@ -69,7 +75,7 @@ async def audit(
         updated_after: Start of the period. Default: that of an export, or the beginning.
         updated_before: The time as of which HELD is. Default: the end of an export, or now.
         settle: Seconds that an update may take until you hold it: later ones do not count.
-        extra_calls: Most requests to find what was updated again soon after the time held.
+        margin: How soon after the time held an update may be passed over, such as 1h.
         output: Format of the output.
         quiet: Print the ids of what is missing or stale only, one a line.
         connection: The service.
@@ -93,14 +99,17 @@ async def audit(
                 updated_after=span.after,
                 updated_before=span.before,
                 settle=settle,
-                extra_calls=extra_calls,
+                margin=margin,
             )
     finally:
         line.stop()
-    with rows:
-        for row in _rows_of(found):
-            if not quiet or row["finding"] != "unlisted":
-                rows.write(row)
+    if output == "json" and not quiet:
+        write_text(msgspec.json.format(inert(msgspec.json.encode(_report(found)))).decode())
+    else:
+        with rows:
+            for row in _rows_of(found):
+                if not quiet or row["finding"] != "unlisted":
+                    rows.write(row)
     for window in found.saturated:
         say(overfull(window))
     say(_summary(found))
@@ -133,6 +142,23 @@ def _findings(found: "Audit") -> Mapping[str, Sequence[object]]:
     return {"missing": found.missing, "stale": found.stale, "unlisted": found.unlisted}
 
 
+def _report(found: "Audit") -> Mapping[str, object]:
+    return {
+        "is_complete": found.is_complete,
+        "updated_after": found.after,
+        "until": found.until,
+        "held": found.held,
+        "listed": found.listed,
+        **{name: len(ids) for name, ids in _findings(found).items()},
+        "undecided": found.undecided,
+        "margin_seconds": int(found.margin.total_seconds()),
+        "saturated": [second.starts_at for second in found.saturated],
+        "unreadable": found.unreadable,
+        "list_calls": found.requests,
+        "findings": list(_rows_of(found)),
+    }
+
+
 def _summary(found: "Audit") -> str:
     begins = "the beginning" if found.after is None else found.after.strftime(_TIME)
     parts = [
@@ -141,12 +167,12 @@ def _summary(found: "Audit") -> str:
         f"{found.held:,} held",
         counted(found.requests, "request"),
     ]
-    if found.undecided:
+    if found.margin:
         margin = duration(found.margin.total_seconds())
-        parts.append(
-            f"{found.undecided:,} may have been updated again within {margin} of the time held: "
-            "--extra-calls decides more of them"
-        )
+        parts.append(f"an update up to {margin} after the time held may have been passed over")
+    if found.undecided:
+        more = ": --margin 1h decides those within an hour" if found.margin_asked is None else ""
+        parts.append(f"{found.undecided:,} undecided{more}")
     if found.unreadable:
         parts.append(f"{counted(found.unreadable, 'row')} of the list without a readable id")
     return "; ".join(parts)

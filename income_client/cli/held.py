@@ -19,7 +19,7 @@ from income_client import ConfigurationError, IncomeClientError
 from income_client.texts import reason_of
 
 from .options import STANDARD_INPUT, read_lines
-from .output import say
+from .output import counted, say
 
 ID: Final = "application_id"
 TIMES: Final = ("last_updated_at", "updated_at")
@@ -62,9 +62,8 @@ class ExportedSpan:
 
 def exported_span(path: Path) -> ExportedSpan:
     """Return the span of an export by its manifest; without one, no bounds."""
-    manifest = path / _MANIFEST if path.is_dir() else path.with_name(f"{path.name}.{_MANIFEST}")
     try:
-        facts = json.loads(manifest.read_bytes())
+        facts = json.loads(_manifest_of(path).read_bytes())
         bounds = [facts["updated_after"], facts["updated_before"]]
         after, before = (None if one is None else datetime.fromisoformat(one) for one in bounds)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -72,18 +71,31 @@ def exported_span(path: Path) -> ExportedSpan:
     return ExportedSpan(after=after, before=before)
 
 
+def _manifest_of(path: Path) -> Path:
+    return path / _MANIFEST if path.is_dir() else path.with_name(f"{path.name}.{_MANIFEST}")
+
+
 async def read_pairs(path: Path) -> AsyncGenerator[Pair, None]:
-    """Yield the ids and times in a file, in an export, or on standard input."""
+    """Yield the ids and times in a file, in an export, or on standard input.
+
+    A file that holds nothing is an error, since all would be read again; an export may be of a
+    period without updates.
+    """
+    is_empty = str(path) != STANDARD_INPUT and not _manifest_of(path).exists()
     try:
         for table, times in _tables_at(path):
             for pair in _parquet_pairs(table, times):
+                is_empty = False
                 yield pair
         if not _tables_at(path):
             async with aclosing(_line_pairs(path)) as pairs:
                 async for pair in pairs:
+                    is_empty = False
                     yield pair
     except OSError as error:
         raise IncomeClientError(f"{path} cannot be read: {reason_of(error)}")
+    if is_empty:
+        raise _unreadable(str(path), "holds no application")
 
 
 def _tables_at(path: Path) -> list[tuple[Path, Sequence[str]]]:
@@ -182,11 +194,13 @@ class _Columns:
 
     id: int
     time: int
+    count: int
     has_heading: bool = True
 
     def pair_in(self, cells: Sequence[str], where: str) -> Pair:
-        if max(self.id, self.time) >= len(cells):
-            raise _unreadable(where, "has too few columns")
+        if len(cells) != self.count:
+            first = "the heading" if self.has_heading else "the first line"
+            raise _unreadable(where, f"has {counted(len(cells), 'cell')}, {first} {self.count}")
         return _checked_pair(cells[self.id].strip(), cells[self.time].strip(), where)
 
 
@@ -195,9 +209,9 @@ def _columns_in(cells: Sequence[str], name: str) -> _Columns:
     names = [cell.strip().lower() for cell in cells]
     time = next((one for one in TIMES if one in names), None)
     if ID in names and time is not None:
-        return _Columns(names.index(ID), names.index(time))
+        return _Columns(names.index(ID), names.index(time), len(cells))
     if len(cells) == 2 and _time_in(cells[1].strip()) is not None:  # noqa: PLR2004 - a pair
-        return _Columns(0, 1, has_heading=False)
+        return _Columns(0, 1, len(cells), has_heading=False)
     raise _unreadable(name, f"has no columns {ID} and {TIMES[0]}")
 
 

@@ -156,6 +156,29 @@ When = Annotated[
 ]
 """An option that takes a time."""
 
+_LENGTH: Final = re.compile(r"(\d{1,8})(s|min|h|d|w)?", re.ASCII)
+
+
+def _read_length(_: Any, tokens: Sequence[Token]) -> float:
+    span = _LENGTH.fullmatch(tokens[0].value)
+    if not span:
+        raise ValueError("this must be a whole number of seconds, or such as 90s, 30min, 1h or 2d")
+    return int(span[1]) * _UNITS[span[2] or "s"].total_seconds()
+
+
+Length = Annotated[
+    float,
+    Parameter(
+        converter=_read_length,
+        n_tokens=1,
+        accepts_keys=False,
+        metavar="SECONDS",
+        validator=Number(gte=1),
+        show_default=False,
+    ),
+]
+"""An option that takes a length of time, a second at least."""
+
 
 @frozen(kw_only=True)
 class Span:

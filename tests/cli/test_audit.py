@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from income_client.emulator import Fault
 from tests.support.cli import Cli
 from tests.support.served import served
 from tests.support.streams import Ran
@@ -49,7 +50,7 @@ def jsonl(rows: Rows) -> bytes:
 def parquet(rows: Rows) -> bytes:
     """Return a table with texts."""
     file = io.BytesIO()
-    keys, updated = zip(*rows, strict=True)
+    keys, updated = [key for key, _ in rows], [time for _, time in rows]
     pq.write_table(pa.table({"updated_at": updated, "application_id": keys, "n": keys}), file)
     return file.getvalue()
 
@@ -70,9 +71,10 @@ def test_what_is_held_comes_in_many_forms(written: Callable[[Rows], bytes], shel
     held = times(shell)
     service.advance(100)
     file.write_bytes(written([*held.items()]))
-    whole = shell("audit", "held", "--extra-calls", "20")
+    whole = shell("audit", "held", "--margin", "1h")
     assert (whole.status, whole.stdout) == (0, ""), whole.stderr
     assert "0 missing, 0 stale, 0 unlisted; 12 listed" in whole.stderr
+    assert "undecided" not in whole.stderr
     lost, stale, *_ = held
     rows = [(key, time) for key, time in held.items() if key != lost]
     file.write_bytes(written([*rows, ("app-gone", "2026-05-01T12:00:00Z")]))
@@ -111,10 +113,65 @@ def test_an_export_is_audited_in_its_period(options: tuple[str, ...], shell: Cli
     assert [row["application_id"] for row in csv.DictReader(later.lines)] == [service.ids[0]]
 
 
+def test_a_machine_is_told_what_is_proved(shell: Cli) -> None:
+    """JSON counts what is undecided; with a margin, what cannot be proved is a failure."""
+    service, file = shell.service, shell.folder / "held"
+    held = times(shell)
+    service.advance(100)
+    lost, *others = held
+    file.write_text("\n".join(f"{one},{held[one]}" for one in others))
+    ran = shell("audit", "held", "-o", "json")
+    report = json.loads(ran.stdout)
+    assert (ran.status, report["is_complete"], report["findings"]) == (
+        1, False, [{"finding": "missing", "application_id": lost}]
+    )  # fmt: skip
+    counts = ("held", "listed", "missing", "stale", "unlisted", "undecided", "unreadable")
+    assert [report[name] for name in counts] == [11, 12, 1, 0, 0, 11, 0]
+    assert (report["updated_after"], report["saturated"]) == (None, [])
+    assert report["until"].startswith("2026-06-30T12:0")
+    assert report["margin_seconds"] > 3_600
+    assert f"{report['list_calls']} requests" in ran.stderr
+    assert "11 undecided: --margin 1h decides" in ran.stderr
+    with_margin = json.loads(shell("audit", "held", "-o", "json", "--margin", "60").stdout)
+    assert with_margin["undecided"] == 0
+    assert with_margin["margin_seconds"] <= 60
+    file.write_text("\n".join(f"{one},{held[one]}" for one in held))
+    walked = json.loads(shell("audit", "held", "-o", "json").stdout)["list_calls"]
+    refusal = Fault("status", status=400, call="list_applications", skip=walked, times=None)
+    service.faults.add(refusal)
+    refused = shell("audit", "held", "--margin", "1h")
+    assert (refused.status, refused.stdout) == (1, ""), refused.stderr
+    assert "undecided" in refused.stderr
+
+
+def test_nothing_is_held_on_purpose_only_on_standard_input(shell: Cli) -> None:
+    """Of a file it may be a query that failed: all would be read again."""
+    shell.service.advance(100)
+    ran = shell("audit", "-", "-q", stdin=b"")
+    assert (ran.status, sorted(ran.lines)) == (1, sorted(shell.service.ids))
+    for options in ((), ("--format", "parquet")):
+        to = "none" + "".join(options)
+        period = ("--updated-after", "2000-01-01", "--updated-before", "2000-01-02")
+        assert shell("export", "--to", to, *period, *options).status == 0
+        exported = shell("audit", to)
+        assert (exported.status, exported.stdout) == (0, ""), exported.stderr
+
+
 BAD: Final[dict[str, tuple[bytes, str]]] = {
     "other columns": (b"id,time\nS3CRET,1\n", "held has no columns application_id and"),
     "a bad time": (f"{HEADING}\na,2026-01-31\nb,S3CRET".encode(), "line 3 of held has no time"),
-    "a short row": (f"{HEADING}\nS3CRET\n".encode(), "line 2 of held has too few columns"),
+    "a short row": (f"{HEADING}\nS3CRET\n".encode(), "line 2 of held has 1 cell, the heading 2"),
+    "a long row": (
+        f"{HEADING}\n\na,2026-01-31,S3CRET\n".encode(),
+        "line 3 of held has 3 cells, the heading 2",
+    ),
+    "a second long row": (
+        b"a,2026-01-31\nb,2026-01-31,S3CRET",
+        "line 2 of held has 3 cells, the first line 2",
+    ),
+    "nothing": (b"", "held holds no application"),
+    "a heading": (f"{HEADING}\n".encode(), "held holds no application"),
+    "a table without rows": (parquet([]), "held holds no application"),
     "no id": (f"{HEADING}\n,2026-01-31".encode(), "line 2 of held has no application_id"),
     "an open quote": (f'{HEADING}\n\na,"S3CRET\nb,c'.encode(), "line 3 of held has a quote that"),
     "a bad quote": (f'{HEADING}\na,"2026"S3CRET"\n"'.encode(), "line 2 of held is not CSV"),

@@ -66,7 +66,7 @@ def audited(
         session=DrySession(service),  # type: ignore[arg-type]
         zone=UTC,
         clock=service.clock,
-        **{"settle": 5, "extra_calls": None, "concurrency": 4, "limit": 10} | options,
+        **{"settle": 5, "margin": 1, "concurrency": 4, "limit": 10} | options,
     )
     return asyncio.run(auditor.run(held, after, before))
 
@@ -188,7 +188,7 @@ def test_an_audit_reports_each_drift_and_nothing_else(
     first = None if service.rules.widest is None else BASE - 1
     after = data.draw(st.sampled_from([first, first, BASE, now - 8]), "after")
     before = data.draw(st.sampled_from([None, None, now - 9, now + 100]), "before")
-    extra_calls = data.draw(st.sampled_from([None, None, 0, 2]), "extra calls")
+    margin = data.draw(st.sampled_from([None, 1, 1, 4, 30.5]), "margin")
     due = (now if before is None else min(now, before)) - history.settle
     assume(after is None or after < due - 3)
     audit = audited(
@@ -197,7 +197,7 @@ def test_an_audit_reports_each_drift_and_nothing_else(
         after,
         before,
         settle=history.settle,
-        extra_calls=extra_calls,
+        margin=margin,
         concurrency=concurrency,
         limit=limit,
     )
@@ -227,10 +227,14 @@ def test_an_audit_reports_each_drift_and_nothing_else(
     for key in settled:
         if since + 1 < began[key] < until - 1 and began[key] == service.rows[key]:
             assert (key in audit.missing) == (key not in held), key
-            if key in held and began[key] - math.ceil(held[key]) > 2 and key not in stale:
-                unseen += 1
+            if key in held and key not in stale:
+                # A second more, since nothing says on which side of a bound its own second is.
+                passed_over = began[key] - math.ceil(held[key]) - 1
+                assert passed_over <= audit.margin.total_seconds()
+                unseen += passed_over > (margin or 1)
     assert unseen <= audit.undecided
-    assert not unseen or extra_calls is not None or service.rules.oldest
+    assert not unseen or margin is None or service.rules.oldest
+    assert margin is None or audit.undecided or audit.margin.total_seconds() <= margin
     for key in held.keys() - began.keys():
         assert (key in audit.unlisted) == (since < held[key] < until), key
 
@@ -270,7 +274,7 @@ def test_a_list_in_no_order_has_no_row_out_of_order() -> None:
 
 @pytest.mark.parametrize("order", ["ascending", "descending", "random"])
 async def test_few_calls_find_what_was_updated_in_the_window_of_the_time_held(order: str) -> None:
-    """Rows out of order come first; where there is no order, chance decides."""
+    """Rows out of order are asked for; where there is no order, a margin finds them."""
     async with emulated(order=order) as (service, client):
         held = held_in(service)
         walk = client.list_applications()
@@ -278,13 +282,20 @@ async def test_few_calls_find_what_was_updated_in_the_window_of_the_time_held(or
         first, second = list(held)[1_000], list(held)[2_000]
         held[first] -= timedelta(hours=3)
         held[second] -= timedelta(hours=3)
-        audit = await client.audit(held, extra_calls=10)
+        audit = await client.audit(held)
         found = {one.application_id for one in audit.stale}
-        assert (order == "random") or found == {first, second}
+        assert found == (set() if order == "random" else {first, second})
         assert audit.requests <= walk.progress.requests + 20
         assert 2_900 < audit.undecided <= 3_000
         assert timedelta(days=1) < audit.margin
         assert audit.is_complete == (not found)
+        audit = await client.audit(held, margin=7_200)
+        assert {one.application_id for one in audit.stale} == {first, second}
+        assert (audit.undecided, audit.margin_asked) == (0, 7_200)
+        assert audit.margin <= timedelta(hours=2)
+        # A call for each two hours of 90 days at the most.
+        assert audit.requests <= walk.progress.requests + 20 + 90 * 12
+        assert (await client.audit(held_in(service), margin=7_200)).is_complete
 
 
 async def test_updates_between_all_pages_are_no_findings() -> None:
@@ -333,7 +344,7 @@ async def test_a_cancelled_audit_leaves_nothing(call: int) -> None:
     service.holds = lambda _: len(service.queries) > call
     async with serving(service) as client:
         held = {key: at(second) for key, second in service.rows.items()} | {"gone": at(BASE + 9)}
-        audit = asyncio.create_task(client.audit(held))
+        audit = asyncio.create_task(client.audit(held, margin=1))
         await service.quiet()
         assert service.held
         audit.cancel()

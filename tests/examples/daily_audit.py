@@ -14,6 +14,8 @@ def publish(found: Audit) -> None:
     drift.labels("missing").set(len(found.missing))
     drift.labels("stale").set(len(found.stale))
     drift.labels("unlisted").set(len(found.unlisted))
+    open_ = Gauge("income_audit_undecided", "Perhaps stale by over a day.", registry=registry)
+    open_.set(found.undecided)
     Gauge("income_audit_seconds", "When.", registry=registry).set_to_current_time()
     write_to_textfile("income_audit.prom", registry)  # for the node exporter
 
@@ -21,7 +23,7 @@ def publish(found: Audit) -> None:
 async def main() -> None:
     held = sqlite3.connect("incomes.db").execute("SELECT application_id, updated_at FROM incomes")
     async with IncomeClient.from_env() as client:
-        found = await client.audit(held)
+        found = await client.audit(held, margin=86_400)
         publish(found)
         again = [*found.missing, *(one.application_id for one in found.stale)]
         async for record in client.fetch_records(again):

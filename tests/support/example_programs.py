@@ -496,7 +496,7 @@ async def _ends_when_it_is_refused(service: Emulator, app: Any) -> None:
 
 
 async def audits(service: Emulator, path: Path) -> None:
-    """What is missing and stale is read again, and the figures are those of all three findings."""
+    """What is missing and stale is read again, and the figures are those of all findings."""
     service.advance(100)
     world = service.world
     gone, stale, *held = world.ids
@@ -505,12 +505,12 @@ async def audits(service: Emulator, path: Path) -> None:
         rows = [(one, str(EPOCH + timedelta(seconds=world.updated_at(one)))) for one in held]
         rows += [(stale, "2020-01-31 12:00:00"), ("app-deleted", "2026-05-01 12:00:00")]
         database.executemany("INSERT INTO incomes VALUES (?, ?)", rows)
-    # With a time before all windows, whether other parts are asked for or not.
     again = await python(service, path.parent, path.name)
     assert sorted(again) == sorted([gone, stale])
     shown = (path.parent / "income_audit.prom").read_text()
     figures = dict(re.findall(r'^income_audit_drift{kind="(\w+)"} ([\d.]+)$', shown, re.MULTILINE))
     assert figures == {"missing": "1.0", "stale": "1.0", "unlisted": "1.0"}
+    assert "\nincome_audit_undecided 0.0\n" in shown
 
 
 async def measures(service: Emulator, path: Path) -> None:
