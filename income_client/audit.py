@@ -97,8 +97,8 @@ class StaleApplication:
 class Audit:
     """What the service lists, compared with what is held.
 
-    That nothing else is missing is exact. That nothing else is stale is proved to within
-    ``margin`` of each time held.
+    Nothing else is missing, nor stale by more than ``margin``, but for what ``saturated`` seconds
+    and ``unreadable`` rows may hide.
 
     Attributes:
         after: from when on all that was updated was listed: later than asked for where the

@@ -181,10 +181,10 @@ def errors(subject: Subject) -> Iterator[str]:
 
 
 def fields(subject: Subject) -> Iterator[str]:
-    """Explain each public field below it, or among the arguments that it comes from."""
+    """Explain each public field below it, or in the class: as attribute, or as argument."""
     cls = subject.value
     if isinstance(cls, type) and attrs.has(cls):
-        told = {**field_lines(cls), **subject.entries("Args")}
+        told = {**field_lines(cls), **subject.entries("Args"), **subject.entries("Attributes")}
         for field in attrs.fields(cls):
             if not field.name.startswith("_") and not field.inherited and field.name not in told:
                 yield f"says nothing of {field.name}"
@@ -217,7 +217,7 @@ def _numbers(subject: Subject) -> Iterator[tuple[str, str, str]]:
         returned = str(inspect.signature(value.fget or len).return_annotation)
         pairs = [(subject.name.rpartition(".")[2], returned, subject.text)]
     elif isinstance(value, type):
-        told |= field_lines(value)
+        told |= field_lines(value) | subject.entries("Attributes")
         hints = get_type_hints(vars(value)["__init__"]) if _has_own_init(value) else {}
         pairs = [
             (name, _shown(hints.get(name, ""), value, name), text) for name, text in told.items()

@@ -59,12 +59,12 @@ async def audit(
     With --quiet, these are the ids of what is missing or stale, for export to
     read again. Only the list is read.
 
-    Nothing else is missing. An update soon after the time held may be passed
-    over, if one page of the list shows both: within how long is said at the end.
-    With --margin 1h, within an hour at the most: with a request for each hour.
+    Nothing else is missing. An update may be passed over if it came soon after
+    the time held: how soon is said at the end, and may be days. With --margin 1h,
+    it is an hour at the most; that takes up to one request for each hour.
 
-    Exits with 0 if nothing is found, and with 1 if anything is, if --margin could
-    not be proved, or if a second holds more applications than can be listed.
+    Exits with 0 if nothing is found, and with 1 if anything is, if --margin is not
+    reached, or if a second holds more applications than can be listed.
 
     Example: income-client audit held.csv
     income-client audit held.csv --updated-after 7d --margin 1h --output json
@@ -75,7 +75,7 @@ async def audit(
         updated_after: Start of the period. Default: that of an export, or the beginning.
         updated_before: The time as of which HELD is. Default: the end of an export, or now.
         settle: Seconds that an update may take until you hold it: later ones do not count.
-        margin: How soon after the time held an update may be passed over, such as 1h.
+        margin: Miss no update that came later than this after the time held, such as 1h.
         output: Format of the output.
         quiet: Print the ids of what is missing or stale only, one a line.
         connection: The service.

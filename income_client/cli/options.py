@@ -172,7 +172,7 @@ Length = Annotated[
         converter=_read_length,
         n_tokens=1,
         accepts_keys=False,
-        metavar="SECONDS",
+        metavar="DURATION",
         validator=Number(gte=1),
         show_default=False,
     ),

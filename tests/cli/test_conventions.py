@@ -171,7 +171,8 @@ def test_an_output_that_takes_nothing_ends_it(form: Form, ready: Ready) -> None:
 
 
 @pytest.mark.parametrize("name", READING)
-def test_ctrl_c_is_quiet(name: str, shell: Cli) -> None:
+def test_ctrl_c_is_quiet(name: str, shell: Cli, income_run: LoopRunner) -> None:
+    prepare(shell.folder, income_run)
     line = Form(name).line(shell.service)
     asked = len(shell.service.requests)
     shell.service.faults.add(Fault("stall", times=None))

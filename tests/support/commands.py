@@ -31,7 +31,7 @@ def _reference(service: IncomeService) -> str:
 
 
 LINES: Final[dict[str, Callable[[IncomeService], tuple[str, ...]]]] = {
-    "audit": lambda _: ("/dev/null", "--settle", "0"),
+    "audit": lambda _: ("held.csv", "--settle", "0"),
     "application": lambda service: (service.ids[0],),
     "applications": lambda _: ("--updated-after", "beginning"),
     "dead-letters": lambda _: ("--store", "dead.db"),
@@ -86,12 +86,13 @@ class Form:
 FORMS: Final = tuple(Form(name, more) for name in LINES for more in ((), *_FORMS.get(name, ())))
 
 
-PREPARED: Final = ("dead.db", "home")
+PREPARED: Final = ("dead.db", "held.csv", "home")
 """What `prepare` leaves in a folder."""
 
 
 def prepare(folder: Path, run: LoopRunner) -> None:
     """Put the files there that commands read."""
+    (folder / "held.csv").write_text("app-of-tomorrow,2100-01-01")
     store = SQLiteCheckpointStore(folder / "dead.db")
     run(store.save("default", "nothing", version=0, dead_letters=(LETTER,)))
 
