@@ -441,8 +441,9 @@ class IncomeClient:
 
         Returns:
             The JSON of the reply. Numbers with a fraction or an exponent are `Decimal` with
-            the digits that were sent. The outermost objects cannot be changed, and their
-            repr shows only how many fields they have.
+            the digits that were sent, which `to_json` writes and ``json.dumps`` refuses. The
+            outermost objects cannot be changed, and their repr shows only how many fields they
+            have.
 
         Raises:
             ConfigurationError: an argument is invalid; nothing was sent.

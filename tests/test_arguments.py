@@ -705,7 +705,8 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
     },
     "to_json": {
         "NoneType is not a record class of the service": each("record", None),
-        "dict is not a record class of the service": each("record", {}),
+        "dict is not a record class of the service": each("record", {1: "x"}, {"x": make_record()},
+            {"x": [1.5]}),
         "str is not a record class of the service": each("record", "text"),
         "list is not a record class of the service": each("record", [make_record()]),
         "object is not a record class of the service": each("record", object()),

@@ -23,7 +23,7 @@ from income_client.errors import ConfigurationError, DecodeError, PayloadFault, 
 from income_client.records.fields import UntypedDict, shown_key
 from income_client.texts import has_surrogate
 
-from .scalars import TOO_DEEP, UnusualNumber, copy_untyped, exactly
+from .scalars import TOO_DEEP, UnusualNumber, copy_untyped, exactly, is_untyped
 
 T = TypeVar("T")
 
@@ -254,20 +254,22 @@ def to_json(record: object) -> bytes:
     b'{"current":"","ytd":""}'
 
     Args:
-        record: any record of this package, or of a registered document type.
+        record: any record of this package, or of a registered document type; or an object or
+            array that ``get_json`` has returned, or that is part of it.
 
     Returns:
-        JSON in UTF-8. An `ApplicationRecord` becomes an object with the
-        members ``application`` and ``documents``.
+        JSON in UTF-8, each number with the digits that were sent. An `ApplicationRecord` becomes
+        an object with the members ``application`` and ``documents``.
 
     Raises:
-        ConfigurationError: it is not a record, or holds what JSON cannot carry exactly.
+        ConfigurationError: it is neither, or holds what JSON cannot carry exactly.
     """
     kind = type(record)
-    if not _readers_module().is_record_class(kind):
+    is_tree = isinstance(record, dict | list) and is_untyped(record)
+    if not is_tree and not _readers_module().is_record_class(kind):
         raise ConfigurationError(f"{kind.__name__} is not a record class of the service")
     try:
-        return render(_readers_module().converter().unstructure(record))
+        return render(record if is_tree else _readers_module().converter().unstructure(record))
     except Exception:  # noqa: BLE001 - a record made by hand holds anything
         raise ConfigurationError(f"this {kind.__name__} holds what JSON cannot carry exactly")
 

@@ -187,6 +187,19 @@ def copy_untyped(value: Any, depth: int = _DEEPEST) -> Any:
     return {key: copy_untyped(item, depth - 1) for key, item in value.items()}
 
 
+def is_untyped(value: Any, depth: int = _DEEPEST) -> bool:
+    """Return whether this is content without a known type, as a reply may hold it."""
+    kind = type(value)
+    if kind is Decimal:
+        return bool(value.is_finite())
+    if kind in _ATOMS or depth == 0:
+        return kind in _ATOMS
+    if kind is list:
+        return all(is_untyped(item, depth - 1) for item in value)
+    is_object = kind in (dict, UntypedDict) and all(type(key) is str for key in value)
+    return is_object and all(is_untyped(item, depth - 1) for item in value.values())
+
+
 def write_untyped(value: T) -> T:
     """Return content without a known type if JSON can carry its numbers."""
     if not _is_finite(value):

@@ -27,6 +27,7 @@ from income_client import (
     ServerError,
     Timeouts,
     UnexpectedResponseError,
+    to_json,
 )
 from income_client.emulator import Fault
 from income_client.http.endpoints import get_json
@@ -139,6 +140,20 @@ async def test_any_json_is_returned_with_exact_numbers(body: bytes, value: objec
         found = await client.get_json(PATH)
     assert found == value
     assert str(found) == str(value) or isinstance(value, dict)
+
+
+async def test_what_is_returned_is_written_with_the_same_digits() -> None:
+    """By `to_json`, whole and in part; ``json.dumps`` would refuse the decimals."""
+    rows = b'[{"total":1.10,"ids":[12345678901234567,1E+400,-0.000]},{"name":"\xc3\xa9","x":null}]'
+    body = b'{"rows":' + rows + b',"whole":true}'
+    async with running(in_turn(reply(body=body), reply(body=rows))) as (_, client):
+        found = await client.get_json(PATH)
+        assert to_json(found) == body
+        assert to_json(found["rows"]) == rows
+        assert b"[%b,%b]" % tuple(map(to_json, found["rows"])) == rows
+        assert to_json(await client.get_json(PATH)) == rows
+    with pytest.raises(ConfigurationError, match="not a record class"):
+        to_json({"total": Decimal("NaN")})
 
 
 async def test_objects_do_not_show_what_they_hold() -> None:
