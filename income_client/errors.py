@@ -59,8 +59,9 @@ class IncomeClientError(Exception):
         subject: id of the application or of the document that it is about; None without one.
         retryable: whether the same call may succeed if it is made again later.
         status: HTTP status of the reply, None where none came.
-        retry_after: seconds after which to try again: the service asked for that pause, or
-            the client makes it; None where there is none.
+        retry_after: seconds before which another try is no use: the service asked for that
+            pause, or the client makes it; None where there is none. Whether a try after that may
+            succeed is ``retryable``.
         request_id: the service's own id of the request, for its support desk.
         attempts: requests sent for this call, token requests not counted.
         body: the first bytes of the reply, 4096 at most, for a client made with
@@ -227,7 +228,9 @@ class AuthenticationError(ResponseError):
 
     After the token endpoint refused the credentials, it is not asked again for 10 seconds,
     since accounts get locked for it: calls fail at once, and ``retry_after`` says for how long.
-    A poller whose calls have succeeded before retries it for five minutes.
+    It is not ``retryable``, since the same credentials are refused again; those of a file or a
+    function are read anew after that pause. A poller whose calls have succeeded before retries it
+    for five minutes.
     """
 
 

@@ -165,7 +165,7 @@ async def test_a_refused_token_request_is_repeated_with_newer_credentials() -> N
 
 
 async def test_the_same_credentials_are_not_sent_to_the_token_endpoint_again() -> None:
-    """They are refused as fixed ones are: once, then not sent for ten seconds."""
+    """They are refused as fixed ones are, once; newer ones are read after ten seconds."""
     clock = JumpingClock()
     vault, account = Vault(OAUTH), Account(NEW_OAUTH)
     async with running(account.call, account.issue, auth=vault.read, clock=clock) as (_, client):
@@ -174,8 +174,11 @@ async def test_the_same_credentials_are_not_sent_to_the_token_endpoint_again() -
                 await ask(client)
             assert caught.value.status == 401
         assert (vault.asked, account.refused) == (2, 1)
-        clock.advance(10)
         vault.auth = NEW_OAUTH
+        clock.advance(9)
+        with pytest.raises(AuthenticationError):
+            await ask(client)
+        clock.advance(1)
         await ask(client)
     assert (vault.asked, account.refused) == (3, 1)
 
