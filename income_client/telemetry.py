@@ -222,7 +222,8 @@ def begin_event(
     """Begin the span of an event in the running task; return what ends it.
 
     The headers are those of the event's message: sending writes the trace into them, from which
-    processing continues it.
+    processing continues it. Nothing else goes over the broker, no baggage either: whoever may
+    publish there would have it sent on with every request of the handler's.
     """
     is_sent = operation == "send"
     known = _known(
@@ -235,7 +236,7 @@ def begin_event(
         }
     )
     around = trace.get_current_span().get_span_context()
-    parent = context.get_current() if is_sent else propagate.extract(headers)
+    parent = context.get_current() if is_sent else _span_alone(_read_trace(headers))
     is_continued = trace.get_current_span(parent).get_span_context() != around
     span = trace.get_tracer(_SCOPE, __version__).start_span(
         operation if destination is None else f"{operation} {destination}",
@@ -246,7 +247,7 @@ def begin_event(
     )
     before = _make_current(span, parent)
     if is_sent:
-        propagate.inject(headers)
+        propagate.inject(headers, _span_alone(span))
 
     def end(error: BaseException | None) -> None:
         context.detach(before)
@@ -256,6 +257,15 @@ def begin_event(
             span.end()
 
     return end
+
+
+def _read_trace(headers: MutableMapping[str, str]) -> trace.Span:
+    return trace.get_current_span(propagate.extract(headers, Context()))
+
+
+def _span_alone(span: trace.Span) -> Context:
+    """Return a context in which there is a span and nothing else."""
+    return trace.set_span_in_context(span, Context())
 
 
 def _known(attributes: Mapping[str, str | int | None]) -> Attributes:

@@ -4,14 +4,14 @@ import logging
 import operator
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Final
 
 import pytest
 from nats.aio.client import Client
 from nats.js.api import StreamConfig
-from opentelemetry import trace
+from opentelemetry import baggage, context, propagate, trace
 from opentelemetry.trace import SpanKind, StatusCode
 
 from income_client import telemetry
@@ -109,6 +109,39 @@ async def test_an_event_without_a_trace_is_handled_in_one_of_its_own(
     assert done.status.status_code is StatusCode.UNSET
     assert failed.parent is done.parent is None
     assert "invented-secret" not in exported.shown()
+
+
+async def test_baggage_neither_goes_over_a_broker_nor_comes_from_one(
+    exported: Collected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may publish would have it sent on; the trace goes on, by the program's propagator."""
+    trace_id = "0123456789abcdef0123456789abcdef"
+    hostile = {
+        "traceparent": f"00-{trace_id}-0123456789abcdef-01",
+        "baggage": f"invented=secret,x={'y' * 3000}",
+    }
+    found: list[tuple[Mapping[str, object], dict[str, str]]] = []
+
+    async def handle(_: UpdateEvent) -> None:
+        passed_on: dict[str, str] = {}
+        propagate.inject(passed_on)
+        found.append((baggage.get_all(), passed_on))
+
+    monkeypatch.setattr(MemoryDelivery, "headers", hostile, raising=False)
+    source = MemorySource(event("app-1", "1"))
+    async with working(Worker(handle, source)):
+        await until(source.acknowledged.__len__)
+    ((carried, passed_on),) = found
+    assert (carried, [*passed_on]) == ({}, ["traceparent"])
+    assert trace_id in passed_on["traceparent"]
+    published: dict[str, str] = {}
+    held = context.attach(baggage.set_baggage("invented", "secret"))
+    try:
+        with tracing.EventSpan("send", None, published):
+            assert baggage.get_baggage("invented") == "secret"
+    finally:
+        context.detach(held)
+    assert [*published] == ["traceparent"]
 
 
 async def test_tracing_that_raises_disturbs_no_event(
