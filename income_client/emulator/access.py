@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from attrs import frozen
 
-from income_client.hosts import plain_host
+from income_client.hosts import is_this_machine, plain_host
 from income_client.settings import Secret, invalid, wrong
 
 from .exchange import HttpReply, HttpRequest, error_reply, is_loopback
@@ -52,8 +52,16 @@ class ServedHosts:
         return cls(frozenset(map(_read_host, entries)))
 
     def serves(self, host: str) -> bool:
-        """Say whether a ``Host`` header, with or without a port, is one of them."""
-        return is_loopback(host) or host_name(host) in self.names
+        """Say whether a ``Host`` header, with or without a port, is one of them.
+
+        A name below ``localhost`` is another site for a browser, so it is none unless named.
+        """
+        name = host_name(host) or ""
+        return is_this_machine(name) or name in self.names
+
+    def with_host(self, host: str) -> "ServedHosts":
+        """Return these and the one that an emulator listens on, which may be ``my.localhost``."""
+        return ServedHosts(self.names | {host_name(host) or host})
 
 
 THIS_MACHINE: Final = ServedHosts()

@@ -133,7 +133,9 @@ class Emulator:
         hosts = THIS_MACHINE if allow_hosts is None else ServedHosts.read(allow_hosts)
         if allow_hosts is None and not is_loopback(named):
             raise ConfigurationError("the emulator listens on loopback only")
-        if not is_loopback(named) and not is_ip(plain_host(named) or ""):
+        if is_loopback(named):
+            hosts = hosts.with_host(named)
+        elif not is_ip(plain_host(named) or ""):
             raise wrong("host", "must be an IP address, such as 0.0.0.0")
         check_type("control_token", control_token, Secret)
         if control_token is not None:

@@ -306,6 +306,7 @@ async def test_bodies_that_are_not_json_are_refused(
         ("POST", "127.0.0.1", {"origin": "http://[::1]:90", "authorization": "right"}, 403, 403),
         ("GET", "127.0.0.1", {"sec-fetch-site": "cross-site"}, 403, 403),
         ("GET", "127.0.0.1", {"sec-fetch-site": "same-site"}, 403, 403),
+        ("POST", "127.0.0.1", {"host": "a.localhost", "origin": "http://a.localhost"}, 421, 421),
         # Its own page
         ("GET", "127.0.0.1", {"sec-fetch-site": "none"}, None, 401),
         ("POST", "127.0.0.1", {"origin": "http://127.0.0.1:8000"}, None, 401),
@@ -355,6 +356,16 @@ async def test_other_hosts_reach_it_by_the_names_that_are_allowed(
             state = {"Host": host, "Authorization": f"Bearer {TOKEN}"}
             async with session.get(f"{service.url}/emulator/state", headers=state) as answer:
                 assert answer.status == status
+
+
+async def test_a_name_below_localhost_is_served_where_it_listens_on_it() -> None:
+    """It may be named too; from this machine it is controlled by it as by localhost."""
+    for service in (Emulator(1, host="my.localhost"), Emulator(1, allow_hosts=["my.localhost"])):
+        for host, status in (("my.localhost", 200), ("localhost", 200), ("other.localhost", 421)):
+            sent = {"host": f"{host}:8000", "origin": f"http://{host}:8000"}
+            asked = HttpRequest(method="POST", path="/emulator/reset", headers=sent)
+            reply = await service._handle_api(asked, None)
+            assert getattr(reply, "status", None) == status
 
 
 # The journal and its streams
