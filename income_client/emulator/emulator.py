@@ -12,6 +12,8 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from datetime import datetime
 from functools import partial
 from http import HTTPStatus
+from itertools import accumulate, takewhile
+from sys import getsizeof
 from typing import Any, Final, Self, TypeAlias
 
 from aiohttp import web
@@ -62,6 +64,12 @@ _Handle: TypeAlias = Callable[[HttpRequest, asyncio.Transport | None], Awaitable
 
 _SECRET_FIELDS: Final = frozenset({"authorization", "proxy-authorization", "cookie"})
 _MAX_REQUESTS: Final = 100_000
+_MAX_REQUESTS_SIZE: Final = 128 * 2**20
+"""Bytes: 100,000 requests of a client take 100 MB, as measured."""
+_LONGEST_RECORDED: Final = 2000
+"""Characters of a path, a query and a header field: more than a signed address has."""
+_MAX_HEAD: Final = 32 * 1024
+"""Bytes of header fields, as in nginx; aiohttp limits their number and each one."""
 _SHUTDOWN_TIMEOUT: Final = 0.05
 _CALLBACK_STRIDE: Final = 7919
 """From one application to the next: a prime, so that callbacks are about each in turn."""
@@ -94,7 +102,8 @@ class Emulator:
     Attributes:
         world: the applications.
         faults: misbehaviour to be played.
-        requests: what was asked so far, in order of arrival; at least the last 100,000.
+        requests: what was asked so far, in order of arrival; at least the last 100,000, or the
+            last 128 MiB; of paths, queries and header fields the first 2,000 characters.
         journal: the last 10,000 requests to the service, with the windows of pages.
         url: address of the API and of the token endpoint, once started.
         files_url: address of the host of document files, once started.
@@ -130,13 +139,7 @@ class Emulator:
         self._clock: Clock = clock or SystemClock()
         self._began = self._clock.monotonic()
         named = f"[{host}]" if ":" in host else host
-        hosts = THIS_MACHINE if allow_hosts is None else ServedHosts.read(allow_hosts)
-        if allow_hosts is None and not is_loopback(named):
-            raise ConfigurationError("the emulator listens on loopback only")
-        if is_loopback(named):
-            hosts = hosts.with_host(named)
-        elif not is_ip(plain_host(named) or ""):
-            raise wrong("host", "must be an IP address, such as 0.0.0.0")
+        hosts = _served_hosts(named, allow_hosts)
         check_type("control_token", control_token, Secret)
         if control_token is not None:
             check_token(control_token)
@@ -157,6 +160,7 @@ class Emulator:
         self._is_open = allow_hosts is not None
         self.faults: Faults = Faults(self._service_seconds)
         self.requests: list[RecordedRequest] = []
+        self._requests_size = 0
         self.journal: Journal = Journal()
         self.url: str = ""
         self.files_url: str = ""
@@ -272,6 +276,7 @@ class Emulator:
         self.world = self._service.world
         self.faults.reset()
         self.requests.clear()
+        self._requests_size = 0
         self.journal.clear()
         self.token_requests = 0
         self.max_in_flight = self._in_flight
@@ -500,27 +505,60 @@ class Emulator:
     def _record_request(self, request: HttpRequest, status: int, fault: Fault | None) -> None:
         call = call_of(request.path)
         self.token_requests += call is Call.TOKEN
-        # Forgotten many at a time, so that remembering costs the same for ever.
-        if len(self.requests) >= 2 * _MAX_REQUESTS:
-            del self.requests[:-_MAX_REQUESTS]
-        headers = request.headers.items()
-        self.requests.append(
-            RecordedRequest(
-                name=call.value,
-                method=request.method,
-                path=request.path,
-                query=request.query,
-                headers={name: text for name, text in headers if name not in _SECRET_FIELDS},
-                authorized="authorization" in request.headers,
-                status=status,
-                fault=None if fault is None else fault.kind.value,
-                time=self.world.now,
-            )
+        recorded = RecordedRequest(
+            name=call.value,
+            method=request.method,
+            path=request.path[:_LONGEST_RECORDED],
+            query=request.query[:_LONGEST_RECORDED],
+            headers={
+                name: text[:_LONGEST_RECORDED]
+                for name, text in request.headers.items()
+                if name not in _SECRET_FIELDS
+            },
+            authorized="authorization" in request.headers,
+            status=status,
+            fault=None if fault is None else fault.kind.value,
+            time=self.world.now,
         )
+        self.requests.append(recorded)
+        self._requests_size += _size_of(recorded)
+        # Forgotten many at a time, so that remembering costs the same for ever.
+        if len(self.requests) >= 2 * _MAX_REQUESTS or self._requests_size >= 2 * _MAX_REQUESTS_SIZE:
+            self._forget_requests()
+
+    def _forget_requests(self) -> None:
+        """Keep the latest requests; a user may have taken some out of the log."""
+        sizes = accumulate(map(_size_of, reversed(self.requests[-_MAX_REQUESTS:])))
+        kept = list(takewhile(lambda size: size <= _MAX_REQUESTS_SIZE, sizes))
+        del self.requests[: len(self.requests) - len(kept)]
+        self._requests_size = kept[-1] if kept else 0
+
+
+def _served_hosts(named: str, allowed: Iterable[str] | None) -> ServedHosts:
+    """Return for which hosts an emulator answers that listens on one."""
+    hosts = THIS_MACHINE if allowed is None else ServedHosts.read(allowed)
+    if is_loopback(named):
+        return hosts.with_host(named)
+    if allowed is None:
+        raise ConfigurationError("the emulator listens on loopback only")
+    if not is_ip(plain_host(named) or ""):
+        raise wrong("host", "must be an IP address, such as 0.0.0.0")
+    return hosts
+
+
+def _size_of(request: RecordedRequest) -> int:
+    """Return how many bytes of memory a request takes."""
+    headers = request.headers
+    texts = (request.method, request.path, request.query, *headers, *headers.values())
+    return getsizeof(request) + getsizeof(headers) + sum(map(getsizeof, texts))
 
 
 def _is_naive(value: object) -> bool:
     return isinstance(value, datetime) and value.tzinfo is None
+
+
+class _HeadTooLargeError(Exception):
+    """A request has too many bytes of header fields."""
 
 
 class _Played(web.StreamResponse):
@@ -542,10 +580,13 @@ async def _serve_requests(handle: _Handle, host: str, port: int) -> AsyncIterato
     """Serve requests inside, and yield the port; those open at the end go without a reply."""
 
     async def handled(request: web.BaseRequest) -> web.StreamResponse:
+        reply: _Reply
         try:
             read = await _read_request(request)
         except web.HTTPRequestEntityTooLarge:
-            reply: _Reply = error_reply(413, "too_large", "a body may have 1 MiB")
+            reply = error_reply(413, "too_large", "a body may have 1 MiB")
+        except _HeadTooLargeError:
+            reply = error_reply(431, "headers_too_large", "header fields may have 32 KiB")
         else:
             reply = await handle(read, request.transport)
         if reply is None:
@@ -597,6 +638,8 @@ async def _send_events(stream: EventStream, request: web.BaseRequest) -> web.Str
 
 async def _read_request(request: web.BaseRequest) -> HttpRequest:
     path, _, query = request.raw_path.partition("?")
+    if sum(len(name) + len(text) for name, text in request.raw_headers) > _MAX_HEAD:
+        raise _HeadTooLargeError
     headers: dict[str, str] = {}
     for name, text in request.headers.items():
         low = name.lower()

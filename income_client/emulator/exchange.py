@@ -76,11 +76,11 @@ class RecordedRequest:
     method: str
     """HTTP method."""
     path: str
-    """Raw path."""
+    """Raw path, the first 2,000 characters of it."""
     query: str = field(repr=False)
-    """Raw query."""
+    """Raw query, likewise."""
     headers: Mapping[str, str] = field(repr=False)
-    """Header fields without Authorization, Proxy-Authorization and Cookie."""
+    """Header fields, likewise, without Authorization, Proxy-Authorization and Cookie."""
     authorized: bool
     """Whether an Authorization header came with it, good or bad."""
     status: int

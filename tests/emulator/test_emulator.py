@@ -100,6 +100,33 @@ async def test_old_requests_are_forgotten(
     assert [each.path for each in service.requests[-5:]] == [f"/{n}" for n in range(18, 23)]
 
 
+async def test_large_requests_do_not_fill_the_memory(
+    session: aiohttp.ClientSession, service: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each, little is kept; of all, so many bytes; too large ones are refused unread."""
+    monkeypatch.setattr("income_client.emulator.emulator._MAX_REQUESTS_SIZE", 40_000)
+    long = "y" * 3000
+    for number in range(23):
+        headers = {"X-Number": str(number), "X-Long": long}
+        async with session.get(f"{service.url}/{long}?q={long}", headers=headers) as answer:
+            assert answer.status == 404
+        assert len(service.requests) <= 11
+    assert len(service.requests) >= 4
+    last = service.requests[-1]
+    assert (last.path, last.query) == (f"/{long}"[:2000], f"q={long}"[:2000])
+    assert (last.headers["x-number"], last.headers["x-long"]) == ("22", long[:2000])
+    # Of a log that was emptied nothing is forgotten for what was in it.
+    service.requests.clear()
+    for number in range(30):
+        await get_status(session, service, f"/{number}")
+    assert len(service.requests) == 30
+    fields = {f"X-{number}": "x" * 8000 for number in range(5)}
+    for url in (service.url, service.files_url, f"{service.url}/emulator/state"):
+        async with session.get(url, headers=fields) as answer:
+            assert (answer.status, (await answer.json())["error"]) == (431, "headers_too_large")
+    assert len(service.requests) == 30
+
+
 async def test_requests_in_flight(session: aiohttp.ClientSession) -> None:
     """The most requests at one time are counted, token requests aside."""
     clock = JumpingClock()
