@@ -78,9 +78,11 @@ def _read_host(entry: object) -> str:
 def host_name(host: str) -> str | None:
     """Return the host of a ``Host`` header as `plain_host` spells it, None if it is none."""
     try:
-        name = urlsplit(f"//{host}").hostname or ""
+        parts = urlsplit(f"//{host}")
     except ValueError:
         return None
+    # Nothing but a host and a port: no user name before it, no path behind it.
+    name = parts.hostname or "" if parts.netloc == host and "@" not in host else ""
     return plain_host(f"[{name}]" if ":" in name else name)
 
 
