@@ -95,7 +95,7 @@ class WalkPicture:
         rows = sum(one.rows for one in found)
         full = sum(one.outcome is Outcome.FULL for one in asked)
         title = (
-            f"{counted(rows, 'application')}, {counted(self._requests, 'list request')}, "
+            f"{counted(rows, 'row')}, {counted(self._requests, 'list request')}, "
             f"{counted(full, 'full page')}"
         )
         if shown is None:
@@ -105,8 +105,8 @@ class WalkPicture:
         canvas.draw_rows(found)
         height = canvas.draw_requests(asked)
         subtitle = (
-            "Above: where the rows lay, by the square root of their number. "
-            "Below: the window of each list request, from the first to the last."
+            "Above: the rows (root scale), each page's rows spread evenly over its window. "
+            "Below: the window of each list request, in order."
         )
         return _page(canvas, title, subtitle, height)
 
@@ -191,10 +191,16 @@ class _Canvas:
             x += 40 + 5.8 * len(meaning)
 
     def write(
-        self, colour: str, place: tuple[float, float], text: str, *, size: int, weight: int = 400
+        self,
+        colour: str,
+        place: tuple[float, float],
+        text: str,
+        *,
+        size: int,
+        weight: int = 400,
+        anchor: str = "start",
     ) -> None:
-        """Write a line that begins at a place, or ends there if that is near the right edge."""
-        anchor = "end" if place[0] > _WIDTH - 2 * _MARGIN else "start"
+        """Write a line whose start, middle or end is at a place."""
         self.elements.append(
             f'<text class="{colour}" fill="{_COLOURS[colour][0]}" x="{place[0]:.5g}"'
             f' y="{place[1]:.5g}" font-size="{size}" font-weight="{weight}"'
@@ -211,7 +217,8 @@ class _Canvas:
             text = f"{time:%Y-%m-%d %H:%M:%S}" if is_short else f"{time:%Y-%m-%d}"
             x = _MARGIN + (_WIDTH - 2 * _MARGIN) * tick / _TICKS
             self._box("line", (min(x, _WIDTH - _MARGIN - 1), y), (1, 6))
-            self.write("faint", (x, y + 20), text, size=12)
+            anchor = {0: "start", _TICKS: "end"}.get(tick, "middle")
+            self.write("faint", (x, y + 20), text, size=12, anchor=anchor)
 
     def _x(self, second: int) -> float:
         return _MARGIN + (second - self._shown.after) * self._pixels

@@ -237,7 +237,8 @@ def test_a_walk_is_drawn(shell: Cli, tmp_path: Path) -> None:
     asked = [request for request in shell.service.requests if request.path.endswith("applications")]
     drawing = ET.fromstring(place.read_text("utf-8"))
     texts = [text for element in drawing.iter() if (text := (element.text or "").strip())]
-    assert f"2,500 applications, {len(asked)} list requests" in texts[0]
+    assert f"2,500 rows, {len(asked)} list requests" in texts[0]
+    assert "each page's rows spread evenly over its window" in texts[1]
     kinds = Counter(box.get("class") for box in drawing if len(box) == 1)
     assert min(kinds["full"], kinds["covered"]) > 1
     # The present may be asked for once more, for a page that covers nothing new.
@@ -259,4 +260,4 @@ def test_a_place_for_the_picture_that_is_taken_is_refused_at_once(
     assert not shell.service.requests
     ran = shell("applications", "--picture", str(place), "--overwrite", "--updated-after", "now")
     assert ran.status == 0
-    assert "0 applications" in place.read_text("utf-8")
+    assert "0 rows" in place.read_text("utf-8")
