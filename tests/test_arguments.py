@@ -745,7 +745,7 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
         "url must be an http or https address of an emulator": each("url", "ftp://127.0.0.1",
             "127.0.0.1:80", "http://", "http://user@127.0.0.1", f"http://u:{SECRET}@127.0.0.1"),
         "token must be Secret or str, not {}": each("token", b"a-long-token"),
-        "control_token must be 8 or more characters, no blanks": each("token", "short"),
+        "token must be 8 or more characters, no blanks": each("token", "short"),
     },
     "ServiceRules": {
         "Order must be one of ascending, descending, shuffled, random": each("order", "sideways"),

@@ -23,6 +23,7 @@ from cyclopts.validators import Number
 
 from income_client import ConfigurationError, IncomeClientError, Secret, emulator
 from income_client.emulator import FutureBounds, Order, ServiceRules, SpanClamp
+from income_client.emulator.access import check_token
 from income_client.emulator.exchange import check_local_address, is_loopback
 from income_client.emulator.times import second_of, stamp
 from income_client.texts import reason_of
@@ -302,7 +303,11 @@ def _control_token(*, is_new: bool) -> Secret | None:
             raise ConfigurationError(f"{_TOKEN_FILE_VARIABLE}: the file is not UTF-8")
         except OSError as error:
             raise ConfigurationError(f"{_TOKEN_FILE_VARIABLE}: {reason_of(error)}")
-    return Secret(text) if text else None
+    if not (path or text):
+        return None
+    token = Secret(text or "")
+    check_token(token, f"the token in {_TOKEN_FILE_VARIABLE}" if path else _TOKEN_VARIABLE)
+    return token
 
 
 async def _run_emulator(

@@ -86,12 +86,12 @@ def host_name(host: str) -> str | None:
     return plain_host(f"[{name}]" if ":" in name else name)
 
 
-def check_token(token: Secret) -> None:
-    """Raise unless this can be a control token."""
+def check_token(token: Secret, name: str = "control_token") -> None:
+    """Raise unless this can be a control token; ``name`` says where it was given."""
     text = token.reveal()
     is_plain = text.isascii() and text.isprintable() and " " not in text
     if not is_plain or not _SHORTEST_TOKEN <= len(text) <= _LONGEST_TOKEN:
-        raise wrong("control_token", f"must be {_SHORTEST_TOKEN} or more characters, no blanks")
+        raise wrong(name, f"must be {_SHORTEST_TOKEN} or more characters, no blanks")
 
 
 @frozen
@@ -100,7 +100,7 @@ class ControlAccess:
 
     Without a token, only this machine may. With one, whoever sends it as
     ``Authorization: Bearer TOKEN`` may, from any host, and on this machine also whoever
-    sends the credentials of the service.
+    sends the credentials of the service: of a call, or the client id and secret as Basic.
     """
 
     hosts: ServedHosts = THIS_MACHINE
@@ -130,11 +130,19 @@ class ControlAccess:
                 "start the emulator with INCOME_EMULATOR_TOKEN set"
             )
             return error_reply(403, "control_token_needed", message)
-        message = (
-            "send Authorization: Bearer with the control token"
-            if self.token
-            else ("send the credentials of the service, as Basic or as a token")
-        )
+        is_token = request.headers.get("authorization", "").lower().startswith("bearer ")
+        match is_token, self.token:
+            case True, None:
+                message = (
+                    "the token is wrong or has expired, and there is no control token here: "
+                    "send the credentials that the emulator printed"
+                )
+            case False, None:
+                message = "send the credentials that the emulator printed, as Basic or as a token"
+            case True, _:
+                message = "the token is wrong: it is not the control token"
+            case _:
+                message = "send Authorization: Bearer with the control token"
         challenge = 'Bearer realm="income emulator control"'
         return error_reply(401, "unauthorized", message, WWW_Authenticate=challenge)
 

@@ -183,7 +183,11 @@ class Service:
         return self.stamped(reply)
 
     def has_credentials(self, request: HttpRequest) -> bool:
-        """Say whether a request carries valid credentials."""
+        """Say whether a request carries credentials of a call or of a token request."""
+        scheme, credentials = _read_credentials(request)
+        is_client = _is_same(f"Basic {credentials}", self.oauth2.authorization())
+        if scheme == "basic" and is_client:
+            return True
         try:
             self._check_credentials(request)
         except RefusedError:

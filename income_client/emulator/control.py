@@ -480,6 +480,10 @@ _APPLICATION: Final = {
 }
 _APPLICATIONS: Final = "/emulator/applications"
 _ONE: Final = f"{_APPLICATIONS}/{{application_id}}"
+_OPTIONS: Final = (
+    "of emulate, --bounds is lower_closed and upper_closed, --expiry is url_lifetime, "
+    "--file-size is file_bytes, and every other option has the name of its rule"
+)
 ROUTES: Final = (
     Route("GET", "/emulator/", "This list", Control.index),
     Route(
@@ -489,7 +493,7 @@ ROUTES: Final = (
     Route("GET", "/emulator/rules", "How the service behaves", Control.rules),
     Route(
         "PATCH", "/emulator/rules", "Change single rules", Control.change_rules,
-        body={"ANY_RULE": "its value, as GET shows it"},
+        body={"ANY_RULE": f"its value, as GET shows it; {_OPTIONS}"},
     ),
     Route("GET", "/emulator/clock", "Service time", Control.clock),
     Route(
@@ -659,7 +663,7 @@ def _route_of(request: HttpRequest) -> tuple[Route, str]:
 def _check_body(request: HttpRequest, route: Route) -> None:
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if request.body and media_type in _SIMPLE_TYPES:
-        message = "send Content-Type: application/json"
+        message = "a body is sent with the header Content-Type: application/json"
         raise _refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "not_json", message)
     if not route.body and request.body.strip() not in (b"", b"{}"):
         raise _refused(HTTPStatus.BAD_REQUEST, "invalid_body", "this call takes no body")

@@ -1,5 +1,6 @@
 """An emulator of another process or container, controlled as if it ran in this one."""
 
+import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -19,6 +20,7 @@ from income_client.settings import (
     Secret,
     check_type,
 )
+from income_client.texts import reason_of
 
 from .access import check_token
 from .api import CONTROL_PATH, credentials_of
@@ -100,7 +102,7 @@ class _Link:
                     raise _error_of(reply.status, await reply.read())
                 yield reply
         except (aiohttp.ClientError, OSError) as error:
-            raise IncomeClientError(f"no emulator answers at {self.origin}: {type(error).__name__}")
+            raise IncomeClientError(f"no emulator answers at {self.origin}: {_why(error)}")
 
     async def call(
         self, method: str, path: str, form: type[T], body: Any = None, seconds: float = _TIMEOUT
@@ -113,6 +115,19 @@ class _Link:
                 return msgspec.json.decode(content, type=form)
             except ValueError:
                 raise IncomeClientError(f"what answers at {self.origin} is not an emulator")
+
+
+def _why(error: aiohttp.ClientError | OSError) -> str:
+    if isinstance(error, TimeoutError):
+        return "no reply in time"
+    if isinstance(error, socket.gaierror | aiohttp.ClientConnectorDNSError):
+        return "its host is not known"
+    if isinstance(error, aiohttp.ClientSSLError):
+        return "it does not speak TLS, or not with a certificate that is trusted here"
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "the connection was closed before a reply"
+    otherwise = "the reply is not HTTP, or not whole"
+    return reason_of(error, otherwise) if isinstance(error, OSError) else otherwise
 
 
 def _error_of(status: int, content: bytes) -> IncomeClientError:
@@ -190,7 +205,7 @@ class RemoteEmulator:
         check_type("token", token, Secret, str)
         token = Secret(token) if isinstance(token, str) else token
         if token is not None:
-            check_token(token)
+            check_token(token, "token")
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
             raise ConfigurationError("url must be an http or https address of an emulator")

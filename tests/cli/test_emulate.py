@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import logging
+import os
 import re
 import shlex
 import signal
@@ -234,7 +236,8 @@ def test_it_makes_a_control_token(emulate: Emulate) -> None:
     [
         (("--host", "emulator"), {}, "host must be an IP address"),
         (("--allow-host", "emulator:80"), {}, "allow_hosts are host names or IP addresses"),
-        ((), {"INCOME_EMULATOR_TOKEN": "short"}, "control_token must be 8 or more characters"),
+        ((), {"INCOME_EMULATOR_TOKEN": "short"}, "INCOME_EMULATOR_TOKEN must be 8 or more"),
+        ((), {"INCOME_EMULATOR_TOKEN_FILE": os.devnull}, "in INCOME_EMULATOR_TOKEN_FILE must be"),
         ((), {"INCOME_EMULATOR_TOKEN_FILE": "nowhere"}, "no such file"),
         (("--remote-control",), {"INCOME_EMULATOR_TOKEN": TOKEN}, "set one of --remote-control"),
     ],

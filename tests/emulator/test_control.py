@@ -68,8 +68,11 @@ def control(service: Emulator, session: aiohttp.ClientSession) -> Controlling:
 
 async def test_time_rules_faults_and_callbacks(service: Emulator, control: Controlling) -> None:
     """Each call of theirs does what its summary says."""
-    names = [call["path"] for call in (await control("GET", "/"))["calls"]]
-    assert names == [route.path for route in ROUTES]
+    calls = (await control("GET", "/"))["calls"]
+    assert [call["path"] for call in calls] == [route.path for route in ROUTES]
+    (rules,) = (call["body"]["ANY_RULE"] for call in calls if call["method"] == "PATCH")
+    for option in ("--bounds is lower_closed and", "--expiry is url_lif", "--file-size is file_b"):
+        assert option in rules
     began = await control("GET", "/state")
     assert began["applications"]["count"] == 50
     assert began["limits"] == {"usual": 25, "maximum": 1000}
@@ -258,6 +261,7 @@ async def test_bodies_that_are_not_json_are_refused(
 ) -> None:
     """What a form of a page could send is 415, what is too long 413, what is nested deep 400."""
     for content, kind, expected in (
+        (b'{"advance_seconds": 9}', "", (415, "not_json")),
         (b'{"advance_seconds": 9}', "text/plain", (415, "not_json")),
         (b"advance_seconds=9", "application/x-www-form-urlencoded", (415, "not_json")),
         (b"{", "application/json", (400, "invalid_body")),
@@ -268,11 +272,31 @@ async def test_bodies_that_are_not_json_are_refused(
         headers = {**basic_header(service), "Content-Type": kind}
         url = f"{service.url}/emulator/clock"
         async with session.post(url, data=content, headers=headers) as answer:
-            assert (answer.status, (await answer.json())["error"]) == expected
+            error = await answer.json()
+            assert (answer.status, error["error"]) == expected
+            is_about_header = "the header Content-Type: application/json" in error["message"]
+            assert is_about_header == (expected[0] == 415)
     assert service.now == service.world.now
 
 
 # Who may control it
+
+
+async def test_the_credentials_that_it_prints_control_it(
+    service: Emulator, session: aiohttp.ClientSession
+) -> None:
+    """Both pairs do, as Basic; of others it says what is wrong with them."""
+    client = service.oauth2.authorization().reveal()
+    for authorization, status, said in (
+        (client, 200, ""),
+        (service.basic.authorization().reveal(), 200, ""),
+        (client.replace("Basic", "Bearer"), 401, "the token is wrong"),
+        ("Basic d3Jvbmc6cGFpcg==", 401, "the credentials that the emulator printed"),
+        ("Basic \udcff", 401, "the credentials that the emulator printed"),
+    ):
+        headers = {"Authorization": authorization}
+        async with session.delete(f"{service.url}/emulator/faults", headers=headers) as answer:
+            assert (answer.status, said in await answer.text()) == (status, True)
 
 
 @pytest.mark.parametrize(

@@ -128,18 +128,31 @@ async def test_failures_say_what_is_wrong(service: Emulator, token: Secret | Non
         with pytest.raises(ConfigurationError, match="there is no fault"):
             await remote.faults.add("any: 5O3")
     async with Emulator(1, control_token=Secret("right-control-token")) as closed:
-        with pytest.raises(ConfigurationError, match="control token") as caught:
+        said = "send .* with the control token" if token is None else "the token is wrong"
+        with pytest.raises(ConfigurationError, match=said) as caught:
             await RemoteEmulator(closed.url, token).start()
         async with RemoteEmulator(closed.url, "right-control-token") as remote:
             await remote.advance(1)
-    assert "wrong" not in repr(caught.value)
+    assert "wrong-control" not in repr(caught.value)
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)
-    with pytest.raises(IncomeClientError, match=re.escape(f"no emulator answers at {closed.url}")):
+    nobody = f"no emulator answers at {closed.url}: connection refused"
+    with pytest.raises(IncomeClientError, match=re.escape(nobody)):
         await RemoteEmulator(closed.url, token).start()
-    for answer in (HUNG_UP, reply(200, b"[]"), reply(302, Location="/")):
+    with pytest.raises(IncomeClientError, match="its host is not known"):
+        await RemoteEmulator("http://nobody.invalid:8080", token).start()
+    for answer, said in (
+        (HUNG_UP, "no emulator answers at .*: the connection was closed before a reply"),
+        (reply(200, b"[]"), "not an emulator"),
+        (reply(302, Location="/"), "not an emulator"),
+    ):
         async with ScriptedServer(in_turn(answer)) as server:
-            with pytest.raises(IncomeClientError, match="emulator"):
+            with pytest.raises(IncomeClientError, match=said):
                 await RemoteEmulator(server.url, token).start()
+    secure = service.url.replace("http:", "https:")
+    with pytest.raises(IncomeClientError, match="it does not speak TLS"):
+        await RemoteEmulator(secure, token).start()
+    with pytest.raises(ConfigurationError, match="token must be 8 or more"):
+        RemoteEmulator(closed.url, "short")
 
 
 async def test_the_fixture_drives_the_service_of_the_test(

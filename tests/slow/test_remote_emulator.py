@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(300)
 TOKEN: Final = "invented-control-token"
 (DOCKERFILE,) = contents("dockerfile")
 CALLS: Final = re.findall(
-    r"^\| `(GET|POST) (/emulator/\S+)` \| (?:`(.+)`)? ?\| ",
+    r"^\| `(GET|PATCH|POST) (/emulator/\S+)` \| (?:`(.+)`)? ?\| ",
     (GUIDE / "testing.md").read_text(),
     re.MULTILINE,
 )
@@ -52,7 +52,7 @@ async def visit(url: str) -> None:
         full = [each.page for each in pages if each.page and each.page.full]
         assert full
         assert all(each.rows == each.limit == 1000 for each in full)
-    assert len(CALLS) == 7
+    assert len(CALLS) == 8
     async with aiohttp.ClientSession() as session:
         for method, path, body in CALLS:
             address = url + path.replace("{application_id}", ids[0])

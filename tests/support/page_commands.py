@@ -179,6 +179,13 @@ async def _is_accepted(_service: Emulator, _folder: Path, line: str) -> None:
     command_line().parse_args(line.split()[1:], print_error=False, exit_on_error=False)
 
 
+async def _adds_a_fault(service: Emulator, folder: Path, line: str) -> None:
+    """The emulator that runs takes it, with the credentials that it prints."""
+    before = len(service.faults)
+    await runs(service, folder, line.replace("localhost:8080", service.url))
+    assert len(service.faults) == before + 1
+
+
 async def _audits(service: Emulator, folder: Path, shown: str) -> None:
     """All is held that is listed."""
     lines = [
@@ -190,6 +197,7 @@ async def _audits(service: Emulator, folder: Path, shown: str) -> None:
 
 
 COMMANDS: Final[Mapping[str, RunCommand]] = {
+    "curl": _adds_a_fault,
     "income-client application app-1": runs,
     "income-client applications": runs,
     "income-client audit": _audits,
