@@ -29,6 +29,9 @@ from .world import Contents, DocumentFile, World
 CONTROL_PATH: Final = "/emulator"
 """Below it an emulator is controlled by other processes; not a path of the service."""
 
+REQUEST_ID: Final = "X-Request-Id"
+"""Header of the id by which the service knows a request, another one for each."""
+
 _APPLICATIONS: Final = "/v1/income/applications"
 _JSON_TYPE: Final = {"Content-Type": "application/json"}
 # Amounts of applications that were added keep their digits.
@@ -204,7 +207,7 @@ class Service:
         headers = {
             "Date": http_date(self.world.now + self.world.rules.clock_offset),
             "Server": "income-emulator",
-            "X-Request-Id": f"req-{self._replies:08x}",
+            REQUEST_ID: f"req-{self._replies:08x}",
             **reply.headers,
         }
         return evolve(reply, headers=headers)

@@ -35,7 +35,7 @@ from income_client.settings import (
 )
 
 from .access import SECURITY_HEADERS, THIS_MACHINE, ControlAccess, ServedHosts, check_token
-from .api import API_CALLS, Call, Service, call_of, respond
+from .api import API_CALLS, REQUEST_ID, Call, Service, call_of, respond
 from .callback_orders import CallbackOrder
 from .callbacks import (
     USUAL_EVENT,
@@ -469,6 +469,7 @@ class Emulator:
                 request,
                 status=status,
                 fault=None if fault is None else fault.kind.value,
+                request_id=reply.headers.get(REQUEST_ID) if status else None,
                 listed=reply.listed,
                 seconds=self._clock.monotonic() - arrived,
                 second=second,

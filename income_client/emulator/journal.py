@@ -69,6 +69,8 @@ class JournalEntry:
     """Status of the reply; 0 where none was sent."""
     fault: str | None
     """Kind of the fault that was played, None for a true reply."""
+    request_id: str | None = None
+    """``X-Request-Id`` of the reply, which errors and logs name too; None where none was sent."""
     milliseconds: float
     """From the request to its reply."""
     service_time: str
@@ -88,6 +90,7 @@ class _Noted:
     query: str = field(repr=False)
     status: int
     fault: str | None
+    request_id: str | None
     listed: ListedPage | None
     seconds: float
     second: int
@@ -103,6 +106,7 @@ class _Noted:
             application_id=_subject_of(self.path) if self.call in _ABOUT_ONE else None,
             status=self.status,
             fault=self.fault,
+            request_id=self.request_id,
             milliseconds=round(self.seconds * 1000, 3),
             service_time=stamp(self.second),
             page=_page_of(self.query, self.listed) if is_list else None,
@@ -142,6 +146,7 @@ class Journal:
         *,
         status: int,
         fault: str | None,
+        request_id: str | None = None,
         listed: ListedPage | None,
         seconds: float,
         second: int,
@@ -152,6 +157,7 @@ class Journal:
             request: as it came.
             status: of its reply; 0 where none was sent.
             fault: kind of the fault that was played, if any.
+            request_id: of the reply, if one was sent.
             listed: what its page holds, where it is one of the list.
             seconds: from the request to its reply.
             second: service second at which it came.
@@ -168,6 +174,7 @@ class Journal:
             request.query[:_LONGEST_QUERY],
             status,
             fault,
+            request_id,
             listed,
             seconds,
             second,

@@ -480,8 +480,10 @@ function journalRow(entry) {
   const isUsual = !page || page.limit === null || page.limit === state?.limits.maximum;
   const limit = isUsual || page.by_reference ? "" : `, limit ${page.limit}`;
   const look = page ? outcomeOf(entry) : entry.status !== 200 || entry.fault ? "failed" : "";
+  const number = element("td", "quiet", count(entry.id));
+  if (entry.request_id) number.title = `request id ${entry.request_id}`;
   return element("tr", look === "failed" ? "bad" : "",
-    element("td", "quiet", count(entry.id)),
+    number,
     element("td", "", entry.call.replaceAll("_", " ")),
     element("td", "about", about + limit),
     element("td", "number", page?.rows == null ? "" : count(page.rows),

@@ -179,7 +179,16 @@ async def test_the_journal_and_a_new_beginning(
     assert rest["page"]["applied"]["updated_before"] == rest["service_time"]
     assert (rest["page"]["rows"], rest["page"]["full"], rest["path"]) == (50, False, LIST)
     assert not full["page"]["by_reference"]
-    refused, unknown = (await control("GET", "/requests?after=2"))["requests"]
+    async with session.get(f"{service.url}{LIST}", headers=basic_header(service)) as answer:
+        known_as = answer.headers["X-Request-Id"]
+    service.faults.add("503, garbage")
+    for _ in range(2):
+        with suppress(aiohttp.ClientError):
+            await get_status(session, service)
+    *_, found, failed, garbled = (await control("GET", "/requests?after=2"))["requests"]
+    assert (found["request_id"], garbled["request_id"]) == (known_as, None)
+    assert len({full["request_id"], rest["request_id"], known_as, failed["request_id"]}) == 4
+    refused, unknown, *_ = (await control("GET", "/requests?after=2"))["requests"]
     assert (refused["status"], refused["page"]["limit"], refused["page"]["rows"]) == (
         400,
         None,
@@ -187,13 +196,13 @@ async def test_the_journal_and_a_new_beginning(
     )
     assert (unknown["application_id"], unknown["page"]) == ("nobody", None)
     state = (await control("GET", "/state"))["requests"]
-    assert (state["count"], state["full_pages"], state["last"]) == (4, 1, 4)
+    assert (state["count"], state["full_pages"], state["last"]) == (7, 3, 7)
     cleared = await control("DELETE", "/requests")
-    assert cleared == {"last": 4}
+    assert cleared == {"last": 7}
     assert (await control("GET", "/requests"))["requests"] == []
 
     again = await control("POST", "/reset")
-    began["requests"] |= {"first": 5, "last": 4}
+    began["requests"] |= {"first": 8, "last": 7}
     assert again == began
     assert len(service.world) == 50
 
