@@ -3,7 +3,9 @@
 import asyncio
 import logging
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Final
 
 from rich.console import RenderableType
@@ -119,7 +121,17 @@ class _LogLines(logging.Handler):
         if record.levelno < logging.WARNING:
             error_screen().print(Text(printable(self.format(record)), "dim"), soft_wrap=True)
         else:
-            say(record.getMessage())
+            say(record.getMessage() + _cause_of(record))
+
+
+def _cause_of(record: logging.LogRecord) -> str:
+    """Return which error a record is about and where it was raised, without what it says."""
+    error = record.exc_info[1] if record.exc_info else None
+    if error is None:
+        return ""
+    places = traceback.extract_tb(error.__traceback__)
+    where = f" in {Path(places[-1].filename).name}, line {places[-1].lineno}" if places else ""
+    return f": {type(error).__name__}{where}"
 
 
 def show_log(*, is_verbose: bool) -> None:

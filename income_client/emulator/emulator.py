@@ -628,7 +628,7 @@ async def _send_events(stream: EventStream, request: web.BaseRequest) -> web.Str
     """Write a stream until it ends, or its reader leaves or is too slow."""
     response = web.StreamResponse(status=stream.status, headers=stream.headers)
     async with aclosing(stream.pieces) as pieces:
-        with suppress(ConnectionResetError):  # it left just now
+        with suppress(ConnectionError):  # it left just now
             await response.prepare(request)
             async for piece in pieces:
                 await response.write(piece)
@@ -657,8 +657,11 @@ async def _read_request(request: web.BaseRequest) -> HttpRequest:
 
 
 def _is_worth_logging(record: logging.LogRecord) -> bool:
-    """Say whether a record is about more than a request that is not HTTP, answered with 400."""
+    """Say whether a record is about more than a bad request or a client that went away."""
     error = record.exc_info[1] if record.exc_info else None
+    # Of a connection that timed out there is a record at DEBUG, which has the cause.
+    if isinstance(error, ConnectionError) or (error is None and record.levelno >= logging.ERROR):
+        return False
     is_not_http = getattr(error, "code", None) == HTTPStatus.BAD_REQUEST
     return not is_not_http and not isinstance(error, web.RequestPayloadError)
 

@@ -264,6 +264,23 @@ def test_a_request_that_is_not_http_prints_nothing(emulate: Emulate) -> None:
     assert (ran.status, ran.stderr) == (0, "")
 
 
+def test_an_error_that_it_logs_has_its_cause(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says which error and where, and not what it says, which may be private."""
+    log = logging.getLogger("income_client.emulator.server")
+
+    async def start(_: Emulator) -> None:
+        try:
+            dict[str, str]().pop("what it says")
+        except KeyError:
+            log.exception("Error handling request")
+        raise OSError("that will do")
+
+    monkeypatch.setattr(Emulator, "start", start)
+    ran = cli("emulate", "--applications", "1")
+    assert "Error handling request: KeyError in test_emulate.py, line " in ran.stderr
+    assert "what it says" not in ran.stderr
+
+
 # How the service behaves
 
 

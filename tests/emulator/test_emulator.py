@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+import struct
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
@@ -286,3 +287,56 @@ async def test_who_goes_away_gives_up_the_callback(
             await waiting
         await until(lambda: len(service.requests) == 1)
     assert (service.requests[0].name, service.requests[0].status) == ("control", 0)
+
+
+class FailingClock(JumpingClock):
+    """Its pauses end with an error."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self._error = error
+
+    async def sleep(self, seconds: float) -> None:
+        """Fail."""
+        raise self._error
+
+
+@pytest.mark.parametrize("gone", [ConnectionError("gone"), TimeoutError("gone")])
+async def test_a_connection_that_ends_in_a_request_is_no_error(
+    session: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture, gone: Exception
+) -> None:
+    """Nothing is logged of it, while what else goes wrong is logged with its cause."""
+    logged = []
+    for error in (gone, LookupError("gone too")):
+        async with Emulator(5, latency=1, clock=FailingClock(error)) as service:
+            assert await get_status(session, service) in (500, 504)
+        logged.append([record.exc_info and record.exc_info[1] for record in caplog.records])
+    assert logged == [[], [error]]
+
+
+async def test_clients_that_are_cut_off_leave_nothing_behind(
+    service: Emulator, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In half a line, half a body, a stream and a reply that trickles: no log, no handler."""
+    service.faults.add("list_applications: trickle interval=0.001")
+    port = URL(service.url).port
+    (authorization,) = basic_header(service).values()
+    fields = f"Host: 127.0.0.1:{port}\r\nAuthorization: {authorization}\r\n"
+    upload = f"{fields}Content-Type: application/json\r\nContent-Length: 900\r\n"
+    tasks = asyncio.all_tasks()
+    for sent, is_answered in (
+        ("GET /v1/inc", False),
+        (f"GET / HTTP/1.1\r\n{fields}", False),
+        (f"POST /emulator/faults HTTP/1.1\r\n{upload}\r\n{{", False),
+        (f"GET /emulator/events HTTP/1.1\r\n{fields}\r\n", True),
+        (f"GET {LIST} HTTP/1.1\r\n{fields}\r\n" * 3, True),
+    ):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(sent.encode())
+        assert not is_answered or await reader.readline()
+        connection = writer.get_extra_info("socket")
+        # As the kernel does for a killed process with something left to read.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+    await until(lambda: asyncio.all_tasks() <= tasks and not service.in_flight)
+    assert caplog.messages == []
