@@ -101,6 +101,9 @@ def test_a_walk_is_drawn_as_it_happens(opened: Browser) -> None:
         assert page.value("byId('picture').dataset.full") == str(full)
         page.until(f"entries === {service.journal.last} && !waiting.length")
         assert page.value("byId('journal').rows.length") == 200
+        (newest,) = service.journal.after(service.journal.last - 1)
+        shown_id = page.value("byId('journal').rows[0].cells[0].title")
+        assert shown_id == f"request id {newest.request_id}"
         label = page.value("byId('picture').getAttribute('aria-label')")
         assert f"{len(pages)} list requests, {full} full page" in label
 
