@@ -7,6 +7,7 @@ carry a foreign ``Origin``, or a ``Host`` that only its own name server leads he
 import hmac
 import ipaddress
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -75,6 +76,7 @@ def _read_host(entry: object) -> str:
     return name
 
 
+@lru_cache(maxsize=64)
 def host_name(host: str) -> str | None:
     """Return the host of a ``Host`` header as `plain_host` spells it, None if it is none."""
     try:
