@@ -7,8 +7,9 @@ their parameters; `ROUTES` is that list. The names of fields are the service's w
 - A success is 200, or 201 where something was added; its body is always an object.
 - An error is 400 (wrong parameter or body), 401 or 403 (who may control it: `access`), 404 (no
   such path, application or document), 405, 409 (a callback without a target), 413 (more than
-  1 MiB), 415 (a body as a web form sends it), 421 (``Host``) or 503 (too many streams). Its body is
-  ``{"error": "a_code", "message": "A sentence."}``; programs read the code only.
+  1 MiB), 415 (a body as a web form sends it), 421 (``Host``), 431 (more than 32 KiB of header
+  fields) or 503 (too many streams). Its body is ``{"error": "a_code", "message": "A sentence."}``;
+  programs read the code only.
 - A body has ``Content-Type: application/json``, and no fields but those that are listed.
 - Lists are read piece by piece: ``/emulator/requests`` behind a number (``after``), the
   applications from a place (``offset``). ``next`` is what to ask for next.
