@@ -1,7 +1,9 @@
 """What every test runs under: profiles, signals, the choice of slow tests, readable ids."""
 
 import gc
+import os
 import re
+import shutil
 import signal
 from collections.abc import Generator
 from pathlib import Path
@@ -22,6 +24,9 @@ collect_ignore = ["slow/example_project", "slow/released"]
 MOST_SLEEPS: Final = 1_000
 """Pauses of a test on one clock that jumps, several times those of the longest one."""
 SLOW: Final = Path(__file__).parent / "slow"
+MEMORY: Final = Path("/dev/shm")
+MOST_BYTES: Final = 2**30
+"""Room for the folders of a run, several times what they hold."""
 
 settings.register_profile(
     "quick",
@@ -71,6 +76,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the profile, undo the ignored Ctrl-C of ``pytest &``, and watch what comes out."""
     config.pluginmanager.register(WATCH, "secrecy")
+    # Nearly every file is synced, and to wait for a disk shows nothing.
+    # The slow tests install packages, which take too much room.
+    has_room = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > MOST_BYTES
+    if has_room and not config.getoption("full"):
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     settings.load_profile("full" if config.getoption("full") else "quick")
     # A loop that waits for what never comes must fail: not every signal of pytest-timeout ends it.
     JumpingClock.most_sleeps = MOST_SLEEPS
