@@ -174,6 +174,12 @@ def is_a_chart(text: str) -> None:
     assert "█" in text
 
 
+def builds_the_site(text: str) -> None:
+    """The extra and the program are there; a test runs the program."""
+    program = text.rpartition("python ")[2].strip()
+    assert (ROOT / program / "__main__.py").is_file()
+
+
 TEXTS: Final[Mapping[str, Callable[[str], None]]] = {
     "Income demo:": is_what_the_demo_prints,
     "IncomeClientError\n": is_the_tree_of_errors,
@@ -181,6 +187,7 @@ TEXTS: Final[Mapping[str, Callable[[str], None]]] = {
     "record\n": is_the_tree_of_a_record,
     "cli/": draws_the_layers,
     "# income_client/": adds_an_endpoint,
-    "$ .venv/bin/pip": checks_a_change,
+    "$ .venv/bin/pip install -e '.[lint]'": checks_a_change,
+    "$ .venv/bin/pip install -e '.[site]'": builds_the_site,
 }
 """How each begins, and what it must be."""
