@@ -2,27 +2,32 @@
 
 The thread is started by the first call, so a process may fork before that. Nothing that it runs
 refers to the `Portal`: once nobody holds that any more, the loop ends.
+
+A signal may come between any two steps of the main thread: its handler may call the portal, and
+Ctrl-C leaves the rest undone. So what must not stay half done is done in threads of our own, which
+no signal interrupts; the thread that calls holds no lock, and an end is a state before a message.
 """
 
 import asyncio
 import atexit
 import os
-import sys
 import threading
 import weakref
+from _thread import start_new_thread
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
-from enum import Enum, auto
 from itertools import islice
 from queue import Empty, SimpleQueue
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Literal, Self, TypeVar
 
 from attrs import frozen
 
 from .errors import ClientClosedError, ConfigurationError
 
 T = TypeVar("T")
+Work = Callable[[], Coroutine[Any, Any, T]]
+"""What the loop makes the coroutine of a call with."""
 Errand = Callable[[], None]
 """What the thread that waits for a call does meanwhile."""
 
@@ -32,17 +37,11 @@ _OWN_THREAD: Final = (
     "the client cannot wait for itself: this is its own thread, in which its hooks run;"
     " call it from another one"
 )
-_PATIENCE: Final = 0.2 if sys.platform == "win32" else None
-"""Seconds after which Windows, where nothing interrupts a wait, looks for a Ctrl-C."""
+_PATIENCE: Final = 0.2
+"""Seconds after which a thread that waits looks for a signal: nothing interrupts a wait on Windows,
+nor elsewhere one that begins just as the signal comes."""
 _EXIT_SECONDS: Final = 5.0
 """For how long a coroutine of a user's that ignores its end may hold up that of the program."""
-
-
-class _Phase(Enum):
-    """What a portal without a loop is."""
-
-    NEW = auto()
-    CLOSED = auto()
 
 
 @frozen
@@ -125,39 +124,47 @@ class Feed(Generic[T]):
 class _Call(Generic[T]):
     """A coroutine in the loop, and the thread that waits for it."""
 
-    def __init__(self, work: Coroutine[Any, Any, T], feed: Feed[Any] | None) -> None:
+    def __init__(
+        self,
+        work: Work[T],
+        feed: Feed[Any] | None,
+        forget: Callable[["_Call[Any]"], object],
+    ) -> None:
         self._work = work
         self._feed = feed
+        self._forget = forget
         self._task: asyncio.Task[None] | None = None
         self._has_begun = False
+        self._has_ended = False
         self._result: T | BaseException = ClientClosedError(_CLOSED)
         self._inbox: SimpleQueue[Errand | None] = SimpleQueue()
-        """Errands for the thread; None once the coroutine has ended."""
+        """Errands for the thread; None, which it may be interrupted over, after the end."""
 
     # In the loop
 
-    def start(self, finished: Callable[["_Call[Any]"], object]) -> None:
-        """Start the coroutine; ``finished`` is called at its end."""
-        self._task = asyncio.get_running_loop().create_task(self._run(finished))
+    def start(self) -> None:
+        """Start the coroutine."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
 
     def cancel(self) -> None:
         """Cancel the coroutine, whether it has begun or not."""
         if self._task is not None:
             self._task.cancel()
         if not self._has_begun:
-            self.give_up()
+            self.end()
 
-    def give_up(self) -> None:
-        """Let the thread go without a result: the coroutine never begins."""
-        self._work.close()
+    def end(self) -> None:
+        """Let the thread go, with a result if there is one."""
+        self._forget(self)
+        self._has_ended = True
         self._inbox.put(None)
 
-    async def _run(self, finished: Callable[["_Call[Any]"], object]) -> None:
+    async def _run(self) -> None:
         self._has_begun = True
         if self._feed is not None:
             self._feed.attach(self._inbox)
         try:
-            self._result = await self._work
+            self._result = await self._work()
         except asyncio.CancelledError:
             pass  # in a thread that runs no task, it is the end of the client
         except BaseException as error:  # noqa: BLE001 - raised in the thread
@@ -165,8 +172,7 @@ class _Call(Generic[T]):
         finally:
             if self._feed is not None:
                 self._feed.detach(self._inbox)
-            finished(self)
-            self._inbox.put(None)
+            self.end()
 
     # In the thread that waits
 
@@ -177,8 +183,8 @@ class _Call(Generic[T]):
 
     def wait_for_cancellation(self) -> None:
         """Wait for the end, and run nothing any more."""
-        while self._take_errand() is not None:
-            pass
+        while not self._has_ended:
+            self._take_errand()
 
     def result(self) -> T:
         """Return what came of it."""
@@ -195,16 +201,26 @@ class _Call(Generic[T]):
 
 
 class _LoopThread:
-    """A running loop, and the calls in it."""
+    """A thread that runs a loop for a portal, and the calls in it.
 
-    def __init__(self, at_end: Callable[[], Awaitable[None]]) -> None:
+    Each first call starts one, and the first loop that is there stays.
+    """
+
+    def __init__(self, at_end: Callable[[], Awaitable[None]], held: "_Held") -> None:
         self._at_end = at_end
+        self._held = held
         self._process = os.getpid()
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop
         self._calls: set[_Call[Any]] = set()
+        self._is_stopping = False
         self._thread = threading.Thread(target=self._serve, name="income_client", daemon=True)
-        _RUNNING.add(self)
-        self._thread.start()
+        self._ready: SimpleQueue[BaseException | None] = SimpleQueue()
+
+    def start(self) -> None:
+        """Start the thread, and wait until the portal has a loop, or is closed."""
+        start_new_thread(self._start, ())  # which nothing interrupts half-way
+        if (error := self._ready.get()) is not None:
+            raise error
 
     @property
     def is_of_parent(self) -> bool:
@@ -216,17 +232,18 @@ class _LoopThread:
         """Whether the loop runs in the thread that asks."""
         return threading.current_thread() is self._thread
 
-    def run(self, call: _Call[T]) -> T:
+    def run(self, work: Work[T], feed: Feed[Any] | None) -> T:
         """Run a call to its end; what interrupts the thread cancels it, and waits for that."""
-        self._calls.add(call)
+        call = _Call(work, feed, self._calls.discard)
         try:
-            self._submit(call.start, self._calls.discard)
+            self._calls.add(call)
+            self._submit(call.start)
             call.wait()
         except BaseException:
             try:
                 self._submit(call.cancel)
             except ClientClosedError:
-                call.give_up()
+                call.end()
             call.wait_for_cancellation()
             raise
         return call.result()
@@ -235,7 +252,7 @@ class _LoopThread:
         """Have the loop end, without waiting for that."""
         if not self.is_of_parent:
             with suppress(ClientClosedError):
-                self._submit(self._loop.stop)
+                self._submit(self._stop)
 
     def close(self, seconds: float | None = None) -> None:
         """End the loop, and wait for that; in a forked child, leave it to the parent."""
@@ -252,7 +269,29 @@ class _LoopThread:
         except RuntimeError:
             raise ClientClosedError(_CLOSED) from None
 
+    def _stop(self) -> None:
+        if not self._is_stopping:  # or else it would stop what its end does
+            self._is_stopping = True
+            self._loop.stop()
+
+    def _start(self) -> None:
+        try:
+            self._thread.start()
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
+            self._ready.put(error)
+
     def _serve(self) -> None:
+        try:
+            self._loop = asyncio.new_event_loop()
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
+            self._ready.put(error)
+            return
+        if self._held.setdefault("loop", self) is not self:
+            self._loop.close()
+            self._ready.put(None)
+            return
+        _RUNNING.add(self)
+        self._ready.put(None)
         try:
             self._loop.run_forever()
         finally:
@@ -263,7 +302,7 @@ class _LoopThread:
                 _RUNNING.discard(self)
                 # Whoever comes later finds the loop closed.
                 for call in tuple(self._calls):
-                    call.give_up()
+                    call.end()
 
     async def _end_tasks(self) -> None:
         try:
@@ -276,6 +315,9 @@ class _LoopThread:
             await self._loop.shutdown_asyncgens()
 
 
+_Held = dict[Literal["loop"], _LoopThread | None]
+"""What a portal and its threads share: empty before the first call, None once it is closed. It is
+filled by ``setdefault``, which is atomic."""
 _RUNNING: Final[set[_LoopThread]] = set()
 
 
@@ -289,6 +331,13 @@ async def _completed(work: Awaitable[T]) -> T:
     return await work
 
 
+def _drop(held: _Held) -> None:
+    """Have the loop of a portal that nobody holds end; whatever thread does this must not wait."""
+    loop = held.setdefault("loop", None)
+    if loop is not None:
+        loop.stop()
+
+
 class Portal:
     """What any thread calls to run something in one loop, and wait for it.
 
@@ -298,63 +347,52 @@ class Portal:
 
     def __init__(self, at_end: Callable[[], Awaitable[None]]) -> None:
         self._at_end = at_end
-        self._loop: _LoopThread | _Phase = _Phase.NEW
-        self._starting = threading.Lock()
+        self._held: _Held = {}
+        # At the end of the program, `_close_all` waits.
+        weakref.finalize(self, _drop, self._held).atexit = False
 
     @property
     def is_closed(self) -> bool:
         """Whether `close` was called."""
-        return self._loop is _Phase.CLOSED
+        return self._held.get("loop", self) is None
 
-    def run(self, work: Coroutine[Any, Any, T], feed: Feed[Any] | None = None) -> T:
+    def run(self, work: Work[T], feed: Feed[Any] | None = None) -> T:
         """Run a coroutine in the loop to its end, and return its result.
 
         Args:
-            work: the coroutine.
+            work: makes the coroutine, in the loop.
             feed: what this thread takes for it from an iterable of the caller's.
 
         Raises:
             ClientClosedError: the loop has ended, or was started before this process was forked.
             ConfigurationError: this is the loop's own thread.
         """
-        try:
-            loop = self._started_loop()
-        except BaseException:
-            work.close()
-            raise
-        return loop.run(_Call(work, feed))
+        return self._started_loop().run(work, feed)
 
     def ask(self, function: Callable[[], T]) -> T:
         """Call a plain function while nothing else runs in the loop, and after its end."""
-        loop = self._loop
-        if loop is _Phase.CLOSED:
-            return function()
-        if isinstance(loop, _LoopThread) and (loop.is_this_thread or loop.is_of_parent):
+        loop = self._held.get("loop")
+        if self.is_closed or (loop is not None and (loop.is_this_thread or loop.is_of_parent)):
             return function()
 
         async def called() -> T:
             return function()
 
-        return self.run(called())
+        return self.run(called)
 
     def close(self) -> None:
         """End what runs, and the loop; again does nothing."""
-        loop = self._loop
-        if isinstance(loop, _LoopThread):
+        loop = self._held.setdefault("loop", None)
+        if loop is not None:
             self._check_thread(loop)
             loop.close()
-        self._loop = _Phase.CLOSED
+            self._held["loop"] = None
 
     def _started_loop(self) -> _LoopThread:
-        if self._loop is _Phase.NEW:
-            with self._starting:
-                if self._loop is _Phase.NEW:
-                    self._loop = _LoopThread(self._at_end)
-                    # Whatever thread collects this must not wait. At the end of the program,
-                    # `_close_all` does.
-                    weakref.finalize(self, self._loop.stop).atexit = False
-        loop = self._loop
-        if isinstance(loop, _Phase):
+        if not self._held:
+            _LoopThread(self._at_end, self._held).start()
+        loop = self._held["loop"]
+        if loop is None:
             raise ClientClosedError(_CLOSED)
         if loop.is_of_parent:
             raise ClientClosedError(_FORKED)

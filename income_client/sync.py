@@ -123,11 +123,11 @@ def _blocking(
     def call(self: SyncIncomeClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
         with leaving():
             if over is None:
-                return self._portal.run(original(self._client, *args, **kwargs))
+                return self._portal.run(partial(original, self._client, *args, **kwargs))
             begin: Callable[..., Coroutine[Any, Any, R]] = original
             first = args[0] if args else kwargs.pop(over, None)
             given, feed = _given(self._portal, first, _MANY)
-            return self._portal.run(begin(self._client, given, *args[1:], **kwargs), feed)
+            return self._portal.run(partial(begin, self._client, given, *args[1:], **kwargs), feed)
 
     return call
 
@@ -172,16 +172,20 @@ class SyncIterator(Generic[Y]):
         portal: the event loop of the client.
         items: what is iterated over there.
         feed: what the consumer's thread takes for it from an iterable of the caller's.
+        untaken: what was read for a call that was interrupted meanwhile.
     """
 
     def __init__(
-        self, portal: Portal, items: AsyncIterator[Y], feed: Feed[Any] | None = None
+        self,
+        portal: Portal,
+        items: AsyncIterator[Y],
+        feed: Feed[Any] | None = None,
+        untaken: deque[Y] | None = None,
     ) -> None:
         self._portal = portal
         self._items = items
         self._feed = feed
-        self._untaken: deque[Y] = deque()
-        """What was read for a call that was interrupted meanwhile."""
+        self._untaken: deque[Y] = deque() if untaken is None else untaken
 
     def __iter__(self) -> Self:
         return self
@@ -194,17 +198,20 @@ class SyncIterator(Generic[Y]):
         """
         if not self._untaken:
             with leaving():
-                has_more = self._portal.run(self._take(), self._feed)
+                has_more = self._portal.run(self._take, self._feed)
             if not has_more:
                 raise StopIteration
-        return self._untaken.popleft()
+        # A signal is handled after a call, such as that of popleft: the item would be lost.
+        item = self._untaken[0]
+        del self._untaken[0]
+        return item
 
     def close(self) -> None:
         """End what is in flight, and wait for that; again does nothing."""
         close = getattr(self._items, "aclose", None)
         if close is not None and not self._portal.is_closed:
             with leaving():
-                self._portal.run(close())
+                self._portal.run(close)
 
     async def _take(self) -> bool:
         try:
@@ -235,6 +242,10 @@ class SyncApplicationPaginator(SyncIterator[ApplicationSummary]):
 
     _items: ApplicationPaginator
 
+    def __init__(self, portal: Portal, items: ApplicationPaginator) -> None:
+        super().__init__(portal, items)
+        self._untaken_pages: deque[ApplicationPage] = deque()
+
     def __next__(self) -> ApplicationSummary:
         """Return the next summary.
 
@@ -244,12 +255,14 @@ class SyncApplicationPaginator(SyncIterator[ApplicationSummary]):
             DecodeError: a row is malformed; iterating again continues behind it.
             IncomeClientError: a request failed for good; iterating again tries again.
         """
-        while (row := next(self._items._rows, None)) is None:
+        while True:
+            # A signal is handled after a call, such as that of next: the row would be lost.
+            for row in self._items._rows:
+                return row
             with leaving():
-                has_more = self._portal.run(self._items._take_page(), self._feed)
+                has_more = self._portal.run(self._items._take_page, self._feed)
             if not has_more:
                 raise StopIteration
-        return row
 
     def pages(self) -> SyncIterator[ApplicationPage]:
         """Iterate over pages, without the rows that were yielded before.
@@ -260,7 +273,7 @@ class SyncApplicationPaginator(SyncIterator[ApplicationSummary]):
         Raises:
             IncomeClientError: as when iterating over summaries.
         """
-        return SyncIterator(self._portal, self._items.pages())
+        return SyncIterator(self._portal, self._items.pages(), untaken=self._untaken_pages)
 
     @property
     def progress(self) -> WalkProgress:
@@ -324,8 +337,12 @@ class SyncBatch:
         return f"<SyncBatch of {len(self)} records>"
 
     def __enter__(self) -> Self:
-        with leaving():
-            self._portal.run(self._batch.__aenter__())
+        try:
+            with leaving():
+                self._portal.run(self._batch.__aenter__)
+        except BaseException as error:
+            self.__exit__(type(error), error, None)  # interrupted before its block
+            raise
         return self
 
     def __exit__(
@@ -335,7 +352,7 @@ class SyncBatch:
         traceback: TracebackType | None,
     ) -> None:
         with leaving():
-            self._portal.run(self._batch.__aexit__(exc_type, exc, traceback))
+            self._portal.run(partial(self._batch.__aexit__, exc_type, exc, traceback))
 
     @property
     def has_failed(self) -> bool:
@@ -351,7 +368,7 @@ class SyncBatch:
                 batch can be committed again.
         """
         with leaving():
-            self._portal.run(self._batch.commit())
+            self._portal.run(self._batch.commit)
 
 
 class SyncPoller(SyncIterator[ApplicationRecord]):

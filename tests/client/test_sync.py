@@ -4,13 +4,16 @@ import asyncio
 import gc
 import inspect
 import signal
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from itertools import count
 from pathlib import Path
-from typing import Any, Final, get_overloads
+from types import FrameType
+from typing import Any, Final, Self, get_overloads
 
 import asyncpg
 import pytest
@@ -40,6 +43,8 @@ from income_client import (
     SyncIncomeClient,
     SyncIterator,
     SyncPoller,
+    portal,
+    sync,
 )
 from income_client.emulator import Emulator, Fault
 from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore
@@ -381,8 +386,6 @@ def test_ctrl_c_ends_the_call_in_flight_and_leaves_nothing(what: str) -> None:
 
 def test_an_interruption_after_the_end_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was read for the call that was interrupted comes with the next one."""
-    from income_client import portal  # noqa: PLC0415 - whose wait is interrupted
-
     wait = portal._Call.wait
     is_late = True
 
@@ -391,7 +394,6 @@ def test_an_interruption_after_the_end_loses_nothing(monkeypatch: pytest.MonkeyP
         wait(call)
         if is_late:
             is_late = False
-            call._inbox.put(None)  # which the wait for the end takes once more
             raise KeyboardInterrupt
 
     with emulated(4) as (service, client):
@@ -429,6 +431,180 @@ def test_leaving_a_loop_ends_its_requests_in_whichever_thread_it_is_collected() 
             threads.submit(gc.collect).result()
         assert lost() is None
         until(lambda: tasks_of(client) == 0)
+
+
+# Signals
+
+
+class Signals:
+    """Calls a handler where CPython does: as the n-th function of ours begins, or one in C ends."""
+
+    def __init__(self, step: int, handler: Callable[[], object]) -> None:
+        self._left = step
+        self._handler = handler
+
+    @property
+    def has_come(self) -> bool:
+        """Whether there were as many steps."""
+        return self._left < 0
+
+    def __enter__(self) -> Self:
+        sys.setprofile(self._look)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _look(self, frame: FrameType, event: str, _: object) -> None:
+        file = frame.f_code.co_filename
+        ours = file in {portal.__file__, sync.__file__, asyncio.base_events.__file__}
+        if not ours or event not in {"call", "c_call", "c_return"}:
+            return
+        self._left -= 1
+        if self._left < 0:
+            sys.setprofile(None)
+            self._handler()
+
+
+def interrupt() -> None:
+    """Do what Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_just_before_a_wait_ends_it() -> None:
+    """The system interrupts no wait that has not begun, nor that of another thread."""
+
+    def interrupt_here(_: object) -> Any:
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        return SILENT
+
+    with scripted(in_turn(interrupt_here, EMPTY_PAGE)) as (_, client):
+        with pytest.raises(KeyboardInterrupt):
+            client.check()
+        client.check()
+
+
+def our_threads() -> list[threading.Thread]:
+    """Return the threads of clients."""
+    return [one for one in threading.enumerate() if one.name == "income_client"]
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "later"])
+def test_ctrl_c_at_any_step_of_a_call_ends_it_and_leaves_nothing(is_first: bool) -> None:
+    """Neither a wait that never ends, nor a loop, a thread or a coroutine that nobody ends."""
+    ended: list[int] = []
+
+    async def at_end() -> None:
+        ended.append(1)
+
+    async def work() -> int:
+        await asyncio.sleep(0)
+        return 5
+
+    for step in count():
+        used = portal.Portal(at_end)
+        if not is_first:
+            used.run(work)
+        with Signals(step, interrupt) as signals, suppress(KeyboardInterrupt):
+            assert used.run(work) == 5
+        assert used.run(work) == 5
+        loop = used._held["loop"]
+        assert loop is not None
+        assert loop._calls == set()
+        assert used.ask(lambda: len(asyncio.all_tasks())) == 1
+        used.close()
+        until(lambda: not our_threads())
+        if not signals.has_come:
+            break
+    assert len(ended) == step + 1
+    assert step > 20
+
+
+def test_closing_again_while_it_ends_waits_for_that() -> None:
+    """As the end of the program does for a client whose ``close`` was interrupted."""
+    begun, released = threading.Event(), threading.Event()
+    ended: list[int] = []
+
+    async def at_end() -> None:
+        begun.set()
+        await asyncio.to_thread(released.wait)
+        ended.append(1)
+
+    async def work() -> None:
+        pass
+
+    used = portal.Portal(at_end)
+    used.run(work)
+    loop = used._held["loop"]
+    assert loop is not None
+    loop.stop()
+    assert begun.wait(20)
+    loop.stop()
+    loop._submit(released.set)
+    used.close()
+    assert ended == [1]
+
+
+def test_a_handler_may_use_the_client_at_any_step_of_a_call() -> None:
+    """Also of the first one, which starts the thread; both find the same loop."""
+
+    async def at_end() -> None:
+        pass
+
+    async def work() -> int:
+        return 5
+
+    for step in count():
+        used = portal.Portal(at_end)
+        found: list[object] = []
+        with Signals(step, lambda p=used, f=found: f.append((p.ask(int), p.run(work)))) as signals:  # type: ignore[misc]
+            assert used.run(work) == 5
+        assert found == [(0, 5)] * signals.has_come
+        until(lambda: len(our_threads()) == 1)
+        used.close()
+        until(lambda: not our_threads())
+        if not signals.has_come:
+            break
+    assert step > 20
+
+
+@pytest.mark.parametrize("what", ["rows", "pages", "poll", "batches"])
+def test_ctrl_c_at_any_step_of_an_iteration_loses_nothing(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing comes twice of a walk; a batch does that was not committed."""
+    monkeypatch.setattr("income_client.polling.cycle._BATCH_SIZE", 3)
+    with emulated(40) as (service, client):
+        store = MemoryCheckpointStore()
+        found: list[str] = []
+        step, is_over = 0, False
+        walk = client.list_applications(limit=7)
+        poller = client.poll(store, documents=False, start="1970-01-01", once=True, settle=0)
+
+        def follow() -> None:
+            if what == "rows":
+                for row in walk:
+                    found.append(row.application_id)
+            elif what == "pages":
+                for page in walk.pages():
+                    found.extend([row.application_id for row in page.applications])
+            elif what == "poll":
+                for record in poller:
+                    found.append(record.application_id)
+            else:
+                for batch in poller.batches():
+                    with batch:
+                        found.extend([record.application_id for record in batch])
+
+        while not is_over:
+            step += 1
+            with Signals(step, interrupt), suppress(KeyboardInterrupt):
+                follow()
+                is_over = True
+        assert set(found) == set(service.world.ids)
+        if what == "rows":
+            assert len(found) == len(service.world.ids)
+        assert step > 20
 
 
 # Beginning and end
