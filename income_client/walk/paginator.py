@@ -118,9 +118,11 @@ async def ask_present(
         return reply
     guesses = [] if served_at is None else [served_at - before for before in _BEFORE_DATE]
     for _ in range(_MOST_GUESSES):
-        if low > high:
+        if low > END_OF_TIME:
             break
         low = max(low, FIRST_SECOND + 2)
+        # A guess that lay in the future is passed by now where the service's clock moves on.
+        high = max(high, low)
         later = await ask(Bounds(low - 1, None))
         earlier = await ask(Bounds(low - 2, None))
         if earlier.echo.before >= later.echo.before:

@@ -425,3 +425,19 @@ async def test_what_is_refused_and_has_no_substitute_is_an_error(
         with pytest.raises(InvalidRequestError):
             await ids_of(walk(client, BASE - 1, before))
     assert len(service.queries) < 10
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+@pytest.mark.parametrize("widest", [40, 3_600])
+async def test_a_present_that_moves_between_calls_is_found(step: int, widest: int) -> None:
+    """Windows are cut at their end, and `Date` runs ahead: what was the future passes meanwhile."""
+
+    def advance() -> None:
+        service.now += step * (len(service.queries) > 4)
+
+    rules = Rules(widest=widest, cut="end", date_ahead=3, default_span=DAY)
+    service = ListService(rows={}, now=BASE, rules=rules, before_answer=advance)
+    async with serving(service) as client:
+        present = await client.service_time()
+        assert BASE <= present.timestamp() <= service.now
+        assert len(service.queries) < 130
