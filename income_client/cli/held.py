@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from attrs import frozen
 from income_client import ConfigurationError, IncomeClientError
 from income_client.texts import reason_of
 
-from .options import STANDARD_INPUT, read_lines
+from .options import LONGEST_LINE, STANDARD_INPUT, read_lines
 from .output import counted, say
 
 ID: Final = "application_id"
@@ -155,7 +155,9 @@ async def _line_pairs(path: Path) -> AsyncGenerator[Pair, None]:
 
 async def _lines_of(path: Path) -> AsyncGenerator[bytes, None]:
     with path.open("rb") as file:
-        for line in file:
+        while line := file.readline(LONGEST_LINE + 1):
+            if len(line) > LONGEST_LINE:
+                raise IncomeClientError(f"{path} has a line of over {LONGEST_LINE:,} bytes")
             yield line
 
 
@@ -182,8 +184,10 @@ def _pair_in_json(text: str, where: str) -> Pair:
 
 
 def _cells(row: str, where: str) -> list[str]:
+    if "\0" in row:
+        raise _unreadable(where, "has a null character")
     try:
-        return next(csv.reader([row.replace("\0", "")], strict=True))
+        return next(csv.reader([row], strict=True))
     except (csv.Error, StopIteration):
         raise _unreadable(where, "is not CSV")
 
@@ -218,17 +222,21 @@ def _columns_in(cells: Sequence[str], name: str) -> _Columns:
 def _checked_pair(application_id: Any, updated: Any, where: str) -> Pair:
     if not isinstance(application_id, str) or not application_id:
         raise _unreadable(where, f"has no {ID}")
-    time = updated if isinstance(updated, datetime) else _time_in(updated)
+    time = _time_in(updated)
     if time is None:
         raise _unreadable(where, "has no time, such as 2026-01-31T12:00:00Z")
     return application_id, time
 
 
-def _time_in(text: object) -> datetime | None:
-    """Return a time as databases and this package write it; None if it is none."""
+def _time_in(value: object) -> datetime | None:
+    """Return a time, also as databases and this package write it; None if it is none."""
     try:
-        return datetime.fromisoformat(text) if isinstance(text, str) else None
-    except ValueError:
+        time = datetime.fromisoformat(value) if isinstance(value, str) else value
+        if not isinstance(time, datetime):
+            return None
+        # One without a zone is in UTC, as all times of the command.
+        return time.replace(tzinfo=UTC) if time.utcoffset() is None else time.astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
 
 

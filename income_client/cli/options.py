@@ -217,6 +217,8 @@ STANDARD_INPUT: Final = "-"
 """What it is called on a command line."""
 _PIECE: Final = 65536
 _LONGEST_ID: Final = 1000
+LONGEST_LINE: Final = 2**27
+"""Bytes of a line: of a record that was exported, twice a reply of 64 MiB."""
 _NOT_OF_AN_ID: Final = re.compile(r'[\s,"\[\]{}]')
 """What a row of a table, of CSV or of a JSON array has, and an id has not."""
 
@@ -360,10 +362,12 @@ async def read_ids(descriptor: int = 0) -> AsyncGenerator[str, None]:
 
 
 async def read_lines(descriptor: int = 0) -> AsyncGenerator[bytes, None]:
-    """Yield the lines of standard input."""
+    """Yield the lines of standard input; one that is too long raises an `IncomeClientError`."""
     rest = bytearray()
     while piece := await read_input(descriptor):
         rest += piece
+        if len(rest) > LONGEST_LINE:
+            raise IncomeClientError(f"standard input has a line of over {LONGEST_LINE:,} bytes")
         if b"\n" not in piece:
             continue  # looking through a long line at every piece would take its square
         *lines, last = bytes(rest).split(b"\n")

@@ -182,20 +182,52 @@ BAD: Final[dict[str, tuple[bytes, str]]] = {
     "deep JSON": (b'{"application_id":' + b"[" * 9_999, "line 1 of held is not a line of JSON"),
     "damaged Parquet": (b"PAR1S3CRETPAR1", "held is not a Parquet file"),
     "an empty cell": (parquet([("a", "2026-01-31"), ("", "S3CRET")]), "row 2 of held has no"),
-    "zeros": (b"\0" * 99, "held has no columns"),
+    "zeros": (b"\0" * 99, "line 1 of held has a null character"),
+    "a zero in an id": (f"{HEADING}\nS3\0CRET,2026-01-31".encode(), "line 2 of held has a null"),
+    "the first hour": (
+        f"{HEADING}\nS3CRET,0001-01-01T00:00:00+14:00".encode(),
+        "line 2 of held has no time",
+    ),
+    "a long line": (b"S3CRET" * 2_000, "held has a line of over 11,000 bytes"),
 }
 
 
 @pytest.mark.shows_private("file", reason="it is what the command is given")
 @pytest.mark.parametrize("name", BAD)
-def test_a_file_that_cannot_be_read_is_one_line(name: str, shell: Cli) -> None:
+def test_a_file_that_cannot_be_read_is_one_line(
+    name: str, shell: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It names the line, and shows nothing of it."""
+    for module in ("held", "options"):
+        monkeypatch.setattr(f"income_client.cli.{module}.LONGEST_LINE", 11_000)
     content, said = BAD[name]
     (shell.folder / "held").write_bytes(content)
     ran = shell("audit", "held")
     assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1), ran.stderr
     assert said in ran.stderr
     assert "S3CRET" not in ran.stderr
+    if name == "a long line":
+        for line in (("audit", "-"), ("documents", "-")):
+            ran = shell(*line, stdin=content)
+            assert ran.status == 1
+            assert "standard input has a line of over 11,000 bytes" in ran.stderr
+            assert "S3CRET" not in ran.stderr
+
+
+def test_times_of_one_line_may_differ_in_form(shell: Cli) -> None:
+    """One without a zone is in UTC, as the service's own."""
+    held = times(shell)
+    shell.service.advance(100)
+    lines = [
+        {
+            "application": {"application_id": key, "last_updated_at": time},
+            "documents": {"documents": {"paystub": [{"updated_at": time.removesuffix("Z")}]}},
+        }
+        for key, time in held.items()
+    ]
+    (shell.folder / "held").write_text("\n".join(map(json.dumps, lines)))
+    ran = shell("audit", "held")
+    assert (ran.status, ran.stdout) == (0, ""), ran.stderr
 
 
 def test_what_is_not_there_is_said_before_anything_is_sent(shell: Cli) -> None:
