@@ -1,6 +1,6 @@
 """Compare what the service lists with what a program holds: ids, with the update times held.
 
-Only the list is read. Its rows have no update time, but a row lies between the bounds of its
+The list is read. Its rows have no update time, but a row lies between the bounds of its
 page. So a held time before them is stale, one behind them is not, and one between them leaves
 it open: then the list is asked for a part of the page that begins just after the held time.
 
@@ -9,14 +9,17 @@ No alarm is false, whatever changes meanwhile, since only what was *due* counts:
 before ``held`` is read, so ``held`` has had ``settle`` for what is due.
 
 1. The first walk lists the span up to ``until``. Unknown ids may be missing, old times stale.
-2. The second walk follows it, from a second before ``until`` to the present. What it lists has
-   been updated since: that is not due, and no longer missing or stale.
+2. The second walk follows it, from ``until`` to the present. What it lists has been updated
+   since: that is not due, and no longer missing or stale.
 3. Each page with a finding is asked for again. What a complete page no longer shows has moved on,
-   or was deleted, and is no finding either. If any are left, the second walk is made once more.
+   or was deleted, and is no finding either. If any are left, the second walk is made once more,
+   after one of the seconds beside ``until``: two exclusive bounds hide that very second.
+4. What no walk listed is asked for by its id, but no more than a thousand. An update may hide the
+   old row before it shows the new one, so only what the service does not know either is gone.
 
 Update times only grow. An application with a held time in the span is listed by the first walk
 unless it moved behind ``until`` before; then the second lists it, which misses nothing that is
-updated while it runs. So whatever neither listed is not there: ``unlisted``. This holds for times
+updated while it runs. So what neither listed is not on the list: ``unlisted``. This holds for times
 held behind the earliest second that the service lists, and before ``until``; and for none before
 a second that holds more rows than it can list, or a row without an id, where it may be.
 
@@ -38,6 +41,7 @@ from collections import defaultdict
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
+    Awaitable,
     Callable,
     Iterable,
     Iterator,
@@ -47,24 +51,31 @@ from collections.abc import (
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
+from itertools import islice
 from math import ceil, floor
 from typing import Any, Final
 
 from attrs import define, field, frozen
 
 from .clock import Clock
-from .errors import ConfigurationError, InvalidRequestError, UnexpectedResponseError
-from .http.endpoints import LARGEST_LIMIT, Request, Response
-from .http.replies import read_rows
+from .errors import (
+    ConfigurationError,
+    DecodeError,
+    InvalidRequestError,
+    NotFoundError,
+    UnexpectedResponseError,
+)
+from .http.endpoints import LARGEST_LIMIT, Request, Response, get_application
+from .http.replies import read_reply, read_rows
 from .http.session import SessionManager
-from .records.applications import ApplicationPage, ApplicationSummary
+from .records.applications import Application, ApplicationPage, ApplicationSummary
 from .records.window import Window
 from .settings import check_count, check_not_negative, invalid, is_number, wrong
 from .walk.paginator import ApplicationPaginator, ask_page, ask_present
 from .walk.tail import END_OF_TIME
 from .walk.windows import Answer, Bounds, Intervals, echo_of
 from .wire.rows import MalformedRow
-from .wire.times import Rounding, When, aware_time, service_second
+from .wire.times import FIRST_SECOND, LAST_SECOND, Rounding, When, aware_time, service_second
 
 Held = Mapping[str, When] | Iterable[tuple[str, When]] | AsyncIterable[tuple[str, When]]
 """Ids with the update times held: a mapping, or pairs, asynchronous or not."""
@@ -76,6 +87,10 @@ _MOST_OUT_OF_ORDER: Final = 0.25
 _MOST_MOVED: Final = 100
 """Rows out of order for which a call is made, so that an odd order costs no call for each row."""
 _FIRST_SLOTS: Final = 1_024
+_MOST_CONFIRMED: Final = 1_000
+"""Ids asked for one by one at the most: about as many calls as a walk over a million rows takes."""
+_BEHIND: Final = 1
+"""Seconds by which the present is taken earlier than it is echoed: the service may round up."""
 
 
 @frozen(kw_only=True)
@@ -108,15 +123,16 @@ class Audit:
         listed: how many applications are listed, those updated after ``until`` aside.
         missing: ids that are listed, and not held.
         stale: those held with a time before their last update.
-        unlisted: ids held with a time of the span that the service does not list any more.
+        unlisted: ids held with a time of the span that the service neither lists nor knows.
         undecided: how many ids the list did not say enough about: listed in the very window of
             the held time, so perhaps updated again there, later than the margin that was asked
-            for; or not listed, but perhaps hidden in a saturated second.
+            for; or not listed, but perhaps hidden in a saturated second, or known to the service
+            as it was, or not asked for, as so many are not listed.
         margin: how long after the time held such an update may lie, at the most.
         margin_asked: the margin that was asked for, in seconds; None if none was.
         saturated: seconds that hold more applications than can be listed.
         unreadable: how many rows of the list have no id that can be read.
-        requests: list calls that it took.
+        requests: calls that it took.
     """
 
     after: datetime | None
@@ -258,6 +274,10 @@ class Comparison:
         self._is_listed = bytearray(len(held))
         self._is_recent = bytearray(len(held))
         self._undue: set[str] = set()
+        self.gone: set[str] = set()
+        """Ids that the service does not know."""
+        self.known: set[str] = set()
+        """Ids that no walk listed, though they were updated since."""
 
     def add_page(self, window: Window, rows: Sequence[ApplicationSummary]) -> None:
         """Take rows of the first walk, which lie between these bounds."""
@@ -285,8 +305,15 @@ class Comparison:
         if slots:
             self._pages.append(ListedPage(window, slots, moved))
 
+    def add_beside(self, window: Window, rows: Sequence[ApplicationSummary]) -> None:
+        """Take rows of the seconds beside ``until``: they are listed, due or not."""
+        for application_id in self._ids_on(window, rows):
+            slot = self.held.find(application_id)
+            if slot is not None and not self._is_listed[slot]:
+                self._is_listed[slot] = self._is_recent[slot] = True
+
     def add_recent(self, window: Window, rows: Sequence[ApplicationSummary]) -> None:
-        """Take rows of the second walk: they were updated since, or are just about due."""
+        """Take rows of the second walk: they were updated since."""
         for application_id in self._ids_on(window, rows):
             self._undue.discard(application_id)
             slot = self.held.find(application_id)
@@ -487,8 +514,7 @@ class Auditor:
         covered = Intervals()
         saturated = await self._walk(after, until, comparison.add_page, covered)
         listed_from = next((w.after for w in covered if w.after <= until <= w.before), until)
-        # From a second earlier: an exclusive bound hides its own second.
-        saturated += await self._walk(until - 1, None, comparison.add_recent)
+        saturated += await self._walk(until, None, comparison.add_recent)
         await self._ask_all(
             (window, partial(comparison.look_again, window, found))
             for window, found in comparison.findings().items()
@@ -496,18 +522,26 @@ class Auditor:
         await self._ask_all(
             (part, partial(comparison.take_part, page, part)) for page, part in comparison.parts()
         )
-        result = self._result(comparison, after, listed_from, saturated)
-        if not result.drift:
-            return result
-        saturated += await self._walk(until - 1, None, comparison.add_recent)
+        unlisted, _ = comparison.unlisted(listed_from, saturated)
+        if comparison.missing or comparison.stale or unlisted:
+            saturated += await self._walk(until - 1, until + 1, comparison.add_beside)
+            saturated += await self._walk(until, None, comparison.add_recent)
+            unlisted, _ = comparison.unlisted(listed_from, saturated)
+            asks = (partial(self._confirm, comparison, one) for one in unlisted)
+            await self._run_all(islice(asks, _MOST_CONFIRMED))
         return self._result(comparison, after, listed_from, saturated)
 
     async def _read_until(self, before: int | None) -> int:
         """Return the second before which an update is due."""
         reply = await ask_present(partial(self._ask, 1))
-        if reply.present > END_OF_TIME:
+        if not 0 < reply.present <= END_OF_TIME:
             raise UnexpectedResponseError("the service sends no time", call="list_applications")
-        due = reply.present - ceil(self.settle)
+        present = reply.present - _BEHIND
+        if reply.served_at is None:
+            # In an hour that clocks repeat, it may be the first pass: the second is yet to come.
+            near = aware_time(present, self.zone, near=None)
+            present = service_second(near, self.zone, rounding=Rounding.DOWN)
+        due = present - ceil(self.settle)
         return due if before is None else min(due, before)
 
     async def _walk(
@@ -550,20 +584,43 @@ class Auditor:
         self, questions: Iterable[tuple[Window, Callable[[Answer | None], None]]]
     ) -> None:
         """Ask for what lies between bounds, and hand over each answer; None where it is refused."""
-        waiting = iter(questions)
 
-        async def ask_in_turn() -> None:
-            for bounds, take in waiting:
-                try:
-                    answer = await self._ask(self.limit, Bounds(bounds.after, bounds.before))
-                except InvalidRequestError:
-                    answer = None
-                take(answer)
+        async def ask(bounds: Window, take: Callable[[Answer | None], None]) -> None:
+            try:
+                answer = await self._ask(self.limit, Bounds(bounds.after, bounds.before))
+            except InvalidRequestError:
+                answer = None
+            take(answer)
+
+        await self._run_all(partial(ask, *question) for question in questions)
+
+    async def _confirm(self, comparison: Comparison, application_id: str) -> None:
+        """Ask for what no walk listed: it is gone if the service does not know it."""
+        self._requests += 1
+        try:
+            request = get_application(application_id)
+            read = partial(read_reply, Application, request)
+            updated = (await self.session.call(request, read)).last_updated_at
+        except (ConfigurationError, NotFoundError):  # no application can have the id, or has it
+            comparison.gone.add(application_id)
+        except (DecodeError, UnexpectedResponseError, InvalidRequestError):
+            pass  # whether it was updated since is not known
+        else:
+            if service_second(updated, self.zone, rounding=Rounding.DOWN) >= comparison.until:
+                comparison.known.add(application_id)
+
+    async def _run_all(self, calls: Iterable[Callable[[], Awaitable[None]]]) -> None:
+        """Make calls, as many at a time as may be in flight."""
+        waiting = iter(calls)
+
+        async def call_in_turn() -> None:
+            for call in waiting:
+                await call()
 
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(self.concurrency):
-                    group.create_task(ask_in_turn())
+                    group.create_task(call_in_turn())
         except ExceptionGroup as errors:
             raise errors.exceptions[0]
 
@@ -582,7 +639,10 @@ class Auditor:
         saturated: Sequence[Window],
     ) -> Audit:
         is_all = after is None and listed_from <= 0
-        unlisted, unclear = comparison.unlisted(listed_from, saturated)
+        not_listed, unclear = comparison.unlisted(listed_from, saturated)
+        unlisted = [one for one in not_listed if one in comparison.gone]
+        explained = comparison.gone | comparison.known
+        unclear += sum(one not in explained for one in not_listed)
         undecided, margin = comparison.undecided()
         held = comparison.held
         stale = [
@@ -644,7 +704,8 @@ def _seconds_of(when: When, zone: tzinfo) -> tuple[int, int]:
     if zone is UTC and isinstance(when, datetime) and when.tzinfo is not None:
         # The usual case, ten times as fast: there may be a million.
         since = when.timestamp()
-        return floor(since), ceil(since)
+        if FIRST_SECOND <= since <= LAST_SECOND:
+            return floor(since), ceil(since)
     return (
         service_second(when, zone, rounding=Rounding.DOWN),
         service_second(when, zone, rounding=Rounding.UP),

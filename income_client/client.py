@@ -528,10 +528,11 @@ class IncomeClient:
         That nothing is missing is exact. An update is passed over only if it is listed in the same
         window as the time held: ``margin`` says how soon after that time it must lie then.
 
-        Reads the list only: as many list calls as a walk over the span, a few more for the
-        present, one for each page with a finding, at most a hundred for rows that seem to have
-        been updated, and those for ``margin``. What changes meanwhile is looked at again, and is
-        no finding.
+        Takes as many list calls as a walk over the span, a few more for the present, one for each
+        page with a finding, at most a hundred for rows that seem to have been updated, and those
+        for ``margin``. What changes meanwhile is looked at again, and is no finding. Ids that
+        are not listed, a thousand at the most, are then read one by one: only what the service
+        does not know is reported; those beyond are undecided.
 
         Args:
             held: ids with the update times held: a mapping, or an iterable of pairs, asynchronous
@@ -542,7 +543,8 @@ class IncomeClient:
             updated_after: only what was updated after this must be held; None for everything. An
                 id that is not listed is reported only if the time held lies behind it.
             updated_before: the time as of which ``held`` is, if it is of the past: what was
-                updated since is not compared. None for the present.
+                updated since is not compared. Its very second is, where the service's upper
+                bounds are inclusive and its lower ones are not. None for the present.
             settle: seconds before the present in which updates are not compared: longer than an
                 update takes to be listed, delivered and stored, so than a poller's ``interval``.
             margin: seconds, at least 1: an update that lies further behind the time held is

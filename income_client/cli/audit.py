@@ -57,7 +57,7 @@ async def audit(
     since the time held), or unlisted (held, but no longer listed). With --output
     json, it is an object with these findings, and how many there are of what.
     With --quiet, these are the ids of what is missing or stale, for export to
-    read again. Only the list is read.
+    read again. Only the list is read, and up to a thousand ids that it lacks.
 
     Nothing else is missing. An update may be passed over if it came soon after
     the time held: how soon is said at the end, and may be days. With --margin 1h,

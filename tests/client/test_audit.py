@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from random import Random
 from types import MappingProxyType
 from typing import Any, Final
@@ -62,11 +62,11 @@ def audited(
     **options: Any,
 ) -> Audit:
     """Audit a service without a socket."""
+    usual: dict[str, Any] = {"zone": UTC, "settle": 5, "margin": 1, "concurrency": 4, "limit": 10}
     auditor = Auditor(
         session=DrySession(service),  # type: ignore[arg-type]
-        zone=UTC,
         clock=service.clock,
-        **{"settle": 5, "margin": 1, "concurrency": 4, "limit": 10} | options,
+        **usual | options,
     )
     return asyncio.run(auditor.run(held, after, before))
 
@@ -113,7 +113,9 @@ class History:
         service, chance = self.service, self.service.chance
         for due in [one for one in self.pending if one[0] <= service.now]:
             self.pending.remove(due)
-            if due[1] in service.rows:
+            if due[1] in service.moving:
+                service.rows[due[1]] = service.moving.pop(due[1])
+            elif due[1] in service.rows:
                 service.rows[due[1]] = max(due[2], service.rows[due[1]])
         if self.left and chance.random() < 0.4:
             self.left -= 1
@@ -123,6 +125,14 @@ class History:
             if chance.random() < 0.2 and still:
                 key = chance.choice(still)
                 del service.rows[key]
+                self.changed.add(key)
+            elif chance.random() < 0.3 and still and crowd + len(waiting) < self.limit - 1:
+                # Its old row is hidden at once, its new one shows within ``settle``.
+                key = chance.choice(still)
+                del service.rows[key]
+                service.moving[key] = service.now
+                shown = service.now + chance.randrange(self.settle)
+                self.pending.append((shown, key, service.now))
                 self.changed.add(key)
             elif crowd + len(waiting) < self.limit - 1:
                 key = chance.choice([*still, f"new-{self.left}"])
@@ -152,10 +162,15 @@ def histories(draw: st.DrawFn, limit: int) -> History:
     service = draw(listings(ListService, limit, [0, 5, 30], date_ahead=date_ahead, widest=widest))
     assume((service.now - BASE) / (service.rules.widest or service.now) < 30)
     settle = draw(st.sampled_from([1, 3, 20]))
+    # Just before and behind the second up to which updates are due.
+    for back in {settle, settle + 1, settle + 2, settle + 3, 9, 10}:
+        if sum(second == service.now - back for second in service.rows.values()) < limit - 1:
+            service.rows[f"edge-{back}"] = service.now - back
     history = History(service, limit, settle, {}, began=dict(service.rows))
     chance, now = service.chance, service.now
     for key, second in service.rows.items():
-        drift = chance.choice(["none"] * 6 + ["stale", "missing", "late", "finer"])
+        kept = ["missing", "none"] if key.startswith("edge") else ["none"] * 6
+        drift = chance.choice([*kept, "stale", "missing", "late", "finer"])
         history.held[key] = second
         if drift == "missing":
             del history.held[key]
@@ -216,7 +231,7 @@ def test_an_audit_reports_each_drift_and_nothing_else(
         assert held[key] < one.listed_in.after <= began[key] <= until
         assert one.held_at == at(math.floor(history.held[key]))
     for key in audit.unlisted:
-        assert key not in began or key not in service.rows
+        assert key not in began or key not in service.rows.keys() | service.moving.keys()
         assert since < held[key] < until
     if audit.saturated:
         return
@@ -225,7 +240,7 @@ def test_an_audit_reports_each_drift_and_nothing_else(
     waiting = {key for _, key, _ in history.pending}
     settled = began.keys() & service.rows.keys() - history.changed - waiting
     for key in settled:
-        if since + 1 < began[key] < until - 1 and began[key] == service.rows[key]:
+        if since + 1 < began[key] < until and began[key] == service.rows[key]:
             assert (key in audit.missing) == (key not in held), key
             if key in held and key not in stale:
                 # A second more, since nothing says on which side of a bound its own second is.
@@ -372,7 +387,11 @@ async def test_a_failure_ends_an_audit_and_what_it_read() -> None:
 
     service = three_hundred()
     async with serving(service) as client:
-        bad = (("app-1", "S3CRET"), ("app-1", None), ("", at(1)), "ab", ("app-1",), 7)
+        early = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))
+        bad = (
+            *(("app-1", early), ("app-1", "S3CRET"), ("app-1", None)),
+            *(("", at(1)), "ab", ("app-1",), 7),
+        )
         for last in bad:
             with pytest.raises(
                 ConfigurationError, match=r"^held has no .* in entry 301$"
@@ -480,6 +499,64 @@ def test_a_finding_that_changes_meanwhile_is_none(call: int, *, is_deleted: bool
     audit = audited(service, held, BASE - 1)
     assert (audit.missing, audit.stale) == ((), ())
     assert (audit.unlisted, audit.is_complete) == ((), True)
+
+
+def test_the_last_second_before_the_end_is_compared() -> None:
+    """Whatever the bounds mean, also with a fraction, and before a day that ends at midnight."""
+    midnight = BASE - BASE % 86_400
+    for meaning in MEANINGS.values():
+        rows = {"app-1": midnight - 1, "app-2": midnight - 50, "app-3": midnight - 1}
+        service = ListService(rows=rows, now=BASE + 500, rules=Rules(**meaning))
+        held = {"app-2": at(midnight - 50), "app-3": at(midnight - 90)}
+        audit = audited(service, held, None, midnight)
+        assert (audit.missing, audit.until) == (("app-1",), at(midnight))
+        assert [one.application_id for one in audit.stale] == ["app-3"]
+
+
+def test_an_update_that_is_not_shown_yet_is_no_deletion() -> None:
+    """Its old row is hidden already; what the service does not know either is gone."""
+
+    def move() -> None:
+        for key in ("app-1", "app-2") if len(service.queries) == 2 else ():
+            service.moving[key] = service.rows.pop(key) if key == "app-2" else service.now
+            service.rows.pop(key, None)
+
+    rows = {f"app-{number}": BASE + number for number in range(9)}
+    service = ListService(rows=rows, now=BASE + 500, before_answer=move)
+    held = {key: at(second) for key, second in rows.items()} | {"app-gone": at(BASE + 3)}
+    held["a/b\n"] = at(BASE + 4)
+    audit = audited(service, held)
+    assert set(audit.unlisted) == {"app-gone", "a/b\n"}
+    assert (audit.missing, audit.stale) == ((), ())
+    assert audit.undecided == 1
+    service.moving.clear()
+    service.before_answer = lambda: None
+    held |= {f"many-{number}": at(BASE + 5) for number in range(1_200)}
+    audit = audited(service, held)
+    assert len(audit.unlisted) == 1_000
+    assert audit.undecided == len(held) - len(service.rows) - 1_000
+    assert audit.requests < 1_100
+
+
+@pytest.mark.parametrize("left", [0, 1, 30])
+def test_clocks_that_go_back_meanwhile_make_no_finding(left: int) -> None:
+    """What is updated in the second pass of the hour has the texts of the first, without `Date`."""
+    end = round((datetime(2026, 10, 25, 3, tzinfo=UTC) - START).total_seconds())
+    rows = {"app-1": end - 90_000, "app-2": end - 90_001}
+    rules = Rules(date_ahead=None, rounds_up=not left)
+    service = ListService(rows=dict(rows), now=end - max(left, 1), rules=rules)
+
+    async def read() -> AsyncIterator[tuple[str, datetime]]:
+        for key, second in rows.items():
+            yield key, at(second - 7_200)
+        service.now = end - 3_600 + 5
+        service.touch("app-1")
+        service.touch("new")
+        service.now += 1
+
+    audit = audited(service, read(), zone=ZoneInfo("Europe/Berlin"))
+    assert (audit.missing, audit.stale, audit.unlisted) == ((), (), ())
+    assert (audit.listed, audit.undecided) == (1, 0)
 
 
 def test_the_second_before_the_end_is_listed_by_some_walk() -> None:

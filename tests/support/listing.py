@@ -20,6 +20,7 @@ from income_client.testing import JumpingClock
 from tests.support.server import Reply, Request, ScriptedServer, reply, turns
 
 EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the service's times carry no zone
+_LIST_PATH: Final = "/v1/income/applications"
 _QUIET_TURNS: Final = 60
 """Turns of the loop without a request after which none is on its way."""
 
@@ -234,6 +235,8 @@ class ListService(Listing):
     """Gives the application date of a row, as text."""
     malformed: dict[str, str] = field(factory=dict)
     """JSON that is written in place of the rows of some applications."""
+    moving: dict[str, int] = field(factory=dict)
+    """Applications that are there, and not listed for now, by the second of the last update."""
     most_requests: int = 2_000
     clock: ServiceClock = field(factory=ServiceClock)
     """What the client pauses by."""
@@ -259,7 +262,9 @@ class ListService(Listing):
 
     async def answer(self, request: Request) -> Reply:
         """Answer a request by what is there when it arrives, though perhaps later."""
-        assert request.path == "/v1/income/applications", request.path
+        if request.path.startswith(f"{_LIST_PATH}/"):
+            return self._application(request.path.removeprefix(f"{_LIST_PATH}/"))
+        assert request.path == _LIST_PATH, request.path
         sent = request.parameters
         query = Query(
             after=_second_of(sent.get("updated_after")),
@@ -281,6 +286,19 @@ class ListService(Listing):
         else:
             await turns(self.chance.randint(0, self.rules.slowness))
         return given
+
+    def _application(self, key: str) -> Reply:
+        """Return one application; those that are between two places of the list are there too."""
+        second = self.rows.get(key, self.moving.get(key))
+        if second is None:
+            return reply(404)
+        body = (
+            f'{{"application_id":"{key}","application_reference_id":"ref-{key}",'
+            f'"application_date":"{self.dates(key)}","last_updated_at":"{text_of(second)}Z",'
+            '"applicants":{},"income_calculations":{},'
+            '"data_sources":{"image_files":[],"structured_data":[]}}'
+        )
+        return reply(body=body.encode())
 
     def _body(self, page: Page) -> bytes:
         rows = ",".join(
