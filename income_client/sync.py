@@ -242,7 +242,7 @@ class SyncApplicationPaginator(SyncIterator[ApplicationSummary]):
 
     _items: ApplicationPaginator
 
-    def __init__(self, portal: Portal, items: ApplicationPaginator) -> None:
+    def __init__(self, portal: Portal, items: AsyncIterator[ApplicationSummary]) -> None:
         super().__init__(portal, items)
         self._untaken_pages: deque[ApplicationPage] = deque()
 

@@ -9,7 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from itertools import count
 from pathlib import Path
 from types import FrameType
@@ -575,36 +575,53 @@ def test_ctrl_c_at_any_step_of_an_iteration_loses_nothing(
     """Nothing comes twice of a walk; a batch does that was not committed."""
     monkeypatch.setattr("income_client.polling.cycle._BATCH_SIZE", 3)
     with emulated(40) as (service, client):
-        store = MemoryCheckpointStore()
-        found: list[str] = []
-        step, is_over = 0, False
         walk = client.list_applications(limit=7)
-        poller = client.poll(store, documents=False, start="1970-01-01", once=True, settle=0)
-
-        def follow() -> None:
-            if what == "rows":
-                for row in walk:
-                    found.append(row.application_id)
-            elif what == "pages":
-                for page in walk.pages():
-                    found.extend([row.application_id for row in page.applications])
-            elif what == "poll":
-                for record in poller:
-                    found.append(record.application_id)
-            else:
-                for batch in poller.batches():
-                    with batch:
-                        found.extend([record.application_id for record in batch])
-
+        options: dict[str, Any] = {"start": "1970-01-01", "settle": 0, "once": True}
+        poller = client.poll(MemoryCheckpointStore(), documents=False, **options)
+        begun: dict[str, Callable[[], Iterator[Any]]] = {
+            "rows": lambda: walk,
+            "pages": walk.pages,
+            "poll": lambda: poller,
+            "batches": poller.batches,
+        }
+        found: list[Any] = []
+        step, is_over = 0, False
         while not is_over:
             step += 1
             with Signals(step, interrupt), suppress(KeyboardInterrupt):
-                follow()
+                for one in begun[what]():
+                    with one if what == "batches" else nullcontext():
+                        found.append(one)
                 is_over = True
-        assert set(found) == set(service.world.ids)
-        if what == "rows":
-            assert len(found) == len(service.world.ids)
-        assert step > 20
+    if what == "pages":
+        found = [row for page in found for row in page.applications]
+    elif what == "batches":
+        found = [record for batch in found for record in batch]
+    assert set(ids_of(found)) == set(service.world.ids)
+    if what in {"rows", "pages"}:
+        assert len(found) == len(service.world.ids)
+    assert step > 20
+
+
+def test_ctrl_c_before_the_block_of_a_batch_delivers_it_again() -> None:
+    """To whoever goes on with the same loop, although the block is known to be entered."""
+    with emulated(4) as (service, client):
+        for step in count(1):
+            options: dict[str, Any] = {"start": "1970-01-01", "settle": 0, "once": True}
+            poller = client.poll(MemoryCheckpointStore(), documents=False, **options)
+            batches = poller.batches()
+            found: list[ApplicationRecord] = []
+            batch = next(batches)
+            with Signals(step, interrupt) as signals, suppress(KeyboardInterrupt), batch:
+                sys.setprofile(None)
+                found += batch
+            for batch in batches:
+                with batch:
+                    found += batch
+            assert sorted(ids_of(found)) == sorted(service.world.ids)
+            if not signals.has_come:
+                break
+        assert step > 10
 
 
 # Beginning and end
