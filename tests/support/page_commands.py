@@ -182,7 +182,7 @@ async def _is_accepted(_service: Emulator, _folder: Path, line: str) -> None:
 async def _adds_a_fault(service: Emulator, folder: Path, line: str) -> None:
     """The emulator that runs takes it, with the credentials that it prints."""
     before = len(service.faults)
-    await runs(service, folder, line.replace("localhost:8080", service.url))
+    await runs(service, folder, line)
     assert len(service.faults) == before + 1
 
 
