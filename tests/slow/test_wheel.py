@@ -96,6 +96,7 @@ def test_the_wheel_needs_what_the_package_imports(wheel: Wheel) -> None:
         "postgres",
         "rabbit",
         "redis",
+        "site",
         "storage",
         "telemetry",
     ]
