@@ -83,11 +83,12 @@ async def read_pairs(path: Path) -> AsyncGenerator[Pair, None]:
     """
     is_empty = str(path) != STANDARD_INPUT and not _manifest_of(path).exists()
     try:
-        for table, times in _tables_at(path):
+        tables = _tables_at(path)
+        for table, times in tables:
             for pair in _parquet_pairs(table, times):
                 is_empty = False
                 yield pair
-        if not _tables_at(path):
+        if not tables:
             async with aclosing(_line_pairs(path)) as pairs:
                 async for pair in pairs:
                     is_empty = False
