@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from income_client.exporting.frames import RecordTables, to_arrow, to_pandas, to_polars
 
     from ._version import __version__
-    from .audit import Audit, StaleApplication
+    from .audit.auditor import Audit, StaleApplication
     from .checkpoints import (
         CheckpointStore,
         MemoryCheckpointStore,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 NAMES: Final = {
     "_version": "__version__",
-    "audit": "Audit StaleApplication",
+    "audit.auditor": "Audit StaleApplication",
     "checkpoints": "CheckpointStore MemoryCheckpointStore SQLiteCheckpointStore StoredCheckpoint",
     "client": "IncomeClient",
     "downloads.many": "DownloadFailure Downloads",

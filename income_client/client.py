@@ -41,7 +41,8 @@ from .settings import (
 from .wire.times import When, service_bounds, wire_bounds
 
 if TYPE_CHECKING:
-    from .audit import Audit, Held
+    from .audit.auditor import Audit
+    from .audit.held import Held
     from .checkpoints import CheckpointStore
     from .configuration import ClientOptions
     from .downloads.downloader import Downloader
@@ -563,7 +564,7 @@ class IncomeClient:
             UnexpectedResponseError: the service does not say what time it is.
             IncomeClientError: a request failed after its retries.
         """
-        from .audit import Auditor
+        from .audit.auditor import Auditor
 
         with leaving():
             after, before = service_bounds(updated_after, updated_before, self._zone)

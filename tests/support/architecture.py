@@ -75,6 +75,7 @@ PURE: Final = (
         f"receivers.{name}"
         for name in ("auth", "certificates", "exchange", "issuer", "jwt", "networks")
     ),
+    "audit.comparison",
     "downloads.links", "downloads.naming", "downloads.transfer",
     *(f"emulator.{name}" for name in EMULATOR_PURE),
     "exporting.rows",

@@ -23,7 +23,8 @@ from income_client import (
     NotFoundError,
     RequestSent,
 )
-from income_client.audit import Auditor, out_of_order
+from income_client.audit.auditor import Auditor
+from income_client.audit.comparison import out_of_order
 from income_client.emulator import Emulator
 from income_client.http.endpoints import Request, Response
 from income_client.http.replies import failure_of

@@ -1,0 +1,1 @@
+"""An audit: what the service lists, compared with what a program holds."""

@@ -1,0 +1,261 @@
+"""What is held, against pages of the list; what is to be asked for again, and in which parts."""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from attrs import define, field
+
+from income_client.records.applications import ApplicationSummary
+from income_client.records.window import Window
+from income_client.walk.windows import Answer
+from income_client.wire.rows import MalformedRow
+
+from .held import HeldTimes
+
+_MOST_OUT_OF_ORDER: Final = 0.25
+"""Share of a page's rows; with more, the service does not list by time."""
+_MOST_MOVED: Final = 100
+"""Rows out of order for which a call is made, so that an odd order costs no call for each row."""
+
+
+@define
+class Findings:
+    """What is missing or stale of one window."""
+
+    missing: list[str] = field(factory=list)
+    """Ids."""
+    stale: list[int] = field(factory=list)
+    """Slots."""
+
+
+@define(eq=False)
+class ListedPage:
+    """A window of the first walk, with the slots whose held time lies within it."""
+
+    window: Window
+    """Its bounds, between which its rows lie."""
+    slots: "array[int]"
+    out_of_order: frozenset[int]
+    """Seconds after held times of rows that an update seems to have moved."""
+    cuts: Sequence[int] = ()
+    """Seconds, in ascending order, at which it is asked for in parts."""
+    unknown_from: int | None = None
+    """The latest cut behind which a part did not hold every row."""
+
+
+class Comparison:
+    """What is held, compared page by page with what is listed.
+
+    Args:
+        held: what is held, which does not change any more.
+        until: the second before which an update is due.
+        margin: seconds after a held time within which an update may be passed over; None for
+            any in the same window.
+    """
+
+    def __init__(self, held: HeldTimes, until: int, margin: int | None) -> None:
+        self.held = held
+        self.until = until
+        self._margin = margin
+        self.listed: int = 0
+        self.unreadable: int = 0
+        self.missing: dict[str, Window] = {}
+        self.stale: dict[int, Window] = {}
+        self._nameless: list[Window] = []
+        self._pages: list[ListedPage] = []
+        self._is_listed = bytearray(len(held))
+        self._is_recent = bytearray(len(held))
+        self._undue: set[str] = set()
+        self.gone: set[str] = set()
+        """Ids that the service does not know."""
+        self.known: set[str] = set()
+        """Ids that no walk listed, though they were updated since."""
+
+    def add_page(self, window: Window, rows: Sequence[ApplicationSummary]) -> None:
+        """Take rows of the first walk, which lie between these bounds."""
+        is_due = window.before <= self.until
+        slots: array[int] = array("i")
+        for application_id in self._ids_on(window, rows):
+            self.listed += 1
+            slot = self.held.find(application_id)
+            if slot is not None:
+                self._is_listed[slot] = True
+            if slot is not None and self.held.latest[slot] >= window.after:
+                slots.append(slot)
+            elif not is_due:
+                # The service has applied a later bound.
+                self._undue.add(application_id)
+            elif slot is None:
+                self.missing[application_id] = window
+            else:
+                self.stale[slot] = window
+        cuts = [self.held.latest[slot] + 1 for slot in slots]
+        moved = frozenset(cut for cut in out_of_order(cuts) if cut < window.before)
+        slots = array(
+            "i", (slot for slot, cut in zip(slots, cuts, strict=True) if cut < window.before)
+        )
+        if slots:
+            self._pages.append(ListedPage(window, slots, moved))
+
+    def add_beside(self, window: Window, rows: Sequence[ApplicationSummary]) -> None:
+        """Take rows of the seconds beside ``until``: they are listed, due or not."""
+        for application_id in self._ids_on(window, rows):
+            slot = self.held.find(application_id)
+            if slot is not None and not self._is_listed[slot]:
+                self._is_listed[slot] = self._is_recent[slot] = True
+
+    def add_recent(self, window: Window, rows: Sequence[ApplicationSummary]) -> None:
+        """Take rows of the second walk: they were updated since."""
+        for application_id in self._ids_on(window, rows):
+            self._undue.discard(application_id)
+            slot = self.held.find(application_id)
+            if slot is None:
+                self.listed -= self.missing.pop(application_id, None) is not None
+                continue
+            self.listed -= self._is_listed[slot] and not self._is_recent[slot]
+            self._is_listed[slot] = self._is_recent[slot] = True
+            self.stale.pop(slot, None)
+
+    def _ids_on(self, window: Window, rows: Sequence[ApplicationSummary]) -> Iterator[str]:
+        for row in rows:
+            if isinstance(row, MalformedRow) and not row.has_id:
+                self.unreadable += 1
+                self._nameless.append(window)
+            else:
+                yield row.application_id
+
+    # Findings, looked at again
+
+    def findings(self) -> Mapping[Window, Findings]:
+        """Return what is missing or stale by the window in which it was listed."""
+        found: dict[Window, Findings] = defaultdict(Findings)
+        for application_id, window in self.missing.items():
+            found[window].missing.append(application_id)
+        for slot, window in self.stale.items():
+            found[window].stale.append(slot)
+        return found
+
+    def look_again(self, window: Window, found: Findings, answer: Answer | None) -> None:
+        """Drop the findings of a window that a complete page of it does not show."""
+        if answer is None or not _is_whole(window, answer):
+            return
+        there = {row.application_id for row in answer.page.applications}
+        for application_id in found.missing:
+            if application_id not in there:
+                del self.missing[application_id]
+        for slot in found.stale:
+            if self.held.id_of(slot) not in there:
+                del self.stale[slot]
+
+    # Windows of held times, asked for in parts
+
+    def parts(self) -> Iterator[tuple[ListedPage, Window]]:
+        """Choose where pages are cut, the latest first, and return the parts to ask for."""
+        most = _MOST_MOVED
+        for page in sorted(self._pages, key=lambda page: page.window, reverse=True):
+            moved = sorted(page.out_of_order)[-most:] if most else []
+            most -= len(moved)
+            page.cuts = array("q", self._cuts_within_margin(page, moved))
+            # A part reaches a second into the next one, in case bounds are exclusive.
+            ends = [*(cut + 1 for cut in page.cuts[1:]), page.window.before][: len(page.cuts)]
+            yield from ((page, Window(*edges)) for edges in zip(page.cuts, ends, strict=True))
+
+    def _cuts_within_margin(self, page: ListedPage, cuts: Sequence[int]) -> Sequence[int]:
+        """Return these cuts, and as few others as put an end within the margin of each time."""
+        if self._margin is None:
+            return cuts
+        ends = [*cuts, page.window.before]
+        added: list[int] = []
+        for first in sorted({self.held.latest[slot] + 1 for slot in self._open_slots(page)}):
+            last = first + self._margin - 1
+            is_within = added and added[-1] >= first
+            if not is_within and ends[bisect_left(ends, first)] > last:
+                added.append(last)
+        return sorted([*cuts, *added])
+
+    def take_part(self, page: ListedPage, part: Window, answer: Answer | None) -> None:
+        """Take the rows of a part: they were updated after the held times before it."""
+        if answer is None or not _is_whole(part, answer):
+            page.unknown_from = max(part.after, page.unknown_from or part.after)
+        if answer is None:
+            return
+        for row in answer.page.applications:
+            slot = self.held.find(row.application_id)
+            is_due = answer.echo.before <= self.until
+            if slot is not None and is_due and self.held.latest[slot] < answer.echo.after:
+                self.stale[slot] = answer.echo
+
+    def _open_slots(self, page: ListedPage) -> Iterator[int]:
+        return (slot for slot in page.slots if not self._is_recent[slot])
+
+    # The result
+
+    def undecided(self) -> tuple[int, int]:
+        """Return how many were listed in the window of the held time and are undecided.
+
+        And how many seconds after it any may have been updated again, at the most.
+        """
+        count, margin = len(self._undue), 0
+        for page in self._pages:
+            unknown = page.unknown_from
+            decided = [cut for cut in page.cuts if unknown is None or cut > unknown]
+            ends = [*decided, page.window.before]
+            for slot in self._open_slots(page):
+                if slot not in self.stale:
+                    cut = self.held.latest[slot] + 1
+                    possible = ends[bisect_left(ends, cut)] + 1 - cut
+                    count += possible > (self._margin or 1)
+                    margin = max(margin, possible)
+        return count, margin
+
+    def unlisted(self, after: int, saturated: Sequence[Window]) -> tuple[list[str], int]:
+        """Return the ids that no walk listed from a second on, and how many may be hidden."""
+        hidden = max((window.before for window in (*self._nameless, *saturated)), default=after)
+        ids, unclear = [], 0
+        for slot, is_listed in enumerate(self._is_listed):
+            is_in_span = after < self.held.earliest[slot] and self.held.latest[slot] < self.until
+            if is_listed or not is_in_span:
+                continue
+            if self.held.earliest[slot] <= hidden:
+                unclear += 1
+            else:
+                ids.append(self.held.id_of(slot))
+        return ids, unclear
+
+
+def out_of_order(seconds: Sequence[int]) -> list[int]:
+    """Return the seconds, as few as can be, without which the others ascend or descend.
+
+    They are those that came too late for their place, not the ones that they passed. None are
+    returned where so many would be that the others are in no order either.
+    """
+    fewest = min((_not_ascending(seconds), _not_ascending(seconds[::-1])), key=len)
+    return fewest if len(fewest) <= _MOST_OUT_OF_ORDER * len(seconds) else []
+
+
+def _not_ascending(seconds: Sequence[int]) -> list[int]:
+    # The longest ascending rest, found from its end, so that later seconds are preferred.
+    ends: list[int] = []
+    lowest: list[int] = []
+    following: list[int] = []
+    for place in range(len(seconds) - 1, -1, -1):
+        length = bisect_right(lowest, -seconds[place])
+        lowest[length : length + 1] = [-seconds[place]]
+        ends[length : length + 1] = [place]
+        following.append(ends[length - 1] if length else -1)
+    following.reverse()
+    kept = set()
+    place = ends[-1] if ends else -1
+    while place >= 0:
+        kept.add(place)
+        place = following[place]
+    return [second for place, second in enumerate(seconds) if place not in kept]
+
+
+def _is_whole(window: Window, answer: Answer) -> bool:
+    """Return whether a page holds every row between two bounds."""
+    is_applied = answer.echo.after <= window.after and window.before <= answer.echo.before
+    return is_applied and not answer.is_full
