@@ -1,7 +1,6 @@
 """Every sub-command with something to read, for rules that hold for all of them."""
 
-import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -26,7 +25,7 @@ LETTER: Final = DeadLetter(
 
 
 def _reference(service: IncomeService) -> str:
-    reference: str = served(service, service.ids[0])["application_reference_id"]
+    reference: str = served(service, service.ids[-1])["application_reference_id"]
     return reference
 
 
@@ -86,37 +85,8 @@ class Form:
 FORMS: Final = tuple(Form(name, more) for name in LINES for more in ((), *_FORMS.get(name, ())))
 
 
-PREPARED: Final = ("dead.db", "held.csv", "home")
-"""What `prepare` leaves in a folder."""
-
-
 def prepare(folder: Path, run: LoopRunner) -> None:
     """Put the files there that commands read."""
     (folder / "held.csv").write_text("app-of-tomorrow,2100-01-01")
     store = SQLiteCheckpointStore(folder / "dead.db")
     run(store.save("default", "nothing", version=0, dead_letters=(LETTER,)))
-
-
-def examples_in(text: str) -> Iterator[list[str]]:
-    """Yield what is typed after ``income-client`` in the examples of a help text."""
-    _, _, typed = text.partition("Example: ")
-    typed, _, _ = typed.partition("╭")
-    for line in typed.replace("\\\n", " ").splitlines():
-        words = shlex.shlex(line, posix=True, punctuation_chars=True)
-        words.whitespace_split = True
-        yield from _commands(list(words))
-
-
-def _commands(words: list[str]) -> Iterator[list[str]]:
-    """Yield the commands of a line: between pipes, up to a redirection."""
-    command: list[str] = []
-    is_file = False
-    for word in [*words, "|"]:
-        if word in ("|", "||", "&&", ";"):
-            if command[:1] == ["income-client"]:
-                yield command[1:]
-            command, is_file = [], False
-        elif word in (">", ">>", "<"):
-            is_file = True
-        elif not is_file:
-            command.append(word)
