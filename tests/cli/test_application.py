@@ -39,7 +39,7 @@ from tests.support.application_payloads import (
     unfinished_year,
     without_documents,
 )
-from tests.support.cli import Cli
+from tests.support.cli import Cli, few_runs
 from tests.support.looking import SHOW_ALL, Look, draw, page
 from tests.support.streams import Ran
 
@@ -318,6 +318,7 @@ def test_no_line_is_wider_than_the_terminal(
     assert all(cell_len(line) <= width for line in text.splitlines())
 
 
+@few_runs
 @given(name=st.sampled_from([*CASES]), width=st.integers(40, 200))
 def test_special_applications_fit(name: str, width: int, look: Look) -> None:
     """Long words are folded, not cut, amounts are whole, and nothing acts on the terminal."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from income_client.testing import IncomeService, make_record
 from tests.support.beside import until
-from tests.support.cli import Cli, Running
+from tests.support.cli import Cli, Running, few_runs
 from tests.support.served import documents_of, parsed, served
 from tests.support.streams import Terminal
 
@@ -169,6 +169,7 @@ def test_reading_begins_before_the_ids_end(command: str, shell: Cli) -> None:
     assert shell.service.requests.count("get_documents") == 2
 
 
+@few_runs
 @given(command=st.sampled_from(COMMANDS), line=st.sampled_from(NO_IDS))
 def test_a_line_without_an_id_is_named_and_not_shown(command: str, line: bytes, shell: Cli) -> None:
     """It may be somebody's record; what its place would be is not there."""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
-from tests.support.cli import FULL, Cli, Running, when
+from tests.support.cli import FULL, Cli, Running, few_runs, when
 from tests.support.downloading import FILES, Download, counts_of, sha256_of
 from tests.support.limits import no_room_above, room_for
 from tests.support.served import documents_of, served
@@ -300,6 +300,7 @@ def test_everything_that_is_made_is_private(download: Download, tmp_path: Path) 
 
 
 @pytest.mark.income_service(applications=2)
+@few_runs
 @given(cut=st.integers(0))
 def test_a_line_that_was_cut_off_spoils_no_other(cut: int, download: Download) -> None:
     """Cut anywhere, whole lines hold, and what they list is neither printed nor listed again."""
@@ -397,6 +398,7 @@ def test_a_list_without_room_loses_nothing(download: Download) -> None:
 
 
 @pytest.mark.income_service(applications=1)
+@few_runs
 @given(
     name=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20),
     kind=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import income_client
 from income_client.cli.guide import Page, first_sentence
 from income_client.engines.postgres import SCHEMA
-from tests.support.cli import Cli
+from tests.support.cli import Cli, few_runs
 from tests.support.commands import NAMES
 from tests.support.streams import Terminal
 
@@ -54,6 +54,7 @@ def test_a_pipe_gets_the_page_as_it_is(page: str, cli: Cli) -> None:
     assert shown.stdout == text_of(page)
 
 
+@few_runs
 @given(page=A_PAGE, columns=st.integers(60, 100))
 def test_a_terminal_gets_the_page_drawn(page: str, columns: int, cli: Cli) -> None:
     """Headings and links lose their marks, and a link names the page that it leads to."""
@@ -71,6 +72,7 @@ def test_every_command_is_on_the_page_about_commands() -> None:
     assert [one for one in NAMES if not re.search(rf"(`|income-client ){one}\b", page)] == []
 
 
+@few_runs
 @given(
     page=A_PAGE,
     encoding=st.sampled_from(["ascii", "latin-1"]),

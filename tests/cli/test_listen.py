@@ -17,7 +17,7 @@ from income_client.testing import IncomeService
 from tests.support.beside import beside
 from tests.support.callback_certificates import SERVICE, Papers
 from tests.support.callbacks import served_by_aiohttp
-from tests.support.cli import FULL, Cli, Running, spelt
+from tests.support.cli import FULL, Cli, Running, few_runs, spelt
 from tests.support.listening import (
     BASIC,
     BASIC_VARIABLES,
@@ -108,6 +108,7 @@ def test_a_payload_is_written_only_when_asked_for(listen: Listen) -> None:
     listen(visit)
 
 
+@few_runs
 @given(payload=JSON)
 def test_a_line_is_plain_ascii_and_says_the_same(payload: Any, listen: Listen) -> None:
     def visit(command: Listening) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
-from tests.support.cli import Cli, with_basic
+from tests.support.cli import Cli, few_runs, with_basic
 from tests.support.streams import Terminal
 
 OPAQUE: Final = "an-opaque-token-of-no-form"
@@ -164,6 +164,7 @@ def test_a_token_need_not_be_a_readable_jwt(
     assert bool(shown["header"]) is (shown["form"] != "opaque")
 
 
+@few_runs
 @given(claims=st.dictionaries(NAMES, JSON, max_size=5))
 @example(claims={"exp": 1e300, "iat": 10**30})
 def test_any_claims_can_be_described(claims: dict[str, Any], token: Cli) -> None:

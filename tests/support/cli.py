@@ -12,10 +12,11 @@ from contextlib import ExitStack, chdir, contextmanager
 from pathlib import Path
 from traceback import walk_stack
 from types import FrameType
-from typing import IO, Any, Final
+from typing import IO, Any, Final, TypeVar
 from unittest import mock
 
 import pytest
+from hypothesis import settings
 
 from income_client.cli import main
 from income_client.cli.output import discard_rest
@@ -35,11 +36,14 @@ __all__ = [
     "cli",
     "closed_pipe",
     "complaints",
+    "few_runs",
     "shell",
     "spelt",
     "with_basic",
     "without_pauses",
 ]
+
+Property = TypeVar("Property", bound=Callable[..., None])
 
 _PATIENCE: Final = 20.0
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -331,6 +335,11 @@ def without_pauses(monkeypatch: pytest.MonkeyPatch) -> JumpingClock:
     monkeypatch.setattr(SystemClock, "monotonic", lambda _: clock.monotonic())
     monkeypatch.setattr(SystemClock, "sleep", lambda _, seconds: clock.sleep(seconds))
     return clock
+
+
+def few_runs(test: Property) -> Property:
+    """Have a property whose every example runs a command draw a third of the examples."""
+    return settings(max_examples=settings().max_examples // 3)(test)
 
 
 def with_basic(service: IncomeService, **instead: str) -> dict[str, str]:
