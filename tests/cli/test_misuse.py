@@ -1,16 +1,14 @@
 """What is invalid is explained at once: status 2, or 1 where only this machine is to blame."""
 
 import shlex
-from collections.abc import Iterator
-from functools import cache
-from typing import Any, Final, get_args
+from typing import Final, get_args
 
 import pytest
-from cyclopts import Argument
+from cyclopts import CycloptsError
 
 from income_client.cli.app import command_line
 from income_client.cli.options import Moment
-from tests.support.cli import Cli, spelt
+from tests.support.cli import Cli
 from tests.support.commands import NAMES
 from tests.support.listening import OAUTH2_VARIABLES
 
@@ -229,81 +227,46 @@ def test_what_was_typed_cannot_act_on_a_terminal(arguments: tuple[str, ...], cli
 
 # Options of one kind, found among all, so that a new one is held to its rule
 
-APP: Final = command_line()
 
-
-def kinds(argument: Argument) -> set[Any]:
-    """Return the types of values that an argument or an option takes."""
-    return {argument.hint, *get_args(argument.hint)}
-
-
-@cache
-def arguments_of(command: str) -> tuple[Argument, ...]:
-    """Return all that a command takes."""
-    return (*APP[command].assemble_argument_collection(),)
-
-
-def options_of(kind: type) -> list[tuple[str, str]]:
-    """Return each command with each of its options that take such a value."""
-    return [
-        (name, argument.name)
-        for name in NAMES
-        for argument in arguments_of(name)
-        if kind in kinds(argument)
-    ]
-
-
-def required(command: str, but: str) -> Iterator[str]:
-    """Yield what a command needs beside an option."""
-    for argument in arguments_of(command):
-        if argument.required and argument.name != but:
-            if argument.name.startswith("-"):
-                yield argument.name
-            yield "1" if int in kinds(argument) else "x"
-
-
-COUNTS: Final = options_of(int)
-SPANS: Final = options_of(Moment)
-
-
-def test_the_options_are_found() -> None:
-    """Among them those of commands that are loaded late, and of groups of options."""
-    known = {("applications", "--limit"), ("download", "--concurrency"), ("emulate", "--max-span")}
-    assert known < {*COUNTS}
-    assert {("applications", "--updated-before"), ("emulate", "--oldest")} < {*SPANS}
-
-
-def refused(place: tuple[str, str], text: str, cli: Cli) -> str:
-    """Return what is said of an option with this value, which is refused."""
-    command, option = place
-    ran = cli(command, *required(command, option), option, text)
-    assert (ran.status, ran.stdout) == (2, "")
-    assert [path.name for path in cli.folder.iterdir()] == ["home"]
-    said = " ".join(ran.stderr.replace("│", " ").split())
-    assert f"Invalid value for {option}: " in said
+def said_of_each(kind: type, text: str) -> dict[str, str]:
+    """Return what is said of a value that is refused, for each option that takes this kind."""
+    said = {}
+    for command in NAMES:
+        arguments = (*command_line()[command].assemble_argument_collection(),)
+        for argument in arguments:
+            if kind not in {argument.hint, *get_args(argument.hint)}:
+                continue
+            needed = [one for one in arguments if one.required and one is not argument]
+            line = [command, argument.name, text]
+            for one in needed:
+                line += [one.name] if one.name.startswith("-") else []
+                line += ["1" if one.hint is int else "x"]
+            with pytest.raises(CycloptsError) as caught:
+                command_line(command).parse_args(line, print_error=False)
+            said[f"{command} {argument.name}"] = str(caught.value)
     return said
 
 
-@pytest.mark.parametrize("place", COUNTS, ids=spelt)
-def test_a_count_is_a_whole_number(place: tuple[str, str], cli: Cli) -> None:
-    said = refused(place, "1.5", cli)
-    assert ("whole number" in said) or place[1] == "--file-size"
+def test_a_count_is_a_whole_number(cli: Cli) -> None:
+    said = said_of_each(int, "1.5")
+    # Among them those of commands that are loaded late, and of groups of options.
+    assert {"applications --limit", "download --concurrency", "emulate --max-span"} < {*said}
+    for option, text in said.items():
+        assert f"Invalid value for {option.split()[1]}: " in text
+        assert "whole number" in text or option.endswith("--file-size")
+    for text in ("1e3", "many"):
+        ran = cli("applications", "--limit", text)
+        assert (ran.status, ran.stdout, "whole number" in ran.stderr) == (2, "", True)
 
 
-@pytest.mark.parametrize("text", ["1e3", "many"])
-def test_a_count_is_written_in_digits(text: str, cli: Cli) -> None:
-    assert "whole number" in refused(("applications", "--limit"), text, cli)
-
-
-@pytest.mark.parametrize("place", SPANS, ids=spelt)
-def test_minutes_are_not_taken_for_months(place: tuple[str, str], cli: Cli) -> None:
+def test_a_span_is_a_time_or_has_a_unit() -> None:
+    """Minutes are not taken for months; a zone may take a time before the year 1."""
     for text in ("1m", "3M"):
-        said = refused(place, text, cli)
-        assert f"write {text[0]}min for minutes" in said
-        assert "for months, count days, such as 30d" in said
-
-
-@pytest.mark.parametrize("place", SPANS, ids=spelt)
-def test_a_time_that_is_in_no_year_of_utc_is_refused(place: tuple[str, str], cli: Cli) -> None:
-    """Its zone takes it before the year 1, where no time of the service is."""
-    assert "this must be a time" in refused(place, "0001-01-01T00:00:00+05:00", cli)
+        said = said_of_each(Moment, text)
+        assert {"applications --updated-before", "emulate --oldest"} < {*said}
+        for option, words in said.items():
+            assert f"Invalid value for {option.split()[1]}: " in words
+            assert f"write {text[0]}min for minutes" in words
+            assert "for months, count days, such as 30d" in words
+    for words in said_of_each(Moment, "0001-01-01T00:00:00+05:00").values():
+        assert "this must be a time" in words

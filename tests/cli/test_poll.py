@@ -322,7 +322,7 @@ def test_a_file_that_is_no_store_is_no_new_beginning(
 # Interrupted
 
 
-@pytest.mark.income_service(applications=250)
+@pytest.mark.income_service(applications=100)
 def test_sigterm_loses_and_repeats_nothing(poll: Poll, tmp_path: Path) -> None:
     """Stopped in a long first poll, it ends with 0; both runs together write each line once."""
     lines = tmp_path / "lines"

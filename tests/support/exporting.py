@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 from income_client.emulator import Fault
 
@@ -30,10 +31,12 @@ class Export:
         return self._shell("export", "--to", str(self.target), *arguments, **options)
 
     def interrupted(self, *arguments: str, by: str = "terminate") -> Ran:
-        """Run it until a hundred lines or more are kept and the service goes silent; stop it."""
+        """Run it until some lines are kept and the service goes silent; stop it."""
         before = self._reads()
-        self.service.faults.add(Fault("stall", skip=270, times=None, path="*/app-*"))
-        ran = self(*arguments, during=when(lambda: self._reads() - before > 130 and self.kept, by))
+        self.service.faults.add(Fault("stall", skip=54, times=None, path="*/app-*"))
+        stop = when(lambda: self._reads() - before > 26 and self.kept, by)
+        with mock.patch("income_client.cli.export._MOST_LINES", 20):
+            ran = self(*arguments, during=stop)
         self.service.faults.clear()
         return ran
 
