@@ -18,11 +18,11 @@ import pytest
 from income_client import __version__
 from income_client.cli.app import command_line
 from income_client.emulator import Fault
-from income_client.testing import IncomeService, LoopRunner, make_record
+from income_client.testing import IncomeService, make_record
 from tests.support.application_payloads import ending_with
 from tests.support.beside import until
 from tests.support.cli import FULL, Cli, Running, complaints, when
-from tests.support.commands import FORMS, NAMES, READING, Form, prepare
+from tests.support.commands import NAMES, Form
 from tests.support.processes import environment, file_for, run, started
 from tests.support.served import served
 from tests.support.streams import Ran, Terminal, closed_pipe
@@ -31,25 +31,7 @@ WIDTH: Final = 80
 COLOUR: Final = re.compile(r"\x1b\[[0-9;]*(3[0-8]|4[0-8]|9[0-7]|10[0-7])[0-9;]*m")
 SECRET: Final = re.compile(r"--([a-z-]+-)?(pass(word|phrase)|secret|token|credentials?)\b(?!-)")
 HARMFUL: Final = "\x1b[2J\x07\x9b5A\u202eZoë"
-FEW_FORMS: Final = (
-    Form("application"), Form("applications", ("-o", "table")), Form("download"), Form("export"),
-    Form("get"), Form("poll"),
-)  # fmt: skip
-"""Each writes in another way."""
-FEW_NAMES: Final = ("applications", "documents", "listen", "poll")
 pytestmark = pytest.mark.income_service(applications=3)
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Look at a few commands where something holds for every one; at all of them with --full."""
-    for argument, every, few in (
-        ("any_form", FORMS, FEW_FORMS),
-        ("any_name", NAMES, FEW_NAMES),
-        ("any_reader", READING, FEW_NAMES),
-    ):
-        if argument in metafunc.fixturenames:
-            chosen = every if metafunc.config.getoption("full") else [*filter(every.count, few)]
-            metafunc.parametrize(argument, chosen, ids=str)
 
 
 # Help
@@ -129,7 +111,7 @@ def test_help_has_examples_and_fits_any_encoding(any_name: str, cli: Cli) -> Non
 
 
 @pytest.mark.income_service(applications=0)
-def test_output_is_plain_and_harmless(any_form: Form, shell: Cli, income_run: LoopRunner) -> None:
+def test_output_is_plain_and_harmless(any_form: Form, prepared: Cli) -> None:
     """A pipe gets no motion, NO_COLOR no colours, a terminal nothing that acts on it.
 
     It is drawn in any encoding. A pipe that nobody reads any more ends a command quietly, with
@@ -137,18 +119,17 @@ def test_output_is_plain_and_harmless(any_form: Form, shell: Cli, income_run: Lo
     """
     harmful = make_record(application_id="app-1", application_reference_id=HARMFUL)
     for record in (harmful, make_record(), make_record()):
-        shell.service.add(record)
+        prepared.service.add(record)
     for path, rest in (("*/app-1", ""), ("*/app-1/documents", "/documents")):
-        reply = ending_with(served(shell.service, "app-1", rest), HARMFUL)
+        reply = ending_with(served(prepared.service, "app-1", rest), HARMFUL)
         body = json.dumps(reply, default=float).encode()
-        shell.service.faults.add(Fault("body", body=body, path=path, times=None))
-    prepare(shell.folder, income_run)
-    prepared = {*shell.folder.iterdir(), shell.folder / "home"}
+        prepared.service.faults.add(Fault("body", body=body, path=path, times=None))
+    kept = {*prepared.folder.iterdir(), prepared.folder / "home"}
 
     def ran(**options: Any) -> Ran:
-        for path in {*shell.folder.iterdir()} - prepared:
+        for path in {*prepared.folder.iterdir()} - kept:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-        return shell(*any_form.line(shell.service), **options)
+        return prepared(*any_form.line(prepared.service), **options)
 
     piped = ran(env={"NO_COLOR": "1", "PYTHONIOENCODING": "latin-1"})
     shown = ran(env={"NO_COLOR": "1"}, terminal=Terminal())
@@ -167,12 +148,11 @@ def test_output_is_plain_and_harmless(any_form: Form, shell: Cli, income_run: Lo
     assert full.stderr.count("cannot write to standard output: no space left on device") == 1
 
 
-def test_ctrl_c_is_quiet(any_reader: str, shell: Cli, income_run: LoopRunner) -> None:
-    prepare(shell.folder, income_run)
-    line = Form(any_reader).line(shell.service)
-    asked = len(shell.service.requests)
-    shell.service.faults.add(Fault("stall", times=None))
-    ran = shell(*line, during=when(lambda: len(shell.service.requests) > asked))
+def test_ctrl_c_is_quiet(any_reader: str, prepared: Cli) -> None:
+    line = Form(any_reader).line(prepared.service)
+    asked = len(prepared.service.requests)
+    prepared.service.faults.add(Fault("stall", times=None))
+    ran = prepared(*line, during=when(lambda: len(prepared.service.requests) > asked))
     assert (ran.status, ran.stdout) == (130, "")
     assert "Interrupt" not in ran.stderr
 

@@ -4,7 +4,6 @@ import os
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from itertools import cycle
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs
@@ -17,7 +16,8 @@ from hypothesis import strategies as st
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
 from tests.support.beside import beside
-from tests.support.cli import Cli, with_basic
+from tests.support.cli import Cli, complaints, with_basic
+from tests.support.commands import Form
 from tests.support.proxies import terminating
 from tests.support.server import Request, ScriptedServer, in_turn, reply
 from tests.support.streams import Terminal
@@ -30,18 +30,6 @@ OAUTH2: Final = {
     "INCOME_CLIENT_SECRET": "invented",
 }
 HINT: Final = "income-client doctor"
-COMMANDS: Final[dict[str, tuple[str, ...]]] = {
-    "application": ("app-1",),
-    "applications": (),
-    "doctor": (),
-    "documents": ("app-1",),
-    "download": ("--to", "files", "app-1"),
-    "export": ("--to", "all"),
-    "find": ("LOAN-1",),
-    "poll": ("--store", "polls.db", "--once"),
-    "token": (),
-}
-"""Every command that reads a service."""
 pytestmark = pytest.mark.income_service(applications=3)
 
 
@@ -256,16 +244,16 @@ def test_what_is_no_file_of_the_user_is_refused(name: str, reason: str, cli: Cli
 PROXY: Final = {"INCOME_PROXY": "http://user:hush@127.0.0.1:2"}
 
 
+@pytest.mark.income_service(applications=1)
 @pytest.mark.usefixtures("without_pauses")
-@pytest.mark.parametrize(
-    ("command", "proxy"),
-    [(name, proxy) for name, proxy in zip(COMMANDS, cycle([{}, PROXY])) if name != "doctor"],
-)
-def test_a_service_that_is_down_is_named_once(
-    command: str, proxy: dict[str, str], cli: Cli
-) -> None:
+def test_a_service_that_is_down_is_named_once(any_reader: str, prepared: Cli) -> None:
+    """Doctor reports it as a finding."""
+    proxy = PROXY if any_reader < "e" else {}
     env = {**OAUTH2, **proxy, "INCOME_BASE_URL": f"{NOWHERE}/path/of/it"}
-    ran = cli(command, *COMMANDS[command], env=env)
+    ran = prepared(*Form(any_reader).line(prepared.service), env=env)
+    if any_reader == "doctor":
+        assert (ran.status, "127.0.0.1:1" in ran.stdout) == (1, True)
+        return
     assert (ran.status, ran.stdout) == (1, "")
     (said,) = (line for line in ran.stderr.splitlines() if "127.0.0.1" in line)
     assert said.endswith(" at 127.0.0.1:1" + (" through the proxy 127.0.0.1:2" if proxy else ""))
@@ -303,11 +291,10 @@ def test_a_person_learns_of_doctor_once(status: int, exit_status: int, shell: Cl
 
 
 @pytest.mark.usefixtures("without_pauses")
-@pytest.mark.parametrize("command", COMMANDS)
-def test_an_account_that_gets_no_token_is_refused(command: str, shell: Cli) -> None:
+def test_an_account_that_gets_no_token_is_refused(any_reader: str, prepared: Cli) -> None:
     """403 of the token endpoint is about the account: said once, with the status of a refusal."""
-    shell.service.faults.add(Fault("status", path="/token", status=403, times=None))
-    ran = shell(command, *COMMANDS[command])
+    prepared.service.faults.add(Fault("status", path="/token", status=403, times=None))
+    ran = prepared(*Form(any_reader).line(prepared.service))
     assert ran.status == 4
     assert (ran.stdout + ran.stderr).count("token: 403") == 1
 
@@ -476,16 +463,16 @@ def test_credentials_of_a_profile_go_to_no_address_that_is_set(
 
 
 @pytest.mark.income_service(applications=30)
-@pytest.mark.parametrize("command", COMMANDS)
-def test_refused_credentials_are_status_4(command: str, shell: Cli) -> None:
+def test_refused_credentials_are_status_4(any_reader: str, prepared: Cli) -> None:
     """It is said once, however many applications are left: none of the others would be read."""
-    more = shell.service.ids if command in ("documents", "download") else ()
+    line = Form(any_reader).line(prepared.service)
     secrets = {"INCOME_CLIENT_SECRET": "invented"}
-    basic = with_basic(shell.service, INCOME_PASSWORD="invented")
-    for env in (secrets, basic) if command != "token" else (secrets,):
-        ran = shell(command, *COMMANDS[command], *more, env=env)
+    basic = with_basic(prepared.service, INCOME_PASSWORD="invented")
+    before = len(prepared.service.requests)
+    for env in (secrets, basic) if any_reader != "token" else (secrets,):
+        ran = prepared(*line, env=env)
         assert ran.status == 4
         assert "401" in ran.words
         assert "invented" not in ran.words
-        assert len(ran.stderr.splitlines()) <= (2 if command in ("doctor", "export") else 1)
-        assert len(shell.service.requests) < 30
+        assert len(complaints(ran).splitlines()) <= (2 if any_reader in ("doctor", "export") else 1)
+        assert len(prepared.service.requests) - before < 30

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from pathlib import Path
 from typing import Final
 
 from attrs import frozen
 
-from income_client import DeadLetter, SQLiteCheckpointStore, Window
-from income_client.testing import IncomeService, LoopRunner
+from income_client import DeadLetter, Window
+from income_client.testing import IncomeService
 
 from .served import served
 
@@ -21,7 +20,7 @@ LETTER: Final = DeadLetter(
     first_tried_at=NOON,
     last_tried_at=NOON,
 )
-"""What a store holds that `prepare` makes."""
+"""What a store holds."""
 
 
 def _reference(service: IncomeService) -> str:
@@ -83,10 +82,3 @@ class Form:
 
 
 FORMS: Final = tuple(Form(name, more) for name in LINES for more in ((), *_FORMS.get(name, ())))
-
-
-def prepare(folder: Path, run: LoopRunner) -> None:
-    """Put the files there that commands read."""
-    (folder / "held.csv").write_text("app-of-tomorrow,2100-01-01")
-    store = SQLiteCheckpointStore(folder / "dead.db")
-    run(store.save("default", "nothing", version=0, dead_letters=(LETTER,)))
