@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import pytest
 
-from income_client import __version__
 from income_client.cli.app import command_line
 from income_client.emulator import Fault
+from income_client.engines.postgres import SCHEMA
 from income_client.testing import IncomeService, make_record
 from tests.support.application_payloads import ending_with
 from tests.support.beside import until
@@ -25,7 +25,7 @@ from tests.support.cli import FULL, Cli, Running, complaints, when
 from tests.support.commands import NAMES, Form
 from tests.support.processes import environment, file_for, run, started
 from tests.support.served import served
-from tests.support.streams import Ran, Terminal, closed_pipe
+from tests.support.streams import Ran, Terminal, closed_pipe, is_drawn_over
 
 WIDTH: Final = 80
 COLOUR: Final = re.compile(r"\x1b\[[0-9;]*(3[0-8]|4[0-8]|9[0-7]|10[0-7])[0-9;]*m")
@@ -114,8 +114,8 @@ def test_help_has_examples_and_fits_any_encoding(any_name: str, cli: Cli) -> Non
 def test_output_is_plain_and_harmless(any_form: Form, prepared: Cli) -> None:
     """A pipe gets no motion, NO_COLOR no colours, a terminal nothing that acts on it.
 
-    It is drawn in any encoding. A pipe that nobody reads any more ends a command quietly, with
-    141; a full disk with one line and 1.
+    It is drawn in any encoding; progress only where it can be erased. A pipe that nobody reads
+    any more ends a command quietly, with 141; a full disk with one line and 1.
     """
     harmful = make_record(application_id="app-1", application_reference_id=HARMFUL)
     for record in (harmful, make_record(), make_record()):
@@ -140,6 +140,10 @@ def test_output_is_plain_and_harmless(any_form: Form, prepared: Cli) -> None:
     assert not COLOUR.search(shown.screen)
     assert not any(each in shown.screen for each in ("\x1b[2J", "\x07", "\x9b", "\u202e"))
     assert "Traceback" not in piped.words + shown.words + bare.words
+    # The reader of a pipe may write to the same terminal, and a dumb one cannot erase.
+    beside_pipe = ran(terminal=Terminal(), piped=True)
+    dumb = ran(terminal=Terminal(), stdout=Path(os.devnull), env={"TERM": "dumb"})
+    assert not is_drawn_over(beside_pipe.stdout + beside_pipe.screen + dumb.screen)
     with closed_pipe() as pipe:
         left = ran(stdout=pipe)
     assert (left.status, "ipe" in left.stderr) == (141, False)
@@ -189,11 +193,6 @@ def test_folders_that_cannot_be_synced_are_no_failure(
 # Processes
 
 
-def test_the_module_is_the_command() -> None:
-    ran = run("-m", "income_client.cli", "--version", command=(sys.executable,), env=environment())
-    assert (ran.status, ran.stdout, ran.stderr) == (0, f"{__version__}\n", "")
-
-
 def test_without_the_extra_it_names_what_to_install(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,18 +217,29 @@ for words in (["--help"], *([name, "--help"] for name in {QUICK})):
     except SystemExit as ended:
         assert not ended.code
     assert not {{"aiohttp", "income_client.emulator.api"}} & {{*sys.modules}}, words
+sys.modules["asyncpg"] = None
+sys.argv = ["income-client", "schema", "postgres"]
+main()
 """
 
 
 def test_commands_are_loaded_when_they_are_called() -> None:
-    """Asking for help loads neither the emulator nor the HTTP client, which takes longest."""
+    """Asking for help loads neither the emulator nor the HTTP client, which takes longest.
+
+    Those who migrate a database need not have its driver.
+    """
     ran = run("-c", LAZY, command=(sys.executable,), env=environment())
     assert (ran.status, ran.stderr) == (0, "")
+    assert ran.stdout.endswith(SCHEMA)
 
 
 def test_a_full_disk_is_one_line_whatever_is_buffered() -> None:
-    """The interpreter has nothing to add at its end."""
-    with file_for(FULL) as full, started("--help", env=environment(), stdout=full) as process:
+    """The interpreter has nothing to add at its end; the module is run as the script is."""
+    line = ("-m", "income_client.cli", "--help")
+    with (
+        file_for(FULL) as full,
+        started(*line, command=(sys.executable,), env=environment(), stdout=full) as process,
+    ):
         ran = process.wait()
     assert (ran.status, ran.stderr.count("\n")) == (1, 1)
     assert "no space left on device" in ran.stderr

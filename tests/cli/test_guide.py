@@ -1,8 +1,6 @@
 """``guide`` and ``schema``: what is printed of the package itself, in a terminal and in a pipe."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Final, get_args
 
@@ -117,14 +115,3 @@ def test_another_database_is_a_mistake(cli: Cli) -> None:
     shown = cli("schema", "oracle")
     assert (shown.status, shown.stdout) == (2, "")
     assert "postgres" in shown.stderr
-
-
-def test_the_driver_is_not_needed() -> None:
-    """Those who migrate a database need not have it, nor a service."""
-    script = (
-        "import sys; sys.modules['asyncpg'] = None; from income_client.cli import main; "
-        "sys.argv[1:] = ['schema', 'postgres']; main()"
-    )
-    command = [sys.executable, "-c", script]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (ended.stdout, ended.stderr) == (SCHEMA, "")

@@ -1,5 +1,6 @@
 """``income-client poll``: which lines it writes, where it resumes, and how it ends."""
 
+import asyncio
 import json
 import re
 from collections import Counter
@@ -9,12 +10,11 @@ from typing import Any, Final
 
 import pytest
 
-from income_client import CheckpointError, SQLiteCheckpointStore
+from income_client import CheckpointError, IncomeClient, SQLiteCheckpointStore
 from income_client.emulator import Fault
 from tests.support.beside import until
 from tests.support.cli import FULL, Cli, Running, complaints, when
 from tests.support.payloads import row_of_list
-from tests.support.processes import environment, run
 from tests.support.served import ids_in, parsed, served, without_addresses
 from tests.support.streams import Ran, Terminal
 
@@ -374,12 +374,16 @@ def test_a_line_that_was_cut_off_spoils_no_other(poll: Poll, tmp_path: Path) -> 
 
 def test_a_poller_that_is_replaced_has_a_status_of_its_own(poll: Poll) -> None:
     """It ends with 3, by which a service manager knows not to start it again."""
-    once = ("poll", "--store", str(poll.store), "--once")
+
+    async def poll_once() -> None:
+        async with IncomeClient(poll.service.url, auth=poll.service.oauth2) as client:
+            newer = client.poll(SQLiteCheckpointStore(poll.store))
+            newer.stop(after_poll=True)
+            assert [record async for record in newer] == []
 
     def replace(running: Running) -> None:
         until(lambda: len(poll.service.requests) > 3)
-        newer = run(*once, env=environment(poll.service))
-        assert newer.status == 0
+        asyncio.run(poll_once())
         running.wait()
 
     ran = poll(*AGAIN, during=replace)

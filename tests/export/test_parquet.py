@@ -108,10 +108,10 @@ def test_tables_are_open_within_their_block_only(tmp_path: Path) -> None:
 def test_memory_does_not_grow_with_the_records(tmp_path: Path) -> None:
     """Row groups are written as records come: of four times as many, no more is held."""
     peaks = []
-    for count in (150, 600):
+    for count in (60, 240):
         before = pa.total_allocated_bytes()
         held = []
-        with ParquetTables(tmp_path / str(count), rows_per_group=100) as tables:
+        with ParquetTables(tmp_path / str(count), rows_per_group=50) as tables:
             for record in many(count):
                 tables.write(record)
                 held.append(pa.total_allocated_bytes() - before)

@@ -221,6 +221,11 @@ def _feed(descriptor: int, content: bytes) -> None:
         os.close(descriptor)
 
 
+def is_drawn_over(screen: str) -> bool:
+    """Return whether anything was drawn over itself; lines that stay have only their ends."""
+    return any(move in screen.replace("\r\n", "\n") for move in ("\r", "\x1b"))
+
+
 @contextmanager
 def closed_pipe() -> Iterator[int]:
     """Give the writing end of a pipe that nobody reads any more."""
