@@ -74,11 +74,15 @@ JWKS: Final = "https://id.example.test/keys"
 ISSUER: Final = "https://id.example.test/"
 LONG: Final = f"{SECRET}-that-is-long-enough-for-tokens"
 NOW: Final = datetime(2026, 6, 30, 12, tzinfo=UTC)
+PROXY: Final = f"http://user:{SECRET}@10.0.0.1:3128"
 BASIC: Final = BasicAuth("user", SECRET)
 OAUTH2: Final = OAuth2ClientCredentials("id", SECRET)
 CALLBACKS: Final = CallbackBasicAuth("service", SECRET)
 KEY: Final = public_jwk("P-256")
 EMPTY: Final[Any] = None
+PAYLOAD: Final = {"ssn": SECRET}
+BYTES: Final = SECRET.encode()
+NO_TEXT: Final = Secret(f"{SECRET}\udcff")
 DOCUMENT: Final = make_document()
 CLIENT: Final[Any] = IncomeClient(URL, auth=BASIC)
 
@@ -140,14 +144,15 @@ CALLS: Final[dict[str, Callable[..., object]]] = {
     "download": valid(CLIENT.download, document=DOCUMENT, destination=Path("x")),
     "download_all": valid(CLIENT.download_all, documents=[], directory=Path("x")),
     "poll": valid(CLIENT.poll, checkpoints=MemoryCheckpointStore()),
-    "BasicAuth": valid(BasicAuth, username="u", password="p"),
-    "OAuth2ClientCredentials": valid(OAuth2ClientCredentials, client_id="a", client_secret="b"),
+    "Secret": Secret,
+    "BasicAuth": valid(BasicAuth, username="u", password=SECRET),
+    "OAuth2ClientCredentials": valid(OAuth2ClientCredentials, client_id="a", client_secret=SECRET),
     "StoredToken": valid(StoredToken, access_token="t", expires_at=NOW),
     "DownloadPolicy": DownloadPolicy,
     "SQLiteCheckpointStore": SQLiteCheckpointStore,
     "ParquetTables": ParquetTables,
     "to_arrow": to_arrow,
-    "CallbackBasicAuth": valid(CallbackBasicAuth, username="u", password="p"),
+    "CallbackBasicAuth": valid(CallbackBasicAuth, username="u", password=SECRET),
     "CallbackBearerAuth": valid(CallbackBearerAuth, keys=KEY, issuer=ISSUER, audience="a"),
     "jwks_url": lambda url: CallbackBearerAuth(jwks_url=url, issuer=ISSUER, audience="a"),
     "verify": partial(CallbackBearerAuth, verify=bool),
@@ -157,7 +162,7 @@ CALLS: Final[dict[str, Callable[..., object]]] = {
     "TrustedProxies": TrustedProxies,
     "CallbackReceiver": valid(CallbackReceiver, on_callback=print, auth=CALLBACKS),
     "Worker": valid(Worker, handle=waits, source=MemorySource()),
-    "nats_events": valid(partial(nats_events, "nats://127.0.0.1:1"), durable="incomes"),
+    "nats_events": valid(partial(nats_events, f"nats://u:{SECRET}@127.0.0.1:1"), durable="incomes"),
     "NatsTokenStore": partial(NatsTokenStore, EMPTY),
     "UpdateEvent.from_json": UpdateEvent.from_json,
     "from_json": lambda kind=ApplicationRecord, text=b"1": from_json(kind, text),
@@ -211,7 +216,8 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
         "auth_url holds a user name or a password; these go into auth": each("auth_url",
             "https://user:invented-password@token.example"),
         "auth_url names no host": each("auth_url", "http://127.0.0.1."),
-        "auth_url must be an address in printable ASCII": each("auth_url", ""),
+        "auth_url must be an address in printable ASCII": each("auth_url", "",
+            f"https://token.example:{SECRET}"),
         "proxy must be an address in printable ASCII": each("proxy", SECRET, f"http://[{SECRET}",
             f"http://user:{SECRET}\r\n@proxy", f"http://127.0.0.1\\@user:{SECRET}@proxy", ""),
         "proxy is neither https nor http": each("proxy", f"socks5://user:{SECRET}@proxy"),
@@ -226,10 +232,20 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
             "user:invented-password", ("user", "invented-password")),
         "timeouts must be a Timeouts, not {}": each("timeouts", 30, 0),
         "retry must be a RetryPolicy, not {}": each("retry", 3),
-        "user_agent must be a short text of printable ASCII": each("user_agent", 7, "", "a\r\nX: y",
-            "a" * 257),
+        "user_agent must be a short text of printable ASCII": each("user_agent", 7, "",
+            f"{SECRET}\r\nX: y", "a" * 257),
         "trace_configs must be a sequence of aiohttp.TraceConfig": each("trace_configs", [7]),
         "token_store is for OAuth2ClientCredentials": each("token_store", object()),
+        "token_store must be an object with load and save, not {}": [
+            {"token_store": object(), "auth": OAUTH2}],
+        (
+            "base_url is http, and proxy is on another machine; credentials go through a proxy "
+            "only inside TLS"
+        ): [{"proxy": PROXY, "base_url": "http://127.0.0.1:8000"}],
+        (
+            "auth_url is http, and proxy is on another machine; credentials go through a proxy "
+            "only inside TLS"
+        ): [{"proxy": PROXY, "auth": OAUTH2, "auth_url": "http://127.0.0.1:8000"}],
         "concurrency must be a whole number, 1 or more, not {}": each("concurrency", 0, 2.0, True),
         "max_rate must be a finite number above 0, not {}": each("max_rate", 0, "4", math.nan),
         "max_response_bytes must be a whole number, 1 or more, not {}": each("max_response_bytes",
@@ -264,11 +280,11 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
         "updated_after must not be later than updated_before": [
             {"updated_after": "2026-06-02", "updated_before": "2026-06-01"}],
         "updated_after must be a datetime, a date, or the ISO 8601 text of either, not {}":
-            each("updated_after", "June"),
+            each("updated_after", "June", PAYLOAD),
         "application_reference_id must be a non-empty str, found an empty one":
             each("application_reference_id", ""),
         "application_reference_id must be a non-empty str, found {}": each(
-            "application_reference_id", 7),
+            "application_reference_id", 7, PAYLOAD),
         "application_reference_id holds a control character or half a character":
             each("application_reference_id", "a\nb"),
     },
@@ -276,14 +292,15 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
         "application_id must be a non-empty str, found an empty one": each("application_id", ""),
         "application_id must not be a step in a path, such as ..": each("application_id", ".",
             ".."),
-        "application_id must be a non-empty str, found {}": each("application_id", 7, None, b"1"),
+        "application_id must be a non-empty str, found {}": each("application_id", 7, None, b"1",
+            PAYLOAD),
         "application_id holds a control character or half a character": each("application_id",
             "a\nb", "a\x00b", "\x7f", "\x85", "\ud800"),
         "application_id must not be longer than 512 characters": each("application_id", "a" * 513),
     },
     "get_documents": {
         "application_id must not be a step in a path, such as ..": each("application_id", ".."),
-        "application_id must be a non-empty str, found {}": each("application_id", 7),
+        "application_id must be a non-empty str, found {}": each("application_id", 7, PAYLOAD),
     },
     "find_application": {
         "application_reference_id must be a non-empty str, found an empty one":
@@ -291,7 +308,7 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
         "application_reference_id must be a str that is not empty, not {}":
             each("application_reference_id", None),
         "application_reference_id must be a non-empty str, found {}": each(
-            "application_reference_id", 7),
+            "application_reference_id", 7, PAYLOAD),
     },
     "get_json": {
         "path must be a str, not {}": each("path", None, 7, b"/v1/x", Path("/v1/x")),
@@ -361,6 +378,7 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
         "on_error must be 'raise' or 'yield', not {}": each("on_error", "ignore"),
     },
     "download": {
+        "document must be one Document; download_all takes many, not {}": each("document", f"https://x/{SECRET}"),
         "file must be 0: a document has one address, and so one file": each("file", 1, -1, True,
             "0"),
         "on_progress is called, not awaited: a plain function": each("on_progress",
@@ -441,17 +459,24 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
     },
     "BasicAuth": {
         "username holds a character that a Basic credential cannot carry":
-            each("username", "a:b", f"u:{SECRET}"),
-        "username is empty or not a str": each("username", ""),
-        "password is empty or not a str": each("password", "", None),
+            each("username", "a:b", f"u:{SECRET}", f"u\udcff{SECRET}"),
+        "username is empty or not a str": each("username", "", BYTES),
+        "username must be a str": each("username", Secret(SECRET)),
+        "password is empty or not a str": each("password", "", None, BYTES),
         "password holds a character that a Basic credential cannot carry":
-            each("password", f"{SECRET}\n"),
+            each("password", f"{SECRET}\n", NO_TEXT),
     },
     "OAuth2ClientCredentials": {
-        "client_secret is empty or not a str": each("client_secret", ""),
-        "client_id is empty or not a str": each("client_id", ""),
+        "client_secret is empty or not a str": each("client_secret", "", BYTES),
+        "client_id is empty or not a str": each("client_id", "", BYTES),
+        "client_id must be a str": each("client_id", Secret(SECRET)),
+        "client_id holds a character that a Basic credential cannot carry":
+            each("client_id", f"u:{SECRET}", f"u\udcff{SECRET}"),
         "client_secret holds a character that a Basic credential cannot carry":
-            each("client_secret", f"{SECRET}\n"),
+            each("client_secret", f"{SECRET}\n", NO_TEXT),
+    },
+    "Secret": {
+        "the text of a Secret must be a str": each("text", BYTES),
     },
     "StoredToken": {
         "access_token must be a token that a header can carry": each("access_token", "", "a\r\nb",
@@ -523,9 +548,11 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
         "password is empty or not a str": each("password", "", None, Secret("")),
         "password holds a character that a Basic credential cannot carry": each("password", "p\n"),
         "also must be an iterable of BasicAuth": each("also", 7),
-        "also holds something that is not a BasicAuth": each("also", [("u", "q")]),
+        "also holds something that is not a BasicAuth": each("also", [("u", SECRET)]),
     },
     "CallbackBearerAuth": {
+        "keys: number 2 is not a public key in PEM; a shared secret is given as a Secret":
+            [{"keys": [Secret(LONG), LONG], "algorithms": ["HS256"]}],
         "give exactly one of keys, jwks_url and verify": [{"keys": None}, {"jwks_url": JWKS}],
         "issuer is the text that tokens carry as iss; it is required": each("issuer", None, "", 5),
         (
@@ -699,14 +726,14 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
         "text must be bytes or a str, not {}": each("text", None),
     },
     "from_json": {
-        "text is bytes or a str": each("text", None),
+        "text is bytes or a str": each("text", None, PAYLOAD),
         "record_class must be a class of records": each("kind", int, dict, BasicAuth, Window,
             list[int], None, []),
     },
     "to_json": {
         "NoneType is not a record class of the service": each("record", None),
-        "dict is not a record class of the service": each("record", {1: "x"}, {"x": make_record()},
-            {"x": [1.5]}),
+        "dict is not a record class of the service": each("record", PAYLOAD | {"pay": 1.5},
+            {1: "x"}, {"x": make_record()}, {"x": [1.5]}),
         "str is not a record class of the service": each("record", "text"),
         "list is not a record class of the service": each("record", [make_record()]),
         "object is not a record class of the service": each("record", object()),

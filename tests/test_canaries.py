@@ -1,5 +1,6 @@
 """The watch over all tests sees what is private wherever it comes out."""
 
+import base64
 import json
 import logging
 import subprocess
@@ -170,6 +171,12 @@ async def test_what_the_emulator_invents_is_known() -> None:
     assert all(private_in(secret, borrowers=False) for secret in (*secrets, *addresses))
     people = [to_json(applicant).decode() for applicant in record.application.applicants.values()]
     assert all(private_in(person) and not private_in(person, borrowers=False) for person in people)
+
+
+@pytest.mark.parametrize("before", ["", "u", "us"])
+def test_a_secret_in_base64_is_known(before: str) -> None:
+    """Whatever stands before it."""
+    assert private_in(base64.b64encode(f"{before}{SECRET}".encode()).decode())
 
 
 @pytest.mark.parametrize("payload", [APPLICATION, DOCUMENTS])

@@ -9,17 +9,16 @@ import base64
 import errno
 import gc
 import inspect
-import io
 import json
 import logging
 import sqlite3
 import ssl
-import warnings
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, closing, suppress
 from datetime import UTC, datetime
-from functools import partial
+from functools import partial, reduce
 from itertools import count, cycle
+from operator import getitem
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -71,7 +70,6 @@ from income_client.engines.postgres import PostgresCheckpointStore, PostgresToke
 from income_client.engines.redis import RedisCheckpointStore, RedisTokenStore
 from income_client.engines.relay import UpdateEvent, faststream_publisher, relay
 from income_client.engines.worker import Worker
-from income_client.engines.worker_nats import nats_events
 from income_client.engines.worker_rabbit import rabbit_events, rabbit_publisher
 from income_client.engines.worker_redis import redis_events, redis_publisher
 from income_client.http.connections import WatchedReply
@@ -82,21 +80,12 @@ from income_client.receivers.asgi import Receiver
 from income_client.receivers.tls import callback_ssl_context
 from income_client.settings import Auth
 from income_client.testing import JumpingClock, make_document
-from tests.support import canaries
 from tests.support.callback_certificates import Papers
-from tests.support.canaries import CANARY
+from tests.support.canaries import CANARY, private_in
 from tests.support.disk_faults import failing_disk
 from tests.support.leaks import held_by
 from tests.support.loop_time import pass_time, silence, stay_silent
 from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE
-from tests.support.poison import (
-    BROKEN_APPLICATIONS,
-    BROKEN_DOCUMENTS,
-    TRACES,
-    Broken,
-    broken,
-    poisoned,
-)
 from tests.support.server import (
     HUNG_UP,
     SILENT,
@@ -115,34 +104,13 @@ from tests.support.service import served as emulated
 OAUTH: Final = OAuth2ClientCredentials("partner", f"{CANARY}-client-secret")
 BASIC: Final = BasicAuth("user", f"{CANARY}-password")
 TOKEN: Final = f"{CANARY}-token"
-HEADERS: Final = [one.authorization().reveal().split()[1] for one in (OAUTH, BASIC)]
 DSN: Final = f"postgresql://u:{CANARY}@db/lending"
-TOKEN_64: Final = base64.b64encode(TOKEN.encode()).decode()
 
 
-def private_in(shown: str) -> list[str]:
-    """Return what is private, and shown all the same."""
-    found = canaries.private_in(shown)  # a token that was signed has no canary
-    return [one for one in (*TRACES, *HEADERS, TOKEN_64, found) if one and one in shown]
-
-
-@pytest.fixture
-def told(
-    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
-) -> Iterator[Callable[[], str]]:
-    """Give what was logged at any level, with its attributes, warned of and printed."""
+@pytest.fixture(autouse=True)
+def _at_any_level(caplog: pytest.LogCaptureFixture) -> None:
+    """Let the watch over all tests see what any library logs."""
     caplog.set_level(logging.DEBUG)
-    stream = io.StringIO()
-    handler = logging.StreamHandler(stream)
-    logging.getLogger().addHandler(handler)
-
-    def all_of_it() -> str:
-        lines = [repr(vars(line)) for line in caplog.records]
-        return "\n".join([stream.getvalue(), *lines, *map(str, warned), *capfd.readouterr()])
-
-    with warnings.catch_warnings(record=True) as warned:
-        yield all_of_it
-    logging.getLogger().removeHandler(handler)
 
 
 # Calls of a client
@@ -267,22 +235,56 @@ async def place(answer: Answer, folder: Path, **options: Any) -> AsyncIterator[P
             yield Place(client, url, folder, events)
 
 
-async def error_of(call: str, at: Place, told: Callable[[], str]) -> BaseException | None:
-    """Make a call that shows nothing private; return the error that it ends with."""
+async def error_of(call: str, at: Place) -> BaseException | None:
+    """Make a call; return the error that it ends with, and which shows nothing private."""
     error: BaseException | None = None
     try:
         shown = repr(await (CALLS | ODD)[call](at))
     except (Exception, asyncio.CancelledError) as caught:  # noqa: BLE001 - looked at
         error, shown = caught, held_by(caught)
-    assert private_in("\n".join([shown, repr(at), at.kept(), told()])) == [], call
+    assert private_in("\n".join([shown, repr(at), at.kept()])) is None, call
     return error
 
 
 # Faults of the service
 
-BODIES: Final = [
-    json.dumps(poisoned(payload)).encode() for payload in (PAGE, APPLICATION, DOCUMENTS)
-]
+PAY: Final = 90817263.43
+PRIVATE: Final = {
+    "first_name": f"{CANARY}-first",
+    "last_name": f"{CANARY}-last",
+    "email": f"{CANARY}@mail.example",
+    "phone": "90817263001",
+    "ssn": "90817263002",
+    "date_of_birth": "1913-02-03",
+    "street_address": f"{CANARY}-street",
+    "city": f"{CANARY}-city",
+    "zip": "90817263003",
+    "calculated_income_amount": PAY,
+    "file_reference_id": f"{CANARY}-file.pdf",
+    "current": PAY,
+    "ytd": PAY,
+    "employer_name": f"{CANARY}-employer",
+    "url": f"https://{CANARY}.s3.amazonaws.com/a?X-Amz-Signature={CANARY}",
+}
+
+
+def poisoned(value: Any, key: str = "") -> Any:
+    """Return JSON of the same shape whose private values are all known to the watch."""
+    match value:
+        case dict():
+            return {name: poisoned(one, name) for name, one in value.items()}
+        case list():
+            return [poisoned(one, key) for one in value]
+        case _:
+            return PRIVATE.get(key, value) if value not in ("", None) else value
+
+
+def encoded(value: Any) -> bytes:
+    """Return JSON as it is sent."""
+    return json.dumps(value).encode()
+
+
+BODIES: Final = [encoded(poisoned(payload)) for payload in (PAGE, APPLICATION, DOCUMENTS)]
 ECHO: Final[dict[str, Any]] = {
     "X_Echo": f"Bearer {TOKEN}",
     "Location": f"https://x.example/?key={CANARY}",
@@ -360,11 +362,11 @@ def failing(of_others: Answer, of_tokens: Answer | None = None) -> Answer:
 
 
 @pytest.mark.shows_private("file", reason="a downloaded file is what was served")
-async def test_a_good_service(tmp_path: Path, told: Callable[[], str]) -> None:
+async def test_a_good_service(tmp_path: Path) -> None:
     """What is read is neither printed nor logged, and a poller's file has nothing of it."""
     async with place(GOOD, tmp_path) as at:
         for call in CALLS:
-            assert await error_of(call, at, told) is None, call
+            assert await error_of(call, at) is None, call
 
 
 def note_objects(shown: dict[str, str]) -> None:
@@ -378,7 +380,7 @@ def note_objects(shown: dict[str, str]) -> None:
 
 
 @pytest.mark.shows_private("file", reason="a downloaded file is what was served")
-@pytest.mark.parametrize("auth", [OAUTH, BASIC, lambda: OAUTH])
+@pytest.mark.parametrize("auth", [BASIC, lambda: OAUTH])
 async def test_no_object_shows_what_it_holds(auth: Auth, tmp_path: Path) -> None:
     """Whatever is alive while a call waits for its reply, or once its result is there."""
     shown: dict[str, str] = {}
@@ -419,26 +421,24 @@ async def test_no_object_of_an_endpoint_shows_what_it_holds() -> None:
 
 
 @pytest.mark.shows_private("file", reason="a downloaded file is what was served")
-@pytest.mark.parametrize(("fault", "auth"), [*zip(FAULTS, cycle([OAUTH, BASIC]), strict=False)])
-async def test_a_fault_of_the_service(
-    fault: str, auth: Auth, tmp_path: Path, told: Callable[[], str]
-) -> None:
-    """Neither header, body, query, address nor token comes out, however it fails."""
-    async with place(failing(FAULTS[fault]), tmp_path, auth=auth) as at:
-        for call in CALLS:
-            error = await error_of(call, at, told)
+@pytest.mark.parametrize(("number", "fault"), [*enumerate(FAULTS)])
+async def test_a_fault_of_the_service(number: int, fault: str, tmp_path: Path) -> None:
+    """Neither header, body, query, address nor token comes out, however it fails.
+
+    Each fault meets every second call, and each call every second fault.
+    """
+    async with place(failing(FAULTS[fault]), tmp_path, auth=(OAUTH, BASIC)[number // 2 % 2]) as at:
+        for call in list(CALLS)[number % 2 :: 2]:
+            error = await error_of(call, at)
             is_whole = (call in FILES and fault in WHOLE) or (call, fault) == ANY_SHAPE
             assert (error is None) is (is_whole or call in YIELDING), call
 
 
-@pytest.mark.parametrize("fault", OF_TOKENS)
-async def test_a_fault_of_the_token_endpoint(
-    fault: str, tmp_path: Path, told: Callable[[], str]
-) -> None:
+@pytest.mark.parametrize(("fault", "call"), [*zip(OF_TOKENS, cycle(OF_EACH_KIND), strict=False)])
+async def test_a_fault_of_the_token_endpoint(fault: str, call: str, tmp_path: Path) -> None:
     """Neither the client's secret nor what the endpoint said comes out."""
     async with place(failing(GOOD, OF_TOKENS[fault]), tmp_path) as at:
-        for call in OF_EACH_KIND:
-            assert await error_of(call, at, told) is not None, call
+        assert await error_of(call, at) is not None
 
 
 async def fail_with_canary() -> Auth:
@@ -470,20 +470,16 @@ OF_AUTH: Final[dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("function", OF_AUTH)
-async def test_a_function_for_credentials(
-    function: str, tmp_path: Path, told: Callable[[], str]
-) -> None:
+async def test_a_function_for_credentials(function: str, tmp_path: Path) -> None:
     """Neither what it returns comes out, nor what it raises; also where that is refused."""
     refusal = in_turn(reply(401, BODY, **ECHO))
     async with place(failing(refusal, refusal), tmp_path, auth=OF_AUTH[function]) as at:
         for call in OF_EACH_KIND:
-            assert isinstance(await error_of(call, at, told), IncomeClientError), call
+            assert isinstance(await error_of(call, at), IncomeClientError), call
 
 
 @pytest.mark.shows_private("file", reason="the file is where the secret is kept")
-def test_a_file_of_a_secret(
-    tmp_path: Path, told: Callable[[], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_a_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what cannot be used as one nothing is shown."""
     path = tmp_path / "password"
     monkeypatch.setenv("INCOME_BASE_URL", "https://income.example")
@@ -493,42 +489,47 @@ def test_a_file_of_a_secret(
         path.write_bytes(content.encode("utf-8", "surrogateescape"))
         with pytest.raises(ConfigurationError, match="INCOME_PASSWORD_FILE cannot be") as caught:
             IncomeClient.from_env()
-        assert private_in("\n".join([held_by(caught.value), told()])) == []
+        assert private_in(held_by(caught.value)) is None
     path.write_text(CANARY, "utf-8")
     found = from_variables()
-    assert private_in(f"{found!r} {found.auth()!r} {IncomeClient.from_env()!r}") == []
+    assert private_in(f"{found!r} {found.auth()!r} {IncomeClient.from_env()!r}") is None
 
 
-ROWS: Final[dict[str, Broken]] = {
-    "reference is a number": (("applications", 0, "application_reference_id"), 90817263),
-    "date is none": (("applications", 0, "application_date"), f"{CANARY}-date"),
-    "rows are a text": (("applications",), f"{CANARY}-rows"),
-}
-STUBS: Final = {
-    name: (("documents", "paystub", 0, *path), wrong)
-    for name, (path, wrong) in BROKEN_DOCUMENTS.items()
-}
-WRONG: Final = [
-    *((0, fault, ("page", "list", "pages")) for fault in ROWS.items()),
-    *((1, fault, ("application", "records", "yielded")) for fault in BROKEN_APPLICATIONS.items()),
-    *((2, fault, ("documents", "records", "all documents")) for fault in STUBS.items()),
-]
+SOURCE: Final = "income_calculations applicant1 incomes 0 income_sources 0"
+READERS: Final = (
+    ("page", "list", "pages"),
+    ("application", "records", "yielded"),
+    ("documents", "records", "all documents"),
+)
+"""Calls that read each of the bodies."""
+WRONG: Final[tuple[tuple[int, str, Any], ...]] = (
+    (0, "applications", f"{CANARY}-rows"),
+    (0, "applications 0 application_date", f"{CANARY}-date"),
+    (0, "applications 0 application_reference_id", 90817263),
+    (1, "applicants applicant1", [f"{CANARY}-applicant"]),
+    (1, "applicants applicant1 address_info", f"{CANARY}-address"),
+    (1, "applicants applicant1 date_of_birth", f"{CANARY}-day"),
+    (1, "applicants applicant1 date_of_birth", "90817263-02-30"),
+    (1, "applicants applicant1 ssn", 90817263002),
+    (1, f"{SOURCE} calculated_income_amount", "90817263.43"),
+    (1, "last_updated_at", f"{CANARY}-time"),
+    (2, "documents paystub 0 extracted_data gross_pay current", "90817263.43"),
+    (2, "documents paystub 0 extracted_data pay_date", f"{CANARY}-day"),
+    (2, "documents paystub 0 file_reference_ids", f"{CANARY}-file.pdf"),
+    (2, "documents paystub 0 url", [f"https://{CANARY}.example"]),
+)
+"""A body, the way to a value in it, and what is wrong there."""
 
 
-@pytest.mark.parametrize(("which", "fault", "calls"), WRONG, ids=[one[1][0] for one in WRONG])
-async def test_a_wrong_value(
-    which: int,
-    fault: tuple[str, Broken],
-    calls: Iterable[str],
-    tmp_path: Path,
-    told: Callable[[], str],
-) -> None:
+@pytest.mark.parametrize(("which", "way", "wrong"), WRONG)
+async def test_a_wrong_value(which: int, way: str, wrong: Any, tmp_path: Path) -> None:
     """Neither it nor its neighbours come out; a dead letter names its path."""
-    bodies = list(BODIES)
-    bodies[which] = broken(json.loads(bodies[which]), fault[1])
-    async with place(served(*bodies), tmp_path) as at:
-        for call in (*calls, "poll"):
-            error = await error_of(call, at, told)
+    bodies = [json.loads(body) for body in BODIES]
+    *steps, last = [int(step) if step.isdigit() else step for step in way.split()]
+    reduce(getitem, steps, bodies[which])[last] = wrong
+    async with place(served(*map(encoded, bodies)), tmp_path) as at:
+        for call in (*READERS[which], "poll"):
+            error = await error_of(call, at)
             assert isinstance(error, DecodeError) or call in {"yielded", "poll"}, call
 
 
@@ -536,7 +537,7 @@ async def test_a_wrong_value(
 
 
 @pytest.mark.parametrize("end", ["cancelled", "deadline"])
-async def test_an_interrupted_call(end: str, tmp_path: Path, told: Callable[[], str]) -> None:
+async def test_an_interrupted_call(end: str, tmp_path: Path) -> None:
     """The frames that waited with the header in their hands do not come out."""
     reached = asyncio.Event()
 
@@ -549,7 +550,7 @@ async def test_an_interrupted_call(end: str, tmp_path: Path, told: Callable[[], 
     async with place(failing(hang), tmp_path, timeouts=timeouts, retry=ONCE) as at:
         for call in CALLS:
             reached.clear()
-            task = asyncio.create_task(error_of(call, at, told))
+            task = asyncio.create_task(error_of(call, at))
             await reached.wait()
             if end == "cancelled":
                 task.cancel()
@@ -576,21 +577,19 @@ BUGS: Final[dict[str, tuple[tuple[type, str], Iterable[str]]]] = {
 
 
 @pytest.mark.parametrize("bug", BUGS)
-async def test_a_bug(
-    bug: str, tmp_path: Path, told: Callable[[], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_bug(bug: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It comes out as itself, with a note of where it was raised in place of its frames."""
     async with place(GOOD, tmp_path) as at:
         with monkeypatch.context() as patch:
             patch.setattr(*BUGS[bug][0], raise_with_canary)
             for call in BUGS[bug][1]:
-                error = await error_of(call, at, told)
+                error = await error_of(call, at)
                 assert isinstance(error, ZeroDivisionError), call
                 assert "in raise_with_canary" in str(error.__notes__), call
 
 
 @pytest.mark.parametrize("status", [302, 407, 502])
-async def test_a_proxy_that_refuses(status: int, tmp_path: Path, told: Callable[[], str]) -> None:
+async def test_a_proxy_that_refuses(status: int, tmp_path: Path) -> None:
     """Its password is in its address."""
     async with ScriptedServer(in_turn(reply(status, BODY, **ECHO))) as server:
         options: dict[str, Any] = {
@@ -600,67 +599,63 @@ async def test_a_proxy_that_refuses(status: int, tmp_path: Path, told: Callable[
         }
         async with place(GOOD, tmp_path, **options) as at:
             for call in CALLS:
-                error = await error_of(call, at, told)
+                error = await error_of(call, at)
                 assert error is not None or call in YIELDING, call
 
 
-async def test_a_server_that_is_not_trusted(
-    papers: Papers, tmp_path: Path, told: Callable[[], str]
-) -> None:
+async def test_a_server_that_is_not_trusted(papers: Papers, tmp_path: Path) -> None:
     """Of a failed handshake nothing is shown."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(papers.files["certificate"], papers.files["key"])
     async with place(GOOD, tmp_path, tls=context) as at:
         for call in CALLS:
-            error = await error_of(call, at, told)
+            error = await error_of(call, at)
             assert error is not None or call in YIELDING, call
 
 
-async def test_a_progress_callback_that_fails(tmp_path: Path, told: Callable[[], str]) -> None:
+async def test_a_progress_callback_that_fails(tmp_path: Path) -> None:
     """Its own error comes out."""
     async with place(GOOD, tmp_path) as at:
-        assert isinstance(await error_of("progress", at, told), ZeroDivisionError)
+        assert isinstance(await error_of("progress", at), ZeroDivisionError)
 
 
 @pytest.mark.parametrize("store", ["store away", "store with a bug"])
-async def test_a_store_that_fails(store: str, tmp_path: Path, told: Callable[[], str]) -> None:
+async def test_a_store_that_fails(store: str, tmp_path: Path) -> None:
     """Its driver's errors hold addresses with passwords."""
     async with place(GOOD, tmp_path) as at:
-        assert isinstance(await error_of(store, at, told), CheckpointError)
+        assert isinstance(await error_of(store, at), CheckpointError)
 
 
 @pytest.mark.shows_private("file", reason="a downloaded file is what was served")
-async def test_a_disk_that_fails(tmp_path: Path, told: Callable[[], str]) -> None:
+async def test_a_disk_that_fails(tmp_path: Path) -> None:
     """At any call, of those that a download makes."""
     (tmp_path / "files").mkdir()
     (tmp_path / "place").mkdir()
     async with place(GOOD, tmp_path / "place") as at:
         for number in count():
             with failing_disk(tmp_path / "files", number, errno.ENOSPC, locks=True) as disk:
-                await error_of("disk", at, told)
+                await error_of("disk", at)
             if disk.failed is None:
                 break
     assert number > 5
 
 
-async def test_a_saturated_second(tmp_path: Path, told: Callable[[], str]) -> None:
+async def test_a_saturated_second(tmp_path: Path) -> None:
     """Its error carries rows, which name nobody."""
     page = json.dumps(PAGE | {"applications": PAGE["applications"] * 2}).encode()
     async with place(served(page, *BODIES[1:]), tmp_path) as at:
-        assert isinstance(await error_of("saturated", at, told), SaturatedWindowError)
+        assert isinstance(await error_of("saturated", at), SaturatedWindowError)
 
 
 @pytest.mark.parametrize("fault", ["not whole", "wrong shape", "status 503"])
-async def test_a_failed_call_leaves_no_reply_in_memory(
-    fault: str, tmp_path: Path, told: Callable[[], str]
-) -> None:
+async def test_a_failed_call_leaves_no_reply_in_memory(fault: str, tmp_path: Path) -> None:
     """No cycle of references keeps a body, which may be large, until the next collection."""
     gc.collect()
     of_others = {id(one) for one in gc.get_objects() if isinstance(one, Response)}
     gc.disable()
     try:
         async with place(failing(FAULTS[fault]), tmp_path) as at:
-            error = await error_of("application", at, told)
+            error = await error_of("application", at)
         replies = [one for one in gc.get_objects() if isinstance(one, Response)]
         left = [one for one in replies if id(one) not in of_others]
     finally:
@@ -838,44 +833,11 @@ async def published(publisher: Any) -> object:
 
 BYTES: Final[Any] = CANARY.encode()
 NEVER: Final[Any] = None
-PAIRS: Final[tuple[tuple[Any, Any], ...]] = (
-    ("u", f"{CANARY}\n"),
-    ("u", Secret(f"{CANARY}\udcff")),
-    ("u", BYTES),
-    (f"u:{CANARY}", "x"),
-    (f"u\udcff{CANARY}", "x"),
-    (BYTES, "x"),
-    (Secret(CANARY), "x"),
-    ("", CANARY),
-)
-OPTIONS: Final[tuple[dict[str, Any], ...]] = (
-    {"base_url": f"https://u:{CANARY}@income.example"},
-    {"base_url": f"https://income.example/?key={CANARY}"},
-    {"auth_url": f"https://income.example:{CANARY}"},
-    {"auth": ("user", CANARY)},
-    {"auth": f"user:{CANARY}"},
-    {"proxy": f"socks5://u:{CANARY}@proxy"},
-    {"proxy": FAR, "concurrency": 0},
-    {"proxy": FAR, "base_url": "http://127.0.0.1:8000"},
-    {"proxy": FAR, "auth": OAUTH, "auth_url": "http://127.0.0.1:8000"},
-    {"token_store": object(), "auth": OAUTH},
-    {"user_agent": f"{CANARY}\r\n"},
-)
 REFUSED: Final[dict[str, Callable[[], Any]]] = {
-    # Credentials
-    **{f"Basic {number}": partial(BasicAuth, *pair) for number, pair in enumerate(PAIRS)},
-    **{f"OAuth2 {n}": partial(OAuth2ClientCredentials, *pair) for n, pair in enumerate(PAIRS)},
-    "Secret": lambda: Secret(BYTES),
-    # The client and its calls
-    **{f"client {n}": partial(client, **options) for n, options in enumerate(OPTIONS)},
+    # A client and its calls
     "from_env": partial(IncomeClient.from_env, proxy=f"ftp://u:{CANARY}@x"),
     "from_config": partial(IncomeClient.from_config, path="/nowhere", proxy=FAR),
-    "a payload for an id": lambda: with_client(lambda one: one.get_application(RECORD)),  # type: ignore[arg-type]
-    "likewise": lambda: with_client(lambda one: one.get_documents(RECORD)),  # type: ignore[arg-type]
-    "for a reference": lambda: with_client(lambda one: one.find_application(RECORD)),  # type: ignore[arg-type]
-    "for a time": lambda: with_client(lambda one: one.get_application_page(RECORD)),  # type: ignore[arg-type]
     "among ids": lambda: with_client(lambda one: all_of(one.fetch_records([RECORD]))),  # type: ignore[list-item]
-    "an address": lambda: with_client(lambda one: one.download(f"https://x/{CANARY}", "x")),  # type: ignore[arg-type]
     **{f"a file {name}": partial(downloaded, one) for name, one in CANARY_DOCUMENTS.items()},
     "a file without a name": lambda: with_client(
         lambda one: one.download(CANARY_DOCUMENTS["elsewhere"], ".", names="{application_id}")
@@ -883,8 +845,6 @@ REFUSED: Final[dict[str, Callable[[], Any]]] = {
     # Records and messages
     "JSON": lambda: from_json(ApplicationRecord, json.dumps(RECORD)[:-1]),
     "not of a record": lambda: from_json(Application, json.dumps(RECORD)),
-    "not for a text": lambda: from_json(ApplicationRecord, RECORD),  # type: ignore[arg-type]
-    "to_json": lambda: to_json(RECORD),
     "of a record by hand": lambda: to_json(evolve(UNFIT, documents=WRONG_TYPE)),
     "an event without a record": lambda: UpdateEvent.from_json(
         json.dumps(EVENT | {"record": {"application": {"ssn": CANARY}, "documents": None}})
@@ -917,19 +877,7 @@ REFUSED: Final[dict[str, Callable[[], Any]]] = {
     "ASGI": lambda: Receiver(RECEIVER)(
         {"type": "webtransport", "headers": [(b"authorization", TOKEN.encode())]}, NEVER, NEVER
     ),
-    "callback password": lambda: CallbackBasicAuth("service:", LONG),
-    "callback pairs": lambda: CallbackBasicAuth("u", LONG, also=[("u", LONG)]),  # type: ignore[list-item]
-    "callback keys": lambda: CallbackBearerAuth(
-        keys=[Secret(LONG), LONG], issuer="i", audience="a", algorithms=["HS256"]
-    ),
-    "callback key set": lambda: CallbackBearerAuth(
-        jwks_url=f"https://u:{CANARY}@id.example", issuer="i", audience="a"
-    ),
-    "token issuer": lambda: CallbackTokenIssuer("a:b", LONG),
-    "lifetime of tokens": lambda: CallbackTokenIssuer("a", LONG, lifetime=1),
-    "length of a secret": lambda: CallbackTokenIssuer("a", SHORT),
     "password of a key": lambda: callback_ssl_context("no.pem", "no.key", None, password=CANARY),
-    "receiver": lambda: CallbackReceiver(print, auth=BasicAuth("a", CANARY)),  # type: ignore[arg-type]
     # Half-made objects, which cannot even be shown
     "certificate": lambda: CallbackClientCertificate(san="*.example"),
     "networks": lambda: CallbackSourceNetworks(["0.0.0.0/0"]),
@@ -958,7 +906,6 @@ REFUSED: Final[dict[str, Callable[[], Any]]] = {
     "bell in Redis": lambda: on_redis(lambda redis: RedisCheckpointStore(redis).listen("x", print)),
     "publisher to NATS": lambda: nats_publisher(Failing(), "x")(UPDATE),  # type: ignore[arg-type]
     "publisher of FastStream": lambda: faststream_publisher(Failing())(UPDATE),
-    "NATS": lambda: nats_events(f"nats://u:{CANARY}@127.0.0.1:1", durable="x", ack_wait=0),
     "RabbitMQ": lambda: rabbit_events(f"http://u:{CANARY}@127.0.0.1"),
     "Redis": lambda: redis_events(f"http://u:{CANARY}@127.0.0.1", group="x"),
     "publisher to RabbitMQ": lambda: published(rabbit_publisher(f"http://u:{CANARY}@127.0.0.1")),
@@ -971,7 +918,7 @@ REFUSED: Final[dict[str, Callable[[], Any]]] = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-async def test_what_is_refused(what: str, told: Callable[[], str]) -> None:
+async def test_what_is_refused(what: str) -> None:
     """The caller's own frames hold what it passed, and no frame below them does."""
     with pytest.raises(Exception) as caught:  # noqa: PT011, PT012 - any, and it may be awaited
         left = REFUSED[what]()
@@ -979,7 +926,7 @@ async def test_what_is_refused(what: str, told: Callable[[], str]) -> None:
             await left
     error = caught.value
     assert isinstance(error, IncomeClientError | OSError | RedisError | ZeroDivisionError)
-    assert private_in(held_by(error) + told()) == []
+    assert private_in(held_by(error)) is None
     assert (error.__cause__, error.__context__) == (None, None)
 
 
@@ -988,7 +935,7 @@ def test_what_a_test_could_see_of_values_on_the_way() -> None:
     response = Response(status=200, headers={"a": CANARY}, body=BODY)
     request = list_applications(application_reference_id=CANARY)
     secret = Secret(CANARY)
-    assert private_in(f"{response!r} {request!r} {secret!r} {secret} {OAUTH!r} {BASIC!r}") == []
+    assert private_in(f"{response!r} {request!r} {secret!r} {secret} {OAUTH!r} {BASIC!r}") is None
 
 
 def test_a_leak_would_be_noticed() -> None:
@@ -1000,4 +947,4 @@ def test_a_leak_would_be_noticed() -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         json.loads(f"[{CANARY}")
     for error in (*leaks, caught.value):
-        assert private_in(held_by(error)) != []
+        assert private_in(held_by(error))
