@@ -4,7 +4,7 @@ import copy
 import math
 import pickle
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, get_type_hints
 
@@ -41,6 +41,23 @@ from tests.support.canaries import CANARY
 from tests.support.proxies import proxying, terminating
 from tests.support.server import EMPTY_PAGE, UNAUTHORIZED, Reply, Request, ScriptedServer
 
+Environ = Callable[[Mapping[str, str]], None]
+
+
+@pytest.fixture(autouse=True)
+def environ(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Environ:
+    """A home without files, and no variable of the client but those that this function sets."""
+    for name in (*(f"INCOME_{key.upper()}" for key in KEYS), "INCOME_CONFIG", "INCOME_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+    def set_all(variables: Mapping[str, str]) -> None:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+
+    return set_all
+
+
 # Values
 
 
@@ -56,10 +73,6 @@ def test_timeouts_are_what_was_given() -> None:
     assert Timeouts(read=30) == Timeouts(read=30.0)
     assert hash(Timeouts(read=30)) == hash(Timeouts(read=30.0))
     assert Timeouts(read=30) not in (Timeouts(), Timeouts(read=31))
-
-
-def test_a_budget_may_be_nothing() -> None:
-    assert RetryPolicy(budget=0).budget == 0
 
 
 def test_secrets_are_compared_by_their_text() -> None:
@@ -88,6 +101,7 @@ def test_each_check_of_a_number_has_its_range() -> None:
     for check, number in ((check_positive, 0), (check_not_negative, -1)):
         with pytest.raises(ConfigurationError):
             check("pause", number)
+    assert RetryPolicy(budget=0).budget == 0
     for wrong in (0, -1, 1.0, True, "1"):
         with pytest.raises(ConfigurationError, match="queue"):
             check_count("queue", wrong)
@@ -136,6 +150,14 @@ def test_either_kind_of_credentials_will_do(
         (URL | {"INCOME_CLIENT_SECRET": "invented"}, "INCOME_CLIENT_ID"),
         (URL | {"INCOME_USERNAME": "user"}, "INCOME_PASSWORD"),
         (URL | {"INCOME_PASSWORD": "invented"}, "INCOME_USERNAME"),
+        (
+            URL | OAUTH2 | {"INCOME_CLIENT_SECRET_FILE": "x"},
+            "^INCOME_CLIENT_SECRET and INCOME_CLIENT_SECRET_FILE are both set: unset one of them$",
+        ),
+        (
+            URL | BASIC | {"INCOME_PASSWORD_FILE": "x"},
+            "^INCOME_PASSWORD and INCOME_PASSWORD_FILE are both set: unset one of them$",
+        ),
     ],
 )
 def test_what_is_missing_or_doubled_is_named(variables: dict[str, str], named: str) -> None:
@@ -156,26 +178,18 @@ def test_every_other_option_can_be_given() -> None:
     assert get_type_hints(SyncClientOptions) == constructor
 
 
-def test_a_client_is_made_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_is_made_from_the_environment(environ: Environ) -> None:
     """``from_env`` reads the process's own variables when it is called."""
-    for name, value in (URL | BASIC).items():
-        monkeypatch.setenv(name, value)
+    environ(URL | BASIC)
     assert isinstance(IncomeClient.from_env(), IncomeClient)
     with pytest.raises(ConfigurationError, match="concurrency"):
         IncomeClient.from_env(concurrency=0)
-    monkeypatch.setenv("INCOME_BASE_URL", "http://income.example")
+    environ({"INCOME_BASE_URL": "http://income.example"})
     with pytest.raises(ConfigurationError):
         IncomeClient.from_env()
 
 
-@pytest.fixture(autouse=True)
-def without_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A home without files, and no variable of the client."""
-    for key in KEYS:
-        monkeypatch.delenv(f"INCOME_{key.upper()}", raising=False)
-    monkeypatch.delenv("INCOME_CONFIG", raising=False)
-    monkeypatch.delenv("INCOME_PROFILE", raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+# Files
 
 
 def written(path: Path, text: str, mode: int = 0o600) -> Path:
@@ -213,32 +227,30 @@ def test_a_client_is_made_from_a_configuration_file(
     in_environment: bool,
     host: str,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    environ: Environ,
 ) -> None:
     """A profile comes before the environment, and so does a file whose path is given."""
     path = written(tmp_path / "config/income-client/config.toml", FILE)
     if by_path:
         path = path.rename(tmp_path / "other.toml")
     if in_environment:
-        for name, value in (BASIC | {"INCOME_BASE_URL": "https://variables.example"}).items():
-            monkeypatch.setenv(name, value)
+        environ(BASIC | {"INCOME_BASE_URL": "https://variables.example"})
     client = IncomeClient.from_config(profile, path if by_path else None, concurrency=3)
     assert repr(client) == f"<IncomeClient of {host}>"
 
 
-def test_the_variable_chooses_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_chooses_a_profile(tmp_path: Path, environ: Environ) -> None:
     """INCOME_PROFILE is what profile is where that is not given, over the other variables too."""
     path = written(tmp_path / "config/income-client/config.toml", FILE)
-    for name, value in (BASIC | {"INCOME_BASE_URL": "https://variables.example"}).items():
-        monkeypatch.setenv(name, value)
+    environ(BASIC | {"INCOME_BASE_URL": "https://variables.example"})
     for value, host in (("two", "two.example"), ("", "variables.example")):
-        monkeypatch.setenv("INCOME_PROFILE", value)
+        environ({"INCOME_PROFILE": value})
         assert repr(IncomeClient.from_config()) == f"<IncomeClient of {host}>"
         assert repr(IncomeClient.from_config("two")) == "<IncomeClient of two.example>"
         assert repr(IncomeClient.from_env()) == "<IncomeClient of variables.example>"
-    monkeypatch.setenv("INCOME_CONFIG", str(path.rename(tmp_path / "elsewhere.toml")))
+    environ({"INCOME_CONFIG": str(path.rename(tmp_path / "elsewhere.toml"))})
     assert repr(IncomeClient.from_config("two")) == "<IncomeClient of two.example>"
-    monkeypatch.setenv("INCOME_PROFILE", "three")
+    environ({"INCOME_PROFILE": "three"})
     with pytest.raises(ConfigurationError, match=r"no profile three \(of INCOME_PROFILE\); there"):
         IncomeClient.from_config()
 
@@ -359,26 +371,15 @@ def test_an_unusable_file_of_a_secret_is_an_error(what: str, name: str, tmp_path
     assert (str(caught.value), caught.value.argument) == (expected, name[7:].lower())
 
 
-def test_a_folder_holds_no_secret(tmp_path: Path) -> None:
-    variables = URL | {"INCOME_USERNAME": "user", "INCOME_PASSWORD_FILE": str(tmp_path)}
-    with pytest.raises(ConfigurationError, match=r"^INCOME_PASSWORD_FILE cannot be used: "):
-        from_variables(variables).auth()
-
-
-@pytest.mark.parametrize("auth", [OAUTH2, BASIC])
-def test_a_secret_and_its_file_exclude_each_other(auth: dict[str, str], tmp_path: Path) -> None:
-    secret = list(auth)[1]
-    with pytest.raises(ConfigurationError) as caught:
-        from_variables(URL | auth | {f"{secret}_FILE": str(tmp_path / "secret")}).auth()
-    expected = f"{secret} and {secret}_FILE are both set: unset one of them"
-    assert str(caught.value) == expected
-
-
-def test_a_wrong_name_beside_a_file_is_named(tmp_path: Path) -> None:
-    path = written(tmp_path / "secret", "invented\n")
-    variables = {"INCOME_USERNAME": "a:b", "INCOME_PASSWORD_FILE": str(path)}
-    with pytest.raises(ConfigurationError, match=r"^INCOME_USERNAME holds a character"):
-        from_variables(URL | variables).auth()
+def test_a_folder_is_no_secret_and_a_wrong_name_beside_a_file_is_named(tmp_path: Path) -> None:
+    path = str(written(tmp_path / "secret", "invented\n"))
+    for name, file, said in (
+        ("user", str(tmp_path), "^INCOME_PASSWORD_FILE cannot be used: "),
+        ("a:b", path, "^INCOME_USERNAME holds a character"),
+    ):
+        variables = URL | {"INCOME_USERNAME": name, "INCOME_PASSWORD_FILE": file}
+        with pytest.raises(ConfigurationError, match=said):
+            from_variables(variables).auth()
 
 
 def test_a_profile_names_the_file_of_its_secret(tmp_path: Path) -> None:
@@ -412,9 +413,7 @@ def test_a_secret_comes_from_the_first_place_that_has_it_or_its_file(tmp_path: P
     assert found == BasicAuth("user", "of-the-environment")
 
 
-async def test_a_client_follows_the_file_of_its_secret(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_client_follows_the_file_of_its_secret(tmp_path: Path, environ: Environ) -> None:
     """While it cannot be read, the error names it and can be retried."""
     path = written(tmp_path / "secret", "invented\n")
     new = BasicAuth("user", "invented-too").authorization().reveal()
@@ -424,9 +423,8 @@ async def test_a_client_follows_the_file_of_its_secret(
         return EMPTY_PAGE if request.authorization == accepted else UNAUTHORIZED
 
     async with ScriptedServer(answer) as server:
-        monkeypatch.setenv("INCOME_BASE_URL", server.url)
-        monkeypatch.setenv("INCOME_USERNAME", "user")
-        monkeypatch.setenv("INCOME_PASSWORD_FILE", str(path))
+        environ({"INCOME_BASE_URL": server.url, "INCOME_USERNAME": "user"})
+        environ({"INCOME_PASSWORD_FILE": str(path)})
         async with IncomeClient.from_env() as client:
             await client.check()
             accepted = new
@@ -446,21 +444,11 @@ async def test_a_client_follows_the_file_of_its_secret(
 ONCE: Final = RetryPolicy(max_attempts=1)
 
 
-@pytest.fixture
-def set_variables(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Sets the variables of a service, and others."""
-
-    def set_(service: Emulator, **variables: str) -> None:
-        basic = service.basic
-        known = {
-            "INCOME_BASE_URL": service.url,
-            "INCOME_USERNAME": basic.username,
-            "INCOME_PASSWORD": basic.password.reveal(),
-        }
-        for name, value in {**known, **variables}.items():
-            monkeypatch.setenv(name, value)
-
-    return set_
+def variables_of(service: Emulator) -> dict[str, str]:
+    """Return the address and the credentials of a service."""
+    user, password = service.basic.username, service.basic.password.reveal()
+    known = {"INCOME_USERNAME": user, "INCOME_PASSWORD": password}
+    return {"INCOME_BASE_URL": service.url, **known}
 
 
 def certificate_of(authority: trustme.CA, folder: Path) -> str:
@@ -470,39 +458,34 @@ def certificate_of(authority: trustme.CA, folder: Path) -> str:
     return str(path)
 
 
-async def test_the_proxy_is_used(set_variables: Any) -> None:
-    async with Emulator(3) as service, proxying(service.url) as (port, came):
-        set_variables(service, INCOME_PROXY=f"http://127.0.0.1:{port}")
-        async with IncomeClient.from_env() as client:
-            assert len((await client.get_application_page()).applications) == 3
-        assert any(b"/v1/income/applications" in piece for piece in came)
-
-
-@pytest.mark.parametrize("given", [None, "other"], ids=["none", "another"])
-async def test_a_given_proxy_counts_in_place_of_the_variable(
-    given: str | None, set_variables: Any
-) -> None:
+async def test_the_proxy_is_that_of_the_environment_unless_one_is_given(environ: Environ) -> None:
     """None as well, for no proxy at all."""
     async with Emulator(3) as service, proxying(service.url) as (port, came):
-        set_variables(service, INCOME_PROXY="http://127.0.0.1:1")
-        proxy = given and f"http://127.0.0.1:{port}"
-        async with IncomeClient.from_env(proxy=proxy) as client:
-            await client.get_application_page()
-        assert bool(came) is (given is not None)
+        proxy, away = f"http://127.0.0.1:{port}", "http://127.0.0.1:1"
+        given: tuple[tuple[str, dict[str, Any], bool], ...] = (
+            (proxy, {}, True),
+            (away, {"proxy": proxy}, True),
+            (away, {"proxy": None}, False),
+        )
+        for variable, options, is_used in given:
+            came.clear()
+            environ(variables_of(service) | {"INCOME_PROXY": variable})
+            async with IncomeClient.from_env(**options) as client:
+                assert len((await client.get_application_page()).applications) == 3
+            assert any(b"/v1/income/applications" in piece for piece in came) is is_used
 
 
-async def test_the_authorities_of_a_file_are_trusted(set_variables: Any, tmp_path: Path) -> None:
+async def test_the_authorities_of_a_file_are_trusted(environ: Environ, tmp_path: Path) -> None:
     """A service with a certificate of theirs is read; without the variable it is not."""
     authority = trustme.CA()
     issued = authority.issue_cert("127.0.0.1")
     async with Emulator(3) as service, terminating(issued, service.url) as port:
-        there = f"https://127.0.0.1:{port}"
-        set_variables(service, INCOME_BASE_URL=there)
+        variables = variables_of(service) | {"INCOME_BASE_URL": f"https://127.0.0.1:{port}"}
+        environ(variables)
         async with IncomeClient.from_env(retry=ONCE) as client:
             with pytest.raises(ConnectionFailedError):
                 await client.get_application_page()
-        trusted = certificate_of(authority, tmp_path)
-        set_variables(service, INCOME_BASE_URL=there, INCOME_CA_FILE=trusted)
+        environ(variables | {"INCOME_CA_FILE": certificate_of(authority, tmp_path)})
         async with IncomeClient.from_env() as client:
             assert len((await client.get_application_page()).applications) == 3
         async with IncomeClient.from_env(ssl=ssl.create_default_context(), retry=ONCE) as client:
@@ -511,7 +494,7 @@ async def test_the_authorities_of_a_file_are_trusted(set_variables: Any, tmp_pat
 
 
 async def test_files_come_over_tls_of_the_same_authorities(
-    set_variables: Any, tmp_path: Path
+    environ: Environ, tmp_path: Path
 ) -> None:
     """A policy with a context of its own keeps to it."""
     authority = trustme.CA()
@@ -519,7 +502,7 @@ async def test_files_come_over_tls_of_the_same_authorities(
     policy = DownloadPolicy(allowed_hosts=("127.0.0.1",), allow_private_networks=True)
     own = evolve(policy, ssl=ssl.create_default_context())
     async with Emulator(1) as service, terminating(issued, service.files_url) as port:
-        set_variables(service, INCOME_CA_FILE=certificate_of(authority, tmp_path))
+        environ(variables_of(service) | {"INCOME_CA_FILE": certificate_of(authority, tmp_path)})
         async with IncomeClient.from_env(downloads=policy) as client:
             (entry, *_) = (await client.get_documents(service.world.ids[0])).all()
             there = entry.document.url.replace(service.files_url, f"https://127.0.0.1:{port}")
@@ -531,32 +514,29 @@ async def test_files_come_over_tls_of_the_same_authorities(
                 await client.download(document, tmp_path / "other")
 
 
-async def test_an_unusable_file_of_authorities_is_an_error(
-    set_variables: Any, tmp_path: Path
-) -> None:
+def test_an_unusable_file_of_authorities_is_an_error(environ: Environ, tmp_path: Path) -> None:
     """The variable is named; with a context of the caller's the file is not read at all."""
     (tmp_path / "empty").touch()
-    async with Emulator(1) as service:
-        for path in ("/nowhere", str(tmp_path), str(tmp_path / "empty"), "a\udcff" * 5000):
-            set_variables(
-                service, INCOME_CA_FILE=path, INCOME_PROXY=f"http://u:{CANARY}@127.0.0.1:1"
-            )
-            with pytest.raises(ConfigurationError, match=r"^INCOME_CA_FILE: "):
-                IncomeClient.from_env()
-            async with IncomeClient.from_env(ssl=ssl.create_default_context()):
-                pass
-
-
-async def test_an_unusable_proxy_is_an_error(set_variables: Any) -> None:
-    async with Emulator(1) as service:
-        set_variables(service, INCOME_PROXY=f"ftp://u:{CANARY}@127.0.0.1:1")
-        with pytest.raises(ConfigurationError, match=r"^proxy "):
+    context = ssl.create_default_context()
+    for path in ("/nowhere", str(tmp_path), str(tmp_path / "empty"), "a\udcff" * 5000):
+        proxy = {"INCOME_PROXY": f"http://u:{CANARY}@127.0.0.1:1"}
+        environ(URL | BASIC | proxy | {"INCOME_CA_FILE": path})
+        with pytest.raises(ConfigurationError, match=r"^INCOME_CA_FILE: "):
             IncomeClient.from_env()
+        IncomeClient.from_env(ssl=context)
 
 
-@pytest.mark.parametrize("name", ["INCOME_BASE_URL", "INCOME_AUTH_URL"])
-async def test_a_password_in_an_address_is_refused(set_variables: Any, name: str) -> None:
-    async with Emulator(3) as service:
-        set_variables(service, **{name: f"https://user:{CANARY}@lender.example"})
-        with pytest.raises(ConfigurationError, match=r"^\w+_url holds a user name"):
-            IncomeClient.from_env()
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("PROXY", f"ftp://u:{CANARY}@127.0.0.1:1", "^proxy "),
+        ("BASE_URL", f"https://user:{CANARY}@lender.example", "^base_url holds a user name"),
+        ("AUTH_URL", f"https://user:{CANARY}@lender.example", "^auth_url holds a user name"),
+    ],
+)
+def test_an_unusable_address_is_an_error(
+    name: str, value: str, said: str, environ: Environ
+) -> None:
+    environ(URL | BASIC | {f"INCOME_{name}": value})
+    with pytest.raises(ConfigurationError, match=said):
+        IncomeClient.from_env()
