@@ -122,6 +122,21 @@ NO_PLAIN_FUNCTIONS: Final = (
 """Hooks that would do nothing: what they return has to be awaited or iterated."""
 
 
+FIELDS: Final = (
+    "; there are application_id, document_type, document_id, file, file_reference_id, ext"
+)
+NO_NETWORK: Final = "{} is neither an IP address nor a network; the host bits of a network are zero"
+NO_CREDENTIAL: Final = "holds a character that a Basic credential cannot carry"
+AUTHS: Final = (
+    "auth must be a CallbackBasicAuth, a CallbackBearerAuth such as the .auth of a "
+    "CallbackTokenIssuer, a CallbackClientCertificate, CallbackSourceNetworks, or several of them"
+)
+HERE: Final = "http or https address of this machine, such as http://127.0.0.1:9000/callbacks"
+PLAIN_HTTP: Final = (
+    "is http, and proxy is on another machine; credentials go through a proxy only inside TLS"
+)
+
+
 def valid(make: Callable[..., object], **usual: Any) -> Callable[..., object]:
     """Return a call with valid arguments, but for those that it is given."""
     return lambda **changed: make(**usual | changed)
@@ -238,14 +253,9 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
         "token_store is for OAuth2ClientCredentials": each("token_store", object()),
         "token_store must be an object with load and save, not {}": [
             {"token_store": object(), "auth": OAUTH2}],
-        (
-            "base_url is http, and proxy is on another machine; credentials go through a proxy "
-            "only inside TLS"
-        ): [{"proxy": PROXY, "base_url": "http://127.0.0.1:8000"}],
-        (
-            "auth_url is http, and proxy is on another machine; credentials go through a proxy "
-            "only inside TLS"
-        ): [{"proxy": PROXY, "auth": OAUTH2, "auth_url": "http://127.0.0.1:8000"}],
+        f"base_url {PLAIN_HTTP}": [{"proxy": PROXY, "base_url": "http://127.0.0.1:8000"}],
+        f"auth_url {PLAIN_HTTP}": [
+            {"proxy": PROXY, "auth": OAUTH2, "auth_url": "http://127.0.0.1:8000"}],
         "concurrency must be a whole number, 1 or more, not {}": each("concurrency", 0, 2.0, True),
         "max_rate must be a finite number above 0, not {}": each("max_rate", 0, "4", math.nan),
         "max_response_bytes must be a whole number, 1 or more, not {}": each("max_response_bytes",
@@ -412,30 +422,10 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
             "e\u0301/{document_id}"),
         "a name template has a brace without its partner": each("names", "{document_id",
             "document_id}"),
-        (
-            "a name template has no field {}; there are application_id, document_type, "
-            "document_id, file, file_reference_id, ext"
-        ): each("names", "{}"),
-        (
-            "a name template has no field {0}; there are application_id, document_type, "
-            "document_id, file, file_reference_id, ext"
-        ): each("names", "{0}"),
-        (
-            "a name template has no field {unknown}; there are application_id, document_type, "
-            "document_id, file, file_reference_id, ext"
-        ): each("names", "{unknown}/{document_id}"),
-        (
-            "a name template has plain fields only; there are application_id, document_type, "
-            "document_id, file, file_reference_id, ext"
-        ): each("names", "{document_id!r}", "{document_id:>10}", "{document_id:{file}}"),
-        (
-            "a name template has no field {document_id.__class__}; there are application_id, "
-            "document_type, document_id, file, file_reference_id, ext"
-        ): each("names", "{document_id.__class__}"),
-        (
-            "a name template has no field {document_id[0]}; there are application_id, "
-            "document_type, document_id, file, file_reference_id, ext"
-        ): each("names", "{document_id[0]}"),
+        f"a name template has no field {{}}{FIELDS}": each("names", "{}", "{0}", "{unknown}",
+            "{document_id.__class__}", "{document_id[0]}"),
+        f"a name template has plain fields only{FIELDS}": each("names", "{document_id!r}",
+            "{document_id:>10}", "{document_id:{file}}"),
         "in a name template, {ext} must be at the end, behind a dot": each("names",
             "{document_id}{ext}", "{document_id}.{ext}.gz", "{ext}/{document_id}.{ext}", "{ext}"),
         "a name template has at most 8 components": each("names", "1/2/3/4/5/6/7/8/{document_id}"),
@@ -458,22 +448,18 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
         "standby must be True or False, not {}": each("standby", 1),
     },
     "BasicAuth": {
-        "username holds a character that a Basic credential cannot carry":
-            each("username", "a:b", f"u:{SECRET}", f"u\udcff{SECRET}"),
+        f"username {NO_CREDENTIAL}": each("username", "a:b", f"u:{SECRET}", f"u\udcff{SECRET}"),
         "username is empty or not a str": each("username", "", BYTES),
         "username must be a str": each("username", Secret(SECRET)),
         "password is empty or not a str": each("password", "", None, BYTES),
-        "password holds a character that a Basic credential cannot carry":
-            each("password", f"{SECRET}\n", NO_TEXT),
+        f"password {NO_CREDENTIAL}": each("password", f"{SECRET}\n", NO_TEXT),
     },
     "OAuth2ClientCredentials": {
         "client_secret is empty or not a str": each("client_secret", "", BYTES),
         "client_id is empty or not a str": each("client_id", "", BYTES),
         "client_id must be a str": each("client_id", Secret(SECRET)),
-        "client_id holds a character that a Basic credential cannot carry":
-            each("client_id", f"u:{SECRET}", f"u\udcff{SECRET}"),
-        "client_secret holds a character that a Basic credential cannot carry":
-            each("client_secret", f"{SECRET}\n", NO_TEXT),
+        f"client_id {NO_CREDENTIAL}": each("client_id", f"u:{SECRET}", f"u\udcff{SECRET}"),
+        f"client_secret {NO_CREDENTIAL}": each("client_secret", f"{SECRET}\n", NO_TEXT),
     },
     "Secret": {
         "the text of a Secret must be a str": each("text", BYTES),
@@ -544,9 +530,9 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
     },
     "CallbackBasicAuth": {
         "username is empty or not a str": each("username", ""),
-        "username holds a character that a Basic credential cannot carry": each("username", "u:v"),
+        f"username {NO_CREDENTIAL}": each("username", "u:v"),
         "password is empty or not a str": each("password", "", None, Secret("")),
-        "password holds a character that a Basic credential cannot carry": each("password", "p\n"),
+        f"password {NO_CREDENTIAL}": each("password", "p\n"),
         "also must be an iterable of BasicAuth": each("also", 7),
         "also holds something that is not a BasicAuth": each("also", [("u", SECRET)]),
     },
@@ -647,8 +633,7 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
         ): [{"client_secret": f"{SECRET}-short"},
             {"also": (OAuth2ClientCredentials("old", f"{SECRET}-short"),)}],
         "client_id is empty or not a str": each("client_id", ""),
-        "client_id holds a character that a Basic credential cannot carry":
-            each("client_id", "a:b"),
+        f"client_id {NO_CREDENTIAL}": each("client_id", "a:b"),
         "client_secret is empty or not a str": each("client_secret", "", None),
         "also must be an iterable of OAuth2ClientCredentials": each("also", 5),
         "also holds something that is not an OAuth2ClientCredentials": each("also", "x",
@@ -658,11 +643,8 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
         "source networks: none are given, so nothing could pass": each("networks", []),
         "source networks are several, such as ['198.51.100.7', '2001:db8::/32']":
             each("networks", "198.51.100.7", 7),
-        (
-            "source networks: {} is neither an IP address nor a network; the host bits of a "
-            "network are zero"
-        ): each("networks", [""], [7], [None], ["198.51.100.7/24"], ["198.51.100.0/33"],
-            ["callbacks.example"], ["unix:"]),
+        f"source networks: {NO_NETWORK}": each("networks", [""], [7], [None], ["198.51.100.7/24"],
+            ["198.51.100.0/33"], ["callbacks.example"], ["unix:"]),
         "source networks: {} means every address": each("networks", ["0.0.0.0/0"], ["::/0"],
             ["::ffff:0:0/96"]),
     },
@@ -670,10 +652,7 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
         "trusted_proxies are several, such as ['198.51.100.7', '2001:db8::/32']":
             each("proxies", "10.0.0.1", 7),
         "trusted_proxies: {} means every address": each("proxies", ["0.0.0.0/0"]),
-        (
-            "trusted_proxies: {} is neither an IP address nor a network; the host bits of a "
-            "network are zero"
-        ): each("proxies", ["::ffff:0:0/0"], ["proxy"]),
+        f"trusted_proxies: {NO_NETWORK}": each("proxies", ["::ffff:0:0/0"], ["proxy"]),
     },
     "CallbackReceiver": {
         "auth is empty: callbacks could come from anyone": each("auth", []),
@@ -682,16 +661,8 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
             "networks, or set is_enough=True"
         ): each("auth", CallbackSourceNetworks(["198.51.100.7"])),
         "auth holds more than one CallbackBasicAuth": each("auth", [CALLBACKS, CALLBACKS]),
-        (
-            "auth must be a CallbackBasicAuth, a CallbackBearerAuth such as the .auth of a "
-            "CallbackTokenIssuer, a CallbackClientCertificate, CallbackSourceNetworks, or "
-            "several of them, not str"
-        ): each("auth", ["service:password"]),
-        (
-            "auth must be a CallbackBasicAuth, a CallbackBearerAuth such as the .auth of a "
-            "CallbackTokenIssuer, a CallbackClientCertificate, CallbackSourceNetworks, or "
-            "several of them, not {}"
-        ): each("auth", None, BASIC, CallbackTokenIssuer("service", LONG), OAUTH2),
+        f"{AUTHS}, not str": each("auth", ["service:password"]),
+        AUTHS + ", not {}": each("auth", None, BASIC, CallbackTokenIssuer("service", LONG), OAUTH2),
         "auth: proxy_header needs trusted_proxies, and none are given": each("auth",
             CallbackClientCertificate(san="a.b", proxy_header="Client-Cert")),
         "on_callback must be a function that does not yield": each("on_callback", 7, yields),
@@ -816,10 +787,8 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
         "a fault must be a script or a Fault, not {}": each("fault", FaultKind.RESET, None),
     },
     "CallbackTarget": {
-        (
-            "url must be an http or https address of this machine, such as "
-            "http://127.0.0.1:9000/callbacks"
-        ): each("url", "http://example.com/callbacks", "http://127.0.0.1.example.com/",
+        f"url must be an {HERE}": each("url", "http://example.com/callbacks",
+            "http://127.0.0.1.example.com/",
             "http://10.0.0.1/", "http://user@127.0.0.1/", "http://127.0.0.1@example.com/",
             "http://app.localhost/", f"http://user:{SECRET}@127.0.0.1/",
             "http://127.0.0.1\\@example.com/", "http://127.0.0.1/#part", "http://127.0.0.1/a b",
@@ -828,10 +797,9 @@ REFUSED: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
             "ftp://127.0.0.1/", "HTTP://127.0.0.1/", "127.0.0.1:9000", "", None,
             b"http://127.0.0.1/"),
         "url must have a port up to 65535": each("url", "http://127.0.0.1:70000/"),
-        (
-            "token_url must be an http or https address of this machine, such as "
-            "http://127.0.0.1:9000/callbacks"
-        ): [{"auth": OAUTH2, "token_url": "http://10.0.0.1/"}, {"auth": OAUTH2, "token_url": ""}],
+        f"token_url must be an {HERE}": [
+            {"auth": OAUTH2, "token_url": url} for url in ("http://10.0.0.1/", "")
+        ],
         "auth must be BasicAuth or OAuth2ClientCredentials, not {}": each("auth", "secret"),
         "token_url is needed where auth is OAuth2ClientCredentials": each("auth", OAUTH2),
         "token_url is given, and auth is not OAuth2ClientCredentials": each("token_url",
@@ -878,7 +846,7 @@ def _messages() -> Iterator[Any]:
 def _shown(arguments: dict[str, Any]) -> Iterator[str]:
     for value in arguments.values():
         kind = type(value).__name__
-        yield from (repr(value), f"of type {kind}", kind)
+        yield from (str(value), repr(value), f"of type {kind}", kind)
         if isinstance(value, list):
             yield from map(repr, value)
     yield "{}"  # which the words of a template hold as they are
