@@ -1,7 +1,6 @@
 """The caller's own strategies for pauses and for the end, and the limits that hold all the same."""
 
 import asyncio
-import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -18,21 +17,16 @@ from tenacity import (
     wait_exponential_jitter,
     wait_fixed,
 )
-from tenacity.stop import stop_base
-from tenacity.wait import wait_base
 
 from income_client import (
-    IncomeClient,
     IncomeClientError,
     RetryPolicy,
     ServerError,
     Timeouts,
 )
-from income_client.emulator import Emulator, Fault
-from income_client.http.endpoints import Response
 from income_client.testing import JumpingClock
-from tests.support.clients import BASIC, OAUTH, ask, running
-from tests.support.server import EMPTY_PAGE, Answer, Reply, in_turn, reply
+from tests.support.clients import BASIC, OAUTH, ask, hosting, running
+from tests.support.server import Answer, Reply, in_turn, reply, token_reply
 
 SECRET: Final = "invented"
 
@@ -48,52 +42,44 @@ async def pauses(answer: Answer, policy: RetryPolicy, **options: Any) -> list[fl
     return clock.slept
 
 
+def chosen(wait: object, stop: object, **limits: Any) -> RetryPolicy:
+    """Return a policy with strategies."""
+    return RetryPolicy(wait=wait, stop=stop, **limits)  # type: ignore[arg-type]
+
+
+SUM: Final = wait_fixed(1) + wait_fixed(2)
+CHAIN: Final = wait_chain(wait_fixed(1), wait_fixed(3))
+GROWING: Final = wait_exponential_jitter(max=5, jitter=0)
+AFTER: Final = stop_after_attempt
+
+
 @pytest.mark.parametrize(
-    ("wait", "stop", "expected"),
+    ("answer", "policy", "expected"),
     [
-        (wait_chain(wait_fixed(1), wait_fixed(3)), stop_after_attempt(4), [1, 3, 3]),
-        (wait_fixed(1) + wait_fixed(2), stop_after_attempt(2), [3]),
-        (wait_exponential_jitter(max=5, jitter=0), stop_after_attempt(5), [1, 2, 4, 5]),
-        (wait_fixed(4), stop_after_attempt(9) | stop_after_delay(10), [4, 4, 4]),
-        (wait_fixed(4), stop_after_attempt(9) | stop_before_delay(10), [4, 4]),
-        (wait_fixed(4), stop_after_attempt(2) & stop_after_delay(10), [4, 4, 4]),
-        (lambda state: state.idle_for + state.attempt_number, stop_after_attempt(4), [1, 3, 7]),
+        # Those of tenacity, alone and combined, and a function
+        (reply(500), chosen(CHAIN, AFTER(4)), [1, 3, 3]),
+        (reply(500), chosen(SUM, AFTER(2)), [3]),
+        (reply(500), chosen(GROWING, AFTER(5)), [1, 2, 4, 5]),
+        (reply(500), chosen(wait_fixed(4), AFTER(9) | stop_after_delay(10)), [4, 4, 4]),
+        (reply(500), chosen(wait_fixed(4), AFTER(9) | stop_before_delay(10)), [4, 4]),
+        (reply(500), chosen(wait_fixed(4), AFTER(2) & stop_after_delay(10)), [4, 4, 4]),
+        (reply(500), chosen(lambda at: at.idle_for + at.attempt_number, AFTER(4)), [1, 3, 7]),
+        # Where one is not given, the fields of the policy decide
+        (reply(500), chosen(wait_fixed(2), None, max_attempts=4), [2, 2, 2]),
+        (reply(500), chosen(None, AFTER(5), base_delay=0), [0, 0, 0, 0]),
+        # The longest pause, what the service asks for, its verdict, and the budget of all calls
+        (reply(500), chosen(wait_fixed(10), AFTER(3), max_delay=3), [3, 3]),
+        (reply(503, Retry_After="12"), chosen(wait_fixed(10), AFTER(3)), [12, 12]),
+        (reply(503, Retry_After="61"), chosen(wait_fixed(10), AFTER(3)), []),
+        (reply(429, Retry_After="61"), chosen(wait_fixed(10), AFTER(3)), []),
+        (reply(404), chosen(wait_fixed(10), AFTER(3)), []),
+        (reply(500), chosen(wait_fixed(10), AFTER(3), budget=5), [10]),
     ],
-    ids=["chain", "sum", "exponential", "delay", "before", "both", "function"],
 )
 async def test_strategies_decide_about_pauses_and_the_end(
-    wait: wait_base, stop: stop_base, expected: list[float]
+    answer: Reply, policy: RetryPolicy, expected: list[float]
 ) -> None:
-    """Those of tenacity work, alone and combined, by the time of the client's clock."""
-    policy = RetryPolicy(wait=wait, stop=stop)
-    assert await pauses(in_turn(reply(500)), policy) == expected
-
-
-async def test_a_strategy_alone_leaves_the_other_rule_as_it_is() -> None:
-    """Either of the two may be given, and the policy's fields decide about the other."""
-    policy = RetryPolicy(wait=wait_fixed(2), max_attempts=4)
-    assert await pauses(in_turn(reply(500)), policy) == [2, 2, 2]
-    policy = RetryPolicy(stop=stop_after_attempt(5), base_delay=0)
-    assert await pauses(in_turn(reply(500)), policy) == [0, 0, 0, 0]
-
-
-@pytest.mark.parametrize(
-    ("answer", "limits", "expected"),
-    [
-        (reply(500), {"max_delay": 3}, [3, 3]),
-        (reply(503, Retry_After="12"), {}, [12, 12]),
-        (reply(503, Retry_After="61"), {}, []),
-        (reply(429, Retry_After="61"), {}, []),
-        (reply(404), {}, []),
-        (reply(500), {"budget": 5}, [10]),
-    ],
-    ids=["longest pause", "asked", "asked too long", "throttled too long", "permanent", "budget"],
-)
-async def test_the_other_limits_hold_on_top_of_strategies(
-    answer: Reply, limits: dict[str, Any], expected: list[float]
-) -> None:
-    """A strategy neither overrules the service, nor the policy, nor the budget of all calls."""
-    policy = RetryPolicy(wait=wait_fixed(10), stop=stop_after_attempt(3), **limits)
+    """By the time of the client's clock, and within the other limits."""
     assert await pauses(in_turn(answer), policy) == expected
 
 
@@ -101,16 +87,6 @@ async def test_the_deadline_ends_a_call_whose_strategy_never_does() -> None:
     policy = RetryPolicy(wait=wait_fixed(20), stop=stop_never)
     timeouts = Timeouts(deadline=50)
     assert await pauses(in_turn(reply(500)), policy, timeouts=timeouts) == [20, 20]
-
-
-async def test_a_view_has_strategies_of_its_own() -> None:
-    clock = JumpingClock()
-    options: dict[str, Any] = {"auth": BASIC, "clock": clock}
-    async with running(in_turn(reply(500)), **options) as (_, client):
-        view = client.with_options(retry=RetryPolicy(wait=wait_fixed(7), max_attempts=2))
-        with pytest.raises(ServerError):
-            await ask(view)
-    assert clock.slept == [7]
 
 
 async def test_a_strategy_sees_the_failure_and_none_of_our_frames() -> None:
@@ -145,68 +121,29 @@ async def test_a_strategy_with_a_bug_ends_the_call() -> None:
     assert "in wait" in "".join(caught.value.__notes__)
 
 
-async def test_token_requests_use_the_same_strategies() -> None:
+SEVEN: Final = chosen(wait_fixed(7), AFTER(2))
+
+
+async def test_token_requests_and_views_use_strategies_too() -> None:
     clock = JumpingClock()
-    policy = RetryPolicy(wait=wait_fixed(7), stop=stop_after_attempt(2))
-    options: dict[str, Any] = {"auth": OAUTH, "clock": clock, "retry": policy}
-    failing = in_turn(reply(503))
-    async with running(in_turn(EMPTY_PAGE), failing, **options) as (service, client):
+    options: dict[str, Any] = {"auth": OAUTH, "clock": clock, "retry": SEVEN}
+    failing = in_turn(reply(503), reply(503), token_reply())
+    async with running(in_turn(reply(500)), failing, **options) as (service, client):
         with pytest.raises(IncomeClientError):
             await ask(client)
-        assert service.token_requests == 2
-    assert clock.slept == [7]
+        assert (service.token_requests, clock.slept) == (2, [7])
+        view = client.with_options(retry=RetryPolicy(wait=wait_fixed(9), max_attempts=2))
+        with pytest.raises(ServerError):
+            await ask(view)
+    assert clock.slept == [7, 9]
 
 
 async def test_downloads_use_the_same_strategies(tmp_path: Path) -> None:
     clock = JumpingClock()
-    async with (
-        Emulator(3, clock=clock) as service,
-        IncomeClient(
-            service.url,
-            auth=service.basic,
-            clock=clock,
-            retry=RetryPolicy(wait=wait_fixed(7), stop=stop_after_attempt(2)),
-            downloads=service.download_policy,
-        ) as client,
-    ):
-        documents = await client.get_documents(service.world.ids[0])
-        (_, document), *_ = documents.all()
-        service.faults.add(Fault("status", call="file", times=2))
+    async with hosting(in_turn(reply(500)), clock=clock, retry=SEVEN) as (client, document, _):
         with pytest.raises(IncomeClientError):
             await client.download(document, tmp_path / "slip")
     assert clock.slept == [7]
-
-
-def replies_in_memory() -> int:
-    """Count the replies that are held, those of earlier tests of this process included."""
-    return sum(isinstance(one, Response) for one in gc.get_objects())
-
-
-class WatchingClock(JumpingClock):
-    """Notes at each pause how many replies there are in memory."""
-
-    replies: Final[list[int]] = []
-
-    async def sleep(self, seconds: float) -> None:
-        """Count before time passes."""
-        self.replies.append(replies_in_memory())
-        await super().sleep(seconds)
-
-
-async def test_a_failed_attempt_does_not_keep_its_reply_through_the_pause() -> None:
-    """Neither its frames nor its error hold it, though the collector has not run."""
-    clock = WatchingClock()
-    cut = reply(200, b'{"updated_after": "2026-01-')
-    gc.collect()
-    of_others = replies_in_memory()
-    gc.disable()
-    try:
-        async with running(in_turn(cut), auth=BASIC, clock=clock) as (_, client):
-            with pytest.raises(IncomeClientError):
-                await ask(client)
-    finally:
-        gc.enable()
-    assert clock.replies == [of_others, of_others]
 
 
 _PROGRAM: Final = """
