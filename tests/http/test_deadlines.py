@@ -143,19 +143,13 @@ def test_a_second_loop_gets_a_timer_of_its_own() -> None:
 # The pacer, whoever leaves the line or is late
 
 
-def test_a_call_that_leaves_takes_no_turn_along() -> None:
-    pacer = Pacer(rate=1)
-    pacer.join("gone")
-    pacer.join("next")
-    pacer.leave("gone")
-    assert pacer.turn_of("next", 0) == 0
-
-
 def test_calls_that_go_ahead_keep_their_own_order() -> None:
     """A second one is behind the first, and before all others, also when one has left."""
     pacer = Pacer(rate=1)
-    for name in "ab":
+    for name in ("gone", *"ab"):
         pacer.join(name)
+    pacer.leave("gone")
+    assert pacer.turn_of("a", 0) == 0
     for name in "xy":
         pacer.join(name, ahead=True)
     for leaving, joining, line in (("", "", "xyab"), ("x", "z", "yzab"), ("a", "w", "yzwb")):
