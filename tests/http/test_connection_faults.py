@@ -1,9 +1,13 @@
-"""Every foreign error is reported by its kind, and a bug as itself: it shows no secret."""
+"""Why a connection or a reply is of no use is said in plain words, and a bug comes as itself."""
 
+import contextlib
 import errno
+import gzip
 import socket
 import ssl
-from collections.abc import Callable
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,15 +15,28 @@ from typing import Any, Final
 
 import aiohttp
 import pytest
+import trustme
 
-from income_client import BasicAuth, IncomeClient, OAuth2ClientCredentials
+from income_client import (
+    BasicAuth,
+    ConnectionFailedError,
+    DeadlineExceededError,
+    DownloadError,
+    DownloadPolicy,
+    IncomeClient,
+    IncomeClientError,
+    OAuth2ClientCredentials,
+    TokenError,
+    UnexpectedResponseError,
+)
 from income_client.checkpoints import MemoryCheckpointStore
 from income_client.emulator import Emulator
-from income_client.errors import ConnectionFailedError, DeadlineExceededError
 from income_client.http.endpoints import get_application
 from income_client.http.faults import fault_of
 from income_client.testing import JumpingClock, make_document
 from tests.support.canaries import CANARY
+from tests.support.clients import BASIC, OAUTH
+from tests.support.server import Answer, Reply, Request, ScriptedServer, in_turn, reply
 
 BROKEN_OFF = (
     "connected, but the other side broke off the TLS handshake; "
@@ -100,9 +117,236 @@ def test_a_wait_that_was_too_long_is_told_apart(error: Exception) -> None:
     assert fault_of(error).cls is DeadlineExceededError
 
 
+# A service that wants a client certificate
+
+
+def converse(listener: socket.socket, context: ssl.SSLContext) -> None:
+    """Take connections with a certificate, and tell the others what is missing before closing."""
+    while True:
+        try:
+            accepted, _ = listener.accept()
+        except OSError:
+            return
+        accepted.settimeout(10)
+        secure = context.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
+        try:
+            secure.do_handshake()
+            secure.recv(65536)
+            secure.sendall(bytes(reply(503, Connection="close")))
+            secure.close()
+        except ssl.SSLError:
+            # asyncio's own server would close before its last words are read.
+            plain = socket.socket(fileno=secure.detach())
+            plain.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(OSError):
+                while plain.recv(65536):
+                    pass
+            plain.close()
+
+
+@contextlib.contextmanager
+def demanding(authority: trustme.CA, version: ssl.TLSVersion) -> Iterator[str]:
+    """Run a server that wants a certificate of an authority; give its address."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = context.maximum_version = version
+    context.verify_mode = ssl.CERT_REQUIRED
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.configure_trust(context)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=converse, args=(listener, context))
+        thread.start()
+        try:
+            yield f"https://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def certificate(kind: str, authority: trustme.CA) -> trustme.LeafCert | None:
+    match kind:
+        case "good":
+            return authority.issue_cert("partner")
+        case "of a stranger":
+            return trustme.CA().issue_cert("partner")
+        case "expired":
+            first, last = (datetime(year, 1, 1, tzinfo=UTC) for year in (2020, 2021))
+            return authority.issue_cert("partner", not_before=first, not_after=last)
+    return None
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "text"),
+    [
+        ("none", ssl.TLSVersion.TLSv1_3, WANTED),
+        # An older server does not say what is missing.
+        ("none", ssl.TLSVersion.TLSv1_2, PERHAPS_WANTED),
+        ("of a stranger", ssl.TLSVersion.TLSv1_3, REFUSED),
+        ("expired", ssl.TLSVersion.TLSv1_2, REFUSED),
+        ("good", ssl.TLSVersion.TLSv1_3, "503 Service Unavailable"),
+    ],
+    ids=lambda value: value.name if isinstance(value, ssl.TLSVersion) else None,
+)
+async def test_a_service_that_wants_a_client_certificate_is_understood(
+    kind: str, version: ssl.TLSVersion, text: str, tmp_path: Path
+) -> None:
+    """Where none is sent, or another one, the message says so, and no attempt is wasted."""
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    authority.configure_trust(context)
+    sent = certificate(kind, authority)
+    if sent is not None:
+        sent.configure_cert(context)
+    policy = DownloadPolicy(allowed_hosts=("127.0.0.1",), allow_private_networks=True, ssl=context)
+    options: dict[str, Any] = {"clock": JumpingClock(), "ssl": context, "downloads": policy}
+    with demanding(authority, version) as url:
+        async with IncomeClient(url, auth=BASIC, **options) as client:
+            with pytest.raises(IncomeClientError) as caught:
+                await client.get_application("app-1")
+            with pytest.raises(DownloadError) as of_file:
+                await client.download(make_document(url=f"{url}/slip"), tmp_path / "slip")
+    assert caught.value.message == f"get_application(app-1): {text}"
+    is_final = text in FINAL
+    assert (caught.value.retryable, caught.value.attempts) == (not is_final, 1 if is_final else 3)
+    if kind != "good":
+        assert of_file.value.message.endswith(f": {text}")
+        assert of_file.value.retryable is not is_final
+
+
+# Encodings that nobody asked for
+
+
+async def one_call(answer: Answer, **options: Any) -> IncomeClientError:
+    async with ScriptedServer(answer) as server:
+        settings: dict[str, Any] = {"auth": BASIC, "clock": JumpingClock()} | options
+        async with IncomeClient(server.url, **settings) as client:
+            with pytest.raises(IncomeClientError) as caught:
+                await client.get_application("app-1")
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("kind", "coding"), [("application/json", "sealed"), ("text/plain", "compress")]
+)
+async def test_an_encoding_that_was_not_asked_for_is_named_as_such(kind: str, coding: str) -> None:
+    """It is HTTP all right: the reply's facts are in the error."""
+    out = reply(body=b"\x00\x01", content_type=kind, Content_Encoding=coding, X_Request_Id="r")
+    error = await one_call(in_turn(out))
+    assert isinstance(error, UnexpectedResponseError)
+    assert error.message == (
+        f"get_application(app-1): {kind} with a Content-Encoding that was not asked for, "
+        "2 bytes instead of JSON"
+    )
+    assert (error.status, error.request_id, error.retryable) == (200, "r", True)
+
+
+async def test_an_encoding_that_cannot_be_decoded_here_is_named_as_such() -> None:
+    """One that aiohttp knows, and did not ask for as its library is not installed."""
+
+    def encoded(request: Request) -> Reply:
+        asked = request.headers["accept-encoding"]
+        coding = next(one for one in ("br", "zstd", "compress") if one not in asked)
+        return reply(body=b"\x00\x01", Content_Encoding=coding)
+
+    error = await one_call(encoded)
+    assert "Content-Encoding that was not asked for" in error.message
+    assert error.retryable
+
+
+async def test_a_token_in_an_unknown_encoding_is_none() -> None:
+    """The token request says the same."""
+    error = await one_call(in_turn(reply(body=b"\x00", Content_Encoding="sealed")), auth=OAUTH)
+    assert isinstance(error, TokenError)
+    assert "with a Content-Encoding that was not asked for, 1 bytes instead" in error.message
+
+
+@pytest.mark.parametrize("body", [b"{}", gzip.compress(b"{}")[:-12] + bytes(12)])
+async def test_a_body_that_cannot_be_decompressed_is_told(body: bytes) -> None:
+    """It is not in the encoding that it names, or damaged."""
+    error = await one_call(in_turn(reply(body=body, Content_Encoding="gzip")))
+    assert isinstance(error, ConnectionFailedError)
+    assert error.message == "get_application(app-1): the body could not be decompressed"
+    assert error.retryable
+
+
+# Proxies that refuse
+
+
+@contextlib.asynccontextmanager
+async def refusing(
+    status: int, retry_after: str = "", **options: Any
+) -> AsyncIterator[tuple[IncomeClient, ScriptedServer, JumpingClock]]:
+    """Run a proxy that refuses every connection, and a client that goes through it."""
+    clock = JumpingClock()
+    async with ScriptedServer(
+        in_turn(reply(status, b"", Retry_After=retry_after or None))
+    ) as server:
+        proxy = f"http://proxy:{CANARY}@127.0.0.1:{server.port}"
+        settings: dict[str, Any] = {"auth": BASIC, "proxy": proxy, "clock": clock} | options
+        async with IncomeClient("https://service.example", **settings) as client:
+            yield client, server, clock
+
+
+async def refusal(client: IncomeClient) -> ConnectionFailedError:
+    with pytest.raises(ConnectionFailedError) as caught:
+        await client.get_application("app-1")
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("statuses", "retry_after", "attempts"),
+    [
+        # A missing password is missing the next time as well.
+        ((302, 400, 401, 403, 404, 407), "", 1),
+        ((408, 429, 500, 502, 503, 504), "7", 3),
+        ((503,), "86400", 1),
+    ],
+    ids=["it wants something else", "it may connect later", "too long a pause"],
+)
+async def test_a_proxy_that_refuses_is_treated_as_a_service_is(
+    statuses: tuple[int, ...], retry_after: str, attempts: int
+) -> None:
+    """It is asked again if it may connect later, after the pause that it asks for."""
+    for status in statuses:
+        async with refusing(status, retry_after) as (client, proxy, clock):
+            error = await refusal(client)
+        text = f"get_application(app-1): proxy refused the connection with status {status}"
+        assert error.message == text
+        assert (error.status, error.attempts, len(proxy.requests)) == (status, attempts, attempts)
+        assert error.retryable is bool(retry_after)
+        assert error.retry_after == (float(retry_after) if retry_after else None)
+        assert clock.slept == [7] * (attempts - 1)
+        asked = proxy.requests[0]
+        assert (asked.method, asked.path) == ("CONNECT", "service.example:443")
+        assert "authorization" not in asked.headers
+
+
+async def test_the_error_of_a_token_request_says_so_as_well() -> None:
+    """It is made once, and its secret stays with it."""
+    async with refusing(407, auth=OAUTH) as (client, proxy, _):
+        error = await refusal(client)
+    assert error.message == "token: proxy refused the connection with status 407"
+    assert (error.status, error.retryable, error.attempts) == (407, False, 1)
+    assert ["authorization" in request.headers for request in proxy.requests] == [False]
+
+
+@pytest.mark.parametrize(("status", "attempts"), [(407, 1), (502, 3)])
+async def test_the_error_of_a_download_says_so_as_well(
+    status: int, attempts: int, tmp_path: Path
+) -> None:
+    """With the same rules."""
+    document = make_document(url=f"https://files.amazonaws.com/slip?signature={CANARY}")
+    async with refusing(status, "7") as (client, proxy, clock):
+        with pytest.raises(DownloadError, match=f"refused .* with status {status}") as caught:
+            await client.download(document, tmp_path / "slip")
+    error = caught.value
+    assert (error.status, error.retryable, error.retry_after) == (status, attempts > 1, 7)
+    assert len(proxy.requests) == attempts
+    assert clock.slept == [7] * (attempts - 1)
+
+
 # Bugs
 
-BASIC: Final = BasicAuth("user", CANARY)
+PRIVATE: Final = BasicAuth("user", CANARY)
 
 
 def broken_hook(name: str) -> tuple[aiohttp.TraceConfig, list[None]]:
@@ -139,7 +383,7 @@ async def test_a_bug_comes_out_as_itself(work: str, hook: str) -> None:
     clock = JumpingClock()
     async with (
         Emulator(3, clock=clock) as service,
-        IncomeClient(service.url, auth=BASIC, clock=clock, trace_configs=[trace]) as client,
+        IncomeClient(service.url, auth=PRIVATE, clock=clock, trace_configs=[trace]) as client,
     ):
         with pytest.raises(TypeError, match="a bug") as caught:
             await WORK[work](client)
@@ -174,7 +418,7 @@ async def test_a_bug_below_the_connection_comes_out_as_itself(
         raise AttributeError("a bug")
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    async with IncomeClient("https://service.example", auth=BASIC, clock=clock) as client:
+    async with IncomeClient("https://service.example", auth=PRIVATE, clock=clock) as client:
         for call in (
             client.get_application("app-1"),
             client.download(signed, tmp_path / "slip"),

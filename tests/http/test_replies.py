@@ -144,7 +144,7 @@ def test_a_body_that_is_not_whole_json_can_be_retried(content_type: str) -> None
         assert error.retryable
         assert (error.status, error.request_id) == (200, "q")
     for body, kind in product(
-        (b"null", b"[]", b'{"application_id": 12}'), (content_type, "", "a/b")
+        (b"null", b"[]", b'{"application_id": 12}'), (content_type, "", "text/html")
     ):
         error = read(answered(200, body, content_type=kind))
         assert isinstance(error, DecodeError)
