@@ -1,26 +1,20 @@
 """Whole payloads of the service as JSON-able values, for property tests."""
 
+from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
 from hypothesis import strategies as st
 
+from income_client.records import Application, ApplicationDocuments, ApplicationPage
+
 Payload = dict[str, Any]
 
 _MONEY_FIELDS = (
-    "regular_pay",
-    "gross_pay",
-    "overtime_pay",
-    "garnishments",
-    "loans401_k",
-    "bonus_pay",
-    "commission_pay",
-    "tips_pay",
-    "sick_pay",
-    "vacation_pay",
-    "net_pay",
-)
+    "regular_pay", "gross_pay", "overtime_pay", "garnishments", "loans401_k", "bonus_pay",
+    "commission_pay", "tips_pay", "sick_pay", "vacation_pay", "net_pay",
+)  # fmt: skip
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
     ["a:b", "\\u003a", '":{"', "\u003a", "\x7f\x00", "Ünï"],
@@ -33,12 +27,8 @@ def _fraction(sign: int, digits: int, exponent: int) -> Decimal:
 
 
 def _decimals(digits: int, exponents: int) -> st.SearchStrategy[Decimal]:
-    return st.builds(
-        _fraction,
-        st.integers(0, 1),
-        st.integers(1, 10**digits - 1),
-        st.integers(-exponents, exponents),
-    )
+    sign, figures = st.integers(0, 1), st.integers(1, 10**digits - 1)
+    return st.builds(_fraction, sign, figures, st.integers(-exponents, exponents))
 
 
 numbers = (
@@ -50,6 +40,7 @@ times = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31)).map(datetime.iso
 utc_times = times.map(lambda text: text + "Z")
 days = st.dates(date(1, 1, 1)).map(date.isoformat)
 
+_text_or_null = st.none() | texts
 _plain = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | texts
 untyped = st.recursive(
     _plain | _decimals(25, 600),
@@ -68,6 +59,10 @@ def _object(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Payload]:
     return st.builds(lambda more, own: {**more, **own}, st.just({}) | unknown_fields, known)
 
 
+def _texts(*names: str) -> dict[str, st.SearchStrategy[str]]:
+    return dict.fromkeys(names, texts)
+
+
 def _some(items: st.SearchStrategy[Any], most: int = 2) -> st.SearchStrategy[list[Any]]:
     return st.lists(items, max_size=most)
 
@@ -78,11 +73,7 @@ def _by_slot(items: st.SearchStrategy[Any]) -> st.SearchStrategy[Payload]:
 
 def pages() -> st.SearchStrategy[Payload]:
     """Replies of the list call."""
-    summary = _object(
-        application_id=texts,
-        application_reference_id=texts,
-        application_date=times,
-    )
+    summary = _object(application_id=texts, application_reference_id=texts, application_date=times)
     return _object(updated_after=times, updated_before=times, applications=_some(summary, 4))
 
 
@@ -102,30 +93,34 @@ def applications() -> st.SearchStrategy[Payload]:
     )
 
 
+def replies(
+    classes: Sequence[type[Any]] = (ApplicationPage, Application, ApplicationDocuments),
+) -> st.SearchStrategy[tuple[type[Any], Payload]]:
+    """Any reply of these, with the class that it is read as."""
+    made = {
+        ApplicationPage: pages(),
+        Application: applications(),
+        ApplicationDocuments: documents_replies(),
+    }
+    return st.one_of([st.tuples(st.just(cls), made[cls]) for cls in classes])
+
+
 def _applicants() -> st.SearchStrategy[Payload]:
     entry = _object(
-        address=_object(street_address=texts, city=texts, state=texts, zip=texts),
+        address=_object(**_texts("street_address", "city", "state", "zip")),
         is_current=st.booleans(),
         start_date=days,
         end_date=st.none() | days,
     )
     return _object(
-        first_name=texts,
-        last_name=texts,
-        email=texts,
-        phone=texts,
-        ssn=texts,
+        **_texts("first_name", "last_name", "email", "phone", "ssn"),
         date_of_birth=days,
         address_info=_some(entry),
     )
 
 
 def _calculations() -> st.SearchStrategy[Payload]:
-    source = _object(
-        source_type=texts,
-        calculated_income_amount=numbers,
-        document_ids=_some(texts),
-    )
+    source = _object(source_type=texts, calculated_income_amount=numbers, document_ids=_some(texts))
     income = _object(year=st.integers(0, 9999), income_sources=_some(source))
     return _object(
         incomes=_some(income),
@@ -152,46 +147,27 @@ def documents_replies() -> st.SearchStrategy[Payload]:
 
 def _documents(data: st.SearchStrategy[Payload]) -> st.SearchStrategy[Payload]:
     document = _object(
-        document_id=texts,
+        **_texts("document_id", "url", "data_action"),
         file_ids=_some(texts),
         file_reference_ids=_some(texts),
-        url=texts,
         extracted_data=data,
         updated_at=utc_times,
-        data_action=texts,
     )
     blocks: st.SearchStrategy[Payload] = st.just({}) | st.fixed_dictionaries({"pages": untyped})
     return st.builds(lambda own, more: {**own, **more}, document, blocks)
 
 
 def _paystubs() -> st.SearchStrategy[Payload]:
-    address = _object(
-        street_address=texts,
-        street_2=st.none() | texts,
-        city=texts,
-        state=texts,
-        zip=texts,
-    )
-    person = _object(
-        address=address,
-        first_name=texts,
-        middle_name=st.none() | texts,
-        last_name=texts,
-        suffix=st.none() | texts,
-        ssn=texts,
-    )
+    address = _object(**_texts("street_address", "city", "state", "zip"), street_2=_text_or_null)
+    names = _texts("first_name", "last_name", "ssn")
+    person = _object(address=address, middle_name=_text_or_null, suffix=_text_or_null, **names)
     amount = numbers | st.just("")
     pair = _object(current=amount, ytd=amount)
     return _object(
         applicants=_by_slot(person),
-        employer_name=texts,
-        pay_begin_date=days,
-        pay_end_date=days,
-        pay_date=days,
-        pay_period_frequency=texts,
+        **_texts("employer_name", "pay_period_frequency"),
+        **dict.fromkeys(("pay_begin_date", "pay_end_date", "pay_date"), days),
         hours_worked=numbers,
-        earnings=_some(untyped),
-        deductions=_some(untyped),
-        taxes=_some(untyped),
+        **dict.fromkeys(("earnings", "deductions", "taxes"), _some(untyped)),
         **dict.fromkeys(_MONEY_FIELDS, pair),
     )

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from income_client import (
@@ -37,7 +37,15 @@ from tests.support.canaries import CANARY
 from tests.support.export_records import known_record
 from tests.support.leaks import held_by
 from tests.support.listing import ListService, rows_at, serving
-from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE, row_of_list, text_of, tree_of
+from tests.support.payloads import (
+    APPLICATION,
+    DOCUMENTS,
+    PAGE,
+    changed,
+    row_of_list,
+    text_of,
+    tree_of,
+)
 from tests.support.server import Reply, ScriptedServer, in_turn, json_reply, reply
 from tests.support.walk_data import (
     BASE,
@@ -74,12 +82,6 @@ def decode(cls: type[T], text: bytes) -> T | DecodeError:
     return found
 
 
-def _assert_round_trip(cls: type[Any], payload: object) -> None:
-    record = decode(cls, text_of(payload))
-    assert isinstance(record, cls), record
-    assert text_of(tree_of(to_json(record))) == text_of(payload)
-
-
 def _faults(cls: type[Any], payload: object) -> dict[str, str]:
     error = decode(cls, text_of(payload))
     assert isinstance(error, DecodeError)
@@ -89,33 +91,21 @@ def _faults(cls: type[Any], payload: object) -> dict[str, str]:
 # What is read goes back as it came
 
 
-@given(strategies.pages())
-def test_a_page_survives_a_round_trip(payload: dict[str, Any]) -> None:
-    """Unknown fields included."""
-    _assert_round_trip(ApplicationPage, payload)
-
-
-@given(strategies.applications(), strategies.documents_replies())
-def test_a_record_survives_a_round_trip(
-    application: dict[str, Any], documents: dict[str, Any]
-) -> None:
-    """In parts and as one line; unknown fields and explicit null for pages included."""
-    _assert_round_trip(Application, application)
-    _assert_round_trip(ApplicationDocuments, documents)
-    record = ApplicationRecord(
-        application=from_json(Application, text_of(application)),
-        documents=from_json(ApplicationDocuments, text_of(documents)),
-    )
-    line = to_json(record)
-    assert b"\n" not in line
-    assert from_json(ApplicationRecord, line) == record
+@given(strategies.replies())
+def test_what_is_read_survives_a_round_trip(reply: tuple[type[Any], dict[str, Any]]) -> None:
+    """Unknown fields and explicit null for pages included."""
+    cls, payload = reply
+    record = decode(cls, text_of(payload))
+    assert isinstance(record, cls), record
+    assert text_of(tree_of(to_json(record))) == text_of(payload)
 
 
 def test_a_record_is_an_object_of_its_two_parts() -> None:
-    """Or of its application and null; a text is read like bytes, and as strictly."""
+    """Or of its application and null, on one line; a text is read like bytes, and as strictly."""
     whole = known_record()
     for record, documents in ((whole, DOCUMENTS), (attrs.evolve(whole, documents=None), None)):
         line = to_json(record)
+        assert b"\n" not in line
         assert json.loads(line) == {"application": APPLICATION, "documents": documents}
         assert from_json(ApplicationRecord, line) == record
         assert from_json(ApplicationRecord, line.decode() + "\n") == record
@@ -277,7 +267,6 @@ def test_what_json_cannot_carry_exactly_is_refused(record: object) -> None:
 
 
 def test_times_with_another_zone_are_written_in_utc() -> None:
-    """Only the zone changes; the instant is the same."""
     moved = attrs.evolve(known_record().application, last_updated_at=MOMENT)
     assert json.loads(to_json(moved)) == APPLICATION
 
@@ -393,17 +382,11 @@ def test_an_inexact_amount_is_refused(text: str, reason: str) -> None:
     assert [(fault.path, fault.reason) for fault in error.faults] == [("$.current", reason)]
 
 
-@given(st.decimals(-(10**12), 10**12, places=2))
-def test_cents_are_exact(amount: Decimal) -> None:
-    pair = AmountPair(current=amount, ytd=None)
-    assert decode(AmountPair, to_json(pair)) == pair
-
-
 def test_the_empty_string_is_an_absent_amount_only_in_a_pair() -> None:
-    payload = json.loads(json.dumps(DOCUMENTS))
-    payload["documents"]["paystub"][0]["extracted_data"]["hours_worked"] = ""
-    path = "$.documents.paystub[0].extracted_data.hours_worked"
-    assert _faults(ApplicationDocuments, payload) == {path: "expected a number, found a string"}
+    path = ("documents", "paystub", 0, "extracted_data", "hours_worked")
+    assert _faults(ApplicationDocuments, changed(DOCUMENTS, path, "")) == {
+        "$.documents.paystub[0].extracted_data.hours_worked": "expected a number, found a string"
+    }
 
 
 # Over a connection
@@ -431,7 +414,7 @@ async def test_a_reply_of_the_wrong_shape_is_requested_once_and_stays_private() 
 async def test_a_body_beyond_the_limit_is_not_read_to_its_end(coding: str) -> None:
     """Whether its length is told or not, compressed or not, it takes no more memory than that."""
     bits = {"gzip": 31, "deflate": 15}.get(coding)
-    body = b" " * 24 * 2**20
+    body = b" " * 8 * 2**20
     if bits:
         packer = zlib.compressobj(wbits=bits)
         body = packer.compress(body) + packer.flush()
@@ -458,7 +441,7 @@ async def test_a_body_beyond_the_limit_is_not_read_to_its_end(coding: str) -> No
             tracemalloc.stop()
     assert (caught.value.status, caught.value.retryable) == (200, False)
     assert len(server.requests) == 1
-    assert coding == "told" or peak < 12 * 2**20
+    assert coding == "told" or peak < 6 * 2**20
 
 
 async def test_a_body_of_just_the_limit_is_read() -> None:
@@ -491,6 +474,7 @@ def test_an_error_names_a_thousand_halves_of_characters_at_most() -> None:
     assert caught.value.faults[999].path == "$[999]"
 
 
+@settings(max_examples=settings().max_examples // 2)  # each is three walks
 @given(data=st.data(), limit=LIMITS, walkers=WALKERS, is_open=st.booleans())
 async def test_malformed_rows_hide_no_other_row_of_a_walk(
     data: st.DataObject, limit: int, walkers: int, is_open: bool
@@ -503,7 +487,8 @@ async def test_malformed_rows_hide_no_other_row_of_a_walk(
     last = max([*times, BASE + 5]) + 5
     rules = data.draw(readings(last - BASE, oldest=None, widest=None, future="accept"))
     service = ListService(rows=rows_at(times), now=last, rules=rules)
-    kinds = data.draw(st.fixed_dictionaries({}, optional=_kinds_of(service)), "malformed")
+    any_kind = dict.fromkeys(service.rows, st.sampled_from(list(MALFORMED)))
+    kinds = data.draw(st.fixed_dictionaries({}, optional=any_kind), "malformed")
     service.malformed = {key: MALFORMED[kind](key) for key, kind in kinds.items()}
     options: dict[str, Any] = {"limit": limit, "concurrency": walkers}
     found: list[str] = []
@@ -532,7 +517,3 @@ async def test_malformed_rows_hide_no_other_row_of_a_walk(
     assert sorted(error.subject for error in errors if error.subject) == sorted(with_ids)
     assert len(errors) == len(listed & kinds.keys())
     assert not any(error.retryable or "ref-" in held_by(error) for error in errors)
-
-
-def _kinds_of(service: ListService) -> dict[str, st.SearchStrategy[str]]:
-    return {key: st.sampled_from(list(MALFORMED)) for key in service.rows}

@@ -22,11 +22,11 @@ from income_client.wire.times import parse_service_time, parse_utc_time
 from tests.support import strategies
 from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE, text_of, tree_of
 
-REPLIES: list[tuple[type[Any], dict[str, Any]]] = [
-    (ApplicationPage, PAGE),
-    (Application, APPLICATION),
-    (ApplicationDocuments, DOCUMENTS),
-]
+REPLIES: dict[type[Any], dict[str, Any]] = {
+    ApplicationPage: PAGE,
+    Application: APPLICATION,
+    ApplicationDocuments: DOCUMENTS,
+}
 NEW_VALUES: tuple[Any, ...] = (
     None, True, 0, -7, Decimal("2.50"), Decimal("1e15"), UnusualNumber("1e300"), 2**70, 10**41,
     "", "text", "2024-02-29", "2024-02-30", "2024-02-29T10:00:00", "2024-02-29T10:00:00Z",
@@ -61,14 +61,7 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
             yield from _places(item)
 
 
-ANY_REPLY = st.one_of(
-    st.tuples(st.just(ApplicationPage), strategies.pages()),
-    st.tuples(st.just(Application), strategies.applications()),
-    st.tuples(st.just(ApplicationDocuments), strategies.documents_replies()),
-)
-
-
-@given(ANY_REPLY, st.data())
+@given(strategies.replies(), st.data())
 def test_what_has_a_fault_is_refused_and_all_else_is_read(
     reply: tuple[type[Any], dict[str, Any]], data: st.DataObject
 ) -> None:
@@ -83,16 +76,14 @@ def test_what_has_a_fault_is_refused_and_all_else_is_read(
 @pytest.mark.parametrize("payload", [None, True, 1, 1.5, "text", [], [{}], {}])
 def test_what_is_no_object_is_refused(payload: object) -> None:
     """A reply that is no object, or an empty one, is no record."""
-    for cls, _ in REPLIES:
+    for cls in REPLIES:
         assert faults_of(cls, payload)
         _assert_read_or_refused(cls, payload)
 
 
-QUICK: list[tuple[type[Any], dict[str, Any]]] = REPLIES[:2]
+QUICK = (ApplicationPage, Application)
 """The replies that a typed parser reads at first."""
-OF_EACH = pytest.mark.parametrize(
-    ("cls", "payload"), QUICK, ids=lambda value: getattr(value, "__name__", "")
-)
+OF_EACH = pytest.mark.parametrize("cls", QUICK, ids=lambda cls: cls.__name__)
 
 
 def _read_either_way(cls: Any, body: bytes) -> list[tuple[str, object]]:
@@ -116,13 +107,7 @@ def _assert_quick_is_right(cls: Any, body: bytes) -> None:
     assert quick[0] == "refused" or quick == thorough
 
 
-@given(
-    st.one_of(
-        st.tuples(st.just(ApplicationPage), strategies.pages()),
-        st.tuples(st.just(Application), strategies.applications()),
-    ),
-    st.data(),
-)
+@given(strategies.replies(QUICK), st.data())
 def test_what_is_read_quickly_is_read_as_thoroughly(
     reply: tuple[type[Any], dict[str, Any]], data: st.DataObject
 ) -> None:
@@ -140,8 +125,9 @@ def test_what_is_read_quickly_is_read_as_thoroughly(
 
 
 @OF_EACH
-def test_an_ordinary_reply_is_read_quickly(cls: type[Any], payload: dict[str, Any]) -> None:
+def test_an_ordinary_reply_is_read_quickly(cls: type[Any]) -> None:
     """It is not read again, and one with an unknown field is."""
+    payload = REPLIES[cls]
     quick, thorough = _read_either_way(cls, text_of(payload))
     assert quick == thorough
     assert _read_either_way(cls, text_of({**payload, "new_field": 1}))[0][0] == "refused"
@@ -156,10 +142,10 @@ FIRST_VALUES = (
 
 
 @OF_EACH
-def test_a_key_given_twice_is_read_as_ever(cls: type[Any], payload: dict[str, Any]) -> None:
+def test_a_key_given_twice_is_read_as_ever(cls: type[Any]) -> None:
     """What the second replaces is looked at as well."""
-    body = text_of(payload)
-    for key, first in product(payload, FIRST_VALUES):
+    body = text_of(REPLIES[cls])
+    for key, first in product(REPLIES[cls], FIRST_VALUES):
         name = b'"%s":' % key.encode()
         _assert_quick_is_right(cls, body.replace(name, name + first + b"," + name, 1))
 
