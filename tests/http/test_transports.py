@@ -42,6 +42,7 @@ from tests.support.server import (
     reset,
     turns,
 )
+from tests.support.service import until
 
 CANARY: Final = b"S3CRET"
 ELSEWHERE: Final = "the client belongs to the event loop in which it was first used"
@@ -169,28 +170,12 @@ async def test_one_dead_connection_is_enough(kind: str) -> None:
         assert len(server.requests) == 12
 
 
-@every
-async def test_nobody_at_the_address_is_told(kind: str) -> None:
-    async with ScriptedServer(in_turn(reply())) as server:
-        pass
-    async with contextlib.aclosing(door_to(kind, server.url)) as door:
-        error = failure_in(await door.ask())
-    assert error.message.endswith("connection refused")
+BROKEN_OFF: Final = "connected, but the other side broke off the TLS handshake"
+"""The connection was accepted, so the network is in order."""
 
 
 @every
-@pytest.mark.parametrize(
-    ("ending", "text"),
-    [
-        ("plain text", "TLS handshake failed"),
-        # The connection was accepted, so the network is in order.
-        ("fin", "connected, but the other side broke off the TLS handshake"),
-        ("rst", "connected, but the other side broke off the TLS handshake"),
-    ],
-)
-async def test_a_handshake_that_fails_is_told_from_a_refusal(
-    kind: str, ending: str, text: str
-) -> None:
+async def test_a_handshake_that_fails_is_told_from_a_refusal(kind: str) -> None:
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if ending == "plain text":
             writer.write(bytes(reply(body=CANARY)))
@@ -198,49 +183,35 @@ async def test_a_handshake_that_fails_is_told_from_a_refusal(
         if ending == "rst":
             reset(writer)
 
-    async with (
-        accepting(converse) as port,
-        contextlib.aclosing(door_to(kind, f"https://127.0.0.1:{port}")) as door,
-    ):
-        error = failure_in(await door.ask())
-    assert text in error.message
-
-
-def silent_from(moment: str, reached: asyncio.Event) -> Answer:
-    """Answer nothing, or half a body."""
-
-    def answer(_: Request) -> Reply:
-        reached.set()
-        return reply(body=b"x" * 100, cut=-50 if moment == "body" else 0, held=True)
-
-    return answer
+    async with accepting(converse) as port:
+        endings = {"plain text": "TLS handshake failed", "fin": BROKEN_OFF, "rst": BROKEN_OFF}
+        for ending, text in endings.items():  # noqa: B007 - the server reads it
+            async with contextlib.aclosing(door_to(kind, f"https://127.0.0.1:{port}")) as door:
+                assert text in failure_in(await door.ask()).message
+    async with contextlib.aclosing(door_to(kind, f"http://127.0.0.1:{port}")) as door:
+        assert failure_in(await door.ask()).message.endswith("connection refused")
 
 
 @every
 @pytest.mark.parametrize("moment", ["connecting", "head", "body"])
-async def test_cancelling_closes_the_connection(kind: str, moment: str) -> None:
-    reached = asyncio.Event()
-    async with open_door(kind, silent_from(moment, reached)) as (door, _):
-        task = asyncio.ensure_future(door.ask())
+@pytest.mark.parametrize("ending", ["cancelled", "closed"])
+async def test_what_is_under_way_can_be_ended(kind: str, moment: str, ending: str) -> None:
+    """By a cancellation, which closes its connection, or by closing all."""
+    out = reply(body=b"x" * 100, cut=-50 if moment == "body" else 0, held=True)
+    async with open_door(kind, in_turn(out)) as (door, server):
+        task = asyncio.ensure_future(door.ask(3600))
         if moment != "connecting":
-            await reached.wait()
+            await until(lambda: bool(server.requests))
+            await turns(20)
         await asyncio.sleep(0)
+        if ending == "closed":
+            await door.aclose()
+            assert isinstance(await task, ClientClosedError)
+            return
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert door.in_use() == 0
-
-
-@every
-@pytest.mark.parametrize("moment", ["head", "body"])
-async def test_closing_ends_what_is_under_way(kind: str, moment: str) -> None:
-    reached = asyncio.Event()
-    async with open_door(kind, silent_from(moment, reached)) as (door, _):
-        task = asyncio.ensure_future(door.ask(3600))
-        await reached.wait()
-        await turns(20)
-        await door.aclose()
-        assert isinstance(await task, ClientClosedError)
 
 
 @every

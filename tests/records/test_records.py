@@ -106,26 +106,6 @@ def test_a_record_can_be_copied_pickled_and_evolved() -> None:
                 delattr(twin, name)
 
 
-def test_extra_counts_for_equality_and_not_for_the_hash() -> None:
-    plain = _read(ImageFile, {"file_id": "f", "file_reference_id": "n"})
-    more = evolve(plain, extra=UntypedDict({"size": [1]}))
-    assert plain != more
-    assert hash(plain) == hash(more)
-
-
-def test_all_iterates_every_document_with_its_type() -> None:
-    documents = _read(ApplicationDocuments, DOCUMENTS)
-    types = [entry.document_type for entry in documents.all()]
-    assert types == ["paystub", "paystub", "unknown_form"]
-    assert [entry.document for entry in documents.all()][:2] == list(documents.documents["paystub"])
-
-
-def test_an_application_record_answers_for_its_application() -> None:
-    record = _application_record()
-    assert record.application_id == record.application.application_id
-    assert record.last_updated_at == record.application.last_updated_at
-
-
 def test_a_frozen_dict_cannot_be_changed() -> None:
     frozen: Any = FrozenDict({"a": 1})
     attempts = [
@@ -146,18 +126,30 @@ def test_a_frozen_dict_cannot_be_changed() -> None:
     assert msgspec.json.encode(frozen) == b'{"a":1}'
 
 
-def test_a_deep_copy_shares_nothing_that_can_change() -> None:
-    """What lies within unknown fields is copied as well."""
+def test_unknown_fields_are_copied_deeply_and_count_for_equality_only() -> None:
+    """What lies within them is copied as well, and they are no part of a record's hash."""
     fields = UntypedDict({"list": [1]})
     twin = copy.deepcopy(fields)
     assert type(twin) is UntypedDict
     assert twin == fields
     assert twin["list"] is not fields["list"]
+    plain = _read(ImageFile, {"file_id": "f", "file_reference_id": "n"})
+    more = evolve(plain, extra=fields)
+    assert plain != more
+    assert hash(plain) == hash(more)
 
 
-def test_extracted_data_of_a_type_without_a_class_is_an_immutable_mapping() -> None:
+def test_a_record_answers_for_its_application_and_its_documents() -> None:
     """Paystubs are records, the data of other types a mapping that cannot be changed."""
-    documents = _read(ApplicationDocuments, DOCUMENTS).documents
+    record = _application_record()
+    assert record.application_id == record.application.application_id
+    assert record.last_updated_at == record.application.last_updated_at
+    assert record.documents is not None
+    documents = record.documents.documents
+    assert [entry.document_type for entry in record.documents.all()] == [
+        *("paystub", "paystub", "unknown_form"),
+    ]
+    assert [entry.document for entry in record.documents.all()][:2] == list(documents["paystub"])
     assert all(isinstance(document.extracted_data, Paystub) for document in documents["paystub"])
     (other,) = documents["unknown_form"]
     assert isinstance(other, Document)
@@ -268,10 +260,7 @@ def test_the_income_of_a_year_is_that_of_all_applicants() -> None:
     )
     assert both.total_income(2025) == Decimal("7.50")
     assert both.total_income(2024) == Decimal("10.50")
-
-
-def test_a_year_that_was_not_calculated_has_no_total() -> None:
-    """None, not 0, which is the total of a year without sources."""
+    # A year that was not calculated has no total; that of a year without sources is 0.
     assert application((income(2024, "1"),), ()).total_income(2025) is None
     assert application().total_income(2025) is None
     assert application((income(2025),)).total_income(2025) == 0
@@ -320,17 +309,13 @@ def test_no_two_subjects_have_one_key(one: str, two: str, first: int, second: in
     assert letter(one, first).key != letter(None, second).key
 
 
-def test_an_application_of_an_empty_id_is_no_second() -> None:
-    """Only the absence of an id makes a letter one about the list."""
-    assert letter("").key == key_of_application("")
-    assert letter(None).key == key_of_window(Window(5, 6))
-
-
 def test_a_letter_is_a_value() -> None:
-    """What a store gives back is equal to what it was given."""
+    """What a store gives back is equal; only the absence of an id makes one about the list."""
     assert letter("app-1") == letter("app-1")
     assert hash(letter("app-1")) == hash(letter("app-1"))
     assert letter("app-1").window.starts_at == EPOCH + timedelta(seconds=5)
+    assert letter("").key == key_of_application("")
+    assert letter(None).key == key_of_window(Window(5, 6))
 
 
 @given(st.integers(1, 60), st.sampled_from((NOON, LAST)))
