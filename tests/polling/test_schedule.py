@@ -1,7 +1,6 @@
 """When the next poll begins: never late, never in a hurry while the service is down."""
 
 import asyncio
-import contextlib
 import gc
 from collections.abc import AsyncIterator
 from itertools import pairwise
@@ -45,13 +44,6 @@ def polled(one: Schedule, now: float) -> None:
     one.succeed()
 
 
-def test_the_first_poll_begins_at_once() -> None:
-    one = schedule()
-    assert one.next_poll_at < -1e300
-    one.wake()
-    assert one.next_poll_at < -1e300
-
-
 @given(intervals, chances, st.floats(0, 1e6))
 def test_no_poll_is_later_than_the_interval(interval: float, chance: float, now: float) -> None:
     """The jitter makes it earlier, by a tenth at most, and counts from where the last began."""
@@ -73,14 +65,6 @@ def test_pauses_double_up_to_the_longer_of_interval_and_minute(
         assert (one.next_poll_at - 2000) / factor == min(longest, 2.0 ** min(failures - 1, 99))
 
 
-def test_after_a_success_the_interval_counts_again() -> None:
-    one = schedule(chance=1.0)
-    one.begin_poll(0)
-    one.fail(0, asking_for(500), 9)
-    polled(one, 500)
-    assert one.next_poll_at == 527
-
-
 @given(st.floats(0, 10 * DAY), st.booleans())
 def test_the_service_is_left_alone_for_as_long_as_it_asks(seconds: float, is_woken: bool) -> None:
     """Neither the interval nor who wakes it cuts that short; fifteen minutes are the most."""
@@ -93,21 +77,37 @@ def test_the_service_is_left_alone_for_as_long_as_it_asks(seconds: float, is_wok
     assert one.next_poll_at <= 100 + max(1.0, min(seconds, 900))
 
 
-def test_waking_never_delays() -> None:
-    one = schedule(0.25)
-    polled(one, 100)
+def test_waking_brings_the_next_poll_forward_to_a_second_from_now() -> None:
+    """Before the first poll it changes nothing; a poll under way is followed by one more."""
+    one = schedule(chance=1.0)
     one.wake()
-    assert one.next_poll_at == 100.25
+    assert one.next_poll_at < -1e300
+    one.begin_poll(100)
+    one.wake()
+    one.succeed()
+    assert one.next_poll_at == 101
+    polled(one, 101)
+    assert one.next_poll_at == 128
+    often = schedule(0.25)
+    polled(often, 100)
+    often.wake()
+    assert often.next_poll_at == 100.25
 
 
-def test_waking_cuts_the_pause_after_a_failure() -> None:
-    """The caller may know that the service is back; one second passes nevertheless."""
+def test_waking_cuts_only_a_pause_that_has_begun() -> None:
+    """The caller may know that the service is back; before the failure nobody could."""
     one = schedule(chance=1.0)
     one.begin_poll(100)
     one.fail(101, FAILED, 9)
     assert one.next_poll_at == 161
     one.wake()
     assert one.next_poll_at == 102
+    one.begin_poll(102)
+    one.wake()
+    one.fail(110, FAILED, 3)
+    assert one.next_poll_at == 114
+    one.begin_poll(114)
+    assert one.is_urgent
 
 
 @given(st.lists(st.tuples(st.floats(0, 3), st.booleans(), st.booleans()), min_size=2, max_size=40))
@@ -135,12 +135,17 @@ def test_however_often_it_is_woken_no_poll_follows_at_once(
     assert all(pause > gap - 1e-6 for pause, gap in zip(between, gaps, strict=False))
 
 
-def test_refused_credentials_are_tried_each_minute_whatever_the_interval() -> None:
-    """They end the poller after five minutes, in which they must have been tried."""
-    one = schedule(36_000, chance=1.0)
+def test_the_failure_before_a_success_or_a_refusal_delays_no_poll() -> None:
+    """Refused credentials end the poller after five minutes, in which they must have been tried."""
+    one = schedule(chance=1.0)
     one.begin_poll(0)
-    one.fail(0, AuthenticationError("401", status=401), 20)
-    assert one.next_poll_at == 60
+    one.fail(0, asking_for(500), 9)
+    polled(one, 500)
+    assert one.next_poll_at == 527
+    rare = schedule(36_000, chance=1.0)
+    rare.begin_poll(0)
+    rare.fail(0, AuthenticationError("401", status=401), 20)
+    assert rare.next_poll_at == 60
 
 
 def test_an_urgent_poll_that_failed_is_urgent_the_next_time() -> None:
@@ -158,28 +163,6 @@ def test_an_urgent_poll_that_failed_is_urgent_the_next_time() -> None:
     assert not one.is_urgent
 
 
-def test_waking_during_a_poll_that_fails_hurries_nothing() -> None:
-    """It was before the failure: the next poll is urgent and comes when it may."""
-    one = schedule(chance=1.0)
-    one.begin_poll(100)
-    one.wake()
-    one.fail(110, FAILED, 3)
-    assert one.next_poll_at == 114
-    one.begin_poll(114)
-    assert one.is_urgent
-
-
-def test_waking_during_a_poll_is_one_more() -> None:
-    """The poll under way may have listed too early; the one after it begins later."""
-    one = schedule(chance=1.0)
-    one.begin_poll(100)
-    one.wake()
-    one.succeed()
-    assert one.next_poll_at == 101
-    polled(one, 101)
-    assert one.next_poll_at == 128
-
-
 def test_waking_after_failures_before_any_poll_began_is_no_hot_loop() -> None:
     """The store may fail before a poll begins, while callbacks come in."""
     one = schedule()
@@ -191,77 +174,48 @@ def test_waking_after_failures_before_any_poll_began_is_no_hot_loop() -> None:
         now = one.next_poll_at
 
 
-@contextlib.asynccontextmanager
+@pytest.fixture
 async def nothing_left() -> AsyncIterator[None]:
     """See that no task is left, and that the loop has nothing to complain about."""
     complaints: list[dict[str, Any]] = []
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(lambda _, context: complaints.append(context))
-    before = asyncio.all_tasks()
+    asyncio.get_running_loop().set_exception_handler(lambda _, one: complaints.append(one))
+    before = len(asyncio.all_tasks())
     yield
     gc.collect()
     await asyncio.sleep(0)
-    assert asyncio.all_tasks() == before
+    assert len(asyncio.all_tasks()) == before
     assert complaints == []
 
 
-async def test_a_result_is_not_lost_to_an_event_of_the_same_turn() -> None:
-    """Where both come together the result counts."""
-    async with nothing_left():
-        begun, event = asyncio.Event(), asyncio.Event()
-        result: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("ending", ["result and event", "event", "cancellation", "error"])
+async def test_work_ends_before_what_stops_it_goes_on(ending: str) -> None:
+    """A result of the same turn counts; an error of the cleanup is needed by nobody."""
+    begun, event, cleaned = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    result: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-        async def work() -> str:
-            begun.set()
+    async def work() -> str:
+        begun.set()
+        try:
             return await result
-
-        waiting = asyncio.create_task(run_unless_set(event, work()))
-        await begun.wait()
-        result.set_result("done")
-        event.set()
-        assert await waiting == "done"
-
-
-@pytest.mark.parametrize("is_cancelled", [False, True])
-async def test_work_may_take_its_time_to_end(*, is_cancelled: bool) -> None:
-    """Neither the event nor a cancellation returns before it has cleaned up."""
-    async with nothing_left():
-        begun, event, cleaned = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-        async def work() -> None:
-            begun.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                await asyncio.sleep(0)
-                await asyncio.sleep(0)
-                cleaned.set()
-
-        waiting = asyncio.create_task(run_unless_set(event, work()))
-        await begun.wait()
-        waiting.cancel() if is_cancelled else event.set()
-        await asyncio.wait([waiting])
-        assert waiting.cancelled() == is_cancelled
-        assert cleaned.is_set()
-
-
-async def test_work_that_fails_while_it_is_cancelled_leaves_no_complaint() -> None:
-    """The error is no longer needed, and the loop must not log it."""
-    async with nothing_left():
-        event, begun = asyncio.Event(), asyncio.Event()
-
-        async def work() -> None:
-            begun.set()
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            cleaned.set()
+            if ending == "error":
                 raise ValueError("in the cleanup") from None
+            raise
 
-        waiting = asyncio.create_task(run_unless_set(event, work()))
-        await begun.wait()
-        event.set()
-        await waiting
-        del waiting
+    waiting = asyncio.create_task(run_unless_set(event, work()))
+    await begun.wait()
+    if ending == "result and event":
+        result.set_result("done")
+    waiting.cancel() if ending == "cancellation" else event.set()
+    await asyncio.wait([waiting])
+    assert cleaned.is_set() == (ending != "result and event")
+    assert waiting.cancelled() == (ending == "cancellation")
+    if not waiting.cancelled():
+        assert waiting.result() == ("done" if ending == "result and event" else None)
 
 
 async def test_a_woken_poller_polls_once_more_and_lists_the_present_second() -> None:
