@@ -52,7 +52,6 @@ SAMPLE = Checkpoint(
     },
 )
 TEXT = SAMPLE.text
-SPACES = string.whitespace
 
 
 def signed(state: dict[str, Any], **changes: Any) -> str:
@@ -66,53 +65,39 @@ STATE: dict[str, Any] = msgspec.json.decode(TEXT)
 
 @given(checkpoints())
 def test_a_checkpoint_comes_back_as_it_was(checkpoint: Checkpoint) -> None:
-    """Seconds before 1970 and every digest survive the text."""
+    """Seconds before 1970 and every digest survive, also if a JSON column spaces the text anew."""
     assert read_checkpoint(checkpoint.text) == checkpoint
-
-
-@given(checkpoints())
-def test_a_text_that_was_spaced_anew_is_the_same_checkpoint(checkpoint: Checkpoint) -> None:
-    """A column for JSON may keep it in its own way."""
     assert read_checkpoint(json.dumps(json.loads(checkpoint.text), indent=2)) == checkpoint
 
 
-def test_no_character_can_be_another() -> None:
-    """Each place of the text, with a seventh of the printable characters, is found damaged."""
+def test_no_character_can_be_another_or_missing_or_too_many() -> None:
+    """Each place of the text is tried with a seventh of the printable characters.
+
+    Space between values means nothing; whatever else is changed, put in or left out is damage.
+    """
     for place, right in enumerate(TEXT):
-        for wrong in string.printable[place % 7 :: 7]:
-            if wrong != right:
-                with pytest.raises(CheckpointError):
-                    read_checkpoint(TEXT[:place] + wrong + TEXT[place + 1 :])
-
-
-def test_no_character_can_be_missing_or_too_many() -> None:
-    """Space between values means nothing; whatever else is put in or left out is damage."""
-    for place in range(len(TEXT)):
-        with pytest.raises(CheckpointError):
-            read_checkpoint(TEXT[:place] + TEXT[place + 1 :])
-        for more in string.printable[place % 7 :: 7]:
+        before, after = TEXT[:place], TEXT[place + 1 :]
+        characters = string.printable[place % 7 :: 7]
+        damaged = [before + after, *(before + one + after for one in characters if one != right)]
+        for text in damaged:
+            with pytest.raises(CheckpointError):
+                read_checkpoint(text)
+        for more in characters:
             try:
-                found = read_checkpoint(TEXT[:place] + more + TEXT[place:])
+                found = read_checkpoint(before + more + right + after)
             except CheckpointError:
                 continue
-            assert more in SPACES
+            assert more in string.whitespace
             assert found == SAMPLE
 
 
-@given(untyped)
-def test_other_json_is_an_error(value: Any) -> None:
+@given(untyped, st.dictionaries(st.sampled_from([*STATE, "more"]), untyped, max_size=8))
+def test_a_checked_text_of_any_content_is_a_sound_checkpoint_or_none(
+    value: Any, change: dict[str, Any]
+) -> None:
+    """Where the check fits, the values are looked at one by one all the same."""
     with pytest.raises(CheckpointError):
         read_checkpoint(text_of(value).decode())
-
-
-def test_a_signed_state_is_sound() -> None:
-    """Otherwise the tests of wrong values would find nothing but a wrong check."""
-    assert read_checkpoint(signed(STATE)) == SAMPLE
-
-
-@given(st.dictionaries(st.sampled_from([*STATE, "more"]), untyped, max_size=8))
-def test_a_checked_text_of_any_content_is_a_sound_checkpoint_or_none(change: Any) -> None:
-    """Where the check fits, the values are looked at one by one all the same."""
     try:
         found = read_checkpoint(signed(STATE, **change))
     except CheckpointError:
@@ -139,18 +124,17 @@ WRONG: dict[str, list[Any]] = {
 # fmt: on
 
 
-@pytest.mark.parametrize(("name", "value"), [(one, value) for one in WRONG for value in WRONG[one]])
-def test_a_wrong_value_is_an_error_even_with_the_right_check(name: str, value: Any) -> None:
+def test_a_wrong_or_missing_member_is_an_error_even_with_the_right_check() -> None:
     """No value is taken for another, and none that means nothing is passed on."""
-    with pytest.raises(CheckpointError, match="not written by a poller, or is damaged"):
-        read_checkpoint(signed(STATE, **{name: value}))
-
-
-@pytest.mark.parametrize("name", STATE)
-def test_each_member_is_needed(name: str) -> None:
-    rest = {key: value for key, value in STATE.items() if key != name}
-    with pytest.raises(CheckpointError):
-        read_checkpoint(signed(rest) if name != "check" else msgspec.json.encode(rest).decode())
+    assert read_checkpoint(signed(STATE)) == SAMPLE
+    for name, values in WRONG.items():
+        for value in values:
+            with pytest.raises(CheckpointError, match="not written by a poller, or is damaged"):
+                read_checkpoint(signed(STATE, **{name: value}))
+    for name in STATE:
+        rest = {key: value for key, value in STATE.items() if key != name}
+        with pytest.raises(CheckpointError):
+            read_checkpoint(signed(rest) if name != "check" else json.dumps(rest))
 
 
 @pytest.mark.parametrize("text", ['{"poll":3}', signed(STATE, poll=3, more=[1])])
@@ -169,12 +153,7 @@ def test_the_checkpoint_of_a_walk_is_no_poller_s() -> None:
         resume.read_checkpoint(TEXT)
 
 
-DEEP = (
-    '{"poll":1,"since":0,"reached":0,"batches":0,"claims":0,"check":0,"seen":'
-    + "[" * 300
-    + "]" * 300
-    + "}"
-)
+DEEP = TEXT.replace('"seen":', f'"seen":{"[" * 300}{"]" * 300},"more":')
 """What reads deeper than what writes."""
 
 
