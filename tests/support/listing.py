@@ -316,13 +316,13 @@ class ListService(Listing):
 
 
 @contextlib.asynccontextmanager
-async def serving(service: ListService) -> AsyncIterator[IncomeClient]:
+async def serving(service: ListService, **options: Any) -> AsyncIterator[IncomeClient]:
     """Run the service and a client of it; afterwards no task of the client is left."""
     before = asyncio.all_tasks()
     auth = BasicAuth("partner", "invented")
     async with (
         ScriptedServer(service.answer) as server,
-        IncomeClient(server.url, auth=auth, clock=service.clock) as client,
+        IncomeClient(server.url, auth=auth, clock=service.clock, **options) as client,
     ):
         yield client
         # Connections are tasks of the server.

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client import BasicAuth, IncomeClient, Window
+from income_client import Window
 from tests.support.listing import Listing, ListService, Rules, rows_at, serving, text_of
-from tests.support.server import ScriptedServer
 from tests.support.walk_data import (
     BASE,
     CHANCES,
@@ -142,46 +141,27 @@ async def test_rows_and_pages_share_one_position(
     assert sorted(found) == sorted(service.ids)
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (datetime(2026, 6, 1, 12, tzinfo=UTC), "2026-06-01T06:00:00"),
-        (datetime(2026, 6, 1, 12), "2026-06-01T12:00:00"),  # noqa: DTZ001 - the service's own
-        (datetime(2026, 6, 1, 12, tzinfo=CHICAGO), "2026-06-01T12:00:00"),
-        (date(2026, 6, 1), "2026-06-01T00:00:00"),
-        ("2026-06-01", "2026-06-01T00:00:00"),
-        ("2026-06-01T12:00:00", "2026-06-01T12:00:00"),
-        ("2026-06-01T12:00:00Z", "2026-06-01T06:00:00"),
-    ],
-)
-async def test_a_bound_may_be_given_in_any_form(value: Any, text: str) -> None:
-    """Aware times are converted to the service's zone; naive times are taken to be in it."""
-    service = ListService(rows={}, now=1_800_000_000)
-    async with (
-        ScriptedServer(service.answer) as server,
-        IncomeClient(
-            server.url,
-            auth=BasicAuth("partner", "invented"),
-            service_timezone=CHICAGO,
-        ) as client,
-    ):
-        assert await ids_of(client.list_applications(value, "2026-07-01")) == []
-        assert await ids_of(client.list_applications("2026-05-01", value)) == []
-    first, second = (query.sent for query in service.queries)
-    assert (first["updated_after"], first["updated_before"]) == (text, "2026-07-01T00:00:00")
-    assert (second["updated_after"], second["updated_before"]) == ("2026-05-01T00:00:00", text)
-
-
-async def test_fractions_of_a_second_widen_the_span() -> None:
-    """The lower bound is rounded down to a whole second, the upper one up."""
-    half = timedelta(milliseconds=500)
+async def test_bounds_are_sent_in_whole_seconds_of_the_service_s_zone() -> None:
+    """Aware times are converted, naive ones and days are taken to be in it; fractions widen."""
     noon = datetime(2026, 6, 1, 12)  # noqa: DTZ001 - the service's times carry no zone
+    half = timedelta(milliseconds=500)
+    spans: list[tuple[Any, Any]] = [
+        (noon.replace(tzinfo=UTC), noon.replace(tzinfo=CHICAGO)),
+        (date(2026, 6, 1), "2026-06-01T12:00:00Z"),
+        (noon + half, noon + timedelta(days=1) + half),
+    ]
     service = ListService(rows={}, now=1_800_000_000)
-    async with serving(service) as client:
-        await ids_of(client.list_applications(noon + half, noon + timedelta(days=1) + half))
-    (query,) = service.queries
-    assert query.sent["updated_after"] == "2026-06-01T12:00:00"
-    assert query.sent["updated_before"] == "2026-06-02T12:00:01"
+    async with serving(service, service_timezone=CHICAGO) as client:
+        for after, before in spans:
+            assert await ids_of(client.list_applications(after, before)) == []
+    sent = [
+        (query.sent["updated_after"], query.sent["updated_before"]) for query in service.queries
+    ]
+    assert sent == [
+        ("2026-06-01T06:00:00", "2026-06-01T12:00:00"),
+        ("2026-06-01T00:00:00", "2026-06-01T06:00:00"),
+        ("2026-06-01T12:00:00", "2026-06-02T12:00:01"),
+    ]
 
 
 async def test_a_walk_without_a_lower_bound_begins_at_the_beginning_of_time() -> None:

@@ -110,9 +110,7 @@ async def most_memory(count: int, walkers: int, before: int | None) -> int:
     return most
 
 
-@pytest.mark.parametrize(
-    ("rows", "walkers", "before"), [(500, 1, None), (1_000, 4, BASE + SPAN + 1)]
-)
+@pytest.mark.parametrize(("rows", "walkers", "before"), [(320, 1, None), (750, 4, BASE + SPAN + 1)])
 async def test_remembered_ids_are_bounded(rows: int, walkers: int, before: int | None) -> None:
     """Ids are kept for a few pages per walker, not for the whole walk."""
     most = await most_memory(rows, walkers, before)
