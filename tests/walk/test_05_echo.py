@@ -310,24 +310,12 @@ async def test_a_walk_is_iterated_again_after_a_page_about_another_window() -> N
 
 # Over sockets
 
-MALFORMED: dict[str, Any] = {
-    "no lower bound": {"after": None},
-    "no upper bound": {"before": None},
-    "null": {"before": "null"},
-    "a number": {"before": "1700000000"},
-    "empty": {"after": '""'},
-    "words": {"after": '"yesterday"'},
-    "no such day": {"before": '"2024-02-30T00:00:00"'},
-    "the hour 24": {"before": '"2024-01-31T24:00:00"'},
-    "a list": {"after": '["2024-01-31T00:00:00"]'},
-}
 
-
-@pytest.mark.parametrize("malformed", MALFORMED)
-async def test_a_malformed_echo_is_an_error(malformed: str) -> None:
-    """A page without a valid echo is never accepted."""
+@pytest.mark.parametrize("bounds", [{"after": None}, {"before": '"2024-02-30T00:00:00"'}])
+async def test_a_malformed_echo_is_an_error(bounds: dict[str, Any]) -> None:
+    """A page without a valid echo is never accepted, though it have no rows."""
     service = ListService(rows=rows_at([BASE + 97 * n for n in range(50)]), now=BASE + 30 * DAY)
-    service.twist = lambda query, page: evolve(page, ids=(), **MALFORMED[malformed])
+    service.twist = lambda query, page: evolve(page, ids=(), **bounds)
     async with serving(service) as client:
         paginator = walk(client, BASE - 1, BASE + 5_000, limit=10)
         with pytest.raises(DecodeError):

@@ -5,12 +5,7 @@ from typing import Any
 
 import pytest
 
-from income_client import (
-    RetryPolicy,
-    ServerError,
-    Timeouts,
-    WalkProgress,
-)
+from income_client import RetryPolicy, ServerError, Timeouts, WalkProgress
 from income_client.emulator import Fault
 from income_client.testing import JumpingClock
 from tests.support.loop_time import pass_time
