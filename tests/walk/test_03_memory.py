@@ -72,7 +72,7 @@ async def test_few_rows_wait_for_a_slow_consumer(walkers: int) -> None:
     """However long the walk, at most two pages per walker are in memory."""
     gc.collect()
     gc.freeze()  # what earlier tests have left is neither gone through nor counted
-    service = spread(800, order="random")
+    service = spread(480, order="random")
     given_rows = 0
     async with serving(service) as client:
         paginator = walk(client, BASE - 1, BASE + SPAN + 1, limit=8, concurrency=walkers)
@@ -82,7 +82,7 @@ async def test_few_rows_wait_for_a_slow_consumer(walkers: int) -> None:
                 await service.quiet()
                 assert summaries() <= (2 * walkers + 2) * 8
             assert paginator.progress.rows - given_rows <= (2 * walkers + 1) * 8
-    assert given_rows == 800
+    assert given_rows == 480
 
 
 async def most_memory(count: int, walkers: int, before: int | None) -> int:
@@ -121,7 +121,7 @@ async def test_remembered_ids_are_bounded(rows: int, walkers: int, before: int |
 @given(st.integers(0, 2**32), WALKERS)
 async def test_the_checkpoint_is_short(seed: int, walkers: int) -> None:
     """The checkpoint holds the span and a few intervals per walker, and no ids."""
-    service = spread(50, seed=seed, order="random", slowness=6)
+    service = spread(30, seed=seed, order="random", slowness=6)
     longest = 0
     async with serving(service) as client:
         paginator = walk(client, BASE - 1, None, limit=5, concurrency=walkers)

@@ -117,7 +117,7 @@ def test_windows_cut_short_at_random_lose_nothing(
 
     def cut_short(query: Query, page: Page) -> Outcome:
         after, before = page.after, page.before
-        if before - after > 4 and chance.random() < 0.7:
+        if before - after > 4 and chance.random() < 0.5:
             # Often at the second of a row, which must be in one of the two pages.
             if cut != "end":
                 within = [second for second in times if after < second < before - 2]
