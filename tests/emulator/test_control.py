@@ -252,12 +252,24 @@ async def test_the_journal_and_a_new_beginning(
             400, "invalid_value",
         ),
         ("PUT", "/applications/nobody", {"application": ADDED}, 404, "no_such_application"),
+        ("POST", "/callbacks", {"application_id": "nobody"}, 404, "no_such_application"),
+        ("POST", "/callbacks", {"application_id": 7}, 400, "invalid_order"),
+        ("POST", "/callbacks", {"update": "yes"}, 400, "invalid_order"),
+        ("POST", "/callbacks", [], 400, "invalid_order"),
+        ("POST", "/callbacks", None, 400, "invalid_order"),
     ],
 )  # fmt: skip
 async def test_a_bad_call_changes_nothing_and_says_why(
-    control: Controlling, method: str, path: str, body: Any, status: int, code: str
+    service: Emulator,
+    control: Controlling,
+    method: str,
+    path: str,
+    body: Any,
+    status: int,
+    code: str,
 ) -> None:
     """Its reply has a code for programs and a sentence for people, and the emulator runs on."""
+    service.callbacks = CallbackTarget("http://127.0.0.1:9")
     before = await control("GET", "/state")
     error = await control(method, path, body, status)
     assert (error["error"], sorted(error)) == (code, ["error", "message"])

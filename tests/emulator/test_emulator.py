@@ -1,21 +1,23 @@
-"""The emulator over real sockets: its time, its log, its end, its control call."""
+"""The emulator over real sockets: its time, its log, its end, its page."""
 
 import asyncio
 import logging
+import re
 import socket
 import struct
-from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 import aiohttp
 import pytest
 from yarl import URL
 
+from income_client import IncomeClient
 from income_client.emulator import CallbackTarget, Emulator, Fault
 from income_client.emulator.times import START
 from income_client.errors import ConfigurationError
+from income_client.settings import Secret
 from income_client.testing import JumpingClock
 from tests.support.emulated import (
     LIST,
@@ -26,8 +28,11 @@ from tests.support.emulated import (
     get_json,
     get_status,
 )
-from tests.support.server import SILENT, ScriptedServer, in_turn, reply
+from tests.support.server import SILENT, ScriptedServer, in_turn
 from tests.support.service import until
+
+CALLBACKS: Final = "/emulator/callbacks"
+FILES: Final = {"/": "text/html", "/page.css": "text/css", "/page.js": "text/javascript"}
 
 
 async def test_a_token_opens_the_api(session: aiohttp.ClientSession, service: Emulator) -> None:
@@ -196,82 +201,22 @@ async def test_what_is_not_http_is_not_logged(
     assert caplog.records == []
 
 
-# The call by which another process has a callback fired
-
-
-CONTROL: Final = "/emulator/callbacks"
-
-
-async def order(
-    session: aiohttp.ClientSession,
-    service: Emulator,
-    content: Any,
-    headers: Mapping[str, str] | None = None,
-) -> tuple[int, Any]:
-    """Send an order; return the status and the content of the reply."""
-    body = {"data": content} if isinstance(content, bytes) else {"json": content}
-    sent = basic_header(service) if headers is None else headers
-    async with session.post(service.url + CONTROL, headers=sent, **body) as answer:
-        return answer.status, await answer.json()
-
-
-@pytest.mark.parametrize(
-    ("content", "status"),
-    [
-        ({"application_id": "nobody"}, 404),
-        ({"application_id": 7}, 400),
-        ({"update": "yes"}, 400),
-        ([], 400),
-        (b"", 400),
-        (b"{", 400),
-    ],
-)
-async def test_a_bad_order_fires_nothing(
-    session: aiohttp.ClientSession, service: Emulator, content: Any, status: int
-) -> None:
-    """An invalid order is 400, an unknown application 404."""
-    async with ScriptedServer(in_turn(reply())) as server:
-        service.callbacks = CallbackTarget(server.url)
-        assert (await order(session, service, content))[0] == status
-    assert server.requests == []
-
-
-async def test_without_a_target_it_is_a_conflict(
-    session: aiohttp.ClientSession, service: Emulator
-) -> None:
-    """An emulator that has nowhere to send callbacks to says so."""
-    message = "the emulator has nowhere to send callbacks to; start it with --callbacks"
-    expected = {"error": "no_callback_target", "message": message}
-    assert await order(session, service, {}) == (409, expected)
-
-
-async def test_it_asks_for_the_credentials_of_the_api(
-    session: aiohttp.ClientSession, service: Emulator
-) -> None:
-    """Without credentials it is 401, with another Host 421, from a browser 403, by GET 405."""
-    assert (await order(session, service, {}, {}))[0] == 401
-    foreign = basic_header(service) | {"Host": "example.com"}
-    assert (await order(session, service, {}, foreign))[0] == 421
-    page = basic_header(service) | {"Origin": "https://elsewhere.example"}
-    assert (await order(session, service, {}, page))[0] == 403
-    async with session.get(service.url + CONTROL, headers=basic_header(service)) as answer:
-        assert (answer.status, answer.headers["Allow"]) == (405, "POST")
-    async with session.post(service.files_url + CONTROL, headers=basic_header(service)) as answer:
-        assert answer.status == 405
-    assert {each.name for each in service.requests} == {"control"}
-    assert [each.status for each in service.requests] == [401, 421, 403, 405, 405]
-
-
-async def test_it_is_no_call_of_the_service(session: aiohttp.ClientSession) -> None:
+async def test_an_order_for_a_callback_is_no_call_of_the_service() -> None:
     """Faults and latency do not fall on it, it is not counted, and the service as such has none."""
     clock = JumpingClock()
-    async with Emulator(5, latency=3, clock=clock) as service:
+    async with (
+        Emulator(5, latency=3, clock=clock) as service,
+        aiohttp.ClientSession(headers=basic_header(service)) as session,
+    ):
         service.faults.add(Fault("status", times=None))
-        assert (await order(session, service, {}))[0] == 409
+        async with session.post(service.url + CALLBACKS, json={}) as answer:
+            message = "the emulator has nowhere to send callbacks to; start it with --callbacks"
+            assert answer.status == 409
+            assert await answer.json() == {"error": "no_callback_target", "message": message}
         assert (service.max_in_flight, service.token_requests, clock.slept) == (0, 0, [])
         (recorded,) = service.requests
     assert (recorded.name, recorded.status, recorded.authorized) == ("control", 409, True)
-    assert ask(a_service(10), CONTROL).status == 404
+    assert ask(a_service(10), CALLBACKS).status == 404
 
 
 async def test_who_goes_away_gives_up_the_callback(
@@ -280,7 +225,8 @@ async def test_who_goes_away_gives_up_the_callback(
     """An order whose sender hangs up is remembered without a status, and no task is left."""
     async with ScriptedServer(in_turn(SILENT)) as server:
         service.callbacks = CallbackTarget(server.url)
-        waiting = asyncio.create_task(order(session, service, {}))
+        order = session.post(service.url + CALLBACKS, json={}, headers=basic_header(service))
+        waiting = asyncio.ensure_future(order)
         await until(lambda: len(server.requests) == 1)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -340,3 +286,61 @@ async def test_clients_that_are_cut_off_leave_nothing_behind(
         writer.transport.abort()
     await until(lambda: asyncio.all_tasks() <= tasks and not service.in_flight)
     assert caplog.messages == []
+
+
+# Its page
+
+
+async def test_the_page_loads_nothing_from_elsewhere(
+    service: Emulator, session: aiohttp.ClientSession
+) -> None:
+    """Its three files are all that there is; no policy lets in more, a frame or a script in it."""
+    for path, kind in FILES.items():
+        async with session.get(service.url + path) as answer:
+            assert (answer.status, answer.content_type) == (200, kind)
+            policy = answer.headers["Content-Security-Policy"]
+            text = await answer.text()
+        rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+        assert rules.pop("require-trusted-types-for") == "'script'"
+        assert rules.pop("default-src") == rules["frame-ancestors"] == "'none'"
+        assert set(rules.values()) == {"'self'", "'none'", "data:"}
+        assert answer.headers["X-Frame-Options"] == "DENY"
+        assert not re.search(r"https?://|innerHTML|<script>|style=|\son\w+=", text)
+        assert {*re.findall(r'(?:href|src)="([^"]+)"', text)} <= {*FILES, "data:,"}
+    async with session.post(service.url) as answer:
+        assert (answer.status, answer.headers["Allow"]) == (405, "GET")
+
+
+async def test_the_page_comes_whatever_else_fails(session: aiohttp.ClientSession) -> None:
+    """No fault falls on it, no token is needed for it, no journal has it; other hosts get none."""
+    async with Emulator(3, latency=3600, control_token=Secret("invented-token")) as service:
+        service.faults.add("503 rate=100%")
+        for path in FILES:
+            async with session.get(service.url + path) as answer:
+                assert answer.status == 200
+            async with session.get(service.url + path, headers={"Host": "evil.example"}) as answer:
+                assert answer.status == 421
+        assert service.journal.last == 0
+        assert service.faults.played.total() == 0
+
+
+async def test_it_names_the_variables_that_lead_a_client_here(
+    service: Emulator, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With them a client reads it; a page of another origin, or another host, does not get them."""
+    address = f"{service.url}/emulator/environment"
+    async with session.get(address) as answer:
+        variables = await answer.json()
+    for name, text in variables.items():
+        monkeypatch.setenv(name, text)
+    async with IncomeClient.from_env() as client:
+        assert len([row async for row in client.list_applications()]) == 50
+    for headers, status in (
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Host": "evil.example"}, 421),
+    ):
+        async with session.get(address, headers=headers) as answer:
+            assert answer.status == status
+            assert "secret" not in await answer.text()
+    assert await get_status(session, service, LIST) == 200
