@@ -11,36 +11,24 @@ from hypothesis import strategies as st
 from income_client.downloads.naming import (
     EXTENSIONS,
     MEDIA_TYPES,
-    FileFacts,
     NameTemplate,
     extension_of,
     safe_component,
 )
 from income_client.errors import ConfigurationError
-from tests.support.places import SORTED
+from tests.support import places
 
 # Templates
 
 
-FACTS = FileFacts(
-    application_id="app-1",
-    document_type="paystub",
-    document_id="doc-1",
-    file=0,
-    file_reference_id="ref-1",
-)
-
-
-def test_the_default_names_a_file_by_its_document() -> None:
-    name = SORTED.of(FACTS)
-    assert name.folders == ("app-1", "paystub")
-    assert name.stem == "doc-1-0"
-    assert name.with_extension("pdf") == "doc-1-0.pdf"
+FACTS = evolve(places.FACTS, file_reference_id="ref-1")
 
 
 @pytest.mark.parametrize(
     ("template", "folders", "name"),
     [
+        ("{application_id}/{document_type}/{document_id}-{file}.{ext}",
+         ("app-1", "paystub"), "doc-1-0.pdf"),
         ("{document_id}", (), "doc-1"),
         ("{document_id}.{ext}", (), "doc-1.pdf"),
         ("{document_id}.pdf", (), "doc-1.pdf"),
@@ -48,7 +36,7 @@ def test_the_default_names_a_file_by_its_document() -> None:
         ("{{x}}/{document_id}", ("{x}",), "doc-1"),
         ("a b/{document_type} {document_id}", ("a b",), "paystub doc-1"),
     ],
-)
+)  # fmt: skip
 def test_a_template_is_text_with_plain_fields(
     template: str, folders: tuple[str, ...], name: str
 ) -> None:
@@ -78,34 +66,28 @@ ANY_TEXT = st.text(st.characters(), max_size=200)
 NASTY = st.text(st.sampled_from('aA.~-_ /\\:*?"<>|\0\n\u202e\ud800é\u0301CON1¹😀0f'), max_size=12)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a", "doc-1", "2f6c1a3e-0000-4000-8000-1234567890ab", "Größe", "a b", "a.pdf", "x" * 120,
-        "a~b",
-    ],
-)  # fmt: skip
-def test_a_safe_text_stays_as_it_is(text: str) -> None:
-    assert safe_component(text) == text
+SAFE = (
+    *("a", "doc-1", "2f6c1a3e-0000-4000-8000-1234567890ab", "Größe", "a b", "a.pdf", "x" * 120),
+    "a~b",
+)
+CHANGED = {
+    "": "_", ".": "_", "..": "_", " a ": "a", "a.": "a", "../../etc/passwd": "_.._etc_passwd",
+    "/etc/passwd": "_etc_passwd", "C:\\x": "C__x", "-rf": "rf", "~root": "root",
+    "a\0b\nc\x7f": "abc", "gpj\u202efdp": "gpjfdp", "a\ufeff\u200bb": "ab",
+    "a\u2028b\ue000c\ud800d\U000e0001": "abcd", "a\u00a0b": "a_b", "e\u0301": "é",
+    "e\u200b\u0301": "é", "CON": "_CON", "nul.txt": "_nul.txt", "Com¹": "_Com¹",
+    "lpt9 .a.b": "_lpt9 .a.b", "a~12345678": "a~12345678", "a~ABCDEF00": "a~ABCDEF00",
+    "é" * 61: "é" * 55,
+}  # fmt: skip
+"""What is left of texts before their hash; the limit is one of bytes, and cuts no character."""
 
 
-@pytest.mark.parametrize(
-    ("text", "stem"),
-    [
-        ("", "_"), (".", "_"), ("..", "_"), (" a ", "a"), ("a.", "a"),
-        ("../../etc/passwd", "_.._etc_passwd"), ("/etc/passwd", "_etc_passwd"),
-        ("C:\\x", "C__x"), ("-rf", "rf"), ("~root", "root"), ("a\0b\nc\x7f", "abc"),
-        ("gpj\u202efdp", "gpjfdp"), ("a\ufeff\u200bb", "ab"),
-        ("a\u2028b\ue000c\ud800d\U000e0001", "abcd"), ("a\u00a0b", "a_b"),
-        ("e\u0301", "é"), ("e\u200b\u0301", "é"), ("CON", "_CON"), ("nul.txt", "_nul.txt"),
-        ("Com¹", "_Com¹"), ("lpt9 .a.b", "_lpt9 .a.b"),
-        ("a~12345678", "a~12345678"), ("a~ABCDEF00", "a~ABCDEF00"),
-    ],
-)  # fmt: skip
-def test_what_is_changed_is_marked(text: str, stem: str) -> None:
-    """A changed text ends with a part of its own hash."""
-    safe = safe_component(text)
-    assert re.fullmatch(re.escape(stem) + "~[0-9a-f]{8}", safe)
+def test_a_text_that_is_changed_is_marked() -> None:
+    """It ends with a part of its own hash; one that is safe stays as it is."""
+    for text in SAFE:
+        assert safe_component(text) == text
+    for text, stem in CHANGED.items():
+        assert re.fullmatch(re.escape(stem) + "~[0-9a-f]{8}", safe_component(text))
 
 
 DEVICES: Final = (
@@ -115,19 +97,12 @@ DEVICES: Final = (
 """Names that Windows reads as a device, in any folder and with any extension."""
 
 
-@pytest.mark.parametrize("name", DEVICES)
-def test_no_file_is_named_like_a_device(name: str) -> None:
+def test_no_file_is_named_like_a_device() -> None:
     """Not in small letters and not before an extension."""
-    for text in (name, name.lower(), f"{name}.pdf", f"{name} .a"):
-        assert safe_component(text)[:-9] == f"_{text}"
-    assert safe_component(f"{name}X") == f"{name}X"
-
-
-def test_a_long_text_is_cut_between_characters() -> None:
-    """The limit is one of bytes, and no character is cut in two."""
-    safe = safe_component("é" * 61)
-    assert safe[:-9] == "é" * 55
-    assert len(safe.encode()) == 119
+    for name in DEVICES:
+        for text in (name, name.lower(), f"{name}.pdf", f"{name} .a"):
+            assert safe_component(text)[:-9] == f"_{text}"
+        assert safe_component(f"{name}X") == f"{name}X"
 
 
 @given(st.lists(st.one_of(ANY_TEXT, NASTY), unique=True, max_size=20))
@@ -138,16 +113,6 @@ def test_two_texts_never_meet_in_one_name(texts: list[str]) -> None:
 
 
 # Extensions
-
-
-def test_a_media_type_that_is_known_tells() -> None:
-    """Its case and its parameters do not matter, nor do the bytes then."""
-    for content_type, extension in (
-        ("application/pdf", "pdf"),
-        ("Application/PDF; charset=binary", "pdf"),
-        ("text/plain;charset=utf-8", "txt"),
-    ):
-        assert extension_of(content_type, b"\x89PNG\r\n\x1a\n") == extension
 
 
 MEDIA_TYPES_BY_EXTENSION = {
@@ -176,31 +141,33 @@ MEDIA_TYPES_BY_EXTENSION = {
 
 
 def test_each_media_type_has_its_extension() -> None:
-    """The whole table, by name, so that no entry of it changes unnoticed."""
+    """By name, in any case and with any parameters, whatever the bytes are."""
     for extension, names in MEDIA_TYPES_BY_EXTENSION.items():
-        assert {name: extension_of(name, b"") for name in names} == dict.fromkeys(names, extension)
+        for name in names:
+            spellings = (name, name.upper(), f"{name}; charset=binary", f"{name};charset=utf-8")
+            for content_type in spellings:
+                assert extension_of(content_type, b"\x89PNG\r\n\x1a\n") == extension
         assert MEDIA_TYPES[extension] == names[0]
     assert sorted(EXTENSIONS) == sorted([*MEDIA_TYPES_BY_EXTENSION, "bin"])
     assert MEDIA_TYPES.keys() == MEDIA_TYPES_BY_EXTENSION.keys()
 
 
-@pytest.mark.parametrize(
-    ("head", "extension"),
-    [
-        (b"%PDF-1.7\n", "pdf"), (b"%PD", "bin"), (b"", "bin"),
-        (b"\x89PNG\r\n\x1a\n\0\0", "png"), (b"\xff\xd8\xff\xe0", "jpg"),
-        (b"II*\0", "tif"), (b"MM\0*", "tif"), (b"GIF87a", "gif"), (b"GIF89a", "gif"),
-        (b"RIFF\x10\0\0\0WEBPVP8 ", "webp"), (b"RIFF\x10\0\0\0WAVEfmt ", "bin"),
-        (b"\0\0\0\x18ftypheic", "heic"), (b"\0\0\0\x18ftypheix", "heic"),
-        (b"\0\0\0\x18ftypmif1", "heic"), (b"\0\0\0\x18ftypisom", "bin"),
-        (b"{\\rtf1\\ansi", "rtf"), (b"PK\x03\x04", "zip"), (b"<?xml version='1.0'?>", "xml"),
-        (b"BM\x10\0\0\0\0\0\0\0", "bmp"), (b"BMW is a car", "bin"),
-    ],
-)  # fmt: skip
-def test_the_first_bytes_tell_what_the_type_does_not(head: bytes, extension: str) -> None:
+HEADS = {
+    b"%PDF-1.7\n": "pdf", b"%PD": "bin", b"": "bin", b"\x89PNG\r\n\x1a\n\0\0": "png",
+    b"\xff\xd8\xff\xe0": "jpg", b"II*\0": "tif", b"MM\0*": "tif", b"GIF87a": "gif",
+    b"GIF89a": "gif", b"RIFF\x10\0\0\0WEBPVP8 ": "webp", b"RIFF\x10\0\0\0WAVEfmt ": "bin",
+    b"\0\0\0\x18ftypheic": "heic", b"\0\0\0\x18ftypheix": "heic",
+    b"\0\0\0\x18ftypmif1": "heic", b"\0\0\0\x18ftypisom": "bin", b"{\\rtf1\\ansi": "rtf",
+    b"PK\x03\x04": "zip", b"<?xml version='1.0'?>": "xml", b"BM\x10\0\0\0\0\0\0\0": "bmp",
+    b"BMW is a car": "bin",
+}  # fmt: skip
+UNTOLD = (
+    *(None, "", "application/octet-stream", "binary/octet-stream; x=y"),
+    *("application/x-www-form-urlencoded", "x/../../y", "\0"),
+)
+
+
+def test_the_first_bytes_tell_what_the_type_does_not() -> None:
     """Storages call files octet-stream that nobody gave a type; nothing else decides then."""
-    for content_type in (
-        *(None, "", "application/octet-stream", "binary/octet-stream; x=y"),
-        *("application/x-www-form-urlencoded", "x/../../y", "\0"),
-    ):
-        assert extension_of(content_type, head) == extension
+    for content_type in UNTOLD:
+        assert {head: extension_of(content_type, head) for head in HEADS} == HEADS
