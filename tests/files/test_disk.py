@@ -2,7 +2,6 @@
 
 import errno
 import os
-import stat
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,36 +19,26 @@ from income_client.disk import (
 )
 from income_client.downloads import temporary_file
 from income_client.downloads.temporary_file import disk_fault
-from tests.support.downloads import files_below
+from tests.support.downloads import files_below, mode_of
 from tests.support.folders import left
 from tests.support.storage import storing
 
 
 def test_missing_folders_are_made_for_their_owner_alone(tmp_path: Path) -> None:
-    """All that is missing is made, and a second time is as good."""
+    """All that is missing, once; to look makes none, and what was there keeps its mode."""
+    for missing in ((tmp_path, ("a",)), (tmp_path / "a",)):
+        with pytest.raises(FileNotFoundError):
+            check_folder(*missing)
+    assert list(tmp_path.iterdir()) == []
     for _ in range(2):
         folder = make_folder(tmp_path / "a" / "b", ("c", "d"))
         assert folder == tmp_path / "a" / "b" / "c" / "d"
     made = list(tmp_path.rglob("*"))
     assert len(made) == 4
-    assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o700}
-
-
-def test_nothing_is_made_unless_that_is_meant(tmp_path: Path) -> None:
-    """To look for a file makes no folder."""
-    with pytest.raises(FileNotFoundError):
-        check_folder(tmp_path, ("a",))
-    with pytest.raises(FileNotFoundError):
-        check_folder(tmp_path / "a")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_that_was_there_keeps_its_mode(tmp_path: Path) -> None:
-    """It is the caller's to say who may look into it."""
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a").chmod(0o755)
-    make_folder(tmp_path, ("a",))
-    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o755
+    assert {mode_of(path) for path in made} == {0o700}
+    made[0].chmod(0o755)
+    make_folder(tmp_path, (made[0].name,))
+    assert mode_of(made[0]) == 0o755
 
 
 @pytest.mark.parametrize("folder_at", [make_folder, check_folder])
@@ -118,21 +107,20 @@ def test_where_files_have_no_owners_all_are_ours_alone(
     assert not is_open_to_others(tmp_path.stat())
 
 
-@pytest.mark.parametrize(
-    ("number", "is_of_the_disk"),
-    [
-        *((number, True) for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)),
-        *((number, False) for number in (errno.EACCES, errno.ENAMETOOLONG, errno.EMFILE)),
-        *((number, False) for number in (errno.EINTR, errno.EPERM, errno.ESTALE)),
-    ],
-)
-def test_a_fault_has_the_words_of_the_system(number: int, is_of_the_disk: bool) -> None:
+OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+OTHERS = (
+    errno.EACCES, errno.ENAMETOOLONG, errno.EMFILE, errno.EINTR, errno.EPERM, errno.ESTALE,
+)  # fmt: skip
+
+
+def test_a_fault_has_the_words_of_the_system() -> None:
     """Its path is left out: names of files can tell of people."""
-    fault = disk_fault(OSError(number, os.strerror(number), "/home/S3CRET", None, "/S3CRET"))
-    words = os.strerror(number)
-    assert str(fault) == f"the file cannot be kept: {words[0].lower()}{words[1:]}"
-    assert not fault.retryable
-    assert fault.disk_failed is is_of_the_disk
+    for number in (*OF_THE_DISK, *OTHERS):
+        words = os.strerror(number)
+        fault = disk_fault(OSError(number, words, "/home/S3CRET", None, "/S3CRET"))
+        assert str(fault) == f"the file cannot be kept: {words[0].lower()}{words[1:]}"
+        assert not fault.retryable
+        assert fault.disk_failed is (number in OF_THE_DISK)
     for bare in (OSError(), OSError("odd")):
         assert "cannot be kept" in str(disk_fault(bare))
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import os
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -21,20 +22,15 @@ from income_client import (
     RetryPolicy,
     Timeouts,
 )
-from income_client.emulator import Fault
 from income_client.errors import IncomeClientError
 from tests.support.clients import HERE, hosting
 from tests.support.downloads import Scene, files_below, mode_of, scene
-from tests.support.loop_time import pass_time
+from tests.support.loop_time import pass_time, silence
 from tests.support.server import Reply, ScriptedServer, in_turn, reply
 from tests.support.storage import storing
 
 ONCE = RetryPolicy(max_attempts=1)
 HASTY = Timeouts(connect=10, read=20)
-
-
-def names_in(folder: Path) -> list[str]:
-    return [one.name for one in folder.iterdir()]
 
 
 def test_by_default_files_come_from_public_object_storage_only() -> None:
@@ -98,13 +94,17 @@ async def test_a_document_can_be_given_with_its_type(tmp_path: Path, play: Scene
         await play.client.download(document, tmp_path)
 
 
-async def test_a_refusal_makes_no_folder(tmp_path: Path, play: Scene) -> None:
-    """Folders are made once there is something to put into them."""
+async def test_a_final_status_has_its_code_and_leaves_nothing(tmp_path: Path, play: Scene) -> None:
+    """What the storage calls it is told, the rest of its text is not; no folder is made for it."""
+    body = b"<Error><Code>InvalidObjectState</Code><Message>secret of a bucket</Message></Error>"
     document = await play.document()
-    play.fail("status", status=400)
-    with pytest.raises(DownloadError):
+    play.fail("status", status=400, body=body)
+    with pytest.raises(DownloadError, match="400 InvalidObjectState") as caught:
         await play.client.download(document, tmp_path)
-    assert names_in(tmp_path) == []
+    assert (caught.value.status, caught.value.code) == (400, "InvalidObjectState")
+    assert "secret" not in str(caught.value)
+    assert len(play.asked) == 1
+    assert os.listdir(tmp_path) == []  # noqa: PTH208 - a folder counts too
 
 
 @pytest.mark.parametrize("path", ["x" * 300, "\ud800"])
@@ -133,24 +133,21 @@ async def test_what_does_not_help_is_tried_again_within_the_policy(
         assert list(files_below(tmp_path)) == ["slip.pdf"]
 
 
-async def test_a_storage_that_asks_for_a_pause_gets_it(tmp_path: Path, play: Scene) -> None:
-    """Retry-After is waited for, as it is for the API."""
+async def test_views_have_their_own_limits_and_a_closed_client_none(
+    tmp_path: Path, play: Scene
+) -> None:
+    """`with_options` counts for files too, and a storage that asks for a pause gets it."""
     document = await play.document()
-    play.fail("status", status=503, headers={"Retry-After": "9"})
+    play.fail("status", status=503, headers={"Retry-After": "9"}, times=2)
+    view = play.client.with_options(retry=ONCE)
+    with pytest.raises(DownloadError):
+        await view.download(document, tmp_path / "slip.pdf")
+    assert (len(play.asked), play.clock.slept) == (1, [])
     await play.client.download(document, tmp_path / "slip.pdf")
-    assert play.clock.slept == [9]
-
-
-async def test_the_error_of_a_final_status_has_its_code(tmp_path: Path, play: Scene) -> None:
-    """What the storage calls it is in the error, the rest of its text is not."""
-    body = b"<Error><Code>InvalidObjectState</Code><Message>secret of a bucket</Message></Error>"
-    document = await play.document()
-    play.fail("status", status=400, body=body)
-    with pytest.raises(DownloadError, match="400 InvalidObjectState") as caught:
-        await play.client.download(document, tmp_path / "slip.pdf")
-    assert (caught.value.status, caught.value.code) == (400, "InvalidObjectState")
-    assert "secret" not in str(caught.value)
-    assert len(play.asked) == 1
+    assert (len(play.asked), play.clock.slept) == (3, [9])
+    await play.client.aclose()
+    with pytest.raises(ClientClosedError):
+        await play.client.download(document, tmp_path / "other.pdf")
 
 
 async def test_progress_begins_at_what_is_there_and_ends_at_the_total(tmp_path: Path) -> None:
@@ -164,24 +161,6 @@ async def test_progress_begins_at_what_is_there_and_ends_at_the_total(tmp_path: 
     assert places == sorted(places)
     assert 200_000 in places
     assert (places[-1], reported[-1].total) == (500_000, 500_000)
-
-
-async def test_a_client_that_is_closed_downloads_nothing(tmp_path: Path, play: Scene) -> None:
-    document = await play.document()
-    await play.client.download(document, tmp_path / "slip.pdf")
-    await play.client.aclose()
-    with pytest.raises(ClientClosedError):
-        await play.client.download(document, tmp_path / "other.pdf")
-
-
-async def test_views_have_their_own_limits(tmp_path: Path, play: Scene) -> None:
-    """`with_options` counts for files as well."""
-    document = await play.document()
-    play.service.faults.add(Fault("status", path="/documents/*", times=None))
-    view = play.client.with_options(retry=RetryPolicy(max_attempts=1))
-    with pytest.raises(DownloadError):
-        await view.download(document, tmp_path / "slip.pdf")
-    assert len(play.asked) == 1
 
 
 # Storages that misbehave
@@ -217,7 +196,8 @@ async def test_a_reply_that_never_begins_is_given_up(
 
 async def test_an_error_that_does_not_end_is_read_as_far_as_it_comes(tmp_path: Path) -> None:
     """Its beginning says that the address has expired."""
-    answer = in_turn(reply(400, b"<Code>ExpiredToken</Code>", Content_Length="999", held=True))
+    text = b"<Code>ExpiredToken</Code>"
+    answer = in_turn(reply(400, text, Content_Length="999", slow=partial(silence, 2)))
     async with scene(downloads=HERE, retry=ONCE) as play, ScriptedServer(answer) as server:
         fresh = await play.document()
         document = evolve(fresh, url=f"{server.url}/a")

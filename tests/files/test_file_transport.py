@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import tracemalloc
 from collections.abc import AsyncIterator
+from itertools import product
 from typing import Any
 
 import pytest
@@ -54,25 +55,26 @@ async def recording() -> AsyncIterator[tuple[int, list[bytes]]]:
         yield port, heads
 
 
-@pytest.mark.parametrize("target", AWKWARD)
-async def test_a_request_is_the_address_and_five_fields(target: str) -> None:
+async def test_a_request_is_the_address_and_five_fields() -> None:
     """Path and query arrive byte by byte, and no header field beside those that are needed."""
     pool = FilePool(HERE, user_agent="test/1")
     more = {"Range": "bytes=5-", "If-Range": '"tag"'}
     async with recording() as (port, heads):
-        with await pool.get(link_to(f"http://127.0.0.1:{port}", target), more, WAITS) as found:
-            assert found.status == 200
+        for target in AWKWARD:
+            with await pool.get(link_to(f"http://127.0.0.1:{port}", target), more, WAITS) as found:
+                assert found.status == 200
         await pool.aclose()
-    lines = heads[0].decode().removesuffix("\r\n\r\n").split("\r\n")
-    assert lines[0] == f"GET {target} HTTP/1.1"
-    assert sorted(lines[1:]) == [
-        "Accept-Encoding: identity",
-        "Accept: */*",
-        f"Host: 127.0.0.1:{port}",
-        'If-Range: "tag"',
-        "Range: bytes=5-",
-        "User-Agent: test/1",
-    ]
+    for target, head in zip(AWKWARD, heads, strict=True):
+        lines = head.decode().removesuffix("\r\n\r\n").split("\r\n")
+        assert lines[0] == f"GET {target} HTTP/1.1"
+        assert sorted(lines[1:]) == [
+            "Accept-Encoding: identity",
+            "Accept: */*",
+            f"Host: 127.0.0.1:{port}",
+            'If-Range: "tag"',
+            "Range: bytes=5-",
+            "User-Agent: test/1",
+        ]
 
 
 async def test_the_environment_adds_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
@@ -110,63 +112,59 @@ async def test_a_proxy_may_be_anywhere() -> None:
 OPEN_ENDED = b"HTTP/1.1 200 X\r\nConnection: close\r\n\r\nbody"
 
 
-@pytest.mark.parametrize(
-    ("out", "body"),
-    [
-        (reply(body=b"body"), b"body"),
-        (reply(body=b""), b""),
-        (Reply(raw=CHUNKED + b"2\r\nbo\r\n2\r\ndy\r\n0\r\n\r\n"), b"body"),
-        (Reply(raw=OPEN_ENDED, closed=True), b"body"),
-        (reply(206, b"dy", Content_Range="bytes 2-3/4"), b"dy"),
-    ],
+WHOLE = (
+    (reply(body=b"body"), b"body"),
+    (reply(body=b""), b""),
+    (Reply(raw=CHUNKED + b"2\r\nbo\r\n2\r\ndy\r\n0\r\n\r\n"), b"body"),
+    (Reply(raw=OPEN_ENDED, closed=True), b"body"),
+    (reply(206, b"dy", Content_Range="bytes 2-3/4"), b"dy"),
 )
-async def test_a_body_is_read_to_its_end(out: Reply, body: bytes) -> None:
+
+
+async def test_a_body_is_read_to_its_end() -> None:
     """With a length, in chunks, or until the connection is closed."""
-    async with pooled(in_turn(out)) as (pool, server):
-        with await pool.get(link_to(server.url), {}, WAITS) as found:
-            assert await body_of(found) == body
-            assert await found.read() == b""
-            assert CANARY not in repr(found)
+    async with pooled(in_turn(*(out for out, _ in WHOLE))) as (pool, server):
+        for _, body in WHOLE:
+            with await pool.get(link_to(server.url), {}, WAITS) as found:
+                assert await body_of(found) == body
+                assert await found.read() == b""
+                assert CANARY not in repr(found)
 
 
-@pytest.mark.parametrize(
-    "name", ["Content-Length", "Content-Range", "ETag", "Content-Encoding", "Location"]
-)
-@pytest.mark.parametrize("values", [("4", "4"), ("4", "5")])
-async def test_a_reply_that_contradicts_itself_is_an_error(
-    name: str, values: tuple[str, str]
-) -> None:
+async def test_a_reply_that_contradicts_itself_is_an_error() -> None:
     """A field that decides on the body must not come twice."""
-    twice = "".join(f"{name}: {value}\r\n" for value in values).encode()
-    length = b"" if name == "Content-Length" else b"Content-Length: 4\r\n"
-    out = b"HTTP/1.1 200 X\r\n" + length + twice + b"\r\nbody"
-    async with pooled(in_turn(Reply(raw=out))) as (pool, server):
-        error = await fetched(pool, server.url)
-    assert isinstance(error, DownloadError)
-    assert error.message in (f"the header field {name.lower()} came twice", "what came is not HTTP")
+    fields = "Content-Length", "Content-Range", "ETag", "Content-Encoding", "Location"
+    for name, last in product(fields, ("4", "5")):
+        length = "" if name == "Content-Length" else "Content-Length: 4\r\n"
+        head = f"HTTP/1.1 200 X\r\n{length}{name}: 4\r\n{name}: {last}\r\n\r\nbody"
+        async with pooled(in_turn(Reply(raw=head.encode()))) as (pool, server):
+            error = await fetched(pool, server.url)
+        assert isinstance(error, DownloadError)
+        twice = f"the header field {name.lower()} came twice"
+        assert error.message in (twice, "what came is not HTTP")
 
 
-@pytest.mark.parametrize(
-    ("out", "text"),
-    [
-        (reply(403, b"<Code>AccessDenied</Code>"), "<Code>AccessDenied</Code>"),
-        (reply(403, b"x" * 2000), "x" * 1000),
-        (reply(403, b"x" * 1000), "x" * 1000),
-        (reply(403, b"\xff!"), "\ufffd!"),
-        (reply(403, b""), ""),
-        (reply(403, b"x" * 100, cut=-1), "x" * 99),
-        (reply(403, b"x" * 100, cut=-1, held=True), "x" * 99),
-    ],
+ERRORS = (
+    (reply(403, b"<Code>AccessDenied</Code>"), "<Code>AccessDenied</Code>"),
+    (reply(403, b"x" * 2000), "x" * 1000),
+    (reply(403, b"x" * 1000), "x" * 1000),
+    (reply(403, b"\xff!"), "\ufffd!"),
+    (reply(403, b""), ""),
+    (reply(403, b"x" * 100, cut=-1), "x" * 99),
+    (reply(403, b"x" * 100, cut=-1, held=True), "x" * 99),
 )
-async def test_the_text_of_an_error_is_bounded(out: Reply, text: str) -> None:
+
+
+async def test_the_text_of_an_error_is_bounded() -> None:
     """Its beginning is read within its time, as far as it comes."""
-    async with pooled(in_turn(out)) as (pool, server):
-        with await pool.get(link_to(server.url), {}, WAITS) as found:
-            reading = asyncio.create_task(found.error_text(limit=1000, seconds=60))
-            while out.held and not reading.done():
-                await asyncio.sleep(0)
-                pass_time(6)
-            assert await reading == text
+    async with pooled(in_turn(*(out for out, _ in ERRORS))) as (pool, server):
+        for out, text in ERRORS:
+            with await pool.get(link_to(server.url), {}, WAITS) as found:
+                reading = asyncio.create_task(found.error_text(limit=1000, seconds=60))
+                while out.held and not reading.done():
+                    await asyncio.sleep(0)
+                    pass_time(6)
+                assert await reading == text
 
 
 async def test_memory_does_not_grow_with_the_file() -> None:
@@ -190,8 +188,7 @@ async def test_memory_does_not_grow_with_the_file() -> None:
     assert peak < 8 * 2**20
 
 
-@pytest.mark.parametrize("read_some", [False, True])
-async def test_leaving_early_closes_the_connection(*, read_some: bool) -> None:
+async def test_leaving_early_closes_the_connection() -> None:
     """The rest of a body is not waited for, and never taken for the next reply."""
 
     async def endless() -> AsyncIterator[bytes]:
@@ -199,11 +196,10 @@ async def test_leaving_early_closes_the_connection(*, read_some: bool) -> None:
             yield b"x" * 50_000
 
     head = Reply(headers={"Content-Length": "1000000000000"}, slow=endless)
-    answer = in_turn(head, reply(body=b"next"))
-
-    async with pooled(answer) as (pool, server):
-        with await pool.get(link_to(server.url), {}, WAITS) as found:
-            assert not read_some or await found.read()
-        assert open_connections(pool) == 0
-        await until(lambda: 0 not in server.connections)
+    async with pooled(in_turn(head, head, reply(body=b"next"))) as (pool, server):
+        for reads_some in (False, True):
+            with await pool.get(link_to(server.url), {}, WAITS) as found:
+                assert not reads_some or await found.read()
+            assert open_connections(pool) == 0
+            await until(lambda: not server.connections)
         assert await fetched(pool, server.url, "/more") == b"next"

@@ -64,46 +64,34 @@ async def read(store: AnyStore, key: str) -> bytes | None:
         return None
 
 
-async def test_an_object_has_the_whole_file(store: AnyStore, content: bytes) -> None:
-    """Its key is made like a name in a folder, its extension by the bytes."""
+async def test_an_object_is_whole_and_never_replaced_without_a_word(
+    store: AnyStore, content: bytes
+) -> None:
+    """Its key is made like a name in a folder; what is there is compared by content."""
     place = StorePlace(store, SORTED, FACTS)
     assert await place.find_existing() == ()
     assert await put(place, content) == Landed(KEY, was_there=False)
-    assert await read(store, KEY) == content
     (existing,) = await place.find_existing()
     assert existing == Existing(KEY, len(content))
     there = await place.match_existing(existing, hashlib.md5(content).hexdigest())
     sha256 = hashlib.sha256(content).hexdigest()
     assert there == Published(KEY, len(content), sha256, was_there=True)
     assert await place.match_existing(existing, hashlib.md5(b"another").hexdigest()) is None
-
-
-async def test_the_same_object_is_left_and_another_is_not_replaced(
-    store: AnyStore, content: bytes
-) -> None:
-    """What is there is compared by content; only overwrite=True replaces it."""
-    place = StorePlace(store, SORTED, FACTS)
-    await put(place, content)
     for overwrite in (False, True):
         again = await put(place, content, overwrite=overwrite)
         assert again == Landed(KEY, was_there=True)
-    for other in (content[:-1] + b"?", content + b"?"):
-        refused = await put(place, other)
+    other = content[:-1] + b"?"
+    for one in (other, content + b"?"):
+        refused = await put(place, one)
         assert isinstance(refused, DownloadError)
         assert "another file is there already" in str(refused)
         assert await read(store, KEY) == content
-    replaced = await put(place, content[:-1] + b"?", overwrite=True)
-    assert replaced == Landed(KEY, was_there=False)
-    assert await read(store, KEY) == content[:-1] + b"?"
-
-
-async def test_an_empty_file_is_an_object_too(store: AnyStore) -> None:
-    assert await put(StorePlace(store, FLAT, FACTS), b"") == Landed("doc-1.bin", was_there=False)
-    assert await read(store, "doc-1.bin") == b""
+    assert await put(place, other, overwrite=True) == Landed(KEY, was_there=False)
+    assert await read(store, KEY) == other
 
 
 async def test_neighbours_are_not_taken_for_it(store: AnyStore) -> None:
-    """What begins alike is another file, however it sorts."""
+    """What begins alike is another file, however it sorts; an empty file is an object too."""
     names = "doc-1", "doc-1.pdf.bak", "doc-10.pdf", "doc-1.d/a.pdf", "doc-0.pdf", "x/doc-1.pdf"
     for key in names:
         await store.put_async(key, b"x")
@@ -114,6 +102,9 @@ async def test_neighbours_are_not_taken_for_it(store: AnyStore) -> None:
     await put(place, PDF)
     for one in (place, whole):
         assert [found.size for found in await one.find_existing()] == [len(PDF)]
+    empty = StorePlace(store, SORTED, FACTS)
+    assert await put(empty, b"") == Landed(KEY.replace("pdf", "bin"), was_there=False)
+    assert await read(store, KEY.replace("pdf", "bin")) == b""
 
 
 async def test_the_media_type_is_of_our_own_making() -> None:
@@ -135,17 +126,15 @@ async def test_without_conditions_a_store_is_looked_at_first() -> None:
     assert await read(store, "doc-1.pdf") == PDF
 
 
-@pytest.mark.parametrize("fault", [RuntimeError, OSError, PermissionError])
-async def test_a_fault_of_a_store_is_told_without_its_text(
-    fault: type[Exception], content: bytes
-) -> None:
+async def test_a_fault_of_a_store_is_told_without_its_text(content: bytes) -> None:
     """Its texts show buckets and addresses; its kind is enough."""
     store = MemoryStore()
-    outcome = await put(StorePlace(Wrapped(store, fault("S3CRET")), FLAT, FACTS), content)
-    assert isinstance(outcome, DownloadError)
-    assert str(outcome) == f"the store's operation failed: {fault.__name__}"
-    assert (outcome.__cause__, outcome.__context__) == (None, None)
-    assert await read(store, "doc-1.pdf") is None
+    for fault in (RuntimeError, OSError, PermissionError):
+        outcome = await put(StorePlace(Wrapped(store, fault("S3CRET")), FLAT, FACTS), content)
+        assert isinstance(outcome, DownloadError)
+        assert str(outcome) == f"the store's operation failed: {fault.__name__}"
+        assert (outcome.__cause__, outcome.__context__) == (None, None)
+        assert await read(store, "doc-1.pdf") is None
 
 
 async def test_a_key_that_a_store_refuses_is_a_value(tmp_path: Path) -> None:

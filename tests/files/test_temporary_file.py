@@ -70,51 +70,38 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     assert contents(tmp_path) == {}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("a.part", ".a.part", ".income-client.part", ".ca978112ca1bbdca.part"),
-        "ca978112ca1bbdca.income-client.part",
-        ".ca978112ca1bbdcA.income-client.part",
-        ".ca978112ca1bbdca.income-client.part.pdf",
-        ".ca978112ca1bbdca.income-client.partial",
-        os.fsdecode(b".\xff978112ca1bbdca.income-client.part"),
-    ],
+OTHER_NAMES: Final = (
+    *("a.part", ".a.part", ".income-client.part", ".ca978112ca1bbdca.part"),
+    "ca978112ca1bbdca.income-client.part",
+    ".ca978112ca1bbdcA.income-client.part",
+    ".ca978112ca1bbdca.income-client.part.pdf",
+    ".ca978112ca1bbdca.income-client.partial",
+    os.fsdecode(b".\xff978112ca1bbdca.income-client.part"),
 )
-def test_a_file_with_another_name_is_left_alone(tmp_path: Path, name: str) -> None:
-    """It is somebody else's, whatever it looks like."""
-    left(tmp_path, b"mine", name)
-    tidy(tmp_path)
-    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"mine"]
 
 
-def test_what_is_not_a_regular_file_is_left_alone(tmp_path: Path) -> None:
-    """A link, a folder and a pipe under such a name are neither followed nor removed."""
-    victim = tmp_path / "victim"
-    victim.write_bytes(b"mine")
-    victim.chmod(0o600)
+def test_what_is_somebody_else_s_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file with another name or owner; a link, a folder and a pipe under such a name."""
+    for name in OTHER_NAMES:
+        left(tmp_path, b"mine", name)
     link, folder_there, pipe = (left(tmp_path, b"x") for _ in range(3))
     for path in (link, folder_there, pipe):
         path.unlink()
-    link.symlink_to(victim)
+    link.symlink_to(tmp_path / "a.part")
     folder_there.mkdir()
     os.mkfifo(pipe, 0o600)
     tidy(tmp_path)
     assert link.is_symlink()
     assert folder_there.is_dir()
     assert pipe.is_fifo()
-    assert victim.read_bytes() == b"mine"
-
-
-def test_what_belongs_to_another_user_is_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Somebody else's file is not removed, whatever it is called."""
-    left(tmp_path, b"theirs")
+    assert {(tmp_path / name).read_bytes() for name in OTHER_NAMES} == {b"mine"}
+    theirs = left(tmp_path, b"theirs")
     another = os.geteuid() + 1
     monkeypatch.setattr(os, "geteuid", lambda: another)
     tidy(tmp_path)
-    assert contents(tmp_path) == {".part": b"theirs"}
+    assert theirs.read_bytes() == b"theirs"
 
 
 @pytest.mark.parametrize("moment", ["before its lock", "locked by the other"])
@@ -165,12 +152,6 @@ MANY = [bytes([number]) * 100_000 for number in range(40)]
 def spool_in(path: Path) -> Spool:
     """Return a spool that writes to a folder."""
     return Spool(partial(TemporaryFile.create, path))
-
-
-async def write_all(spool: Spool, pieces: list[bytes]) -> None:
-    """Write all of them."""
-    for piece in pieces:
-        await spool.write(piece)
 
 
 async def finished(spool: Spool) -> tuple[int, str]:
@@ -249,7 +230,8 @@ async def test_another_version_starts_from_its_front(
 ) -> None:
     """What was written of the old one is gone, on disk too."""
     async with spool_in(tmp_path) as spool:
-        await write_all(spool, old)
+        for piece in old:
+            await spool.write(piece)
         await spool.start_over()
         if new:
             await spool.write(new)

@@ -74,41 +74,43 @@ class Receiver:
         return self.reply(200, sent, is_cut=keep is not None, content_length=length, etag=etag)
 
 
+def is_retryable(end: object) -> bool:
+    """Say whether a reply that was an error may be asked for again."""
+    assert isinstance(end, DownloadError)
+    return end.retryable
+
+
 def part(receiver: Receiver, first: int, total: int, etag: str = '"1"') -> bool | IncomeClientError:
     """Take in the rest of a file of this length."""
     place = f"bytes {first}-{total - 1}/{total}"
     return receiver.reply(206, DIGITS[first:total], content_range=place, etag=etag)
 
 
-@pytest.mark.parametrize(
-    ("status", "fields"),
-    [
-        (206, {"content_range": "bytes 3-9/10", "etag": '"1"'}),
-        (206, {"content_range": "bytes 4-9/11", "etag": '"1"'}),
-        (206, {"content_range": "bytes 4-9/10", "etag": '"2"'}),
-        (206, {"content_range": "bytes 4-9/10", "etag": 'W/"1"'}),
-        (206, {"content_range": "bytes 4-9/10"}),
-        (206, {"content_range": "bytes 4-9/*", "etag": '"1"'}),
-        (206, {"content_range": "bytes 9-4/10", "etag": '"1"'}),
-        (206, {"content_range": "bytes 4-10/10", "etag": '"1"'}),
-        (206, {"content_range": "bytes 4-9/10", "content_length": "5", "etag": '"1"'}),
-        (206, {"content_range": "items 4-9/10", "etag": '"1"'}),
-        (206, {"content_type": "multipart/byteranges; boundary=x", "etag": '"1"'}),
-        (416, {"content_range": "bytes */4"}),
-    ],
+NO_PROOFS: Final[tuple[tuple[int, dict[str, Any]], ...]] = (
+    (206, {"content_range": "bytes 3-9/10", "etag": '"1"'}),
+    (206, {"content_range": "bytes 4-9/11", "etag": '"1"'}),
+    (206, {"content_range": "bytes 4-9/10", "etag": '"2"'}),
+    (206, {"content_range": "bytes 4-9/10", "etag": 'W/"1"'}),
+    (206, {"content_range": "bytes 4-9/10"}),
+    (206, {"content_range": "bytes 4-9/*", "etag": '"1"'}),
+    (206, {"content_range": "bytes 9-4/10", "etag": '"1"'}),
+    (206, {"content_range": "bytes 4-10/10", "etag": '"1"'}),
+    (206, {"content_range": "bytes 4-9/10", "content_length": "5", "etag": '"1"'}),
+    (206, {"content_range": "items 4-9/10", "etag": '"1"'}),
+    (206, {"content_type": "multipart/byteranges; boundary=x", "etag": '"1"'}),
+    (416, {"content_range": "bytes */4"}),
 )
-def test_what_does_not_prove_that_it_goes_on_starts_over(
-    status: int, fields: dict[str, Any]
-) -> None:
+
+
+def test_what_does_not_prove_that_it_goes_on_starts_over() -> None:
     """Another place, length or version than that of what came voids it."""
-    receiver = Receiver()
-    receiver.all(b"0123456789", keep=4)
-    receiver.transfer.next_request()
-    end = receiver.reply(status, b"456789", **fields)
-    assert isinstance(end, DownloadError)
-    assert end.retryable
-    assert receiver.transfer.next_request() == {}
-    assert receiver.transfer.received == 0
+    for status, fields in NO_PROOFS:
+        receiver = Receiver()
+        receiver.all(b"0123456789", keep=4)
+        receiver.transfer.next_request()
+        assert is_retryable(receiver.reply(status, b"456789", **fields))
+        assert receiver.transfer.next_request() == {}
+        assert receiver.transfer.received == 0
 
 
 def test_the_length_of_a_version_holds_once_it_is_given() -> None:
@@ -117,9 +119,7 @@ def test_the_length_of_a_version_holds_once_it_is_given() -> None:
     receiver.all(DIGITS, keep=8)
     assert receiver.reply(200, DIGITS[:5], is_cut=True, etag='"1"') is not True
     receiver.transfer.next_request()
-    contradiction = part(receiver, 5, 10)
-    assert isinstance(contradiction, DownloadError)
-    assert contradiction.retryable
+    assert is_retryable(part(receiver, 5, 10))
     receiver = Receiver()
     receiver.all(DIGITS, keep=8)
     assert receiver.reply(200, DIGITS[:12], etag='"1"') is not True
@@ -140,53 +140,55 @@ def test_another_version_has_another_length(*, is_new: bool) -> None:
     assert receiver.content == DIGITS[:10]
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {},
-        {"content-length": ""},
-        {"content-length": "3, 3"},
-        {"content-length": "-3"},
-        {"content-length": "3", "content-encoding": "gzip"},
-        {"content-length": "3", "content-encoding": "identity, br"},
-        {"transfer-encoding": "gzip"},
-        {"content-length": "3", "transfer-encoding": "gzip"},
-        {"content-length": "3", "transfer-encoding": "chunked, identity"},
-        {"content-length": "3", "transfer-encoding": "\x0bchunked"},
-        {"content-length": "-3", "transfer-encoding": "chunked"},
-    ],
+NO_FILES: Final[tuple[dict[str, str], ...]] = (
+    {},
+    {"content-length": ""},
+    {"content-length": "3, 3"},
+    {"content-length": "-3"},
+    {"content-length": "3", "content-encoding": "gzip"},
+    {"content-length": "3", "content-encoding": "identity, br"},
+    {"transfer-encoding": "gzip"},
+    {"content-length": "3", "transfer-encoding": "gzip"},
+    {"content-length": "3", "transfer-encoding": "chunked, identity"},
+    {"content-length": "3", "transfer-encoding": "\x0bchunked"},
+    {"content-length": "-3", "transfer-encoding": "chunked"},
 )
-def test_a_body_that_is_not_the_file_for_certain_is_refused(headers: dict[str, str]) -> None:
+
+
+def test_a_body_that_is_not_the_file_for_certain_is_refused() -> None:
     """An encoded body, and one whose end is like a cut, is no file."""
-    with pytest.raises(DownloadError) as caught:
-        Transfer(DownloadPolicy()).begin_body(200, headers, now=0)
-    assert not caught.value.retryable
+    for headers in NO_FILES:
+        with pytest.raises(DownloadError) as caught:
+            Transfer(DownloadPolicy()).begin_body(200, headers, now=0)
+        assert not caught.value.retryable
 
 
 def test_a_part_where_all_was_asked_for_is_refused() -> None:
-    """Nobody knows what came before it."""
-    end = Receiver().reply(206, b"456789", content_range="bytes 4-9/10", etag='"1"')
-    assert isinstance(end, DownloadError)
-    assert not end.retryable
+    """Nobody knows what came before it; what an earlier request had asked for is over."""
+    told: Any = {"content_range": "bytes 4-9/10"}
+    assert not is_retryable(Receiver().reply(206, b"456789", **told, etag='"1"'))
+    receiver = Receiver()
+    receiver.all(b"0123456789", keep=4)
+    receiver.transfer.next_request()
+    receiver.reply(206, b"456789", **told, etag='"2"')
+    receiver.transfer.next_request()
+    assert not is_retryable(receiver.reply(206, b"456789", **told))
 
 
 def test_a_file_beyond_the_limit_is_refused_before_and_while_it_comes() -> None:
     """The announced length counts, and so do the bytes where none was announced."""
-    receiver = Receiver(DownloadPolicy(max_bytes=10))
-    announced = receiver.all(b"x" * 11)
-    assert isinstance(announced, DownloadError)
-    assert receiver.content == b""
-    receiver = Receiver(DownloadPolicy(max_bytes=10))
-    assert isinstance(receiver.reply(200, b"x" * 11), DownloadError)
-    assert Receiver(DownloadPolicy(max_bytes=10)).reply(200, b"x" * 10) is True
+    announced, untold, whole = (Receiver(DownloadPolicy(max_bytes=10)) for _ in range(3))
+    assert isinstance(announced.all(b"x" * 11), DownloadError)
+    assert announced.content == b""
+    assert isinstance(untold.reply(200, b"x" * 11), DownloadError)
+    assert whole.reply(200, b"x" * 10) is True
 
 
 def test_a_trickle_is_no_progress() -> None:
     """A connection that brings less than the least rate for 30 s is given up, and did not help."""
     receiver = Receiver(DownloadPolicy(minimum_rate=1.0))
     end = receiver.reply(200, b"x" * 70, seconds=10, content_length="70", etag='"1"')
-    assert isinstance(end, DownloadError)
-    assert end.retryable
+    assert is_retryable(end)
     assert receiver.transfer.received == len(receiver.content) == 21
     patient = Receiver(DownloadPolicy(minimum_rate=0))
     assert patient.reply(200, b"x" * 70, seconds=10, content_length="70") is True
@@ -216,45 +218,40 @@ def test_a_file_that_starts_over_again_and_again_makes_no_progress() -> None:
     assert receiver.all(b"0123456789", keep=6) is False
 
 
-def test_a_part_is_refused_once_the_file_starts_over() -> None:
-    """What an earlier request had asked for is over."""
-    receiver = Receiver()
-    receiver.all(b"0123456789", keep=4)
-    receiver.transfer.next_request()
-    receiver.reply(206, b"456789", content_range="bytes 4-9/10", etag='"2"')
-    receiver.transfer.next_request()
-    end = receiver.reply(206, b"456789", content_range="bytes 4-9/10")
-    assert isinstance(end, DownloadError)
-    assert not end.retryable
+REFUSALS: Final[dict[str, tuple[tuple[int, str], ...]]] = {
+    "retried": tuple((status, "") for status in (408, 429, 500, 503, 999)),
+    "final": (
+        *((status, "") for status in (204, 304, 400, 401, 405, 412, 416)),
+        (400, "<Code>InvalidRequest</Code>"),
+    ),
+    "outdated": (
+        *((status, "") for status in (403, 404, 410)),
+        (403, "<Code>SignatureDoesNotMatch</Code>"),
+    ),
+    "expired": (
+        (403, "<Code>AccessDenied</Code><Message>Request has expired</Message>"),
+        (400, "<Message>This URL has Expired</Message>"),
+        (400, "<Code>ExpiredToken</Code>"),
+        (400, "<Code>RequestExpired</Code>"),
+        (400, "<Code>TokenRefreshRequired</Code>"),
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("status", "text", "outcome"),
-    [
-        *((status, "", "retried") for status in (408, 429, 500, 503, 999)),
-        *((status, "", "final") for status in (204, 304, 400, 401, 405, 412, 416)),
-        *((status, "", "outdated") for status in (403, 404, 410)),
-        (400, "<Code>InvalidRequest</Code>", "final"),
-        (403, "<Code>SignatureDoesNotMatch</Code>", "outdated"),
-        (403, "<Code>AccessDenied</Code><Message>Request has expired</Message>", "expired"),
-        (400, "<Message>This URL has Expired</Message>", "expired"),
-        (400, "<Code>ExpiredToken</Code>", "expired"),
-        (400, "<Code>RequestExpired</Code>", "expired"),
-        (400, "<Code>TokenRefreshRequired</Code>", "expired"),
-    ],
-)
-def test_a_reply_without_the_file_says_what_may_help(status: int, text: str, outcome: str) -> None:
+@pytest.mark.parametrize("outcome", REFUSALS)
+def test_a_reply_without_the_file_says_what_may_help(outcome: str) -> None:
     """A storage in trouble gives it later, a fresh address where it was refused; else nothing."""
-    found = failure_of_reply(status, {"retry-after": "7"}, text)
-    if isinstance(found, OutdatedError):
-        assert outcome == ("expired" if found.has_expired else "outdated")
-        error = found.error
-    else:
-        assert outcome == ("retried" if found.retryable else "final")
-        error = found
-    assert (error.status, error.retry_after) == (status, 7)
-    assert error.retryable is (outcome == "retried")
-    assert is_refusal(status) or outcome in ("retried", "final")
+    for status, text in REFUSALS[outcome]:
+        found = failure_of_reply(status, {"retry-after": "7"}, text)
+        if isinstance(found, OutdatedError):
+            assert outcome == ("expired" if found.has_expired else "outdated")
+            error = found.error
+        else:
+            assert outcome == ("retried" if found.retryable else "final")
+            error = found
+        assert (error.status, error.retry_after) == (status, 7)
+        assert error.retryable is (outcome == "retried")
+        assert is_refusal(status) or outcome in ("retried", "final")
 
 
 def test_a_storage_without_a_first_byte_says_nothing_of_the_file() -> None:
