@@ -43,19 +43,24 @@ CASES: Final = {
 
 
 @pytest.mark.parametrize(
-    ("error", "locks"), [(errno.ENOSPC, True), (errno.EPERM, True), (errno.EIO, False)]
+    ("name", "error", "locks"),
+    [
+        ("new", errno.ENOSPC, True),
+        *((name, errno.EPERM, True) for name in CASES),
+        *((name, errno.EIO, False) for name in CASES),
+    ],
 )
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-async def test_a_disk_may_fail_at_any_call(case: Case, error: int, locks: bool) -> None:
+async def test_a_disk_may_fail_at_any_call(name: str, error: int, locks: bool) -> None:
     """The file is whole, the old one or absent; no part is left; what the error says is true."""
+    case = CASES[name]
     number = 0
     async with storing() as (storage, client):
         document = storage.store("/doc-1", PDF, etag=case.etag)
         while True:
             with folder_in_memory() as folder:
-                for name, content in case.before.items():
-                    (folder / name).write_bytes(content)
-                    (folder / name).chmod(0o600)
+                for there, content in case.before.items():
+                    (folder / there).write_bytes(content)
+                    (folder / there).chmod(0o600)
                 with failing_disk(folder, number, error, locks=locks) as disk:
                     outcome = await downloaded(client, document, folder, overwrite=case.overwrite)
                     assert disk.opened == []

@@ -21,7 +21,7 @@ from tests.support.downloads import files_below, mode_of
 from tests.support.folders import check_file, folder_in_memory, left, left_in, watched
 from tests.support.limits import no_room_above
 from tests.support.server import Reply, Request, in_turn
-from tests.support.storage import EXPIRED, Trick, document_at, serving, storing
+from tests.support.storage import EXPIRED, Storage, Trick, document_at, serving, storing
 from tests.support.storage_scripts import PATH, Script, chunked, script, scripts
 
 ONCE = RetryPolicy(max_attempts=1)
@@ -86,33 +86,32 @@ async def test_a_reply_that_is_cut_at_any_byte_leaves_nothing(tmp_path: Path, fr
             assert files_below(tmp_path) == {}
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        "Content-Length: 8\r\nContent-Encoding: gzip",
-        "Content-Length: 8\r\nContent-Encoding: br",
-        "Content-Length: 9",
-        "Content-Length: +8",
-        "Content-Length: 8\r\nContent-Length: 9",
-        "Content-Length: 8\r\nContent-Range: bytes 0-7/500",
-        "Content-Length: 8\r\nContent-Type: multipart/byteranges; boundary=x",
-        "Transfer-Encoding: identity\r\nConnection: close",
-        "Transfer-Encoding: \x0bchunked",
-        "Transfer-Encoding: chunked\x0b",
-        "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked",
-        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
-        "Connection: close",
-    ],
+NO_WHOLE_FILES = (
+    "Content-Length: 8\r\nContent-Encoding: gzip",
+    "Content-Length: 8\r\nContent-Encoding: br",
+    "Content-Length: 9",
+    "Content-Length: +8",
+    "Content-Length: 8\r\nContent-Length: 9",
+    "Content-Length: 8\r\nContent-Range: bytes 0-7/500",
+    "Content-Length: 8\r\nContent-Type: multipart/byteranges; boundary=x",
+    "Transfer-Encoding: identity\r\nConnection: close",
+    "Transfer-Encoding: \x0bchunked",
+    "Transfer-Encoding: chunked\x0b",
+    "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked",
+    "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
+    "Connection: close",
 )
-async def test_a_body_that_may_not_be_the_whole_file_is_refused(
-    tmp_path: Path, fields: str
-) -> None:
+
+
+async def test_a_body_that_may_not_be_the_whole_file_is_refused(tmp_path: Path) -> None:
     """Encoded bodies, bodies without a certain end and parts sent as the whole make no file."""
-    head = f"HTTP/1.1 200 OK\r\n{fields}\r\n\r\n".encode("latin-1")
-    answer = in_turn(Reply(raw=head + b"4\r\nhalf\r\n"[:8], closed=True))
-    async with hosting(answer, retry=ONCE) as (client, document, _):
-        with pytest.raises(DownloadError):
-            await client.download(document, tmp_path / "slip")
+    async with hosting(in_turn(Reply()), retry=ONCE) as (client, document, server):
+        for fields in NO_WHOLE_FILES:
+            head = f"HTTP/1.1 200 OK\r\n{fields}\r\n\r\n".encode("latin-1")
+            server.answer = in_turn(Reply(raw=head + b"4\r\nhalf\r\n"[:8], closed=True))
+            with pytest.raises(DownloadError):
+                await client.download(document, tmp_path / "slip")
+        assert len(server.requests) >= len(NO_WHOLE_FILES)
     assert files_below(tmp_path) == {}
 
 
@@ -193,22 +192,22 @@ async def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o277])
-@pytest.mark.parametrize("overwrite", [True, False])
-async def test_a_file_is_private_to_its_owner(tmp_path: Path, umask: int, overwrite: bool) -> None:
-    """Whatever the umask, and whatever the mode of a file that it replaces."""
-    path = tmp_path / "slip"
-    path.write_bytes(b"another" if overwrite else CONTENT)
-    path.chmod(0o666)
+async def test_a_file_is_private_to_its_owner(tmp_path: Path, umask: int) -> None:
+    """Whatever the umask, and whatever the mode of a file that it replaces or that is the same."""
+    names = {"same": CONTENT, "another": b"another"}
+    for name, content in names.items():
+        (tmp_path / name).write_bytes(content)
+        (tmp_path / name).chmod(0o666)
     async with storing() as (storage, client):
         document = storage.store("/a", CONTENT)
         before = os.umask(umask)
         try:
-            await client.download(document, path, overwrite=overwrite)
-            await client.download(document, tmp_path / "new")
+            for name in (*names, "new"):
+                await client.download(document, tmp_path / name, overwrite=name == "another")
         finally:
             os.umask(before)
-    assert files_below(tmp_path) == {"slip": CONTENT, "new": CONTENT}
-    assert {mode_of(tmp_path / name) for name in ("slip", "new")} == {0o600}
+    assert left_in(tmp_path) == dict.fromkeys((*names, "new"), CONTENT)
+    assert {mode_of(tmp_path / name) for name in (*names, "new")} == {0o600}
 
 
 @pytest.mark.parametrize("overwrite", [True, False])
@@ -249,22 +248,25 @@ async def test_a_file_is_on_the_disk_before_it_has_its_name(
 # Resumed
 
 
+def shortened(count: int, **settings: Any) -> Trick:
+    """Cut a reply after this many bytes of its body."""
+    return lambda _, reply: evolve(reply, cut=reply.body_at + count, **settings)
+
+
+def ranges(storage: Storage) -> list[str | None]:
+    return [asked.headers.get("range") for asked in storage.asked]
+
+
 async def test_a_cut_file_is_resumed_with_the_version_that_it_began_with(tmp_path: Path) -> None:
     """Each byte comes once, and only of the version whose ETag came first."""
     async with storing() as (storage, client):
         document = storage.store("/a", LONG)
         storage.tricks.extend(shortened(200_000) for _ in range(2))
         await client.download(document, tmp_path / "slip")
-        ranges = [asked.headers.get("range") for asked in storage.asked]
-        assert ranges == [None, "bytes=200000-", "bytes=400000-"]
+        assert ranges(storage) == [None, "bytes=200000-", "bytes=400000-"]
         tags = [asked.headers.get("if-range") for asked in storage.asked]
         assert tags == [None, '"v1"', '"v1"']
     assert left_in(tmp_path) == {"slip": LONG}
-
-
-def shortened(count: int, **settings: Any) -> Trick:
-    """Cut a reply after this many bytes of its body."""
-    return lambda _, reply: evolve(reply, cut=reply.body_at + count, **settings)
 
 
 @pytest.mark.parametrize("etag", ['W/"v1"', None, "v1"], ids=["weak", "none", "unquoted"])
@@ -276,7 +278,7 @@ async def test_without_a_strong_tag_a_cut_file_starts_over(
         document = storage.store("/a", LONG, etag=etag)
         storage.tricks.append(shortened(200_000))
         await client.download(document, tmp_path / "slip")
-        assert [asked.headers.get("range") for asked in storage.asked] == [None, None]
+        assert ranges(storage) == [None, None]
     assert left_in(tmp_path) == {"slip": LONG}
 
 
@@ -291,7 +293,7 @@ async def test_after_a_kill_the_next_run_begins_anew_and_tidies_up(
         await client.download(
             storage.store("/slip", LONG), tmp_path / target, names="{document_id}"
         )
-        assert [asked.headers.get("range") for asked in storage.asked] == [None]
+        assert ranges(storage) == [None]
     assert left_in(tmp_path) == {"slip": LONG}
 
 
@@ -314,8 +316,7 @@ async def test_a_download_in_flight_is_left_alone_by_others_in_its_folder(tmp_pa
         assert len(left_in(tmp_path)) == 2
         storage.server.release()
         await task
-        ranges = [asked.headers.get("range") for asked in storage.asked]
-        assert ranges == [None, None, "bytes=2000000-"]
+        assert ranges(storage) == [None, None, "bytes=2000000-"]
     assert left_in(tmp_path) == {"slow": LONG, "quick": CONTENT}
 
 
@@ -340,29 +341,30 @@ async def test_an_expired_address_is_replaced_by_that_of_the_same_document(tmp_p
     assert left_in(tmp_path) == {name: name.encode() * 1000 for name in ("a", "b", "c")}
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "is_replaced"),
-    [
-        (403, b"", True),
-        (404, b"", True),
-        (400, b"<Error><Code>ExpiredToken</Code></Error>", True),
-        (400, b"<Error><Code>InvalidRequest</Code></Error>", False),
-        (405, b"", False),
-    ],
+REFUSALS = (
+    (403, b"", True),
+    (404, b"", True),
+    (400, b"<Error><Code>ExpiredToken</Code></Error>", True),
+    (400, b"<Error><Code>InvalidRequest</Code></Error>", False),
+    (405, b"", False),
 )
-async def test_a_refused_address_is_replaced_where_a_fresh_one_may_help(
-    tmp_path: Path, status: int, body: bytes, is_replaced: bool
-) -> None:
+
+
+async def test_a_refused_address_is_replaced_where_a_fresh_one_may_help(tmp_path: Path) -> None:
     """A storage may not say that an address has expired: its status or its code is enough."""
-    async with storing() as (storage, client):
-        document = storage.store("/a", CONTENT)
-        storage.tell("a", storage.address("/a", "s2"))
-        storage.tricks.append(lambda *_: Reply(status=status, body=body))
-        with nullcontext() if is_replaced else pytest.raises(DownloadError, match=str(status)):
-            await client.download(document, tmp_path / "slip")
-        assert len(storage.api_asked) == is_replaced
-        assert [asked.target[-2:] for asked in storage.asked] == ["s1", "s2"][: 1 + is_replaced]
-    assert left_in(tmp_path) == ({"slip": CONTENT} if is_replaced else {})
+    for number, (status, body, is_replaced) in enumerate(REFUSALS):
+        path = tmp_path / str(number)
+        async with storing() as (storage, client):
+            document = storage.store("/a", CONTENT)
+            storage.tell("a", storage.address("/a", "s2"))
+            refused = Reply(status=status, body=body)
+            storage.tricks.append(lambda *_, refused=refused: refused)
+            with nullcontext() if is_replaced else pytest.raises(DownloadError, match=str(status)):
+                await client.download(document, path)
+            assert len(storage.api_asked) == is_replaced
+            assert [one.target[-2:] for one in storage.asked] == ["s1", "s2"][: 1 + is_replaced]
+        assert path.exists() is is_replaced
+    assert set(left_in(tmp_path).values()) == {CONTENT}
 
 
 async def test_addresses_that_expire_after_each_cut_are_replaced_each_time(tmp_path: Path) -> None:
@@ -395,8 +397,7 @@ async def test_a_fresh_address_of_another_object_starts_over(tmp_path: Path) -> 
         storage.tricks.append(shortened(200_000))
         storage.tricks.append(lambda _, __: EXPIRED)
         await client.download(document, tmp_path / "slip")
-        ranges = [asked.headers.get("range") for asked in storage.asked]
-        assert ranges == [None, "bytes=200000-", None]
+        assert ranges(storage) == [None, "bytes=200000-", None]
     assert left_in(tmp_path) == {"slip": LONG[::-1]}
 
 

@@ -85,11 +85,8 @@ OTHERS: Final[dict[str, Callable[[Path, Path], None]]] = {
 """What may be in the place of a file, and how it is made."""
 
 
-@pytest.mark.parametrize("overwrite", [True, False])
 @pytest.mark.parametrize("kind", OTHERS)
-async def test_nothing_but_a_file_is_ever_replaced(
-    tmp_path: Path, kind: str, overwrite: bool
-) -> None:
+async def test_nothing_but_a_file_is_ever_replaced(tmp_path: Path, kind: str) -> None:
     """A link is not followed, a pipe is not waited for, and both stay as they were."""
     outside, folder = tmp_path / "outside", tmp_path / "files"
     for one in (outside, folder):
@@ -97,44 +94,39 @@ async def test_nothing_but_a_file_is_ever_replaced(
     (outside / "victim").write_bytes(b"mine")
     OTHERS[kind](folder / "slip", outside)
     before = (folder / "slip").lstat()
+    template = "slip/{document_id}" if kind == "link to a folder" else "{document_id}"
     async with storing() as (storage, client):
         document = evolve(storage.store("/a", CONTENT), document_id="slip")
-        template = "slip/{document_id}" if kind == "link to a folder" else "{document_id}"
-        with pytest.raises(DownloadError) as caught:
-            await client.download(document, folder, names=template, overwrite=overwrite)
-        assert not caught.value.retryable
-    assert os.path.samestat((folder / "slip").lstat(), before)
-    assert files_below(outside) == {"victim": b"mine"}
-    assert [one.name for one in folder.iterdir()] == ["slip"]
+        for overwrite in (True, False):
+            with pytest.raises(DownloadError) as caught:
+                await client.download(document, folder, names=template, overwrite=overwrite)
+            assert not caught.value.retryable
+            assert os.path.samestat((folder / "slip").lstat(), before)
+            assert files_below(outside) == {"victim": b"mine"}
+            assert [one.name for one in folder.iterdir()] == ["slip"]
 
 
-@pytest.mark.parametrize("there", ["the same", "another", "another of its length", "an empty one"])
-@pytest.mark.parametrize("overwrite", [True, False])
 @pytest.mark.parametrize("etag", [hashlib.md5(CONTENT).hexdigest(), "v1"], ids=["MD5", "tag"])
-async def test_a_file_is_replaced_only_if_that_is_asked_for(
-    tmp_path: Path, there: str, overwrite: bool, etag: str
-) -> None:
-    contents = {
-        "the same": CONTENT,
-        "another": b"another",
-        "another of its length": bytes(len(CONTENT)),
-        "an empty one": b"",
-    }
+async def test_a_file_is_replaced_only_if_that_is_asked_for(tmp_path: Path, etag: str) -> None:
+    """One that is the same is left as it is, and refuses nothing."""
     path = tmp_path / "slip"
-    path.write_bytes(contents[there])
-    before = path.stat()
     async with storing() as (storage, client):
         document = storage.store("/a", CONTENT, etag=f'"{etag}"')
-        if there == "the same" or overwrite:
-            file = await client.download(document, path, overwrite=overwrite)
-            assert file.was_there is (there == "the same")
-            check_file(file, path, frozenset({CONTENT}))
-        else:
+        for there in (b"another", bytes(len(CONTENT)), b""):
+            path.write_bytes(there)
             with pytest.raises(DownloadError, match="another file"):
                 await client.download(document, path)
-    assert files_below(tmp_path) == {"slip": CONTENT if overwrite else contents[there]}
-    if there == "the same" or not overwrite:
-        assert path.stat().st_mtime_ns == before.st_mtime_ns
+            assert files_below(tmp_path) == {"slip": there}
+            file = await client.download(document, path, overwrite=True)
+            assert not file.was_there
+            check_file(file, path, frozenset({CONTENT}))
+        before = path.stat()
+        for overwrite in (True, False):
+            file = await client.download(document, path, overwrite=overwrite)
+            assert file.was_there
+            check_file(file, path, frozenset({CONTENT}))
+    assert left_in(tmp_path) == {"slip": CONTENT}
+    assert path.stat().st_mtime_ns == before.st_mtime_ns
 
 
 async def test_a_file_with_another_extension_has_the_same_place(tmp_path: Path) -> None:
