@@ -94,13 +94,13 @@ async def test_a_client_that_has_gone_is_no_error() -> None:
     await Receiver(Recording())(scope_of(), receive, gone)
 
 
-@pytest.mark.parametrize(("version", "closes"), [("1.0", True), ("1.1", True), ("2", False)])
-async def test_a_body_that_was_not_read_ends_the_connection(version: str, closes: bool) -> None:
+async def test_a_body_that_was_not_read_ends_the_connection() -> None:
     """Where the version of HTTP has that header; in others it would be an error."""
     app = Receiver(Recording(refuses=True))
-    start, _ = await sent_by(app, scope_of(http_version=version), ())
-    assert start["status"] == 413
-    assert ((b"connection", b"close") in start["headers"]) is closes
+    for version, closes in (("1.0", True), ("1.1", True), ("2", False)):
+        start, _ = await sent_by(app, scope_of(http_version=version), ())
+        assert start["status"] == 413
+        assert ((b"connection", b"close") in start["headers"]) is closes
 
 
 async def test_it_may_be_the_whole_application() -> None:
@@ -118,76 +118,69 @@ async def test_it_may_be_the_whole_application() -> None:
         await types_sent("postcard")
 
 
-@pytest.mark.parametrize("make", [Receiver, partial(routes, path="/callbacks")])
-def test_what_is_not_an_endpoint_is_refused_at_once(make: Any) -> None:
-    with pytest.raises(ConfigurationError):
-        make(print)
+def test_what_is_not_an_endpoint_is_refused_at_once() -> None:
+    nothing: Any = print
+    for make in (Receiver, partial(routes, path="/callbacks")):
+        with pytest.raises(ConfigurationError):
+            make(nothing)
 
 
 def tls(**changed: Any) -> dict[str, Any]:
     return {"tls": {"client_cert_chain": [PEM], "client_cert_error": None} | changed}
 
 
-@pytest.mark.parametrize(
-    ("extensions", "certificate"),
-    [
-        (tls(), DER),
-        (tls(client_cert_chain=(PEM, OTHER)), DER),
-        (None, None),
-        ({}, None),
-        ({"tls": None}, None),
-        ({"tls": {}}, None),
-        *((tls(client_cert_chain=one), None) for one in ([], None, ["none", PEM], [DER])),
-        (tls(client_cert_error="unable to get local issuer certificate"), None),
-        (tls(client_cert_error=""), None),
-    ],
+CERTIFICATES: Final[tuple[tuple[Any, bytes | None], ...]] = (
+    (tls(), DER),
+    (tls(client_cert_chain=(PEM, OTHER)), DER),
+    (None, None),
+    ({}, None),
+    ({"tls": None}, None),
+    ({"tls": {}}, None),
+    *((tls(client_cert_chain=one), None) for one in ([], None, ["none", PEM], [DER])),
+    (tls(client_cert_error="unable to get local issuer certificate"), None),
+    (tls(client_cert_error=""), None),
 )
-async def test_a_certificate_comes_by_the_tls_extension(
-    extensions: Any, certificate: bytes | None
-) -> None:
+
+
+async def test_a_certificate_comes_by_the_tls_extension() -> None:
     """The first of the chain, if it can be read and the server finds nothing wrong with it."""
-    assert (await head_in(scope_of(extensions=extensions))).certificate == certificate
+    for extensions, certificate in CERTIFICATES:
+        assert (await head_in(scope_of(extensions=extensions))).certificate == certificate
 
 
 def forwarded(value: str, name: bytes = b"x-forwarded-for", **changed: Any) -> dict[str, Any]:
     return scope_of(headers=[(name, value.encode("latin-1"))], **changed)
 
 
-@pytest.mark.parametrize(
-    ("client", "server", "peer"),
-    [
-        (("192.0.2.9", 4711), ("192.0.2.1", 443), "192.0.2.9"),
-        (["2001:db8::9", 1], ("192.0.2.1", 443), "2001:db8::9"),
-        *((None, server, None) for server in (("192.0.2.1", 443), None, ("", None))),
-        *((None, server, UNIX_PEER) for server in (("/s", None), ["/s", None])),
-        (("192.0.2.9", 4711), ("/s", None), REWRITTEN_PEER),
-        *(
-            (("192.0.2.9", port), ("192.0.2.1", 443), REWRITTEN_PEER)
-            for port in (0, None, -4711, 70000)
-        ),
-        ((None, 4711), ("192.0.2.1", 443), REWRITTEN_PEER),
-    ],
+TCP: Final = ("192.0.2.1", 443)
+ENDS: Final[tuple[tuple[Any, Any, str | None], ...]] = (
+    (("192.0.2.9", 4711), TCP, "192.0.2.9"),
+    (["2001:db8::9", 1], TCP, "2001:db8::9"),
+    *((None, server, None) for server in (TCP, None, ("", None))),
+    *((None, server, UNIX_PEER) for server in (("/s", None), ["/s", None])),
+    (("192.0.2.9", 4711), ("/s", None), REWRITTEN_PEER),
+    *((("192.0.2.9", port), TCP, REWRITTEN_PEER) for port in (0, None, -4711, 70000)),
+    ((None, 4711), TCP, REWRITTEN_PEER),
 )
-async def test_who_the_other_end_is(client: Any, server: Any, peer: str | None) -> None:
+
+
+async def test_who_the_other_end_is() -> None:
     """An address with a port that connections have; a socket of the file system; or unknown."""
-    assert (await head_in(scope_of(client=client, server=server))).peer == peer
+    for client, server, peer in ENDS:
+        assert (await head_in(scope_of(client=client, server=server))).peer == peer
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
+async def test_with_a_forwarding_header_no_peer_is_believed() -> None:
+    """The address may be the header's, unless the caller says that the server's is true."""
+    for name, value in (
         *((b"X-Forwarded-For", value) for value in ("198.51.100.7", "192.0.2.9", "", "unix:")),
         (b"x-real-ip", "198.51.100.7"),
         (b"Forwarded", "for=192.0.2.9"),
-    ],
-)
-async def test_with_a_forwarding_header_no_peer_is_believed(name: bytes, value: str) -> None:
-    """The address may be the header's, unless the caller says that the server's is true."""
-    scope = forwarded(value, name)
-    assert (await head_in(scope)).peer == REWRITTEN_PEER
-    endpoint = Recording()
-    await sent_by(Receiver(endpoint, is_peer_true=True), scope)
-    assert endpoint.heads[0].peer == "192.0.2.9"
+    ):
+        scope, endpoint = forwarded(value, name), Recording()
+        assert (await head_in(scope)).peer == REWRITTEN_PEER
+        await sent_by(Receiver(endpoint, is_peer_true=True), scope)
+        assert endpoint.heads[0].peer == "192.0.2.9"
 
 
 IPV4 = "198.51.100.7"
@@ -202,18 +195,16 @@ HOPS = [
 
 
 @pytest.mark.parametrize("trusted", ["127.0.0.1", "*", "127.0.0.1, 198.51.100.7"])
-@pytest.mark.parametrize("hop", HOPS)
-async def test_an_address_that_uvicorn_took_from_a_header_is_not_believed(
-    hop: str, trusted: str
-) -> None:
+async def test_an_address_that_uvicorn_took_from_a_header_is_not_believed(trusted: str) -> None:
     """Neither as a source nor as a proxy, however it was written."""
-    endpoint = Recording()
-    app = ProxyHeadersMiddleware(Receiver(endpoint), trusted)  # type: ignore[arg-type]
-    await sent_by(app, forwarded(hop, client=("127.0.0.1", 40312)))
-    await sent_by(app, forwarded(hop, client=None, server=("/s", None)))
-    over_tcp, over_unix = endpoint.heads
-    assert over_tcp.peer == REWRITTEN_PEER
-    assert over_unix.peer == (REWRITTEN_PEER if trusted == "*" else UNIX_PEER)
+    for hop in HOPS:
+        endpoint = Recording()
+        app = ProxyHeadersMiddleware(Receiver(endpoint), trusted)  # type: ignore[arg-type]
+        await sent_by(app, forwarded(hop, client=("127.0.0.1", 40312)))
+        await sent_by(app, forwarded(hop, client=None, server=("/s", None)))
+        over_tcp, over_unix = endpoint.heads
+        assert over_tcp.peer == REWRITTEN_PEER
+        assert over_unix.peer == (REWRITTEN_PEER if trusted == "*" else UNIX_PEER)
 
 
 class Forbidding(Recording):

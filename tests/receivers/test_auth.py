@@ -57,24 +57,24 @@ def short_pem() -> bytes:
     return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
-@pytest.mark.parametrize(
-    ("key", "advice"),
-    [
-        (Secret("x" * 64), "must be named"),
-        ("-----BEGIN PRIVATE KEY-----\nAAAA", "only the issuer"),
-        (dict(private_key("P-256").as_dict(private=True)), "only the issuer"),
-        ("https://id.example.test/keys", "jwks_url"),
-        ("keys.pem", "not a public key in PEM"),
-        ("a shared secret", "given as a Secret"),
-        (7, "neither a JWK"),
-        (short_pem(), "2048"),
-    ],
+ADVICE: Final[tuple[tuple[Any, str], ...]] = (
+    (Secret("x" * 64), "must be named"),
+    ("-----BEGIN PRIVATE KEY-----\nAAAA", "only the issuer"),
+    (dict(private_key("P-256").as_dict(private=True)), "only the issuer"),
+    ("https://id.example.test/keys", "jwks_url"),
+    ("keys.pem", "not a public key in PEM"),
+    ("a shared secret", "given as a Secret"),
+    (7, "neither a JWK"),
+    (short_pem(), "2048"),
 )
-def test_what_is_wrong_with_a_key_is_said(key: Any, advice: str) -> None:
-    with pytest.raises(ConfigurationError, match=advice) as caught:
-        accepting(keys=[public_pem("RSA"), key])
-    assert str(caught.value).startswith("keys: number 2 ")
-    assert "AAAA" not in str(caught.value)
+
+
+def test_what_is_wrong_with_a_key_is_said() -> None:
+    for key, advice in ADVICE:
+        with pytest.raises(ConfigurationError, match=advice) as caught:
+            accepting(keys=[public_pem("RSA"), key])
+        assert str(caught.value).startswith("keys: number 2 ")
+        assert "AAAA" not in str(caught.value)
 
 
 def test_a_public_key_is_not_taken_for_a_secret() -> None:
@@ -87,17 +87,17 @@ def test_a_public_key_is_not_taken_for_a_secret() -> None:
             accepting(keys=key, algorithms=["HS256"])
 
 
-@pytest.mark.parametrize(("algorithm", "length"), [("HS256", 31), ("HS384", 47), ("HS512", 63)])
-def test_a_secret_is_as_long_as_its_hash(algorithm: str, length: int) -> None:
+def test_a_secret_is_as_long_as_its_hash() -> None:
     """Shorter secrets are refused (RFC 7518, section 3.2)."""
-    with pytest.raises(ConfigurationError, match="too short"):
-        accepting(keys=Secret("x" * length), algorithms=[algorithm])
-    assert accepting(keys=Secret("x" * (length + 1)), algorithms=[algorithm]).keys
+    for algorithm, length in (("HS256", 31), ("HS384", 47), ("HS512", 63)):
+        with pytest.raises(ConfigurationError, match="too short"):
+            accepting(keys=Secret("x" * length), algorithms=[algorithm])
+        assert accepting(keys=Secret("x" * (length + 1)), algorithms=[algorithm]).keys
 
 
-@pytest.mark.parametrize("url", [URL, f"{URL}?x=1", "http://127.0.0.1:8/k", "http://[::1]/k"])
-def test_a_key_set_address_is_https_or_on_this_machine(url: str) -> None:
-    assert accepting(keys=None, jwks_url=url).jwks_url == url
+def test_a_key_set_address_is_https_or_on_this_machine() -> None:
+    for url in (URL, f"{URL}?x=1", "http://127.0.0.1:8/k", "http://[::1]/k"):
+        assert accepting(keys=None, jwks_url=url).jwks_url == url
 
 
 def test_without_signed_tokens_their_library_is_not_loaded() -> None:
@@ -169,57 +169,44 @@ def source(peer: str | None, *forwarded: str) -> str:
     return refusal.slug if refusal else str(PROXIES.source(head))
 
 
-@pytest.mark.parametrize(
-    ("peer", "forwarded", "expected"),
-    [
-        ("198.51.100.7", [], "198.51.100.7"),
-        ("::ffff:198.51.100.7", [], "198.51.100.7"),
-        ("203.0.113.9", ["198.51.100.7"], "203.0.113.9"),
-        ("::ffff:10.1.2.3", ["198.51.100.7"], "198.51.100.7"),
-        ("fd00::1", ["2001:db8::7"], "2001:db8::7"),
-        (UNIX_PEER, ["198.51.100.7"], "198.51.100.7"),
-        (PROXY, [], PROXY),
-        (PROXY, ["10.4.4.4, 10.5.5.5"], "10.4.4.4"),
-        (PROXY, ["198.51.100.7, 203.0.113.9"], "203.0.113.9"),
-        (PROXY, ["198.51.100.7", "203.0.113.9"], "203.0.113.9"),
-        (PROXY, ["203.0.113.9, 198.51.100.7, 10.9.9.9"], "198.51.100.7"),
-        (PROXY, ["203.0.113.9, 198.51.100.7", "10.9.9.9,10.8.8.8"], "198.51.100.7"),
-        (PROXY, ["198.51.100.7:4711"], "198.51.100.7"),
-        (PROXY, ["[2001:db8::7]:4711"], "2001:db8::7"),
-        (PROXY, ["[2001:db8::7]"], "2001:db8::7"),
-        (PROXY, ["::ffff:198.51.100.7"], "198.51.100.7"),
-        (PROXY, ["  198.51.100.7\t"], "198.51.100.7"),
-        ("::ffff:10.1.2.3%a", ["198.51.100.7"], "source_unknown"),
-        (None, ["198.51.100.7"], "source_unknown"),
-        ("testclient", ["198.51.100.7"], "source_unknown"),
-        (REWRITTEN_PEER, ["127.0.0.1"], "source_rewritten"),
-        (UNIX_PEER, [], "source_unreadable"),
-        pytest.param(
-            PROXY,
-            [", ".join(["198.51.100.7", *["10.0.0.1"] * 50])],
-            "source_unreadable",
-            id="more proxies than 32",
-        ),
-    ],
+SOURCES: Final[tuple[tuple[str | None, list[str], str], ...]] = (
+    ("198.51.100.7", [], "198.51.100.7"),
+    ("::ffff:198.51.100.7", [], "198.51.100.7"),
+    ("203.0.113.9", ["198.51.100.7"], "203.0.113.9"),
+    ("::ffff:10.1.2.3", ["198.51.100.7"], "198.51.100.7"),
+    ("fd00::1", ["2001:db8::7"], "2001:db8::7"),
+    (UNIX_PEER, ["198.51.100.7"], "198.51.100.7"),
+    (PROXY, [], PROXY),
+    (PROXY, ["10.4.4.4, 10.5.5.5"], "10.4.4.4"),
+    (PROXY, ["198.51.100.7, 203.0.113.9"], "203.0.113.9"),
+    (PROXY, ["198.51.100.7", "203.0.113.9"], "203.0.113.9"),
+    (PROXY, ["203.0.113.9, 198.51.100.7, 10.9.9.9"], "198.51.100.7"),
+    (PROXY, ["203.0.113.9, 198.51.100.7", "10.9.9.9,10.8.8.8"], "198.51.100.7"),
+    (PROXY, ["198.51.100.7:4711"], "198.51.100.7"),
+    (PROXY, ["[2001:db8::7]:4711"], "2001:db8::7"),
+    (PROXY, ["[2001:db8::7]"], "2001:db8::7"),
+    (PROXY, ["::ffff:198.51.100.7"], "198.51.100.7"),
+    (PROXY, ["  198.51.100.7\t"], "198.51.100.7"),
+    ("::ffff:10.1.2.3%a", ["198.51.100.7"], "source_unknown"),
+    (None, ["198.51.100.7"], "source_unknown"),
+    ("testclient", ["198.51.100.7"], "source_unknown"),
+    (REWRITTEN_PEER, ["127.0.0.1"], "source_rewritten"),
+    (UNIX_PEER, [], "source_unreadable"),
+    (PROXY, [", ".join(["198.51.100.7", *["10.0.0.1"] * 50])], "source_unreadable"),
 )
-def test_the_chain_is_walked_from_the_right(
-    peer: str | None, forwarded: list[str], expected: str
-) -> None:
-    """What is left of the first stranger was written by anybody."""
-    assert source(peer, *forwarded) == expected
+UNREADABLE: Final = (
+    *("", "198.51.100.7,", "unknown", "_hidden", "198.51.100.7, nonsense", "198.51.100.7:x"),
+    *("198.51.100.07", "2130706433", "[198.51.100.7]", "[2001:db8::7", "[2001:db8::7]x"),
+    *("fe80::1%eth0", "::ffff:198.51.100.7%a", "198.51.100.7\xa0"),
+)
 
 
-@pytest.mark.parametrize(
-    "forwarded",
-    [
-        *("", "198.51.100.7,", "unknown", "_hidden", "198.51.100.7, nonsense", "198.51.100.7:x"),
-        *("198.51.100.07", "2130706433", "[198.51.100.7]", "[2001:db8::7", "[2001:db8::7]x"),
-        *("fe80::1%eth0", "::ffff:198.51.100.7%a", "198.51.100.7\xa0"),
-    ],
-)
-def test_a_forwarded_address_that_cannot_be_read_is_refused(forwarded: str) -> None:
-    """It might be read in two ways."""
-    assert source(PROXY, forwarded) == "source_unreadable"
+def test_the_chain_is_walked_from_the_right() -> None:
+    """What is left of the first stranger was written by anybody; an address reads in one way."""
+    for peer, forwarded, expected in SOURCES:
+        assert source(peer, *forwarded) == expected
+    found = {forwarded: source(PROXY, forwarded) for forwarded in UNREADABLE}
+    assert found == dict.fromkeys(UNREADABLE, "source_unreadable")
 
 
 @given(st.lists(st.ip_addresses(), max_size=5))
@@ -233,21 +220,15 @@ def test_no_forwarding_header_raises(value: bytes) -> None:
     assert refusal_of(PROXIES.source, request) in (None, Refusal.SOURCE_UNREADABLE)
 
 
-@pytest.mark.parametrize(
-    ("address", "is_allowed"),
-    [
-        *((one, True) for one in ("198.51.100.0", "198.51.100.255", "2001:db8::1", "192.0.2.7")),
-        *((one, False) for one in ("198.51.101.0", "2001:db9::1", "::1", "203.0.113.8")),
-        ("203.0.113.9", True),
-    ],
-)
-def test_only_the_networks_pass(address: str, is_allowed: bool) -> None:
+def test_only_the_networks_pass() -> None:
     """Their first and last addresses included; networks of mapped addresses are those of IPv4."""
     networks = CallbackSourceNetworks(
         ["198.51.100.0/24", "2001:db8::/32", "::ffff:192.0.2.0/120", "::ffff:203.0.113.9"]
     )
-    refusal = refusal_of(networks.check, ipaddress.ip_address(address))
-    assert refusal is (None if is_allowed else Refusal.SOURCE_NOT_ALLOWED)
+    allowed = "198.51.100.0", "198.51.100.255", "2001:db8::1", "192.0.2.7", "203.0.113.9"
+    for address in (*allowed, "198.51.101.0", "2001:db9::1", "::1", "203.0.113.8"):
+        refusal = refusal_of(networks.check, ipaddress.ip_address(address))
+        assert refusal is (None if address in allowed else Refusal.SOURCE_NOT_ALLOWED)
 
 
 def test_a_socket_of_the_file_system_is_a_proxy_only_if_it_is_named() -> None:

@@ -5,7 +5,7 @@ import ssl
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 import pytest
@@ -67,40 +67,35 @@ def refusal(
     return refusal_of(auth.check, head, TrustedProxies(), now=now)
 
 
-@pytest.mark.parametrize(
-    ("pin", "certificate"),
-    [
-        ({"subject": SUBJECT}, NAMED),
-        ({"subject": ["CN=somebody", SUBJECT]}, NAMED),
-        ({"subject": "CN=somebody", "san": SERVICE}, NAMED),
-        *(({"san": name}, NAMED) for name in (SERVICE, SERVICE.upper(), ["x.example", SERVICE])),
-        *(({"san": name}, NAMED) for name in ("192.0.2.7", "::ffff:192.0.2.7", "2001:0DB8:0::7")),
-        ({"san": "ring@SERVICE.example"}, NAMED),
-        ({"san": URI}, WITH_URI),
-        ({"any_from_ca": True}, NAMED),
-    ],
+PINS: Final[tuple[tuple[dict[str, Any], bytes], ...]] = (
+    ({"subject": SUBJECT}, NAMED),
+    ({"subject": ["CN=somebody", SUBJECT]}, NAMED),
+    ({"subject": "CN=somebody", "san": SERVICE}, NAMED),
+    *(({"san": name}, NAMED) for name in (SERVICE, SERVICE.upper(), ["x.example", SERVICE])),
+    *(({"san": name}, NAMED) for name in ("192.0.2.7", "::ffff:192.0.2.7", "2001:0DB8:0::7")),
+    ({"san": "ring@SERVICE.example"}, NAMED),
+    ({"san": URI}, WITH_URI),
+    ({"any_from_ca": True}, NAMED),
 )
-def test_one_pin_that_fits_is_enough(pin: dict[str, Any], certificate: bytes) -> None:
-    assert refusal(CallbackClientCertificate(**pin), certificate) is None
+SIMILAR: Final[tuple[tuple[dict[str, Any], bytes], ...]] = (
+    ({"subject": "CN=callbacks"}, NAMED),
+    ({"subject": "O=Income Service,OU=Outbound,CN=callbacks"}, NAMED),
+    ({"subject": SUBJECT.replace("callbacks", "Callbacks")}, NAMED),
+    ({"subject": SUBJECT + ",C=US"}, NAMED),
+    *(({"san": name}, NAMED) for name in ("callbacks", "service.example", f"x.{SERVICE}")),
+    *(({"san": name}, NAMED) for name in (f"https://{SERVICE}", "192.0.2.8")),
+    ({"san": "Ring@service.example"}, NAMED),
+    ({"san": URI.replace("ring", "Ring")}, WITH_URI),
+    ({"san": SERVICE}, WILD),
+)
 
 
-@pytest.mark.parametrize(
-    ("pin", "certificate"),
-    [
-        ({"subject": "CN=callbacks"}, NAMED),
-        ({"subject": "O=Income Service,OU=Outbound,CN=callbacks"}, NAMED),
-        ({"subject": SUBJECT.replace("callbacks", "Callbacks")}, NAMED),
-        ({"subject": SUBJECT + ",C=US"}, NAMED),
-        *(({"san": name}, NAMED) for name in ("callbacks", "service.example", f"x.{SERVICE}")),
-        *(({"san": name}, NAMED) for name in (f"https://{SERVICE}", "192.0.2.8")),
-        ({"san": "Ring@service.example"}, NAMED),
-        ({"san": URI.replace("ring", "Ring")}, WITH_URI),
-        ({"san": SERVICE}, WILD),
-    ],
-)
-def test_what_is_only_similar_is_refused(pin: dict[str, Any], certificate: bytes) -> None:
-    auth = CallbackClientCertificate(**pin)
-    assert refusal(auth, certificate) is Refusal.CERTIFICATE_NOT_PINNED
+def test_one_pin_that_fits_is_enough_and_one_that_is_similar_is_not() -> None:
+    for pin, certificate in PINS:
+        assert refusal(CallbackClientCertificate(**pin), certificate) is None, pin
+    for pin, certificate in SIMILAR:
+        found = refusal(CallbackClientCertificate(**pin), certificate)
+        assert found is Refusal.CERTIFICATE_NOT_PINNED, pin
 
 
 def test_a_certificate_counts_while_it_is_valid() -> None:
@@ -115,12 +110,10 @@ def test_a_certificate_counts_while_it_is_valid() -> None:
         assert refusal(auth, paper, now) is Refusal.CERTIFICATE_OUT_OF_TIME
 
 
-@pytest.mark.parametrize(
-    "certificate", [b"", b"\x30", b"\x00" * 99, NAMED[:-1], NAMED + b"\x00", LONG]
-)
-def test_what_is_not_a_certificate_is_refused(certificate: bytes) -> None:
+def test_what_is_not_a_certificate_is_refused() -> None:
     assert len(LONG) > 16_384
-    assert refusal(ANYBODY, certificate) is Refusal.CERTIFICATE_UNREADABLE
+    for certificate in (b"", b"\x30", b"\x00" * 99, NAMED[:-1], NAMED + b"\x00", LONG):
+        assert refusal(ANYBODY, certificate) is Refusal.CERTIFICATE_UNREADABLE
     assert refusal(ANYBODY, None) is Refusal.CERTIFICATE_MISSING
 
 
@@ -168,38 +161,31 @@ def forwarded(
     return refusal_of(auth.check, head, PROXIES, now=NOW)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        GOOD,
-        quote(PEM, safe="").encode(),
-        quote(PEM, safe="+=/").encode(),
-        quote(PEM.replace("\n", "\r\n")).encode(),
-        PEM.replace("\n", " ").encode(),
-    ],
+FORMS: Final = (
+    GOOD,
+    quote(PEM, safe="").encode(),
+    quote(PEM, safe="+=/").encode(),
+    quote(PEM.replace("\n", "\r\n")).encode(),
+    PEM.replace("\n", " ").encode(),
 )
-def test_both_forms_are_read(value: bytes) -> None:
-    """RFC 9440, and PEM in percent signs as nginx and load balancers write it."""
-    assert certificate_in(value) == DER
+"""RFC 9440, and PEM in percent signs as nginx and load balancers write it."""
+OTHER_FORMS: Final = (
+    *(b"", b":", b"::", b": :", b":AAA:"),
+    *(GOOD[:-1], GOOD[1:], GOOD + b";a=1", GOOD + b", " + GOOD),
+    base64.b64encode(DER),
+    b":" + base64.urlsafe_b64encode(b"\xff" * 99) + b":",
+    quote(PEM + PEM).encode(),
+    quote(PEM[:-30]).encode(),
+    quote(PEM.replace("CERTIFICATE", "PRIVATE KEY")).encode(),
+    b"-----BEGIN CERTIFICATE----------END CERTIFICATE-----",
+    b"%" * 99,
+    b":" + b"A" * 16_384 + b":",
+)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        *(b"", b":", b"::", b": :", b":AAA:"),
-        *(GOOD[:-1], GOOD[1:], GOOD + b";a=1", GOOD + b", " + GOOD),
-        base64.b64encode(DER),
-        b":" + base64.urlsafe_b64encode(b"\xff" * 99) + b":",
-        quote(PEM + PEM).encode(),
-        quote(PEM[:-30]).encode(),
-        quote(PEM.replace("CERTIFICATE", "PRIVATE KEY")).encode(),
-        b"-----BEGIN CERTIFICATE----------END CERTIFICATE-----",
-        b"%" * 99,
-        b":" + b"A" * 16_384 + b":",
-    ],
-)
-def test_other_forms_are_not_read(value: bytes) -> None:
-    assert certificate_in(value) is None
+def test_both_forms_are_read_and_no_other() -> None:
+    assert [certificate_in(value) for value in FORMS] == [DER] * len(FORMS)
+    assert [value for value in OTHER_FORMS if certificate_in(value) is not None] == []
 
 
 @given(st.binary(max_size=200) | st.binary(max_size=99).map(lambda found: b":" + found + b":"))
@@ -208,35 +194,31 @@ def test_no_header_raises(value: bytes) -> None:
     assert found in (Refusal.CERTIFICATE_MISSING, Refusal.CERTIFICATE_UNREADABLE)
 
 
-@pytest.mark.parametrize("peer", [PROXY, "::ffff:192.0.2.1", UNIX_PEER])
-def test_a_trusted_proxy_is_believed(peer: str) -> None:
-    assert forwarded(GOOD, peer=peer) is None
-    assert forwarded(OTHER, peer=peer) is Refusal.CERTIFICATE_NOT_PINNED
-
-
-@pytest.mark.parametrize("peer", ["192.0.2.2", "127.0.0.1", None, "", "proxy"])
-def test_another_peer_is_not(peer: str | None) -> None:
-    """Its header counts for nothing, its own certificate does."""
-    assert forwarded(GOOD, peer=peer) is Refusal.CERTIFICATE_MISSING
-    assert forwarded(OTHER, peer=peer, certificate=DER) is None
-    assert forwarded(peer=peer, certificate=DER, auth=ANYBODY) is None
+def test_only_a_trusted_proxy_is_believed() -> None:
+    """Another peer's header counts for nothing, its own certificate does."""
+    for peer in (PROXY, "::ffff:192.0.2.1", UNIX_PEER):
+        assert forwarded(GOOD, peer=peer) is None
+        assert forwarded(OTHER, peer=peer) is Refusal.CERTIFICATE_NOT_PINNED
+    for other in ("192.0.2.2", "127.0.0.1", None, "", "proxy"):
+        assert forwarded(GOOD, peer=other) is Refusal.CERTIFICATE_MISSING
+        assert forwarded(OTHER, peer=other, certificate=DER) is None
+        assert forwarded(peer=other, certificate=DER, auth=ANYBODY) is None
 
 
 def test_of_a_proxy_only_one_header_counts() -> None:
-    """Neither the certificate with which it connects, nor two headers, of which one is a lie."""
+    """Neither the certificate with which it connects, nor two headers, of which one is a lie.
+
+    Where it says whether it has verified a certificate, only that word counts.
+    """
     for values in ((), (b"",)):
         assert forwarded(*values, certificate=DER) is Refusal.CERTIFICATE_MISSING
     assert forwarded(certificate=DER, auth=ANYBODY) is Refusal.CERTIFICATE_MISSING
     for first in (GOOD, b""):
         assert forwarded(first, GOOD) is Refusal.CERTIFICATE_UNREADABLE
-
-
-@pytest.mark.parametrize(
-    "verified", [(), (b"",), (b"NONE",), (b"FAILED:self signed",), (b"success",), (b"SUCCESS",) * 2]
-)
-def test_what_the_proxy_has_not_verified_is_refused(verified: tuple[bytes, ...]) -> None:
-    """Where the proxy says whether it has verified a certificate, only that word counts."""
-    assert forwarded(GOOD, verified=verified) is Refusal.CERTIFICATE_NOT_VERIFIED
+    for word in (b"", b"NONE", b"FAILED:self signed", b"success"):
+        assert forwarded(GOOD, verified=(word,)) is Refusal.CERTIFICATE_NOT_VERIFIED
+    for words in ((), (b"SUCCESS", b"SUCCESS")):
+        assert forwarded(GOOD, verified=words) is Refusal.CERTIFICATE_NOT_VERIFIED
 
 
 # TLS contexts
@@ -303,40 +285,37 @@ def test_an_encrypted_key_is_opened(papers: Papers, tmp_path: Path) -> None:
         assert callback_ssl_context(**files, password=password).verify_mode == ssl.CERT_REQUIRED
 
 
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        *(({name: "missing"}, f"{name}: .*cannot be read: No such file") for name in FILES),
-        ({"client_ca": "."}, "client_ca: .*cannot be read: Is a directory"),
-        ({"key": "other.key"}, "do not belong together"),
-        *(({"key": name}, NOT_A_PAIR) for name in ("server.pem", "empty.pem")),
-        ({"certificate": "server.key"}, NOT_A_PAIR),
-        *(({"client_ca": name}, "holds no certificate") for name in ("empty.pem", "server.key")),
-        ({"client_ca": "server.pem"}, "client_ca: .*is not an authority's"),
-        ({"key": "sealed.key"}, "no password is given for"),
-        ({"key": "sealed.key", "password": "wr0ng-p4ss"}, "the password does not open"),
-        ({"key": "sealed.key", "password": "wr0ng-p4ss" * 200}, "too long"),
-        ({"key": 7}, "key: .*cannot be read"),
-        ({"certificate": None}, "certificate: 'None' cannot be read"),
-        ({"client_certificates": "none"}, "'required' or 'optional'"),
-    ],
+WRONG_FILES: Final[tuple[tuple[dict[str, Any], str], ...]] = (
+    *(({name: "missing"}, f"{name}: .*cannot be read: No such file") for name in FILES),
+    ({"client_ca": "."}, "client_ca: .*cannot be read: Is a directory"),
+    ({"key": "other.key"}, "do not belong together"),
+    *(({"key": name}, NOT_A_PAIR) for name in ("server.pem", "empty.pem")),
+    ({"certificate": "server.key"}, NOT_A_PAIR),
+    *(({"client_ca": name}, "holds no certificate") for name in ("empty.pem", "server.key")),
+    ({"client_ca": "server.pem"}, "client_ca: .*is not an authority's"),
+    ({"key": "sealed.key"}, "no password is given for"),
+    ({"key": "sealed.key", "password": "wr0ng-p4ss"}, "the password does not open"),
+    ({"key": "sealed.key", "password": "wr0ng-p4ss" * 200}, "too long"),
+    ({"key": 7}, "key: .*cannot be read"),
+    ({"certificate": None}, "certificate: 'None' cannot be read"),
+    ({"client_certificates": "none"}, "'required' or 'optional'"),
 )
-def test_what_is_wrong_with_the_files_is_said(
-    papers: Papers, tmp_path: Path, changed: dict[str, Any], said: str
-) -> None:
+
+
+def test_what_is_wrong_with_the_files_is_said(papers: Papers, tmp_path: Path) -> None:
     """The message names the argument and the file, and never the password."""
     for path in papers.files.values():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "empty.pem").write_bytes(b"")
-    (tmp_path / "other.key").write_bytes(
-        papers.client_ca.issue_cert("other.example").private_key_pem.bytes()
-    )
+    other = papers.client_ca.issue_cert("other.example")
+    (tmp_path / "other.key").write_bytes(other.private_key_pem.bytes())
     _encrypted(papers, tmp_path)
-    paths = {k: tmp_path / v if _is_file(k, v) else v for k, v in changed.items()}
     here = {name: tmp_path / path.name for name, path in papers.files.items()}
-    with pytest.raises(ConfigurationError, match=said) as caught:
-        callback_ssl_context(**here | paths)
-    assert "wr0ng" not in str(caught.value)
+    for changed, said in WRONG_FILES:
+        paths = {k: tmp_path / v if _is_file(k, v) else v for k, v in changed.items()}
+        with pytest.raises(ConfigurationError, match=said) as caught:
+            callback_ssl_context(**here | paths)
+        assert "wr0ng" not in str(caught.value)
 
 
 def _is_file(name: str, value: object) -> bool:
