@@ -70,7 +70,7 @@ def receivers(on_callback: Callable[[Callback], None]) -> dict[str, CallbackRece
     forwarded = CallbackClientCertificate(san=SERVICE, proxy_header="Client-Cert")
     service = CallbackSourceNetworks(["198.51.100.0/24"])
     tokens = CallbackBearerAuth(
-        keys=[public_jwk("RSA", 0), public_jwk("RSA", 2)], issuer=ISSUER, audience=AUDIENCE
+        keys=[public_jwk("P-256", 0), public_jwk("P-256", 2)], issuer=ISSUER, audience=AUDIENCE
     )
     checks: dict[str, tuple[CallbackAuth, ...]] = {
         "/basic": (BASIC,),
@@ -94,7 +94,7 @@ def receivers(on_callback: Callable[[Callback], None]) -> dict[str, CallbackRece
 
 
 def signed(number: int = 0, header: Mapping[str, Any] | None = None, **claims: Any) -> str:
-    return token("RS256", number=number, header=header, **claims)
+    return token(number=number, header=header, **claims)
 
 
 def unsigned() -> str:
@@ -103,7 +103,7 @@ def unsigned() -> str:
 
 def signed_with_the_public_key() -> str:
     message = f"{segment({'alg': 'HS256', 'typ': 'JWT'})}.{segment(dict(CLAIMS))}"
-    return f"{message}.{segment(hmac.digest(public_pem('RSA'), message.encode(), 'sha256'))}"
+    return f"{message}.{segment(hmac.digest(public_pem('P-256'), message.encode(), 'sha256'))}"
 
 
 def altered() -> str:
@@ -123,7 +123,7 @@ def attacks() -> list[tuple[str, Refusal, list[Field], dict[str, Any]]]:
     def via(*values: str) -> list[Field]:
         return [*(("X-Forwarded-For", value) for value in values), LOGIN, JSON]
 
-    forged = {"kid": "RSA-0"}
+    forged = {"kid": "P-256-0"}
     away = {**forged, "jku": "http://127.0.0.1:1/keys"}
     usual, zipped = [LOGIN, JSON], [LOGIN, JSON, ("Content-Encoding", "gzip")]
     twice, sealed = login(f"{AUTHORIZATION}, {AUTHORIZATION}"), [*usual, ("Client-Cert", ":AAAA:")]

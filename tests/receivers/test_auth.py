@@ -2,7 +2,6 @@
 
 import base64
 import ipaddress
-import subprocess
 import sys
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from income_client import (
     CallbackSourceNetworks,
     ConfigurationError,
     Secret,
+    receivers,
 )
 from income_client.receivers.auth import CallbackGate
 from income_client.receivers.exchange import REWRITTEN_PEER, UNIX_PEER, Refusal, RequestHead
@@ -100,20 +100,15 @@ def test_a_key_set_address_is_https_or_on_this_machine() -> None:
         assert accepting(keys=None, jwks_url=url).jwks_url == url
 
 
-def test_without_signed_tokens_their_library_is_not_loaded() -> None:
-    """The value is imported, and made with verify, where joserfc does not exist."""
-    program = """
-import sys
-sys.modules["joserfc"] = sys.modules["cryptography"] = None
-from income_client import CallbackBearerAuth, ConfigurationError
-CallbackBearerAuth(verify=bool)
-try:
-    CallbackBearerAuth(jwks_url="https://id.example.test/", issuer="i", audience="a")
-except ConfigurationError as error:
-    print(error)
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert b"pip install 'income-client[callbacks]'" in done.stdout
+def test_without_signed_tokens_their_library_is_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The value is made with verify where joserfc does not exist; else the extra is named."""
+    for name in ("joserfc", "cryptography"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "income_client.receivers.jwt")
+    monkeypatch.delattr(receivers, "jwt")
+    assert CallbackBearerAuth(verify=bool).keys is None
+    with pytest.raises(ConfigurationError, match=r"pip install 'income-client\[callbacks\]'"):
+        accepting(keys=None, jwks_url=URL)
 
 
 BEARER: Final = CallbackBearerAuth(verify=lambda _token: True)

@@ -18,6 +18,8 @@ from income_client.receivers.adapters import Body, Endpoint, read_body
 from income_client.receivers.aiohttp import routes
 from income_client.receivers.asgi import Receiver
 from income_client.receivers.exchange import Answer, Refusal, RefusedError, RequestHead, make_answer
+from tests.support.loop_time import pass_time
+from tests.support.server import turns
 
 PATH: Final = "/callbacks"
 PASSWORD: Final = "invented-password-of-the-service"
@@ -128,7 +130,10 @@ async def served_by_uvicorn(
             scheme = "https" if ssl else "http"
             yield f"{scheme}://127.0.0.1:{listener.getsockname()[1]}" if uds is None else "http://x"
         finally:
-            await server.shutdown(sockets=[listener])
+            ending = asyncio.ensure_future(server.shutdown(sockets=[listener]))
+            await turns()
+            pass_time(0.1)  # It waits for so long before it looks whether all have left.
+            await ending
 
 
 def _by_path(endpoints: Mapping[str, Any]) -> Any:
