@@ -130,20 +130,20 @@ NO_SETS: Final = (
 BOMB: Final = zlib.compress(b" " * 10_000_000)
 
 
-@pytest.mark.parametrize(
-    ("answer", "fault"),
-    [
-        *((reply(status, KEYS, Location="/x"), f"has the status {status}") for status in STATUSES),
-        *((reply(body=body), "is not ") for body in NO_SETS),
-        *((reply(body=BOMB, Content_Encoding=name), "is compressed") for name in ("gzip", "BR")),
-    ],
+WRONG_ANSWERS: Final = (
+    *((reply(status, KEYS, Location="/x"), f"has the status {status}") for status in STATUSES),
+    *((reply(body=body), "is not ") for body in NO_SETS),
+    *((reply(body=BOMB, Content_Encoding=name), "is compressed") for name in ("gzip", "BR")),
 )
-async def test_every_other_answer_is_a_failure(answer: Reply, fault: str) -> None:
+
+
+async def test_every_other_answer_is_a_failure() -> None:
     """A redirect is not followed, nothing is unpacked or shown, and nothing is asked twice."""
-    async with ScriptedServer(in_turn(answer)) as server:
-        said = await reason_of(fetch_key_set(f"{server.url}/keys?S3CRET=1"))
-    assert said.startswith(f"the answer {fault}")
-    assert [request.path for request in server.requests] == ["/keys"]
+    async with ScriptedServer(in_turn(*(answer for answer, _ in WRONG_ANSWERS))) as server:
+        for _, fault in WRONG_ANSWERS:
+            said = await reason_of(fetch_key_set(f"{server.url}/keys?S3CRET=1"))
+            assert said.startswith(f"the answer {fault}")
+    assert [request.path for request in server.requests] == ["/keys"] * len(WRONG_ANSWERS)
 
 
 async def test_a_body_is_counted_while_it_comes() -> None:
@@ -221,6 +221,7 @@ async def test_many_at_once_make_one_request() -> None:
 
 
 async def test_a_renewal_holds_up_nobody() -> None:
+    """Newer keys that are known are given at once to those who have looked among older ones."""
     play = ScriptedKeys("P-256")
     known, keys = await filled(play)
     play.seconds += 600
@@ -232,18 +233,9 @@ async def test_a_renewal_holds_up_nobody() -> None:
     await turns(20)
     newer = await known.keys()
     assert newer is not keys
-    assert (len(play.asked), others()) == (2, set())
-
-
-async def test_newer_keys_that_are_known_are_given_at_once() -> None:
-    """To those who have looked among older ones."""
-    play = ScriptedKeys("P-256")
-    known, keys = await filled(play)
-    play.seconds += 30
-    newer = await known.newer_than(keys, since=play.seconds)
     play.seconds += 30
     assert await known.newer_than(keys, since=play.seconds) is newer
-    assert len(play.asked) == 2
+    assert (len(play.asked), others()) == (2, set())
 
 
 async def test_an_answer_to_an_earlier_request_does_not_show_that_a_key_is_unknown() -> None:
@@ -264,23 +256,24 @@ async def test_an_answer_to_an_earlier_request_does_not_show_that_a_key_is_unkno
     assert await refusal_in(known.newer_than(keys, since=late)) is not Refusal.TOKEN_KEY_UNKNOWN
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [GONE, {"keys": []}, {"keys": [{"kty": "RSA"}]}, {}, OSError("S3CRET"), ValueError("S3CRET")],
+FAILURES: Final[tuple[Any, ...]] = (
+    *(GONE, {"keys": []}, {"keys": [{"kty": "RSA"}]}, {}),
+    *(OSError("S3CRET"), ValueError("S3CRET")),
 )
-async def test_a_failure_is_told_without_what_came(
-    answer: object, caplog: pytest.LogCaptureFixture
-) -> None:
+
+
+async def test_a_failure_is_told_without_what_came(caplog: pytest.LogCaptureFixture) -> None:
     """Whatever fetch does, it is logged once by its kind, and the token may come again."""
     caplog.set_level(logging.DEBUG)
-    play = ScriptedKeys("P-256")
-    play.answer = answer
-    known = source(play)
-    for _ in range(5):
-        assert await refusal_in(known.keys()) is Refusal.KEYS_UNAVAILABLE
-    assert len(play.asked) == 1
-    (record,) = (record for record in caplog.records if record.name.startswith("income_client"))
-    assert record.levelname == "WARNING"
+    for answer in FAILURES:
+        play = ScriptedKeys("P-256")
+        play.answer = answer
+        known = source(play)
+        for _ in range(5):
+            assert await refusal_in(known.keys()) is Refusal.KEYS_UNAVAILABLE
+        assert len(play.asked) == 1
+    logged = [record for record in caplog.records if record.name.startswith("income_client")]
+    assert [record.levelname for record in logged] == ["WARNING"] * len(FAILURES)
     assert "S3CRET" not in caplog.text
     assert "id.example.test" not in caplog.text
 
@@ -328,24 +321,29 @@ def asking(verify: Any) -> Check:
     return checking(CallbackBearerAuth(verify=verify))
 
 
-async def test_keys_that_are_given_are_used() -> None:
+async def test_keys_are_used_as_they_are_given_or_fetched() -> None:
     assert await checking(accepting())(GOOD) is None
     late = checking(accepting(), HandClock(NOW + 9999))
     assert await late(GOOD) is Refusal.TOKEN_OUT_OF_TIME
+    async with ScriptedServer(in_turn(reply(body=KEYS))) as server:
+        check = checking(accepting(keys=None, jwks_url=f"{server.url}/keys"))
+        for _ in range(2):
+            assert await check(GOOD) is None
+        assert [request.path for request in server.requests] == ["/keys"]
 
 
-@pytest.mark.parametrize("header", [{}, {"kid": None}])
-async def test_a_new_key_is_found(header: dict[str, Any]) -> None:
+async def test_a_new_key_is_found() -> None:
     """A token names it, or has a signature that fits none of the old ones."""
-    play = ScriptedKeys("P-256")
-    check = at_address(play)
-    newer = token("ES384", header=header)
-    assert await check(newer) is Refusal.TOKEN_KEY_UNKNOWN
-    play.seconds += 60
-    play.answer = key_set("P-256", "P-384")
-    assert await check(newer) is None
-    assert await check(GOOD) is None
-    assert len(play.asked) == 2
+    for header in ({}, {"kid": None}):
+        play = ScriptedKeys("P-256")
+        check = at_address(play)
+        newer = token("ES384", header=header)
+        assert await check(newer) is Refusal.TOKEN_KEY_UNKNOWN
+        play.seconds += 60
+        play.answer = key_set("P-256", "P-384")
+        assert await check(newer) is None
+        assert await check(GOOD) is None
+        assert len(play.asked) == 2
 
 
 async def test_forged_names_cannot_cause_a_flood() -> None:
@@ -397,42 +395,32 @@ async def test_an_address_that_fails_is_not_the_tokens_fault() -> None:
     assert await check(token("ES384")) is Refusal.KEYS_UNAVAILABLE
 
 
-async def test_without_a_fetch_the_address_is_asked() -> None:
-    async with ScriptedServer(in_turn(reply(body=KEYS))) as server:
-        check = checking(accepting(keys=None, jwks_url=f"{server.url}/keys"))
-        for _ in range(2):
-            assert await check(GOOD) is None
-        assert [request.path for request in server.requests] == ["/keys"]
-
-
-@pytest.mark.parametrize("text", ["", " ", "a b", "a\n", "ü", "=", "a=b", "x" * 16_385, "a,b"])
-async def test_what_is_no_token_is_shown_to_nobody(text: str) -> None:
+async def test_what_is_no_token_is_shown_to_nobody() -> None:
     """A verify callable sees tokens of RFC 6750 only, of a bounded length."""
     shown: list[str] = []
-    assert await asking(shown.append)(text) is Refusal.TOKEN_UNREADABLE
-    assert await checking(accepting())(text) is Refusal.TOKEN_UNREADABLE
+    for text in ("", " ", "a b", "a\n", "ü", "=", "a=b", "x" * 16_385, "a,b"):
+        for check in (asking(shown.append), checking(accepting())):
+            assert await check(text) is Refusal.TOKEN_UNREADABLE
     assert shown == []
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (True, None),
-        *((value, Refusal.TOKEN_REFUSED) for value in (False, None)),
-        *((value, Refusal.VERIFIER_FAILED) for value in (1, 0, "", {"sub": "S3CRET"})),
-    ],
+VERDICTS: Final[tuple[tuple[Any, Refusal | None], ...]] = (
+    (True, None),
+    *((value, Refusal.TOKEN_REFUSED) for value in (False, None)),
+    *((value, Refusal.VERIFIER_FAILED) for value in (1, 0, "", {"sub": "S3CRET"})),
 )
-async def test_exactly_true_passes(
-    value: Any, expected: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+
+
+async def test_exactly_true_passes(caplog: pytest.LogCaptureFixture) -> None:
     """What is merely true in an `if`, such as claims that nobody looked at, does not."""
 
-    async def later(text: str) -> Any:
+    async def later(value: Any) -> Any:
         await asyncio.sleep(0)
         return value
 
-    for verify in (later, lambda _: value):
-        assert await asking(verify)("opaque+/token==") is expected
+    for value, expected in VERDICTS:
+        for verdict in (lambda _, value=value: later(value), lambda _, value=value: value):
+            assert await asking(verdict)("opaque+/token==") is expected
     assert "S3CRET" not in caplog.text
 
 

@@ -124,30 +124,22 @@ async def test_a_failure_is_answered_with_503(caplog: pytest.LogCaptureFixture) 
     def fail(callback: Callback) -> None:
         raise ValueError(callback.application_id)
 
-    receiver = accepting(fail, retry_after=7.2)
-    answer = await answered(receiver)
-    assert (answer.status, header(answer, "Retry-After")) == (503, "8")
-    assert receiver.status.refused == {"handler_failed": 1}
-    assert receiver.status.handled == 0
+    async def give_up(_callback: Callback) -> None:
+        raise TimeoutError
+
+    async def wait_for_a_cancelled_task(_callback: Callback) -> None:
+        task = asyncio.create_task(asyncio.Event().wait())
+        asyncio.get_running_loop().call_soon(task.cancel)
+        await task
+
+    for handler in (fail, give_up, wait_for_a_cancelled_task):
+        receiver = accepting(handler, retry_after=7.2)
+        answer = await answered(receiver)
+        assert (answer.status, header(answer, "Retry-After")) == (503, "8")
+        assert receiver.status.refused == {"handler_failed": 1}
+        assert receiver.status.handled == 0
     assert "ValueError in " in caplog.text
     assert "app-000001" not in caplog.text
-
-
-async def give_up(_callback: Callback) -> None:
-    raise TimeoutError
-
-
-async def wait_for_a_cancelled_task(_callback: Callback) -> None:
-    task = asyncio.create_task(asyncio.Event().wait())
-    asyncio.get_running_loop().call_soon(task.cancel)
-    await task
-
-
-@pytest.mark.parametrize("handler", [give_up, wait_for_a_cancelled_task])
-async def test_what_ends_within_the_handler_is_its_failure(handler: Any) -> None:
-    receiver = accepting(handler)
-    assert (await answered(receiver)).status == 503
-    assert receiver.status.refused == {"handler_failed": 1}
 
 
 @pytest.mark.parametrize("is_slow", [True, False])
@@ -174,20 +166,20 @@ async def test_a_handler_ends_with_its_time_or_its_server(is_slow: bool) -> None
     assert (ended, receiver.status.waiting) == (["cancelled"], 0)
 
 
-@pytest.mark.parametrize(
-    ("chunks", "status"),
-    [
-        ([b"{", b"}"], 200),
-        ([b'"' + b"a" * 8 + b'"'], 200),
-        ([b'"' + b"a" * 9 + b'"'], 413),
-        ([b"[1,", b"2,3", b",4,5]"], 413),
-        ([b"{"], 400),
-        ([], 200),
-    ],
+BODIES: Final[tuple[tuple[list[bytes], int], ...]] = (
+    ([b"{", b"}"], 200),
+    ([b'"' + b"a" * 8 + b'"'], 200),
+    ([b'"' + b"a" * 9 + b'"'], 413),
+    ([b"[1,", b"2,3", b",4,5]"], 413),
+    ([b"{"], 400),
+    ([], 200),
 )
-async def test_bodies_are_read_up_to_the_limit(chunks: list[bytes], status: int) -> None:
-    receiver = accepting(max_body_bytes=10)
-    assert (await answered(receiver, chunks=chunks)).status == status
+
+
+async def test_bodies_are_read_up_to_the_limit() -> None:
+    for chunks, status in BODIES:
+        receiver = accepting(max_body_bytes=10)
+        assert (await answered(receiver, chunks=chunks)).status == status
 
 
 async def endless() -> AsyncIterator[bytes]:
@@ -206,24 +198,21 @@ async def test_a_body_that_is_cut_or_never_ends_closes_the_connection() -> None:
     assert receiver.status.refused == {"cut_short": 1, "too_slow": 1}
 
 
-@pytest.mark.parametrize(
-    ("head", "status"),
-    [
+async def test_of_a_refused_head_no_body_is_read() -> None:
+    async def unread() -> AsyncIterator[bytes]:
+        yield b""
+        pytest.fail("the body was read")
+
+    for head, status in (
         (head_of(None), 401),
         (head_of(method="GET"), 405),
         (head_of(content_type="text/plain"), 415),
         (head_of(Content_Encoding="gzip"), 415),
         (head_of(Content_Encoding="deflate"), 415),
         (head_of(Content_Length="9999999"), 413),
-    ],
-)
-async def test_of_a_refused_head_no_body_is_read(head: RequestHead, status: int) -> None:
-    async def unread() -> AsyncIterator[bytes]:
-        yield b""
-        pytest.fail("the body was read")
-
-    answer = await accepting().answer(head, unread())
-    assert (answer.status, header(answer, "Connection")) == (status, "close")
+    ):
+        answer = await accepting().answer(head, unread())
+        assert (answer.status, header(answer, "Connection")) == (status, "close")
 
 
 async def test_all_wrong_credentials_get_the_same_answer() -> None:
@@ -366,56 +355,47 @@ def test_hints_are_taken_up_and_the_payload_is_not_shown() -> None:
     assert "secret" not in repr(found)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        *(b"", b" \r\n\t", b"{}", b"[]", b"null", b"7", b'"text"', b"[[[]]]", b"\xef\xbb\xbf{}"),
-        b'{"application_id":null,"event_type":["a"],"application_reference_id":{}}',
-        *(b'{"application_id":""}', b'{"application_id":"a\\u0000b"}', b'{"event_type":"a\\nb"}'),
-        b'{"application_id":"' + b"a" * 257 + b'"}',
-    ],
+SHAPES: Final = (
+    *(b"", b" \r\n\t", b"{}", b"[]", b"null", b"7", b'"text"', b"[[[]]]", b"\xef\xbb\xbf{}"),
+    b'{"application_id":null,"event_type":["a"],"application_reference_id":{}}',
+    *(b'{"application_id":""}', b'{"application_id":"a\\u0000b"}', b'{"event_type":"a\\nb"}'),
+    b'{"application_id":"' + b"a" * 257 + b'"}',
 )
-def test_unknown_shapes_pass_without_hints(body: bytes) -> None:
-    """Payloads are not specified; nothing at all is one too."""
-    found = read(body)
-    hints = (found.event_type, found.application_id, found.application_reference_id)
-    assert hints == (None, None, None)
-    assert body.strip() or found.payload is None
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("99999999999999.99", "1.10", "-0.0", "0." + "1" * 60, "1e400", "-1e-400", "2E+5"),
-        *("1e999999999", "1e-999999999", "0.5e-1"),
-        *("18446744073709551616", "-9223372036854775809", "9" * 60),
-    ],
+NUMBERS: Final = (
+    *("99999999999999.99", "1.10", "-0.0", "0." + "1" * 60, "1e400", "-1e-400", "2E+5"),
+    *("1e999999999", "1e-999999999", "0.5e-1"),
+    *("18446744073709551616", "-9223372036854775809", "9" * 60),
 )
-def test_numbers_keep_every_digit(text: str) -> None:
-    """However large or small they are, they are exact, and nothing is computed from them."""
-    found = read(b'{"amounts":[' + text.encode() + b"]}").payload["amounts"][0]
-    assert type(found) is (int if text.lstrip("-").isdecimal() else Decimal)
-    assert Decimal(found).as_tuple() == Decimal(text).as_tuple()
 
 
-def test_a_number_that_nothing_can_hold_is_refused_for_what_it_is() -> None:
-    """Its exponent alone has more digits than can be read."""
+def test_unknown_shapes_pass_without_hints_and_numbers_with_every_digit() -> None:
+    """Payloads are not specified; nothing at all is one too, and no number is too large."""
+    for body in SHAPES:
+        found = read(body)
+        hints = (found.event_type, found.application_id, found.application_reference_id)
+        assert hints == (None, None, None)
+        assert body.strip() or found.payload is None
+    for text in NUMBERS:
+        number = read(b'{"amounts":[' + text.encode() + b"]}").payload["amounts"][0]
+        assert type(number) is (int if text.lstrip("-").isdecimal() else Decimal)
+        assert Decimal(number).as_tuple() == Decimal(text).as_tuple()
+
+
+NO_JSON: Final = (
+    *(b"{", b"{}{}", b"nul", b"a=b", b"<a/>", b"\xff\xfe{\0}\0", b"NaN", b"\0"),
+    *(b'{"a":"\xff"}', b'{"a":1,"a":2}'),
+    *(b"[" * 5000 + b"]" * 5000, b'{"a":' * 300 + b"1" + b"}" * 300),
+)
+
+
+def test_what_is_not_json_is_refused() -> None:
+    """A number whose exponent alone has more digits than can be read is, for what it is."""
+    for body in NO_JSON:
+        assert refusal_of(read_callback, body, received_at=NOW) is Refusal.NOT_JSON
     body = b'{"application_id":"app-1","x":1e99999999999999999999}'
     refusal = refusal_of(read_callback, body, received_at=NOW)
     assert refusal is Refusal.NOT_JSON
     assert "beyond limits" in refusal.reason
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        *(b"{", b"{}{}", b"nul", b"a=b", b"<a/>", b"\xff\xfe{\0}\0", b"NaN", b"\0"),
-        *(b'{"a":"\xff"}', b'{"a":1,"a":2}'),
-        *(b"[" * 5000 + b"]" * 5000, b'{"a":' * 300 + b"1" + b"}" * 300),
-    ],
-)
-def test_what_is_not_json_is_refused(body: bytes) -> None:
-    assert refusal_of(read_callback, body, received_at=NOW) is Refusal.NOT_JSON
 
 
 @given(st.binary(max_size=200))
@@ -435,19 +415,19 @@ OTHER_TYPES = (
 )
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "expected"),
-    [
-        ("Content-Type", [], None),
-        *(("Content-Type", [one], None) for one in JSON_TYPES),
-        *(("Content-Type", [one], Refusal.CONTENT_TYPE) for one in OTHER_TYPES),
-        ("Content-Type", ["application/json", "text/plain"], Refusal.CONTENT_TYPE),
-        *(("Content-Encoding", [one], None) for one in ("", "identity", "Identity")),
-        ("Content-Encoding", ["gzip"], Refusal.CONTENT_ENCODING),
-        ("Content-Encoding", ["identity, gzip"], Refusal.CONTENT_ENCODING),
-    ],
+CONTENTS: Final[tuple[tuple[str, list[str], Refusal | None], ...]] = (
+    ("Content-Type", [], None),
+    *(("Content-Type", [one], None) for one in JSON_TYPES),
+    *(("Content-Type", [one], Refusal.CONTENT_TYPE) for one in OTHER_TYPES),
+    ("Content-Type", ["application/json", "text/plain"], Refusal.CONTENT_TYPE),
+    *(("Content-Encoding", [one], None) for one in ("", "identity", "Identity")),
+    ("Content-Encoding", ["gzip"], Refusal.CONTENT_ENCODING),
+    ("Content-Encoding", ["identity, gzip"], Refusal.CONTENT_ENCODING),
 )
-def test_only_plain_json_is_read(name: str, values: list[str], expected: Refusal | None) -> None:
+
+
+def test_only_plain_json_is_read() -> None:
     """Under any of its names, or without one; forms of browsers and two types are refused."""
-    head = RequestHead(method="POST", headers=[(name, value) for value in values])
-    assert refusal_of(check_content, head, max_body_bytes=9) is expected
+    for name, values, expected in CONTENTS:
+        head = RequestHead(method="POST", headers=[(name, value) for value in values])
+        assert refusal_of(check_content, head, max_body_bytes=9) is expected
