@@ -13,7 +13,7 @@ from attrs import frozen
 from income_client import ClientClosedError, ConfigurationError, IncomeClient, MemoryCheckpointStore
 from income_client.concurrency import BoundedTasks
 from income_client.emulator import Emulator, Fault
-from tests.support.files import documents_of
+from tests.support.downloads import documents_of
 from tests.support.service import client_tasks, quiet, served, until
 
 START: Final = "2000-01-01T00:00:00"

@@ -16,8 +16,7 @@ from attrs import evolve
 from income_client import Document, DownloadedFile, IncomeClient, OAuth2ClientCredentials
 from income_client.emulator import Emulator, Fault, ServiceRules
 from income_client.testing import JumpingClock
-from tests.support.downloads import files_below, mode_of
-from tests.support.files import documents_of
+from tests.support.downloads import documents_of, files_below, mode_of
 from tests.support.kills import KILLED, Life, Workers, read_once, share_of
 from tests.support.service import until
 

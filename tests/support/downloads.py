@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -45,13 +45,9 @@ class Scene:
 
     async def documents(self, count: int = 1) -> list[Document]:
         """Return some documents, and forget that they were asked for."""
-        found: list[Document] = []
-        for application_id in self.service.world.ids:
-            documents = await self.client.get_documents(application_id)
-            found += [document for _, document in documents.all()]
-            if len(found) >= count:
-                break
+        found = await documents_of(self.client, self.service.world.ids[:count])
         self.service.requests.clear()
+        assert len(found) >= count
         return found[:count]
 
     async def document(self) -> Document:
@@ -78,20 +74,21 @@ async def scene(knobs: Mapping[str, Any] | None = None, **options: Any) -> Async
             yield Scene(service, client, clock)
 
 
+async def documents_of(client: IncomeClient, application_ids: Iterable[str]) -> list[Document]:
+    """Read the documents of applications, one after the other."""
+    found: list[Document] = []
+    for application_id in application_ids:
+        documents = await client.get_documents(application_id)
+        found += [document for _, document in documents.all()]
+    return found
+
+
 def files_below(folder: Path) -> dict[str, bytes]:
     """Return every file below a folder, hidden ones included, by its relative path."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in _all_below(folder)
-        if not path.is_dir()
-    }
+    paths = (Path(root, name) for root, _, names in os.walk(folder) for name in names)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
 def mode_of(path: Path) -> int:
     """Return the permission bits of a file."""
     return stat.S_IMODE(path.stat().st_mode)
-
-
-def _all_below(folder: Path) -> Iterator[Path]:
-    for root, _, names in os.walk(folder):
-        yield from (Path(root, name) for name in names)

@@ -119,7 +119,7 @@ class Storage:
 
     def tell(self, document_id: str, address: str, document_type: str = "unknown_form") -> None:
         """Have the service tell of a document of application ``app-1`` from now on."""
-        self.documents.setdefault(document_type, []).append(_payload(document_id, address))
+        self.documents.setdefault(document_type, []).append(document_payload(document_id, address))
 
     def answer(self, request: Request) -> Reply:
         """Answer a request."""
@@ -146,7 +146,8 @@ class Storage:
         return json_reply(payload, Set_Cookie="session=of-the-service; Path=/")
 
 
-def _payload(document_id: str, address: str) -> dict[str, Any]:
+def document_payload(document_id: str, address: str) -> dict[str, Any]:
+    """Return what a service says of a document."""
     return {
         "document_id": document_id,
         "file_ids": ["file-1"],
@@ -160,7 +161,7 @@ def _payload(document_id: str, address: str) -> dict[str, Any]:
 
 def document_at(address: str, document_id: str = "doc-1") -> Document:
     """Return a document of application ``app-1`` and type ``unknown_form`` with this address."""
-    document = from_json(Document, json.dumps(_payload(document_id, address)).encode())
+    document = from_json(Document, json.dumps(document_payload(document_id, address)).encode())
     return evolve(document, source=DocumentSource("app-1", "unknown_form"))
 
 
