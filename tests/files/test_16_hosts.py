@@ -118,7 +118,7 @@ async def test_a_storage_sees_no_credential_and_no_cookie(
             trust_env=True,
         ) as session,
         IncomeClient(
-            storage.url,
+            storage.server.url,
             auth=BasicAuth(USER, PASSWORD),
             session=session,
             downloads=storage.policy,
@@ -310,7 +310,7 @@ async def test_a_redirect_leads_to_an_allowed_host_or_nowhere(location: str, sta
     """The target is checked like the URL itself, before anything is sent there."""
     with looking_up({"*": [PUBLIC]}) as lookups:
         async with storing(retry=ONCE) as (storage, client):
-            port = int(storage.url.rpartition(":")[2])
+            port = storage.server.port
             printed = re.sub(r"[^ -~]", "", location)
             storage.tricks.append(leading_to(printed, status))
             with pytest.raises(DownloadError):

@@ -168,14 +168,14 @@ async def test_the_text_of_an_error_is_bounded() -> None:
 
 
 async def test_memory_does_not_grow_with_the_file() -> None:
-    """Of 64 MiB only the pieces under way are held."""
+    """Of 32 MiB only the pieces under way are held."""
     piece = b"x" * 2**20
 
     async def pieces() -> AsyncIterator[bytes]:
-        for _ in range(64):
+        for _ in range(32):
             yield piece
 
-    head = Reply(headers={"Content-Length": f"{64 * 2**20}"}, slow=pieces, held=True)
+    head = Reply(headers={"Content-Length": f"{32 * 2**20}"}, slow=pieces, held=True)
     async with pooled(in_turn(head)) as (pool, server):
         size = 0
         with await pool.get(link_to(server.url), {}, WAITS) as found:
@@ -184,7 +184,7 @@ async def test_memory_does_not_grow_with_the_file() -> None:
                 size += len(read)
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
-    assert size == 64 * 2**20
+    assert size == 32 * 2**20
     assert peak < 8 * 2**20
 
 

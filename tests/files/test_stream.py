@@ -79,7 +79,7 @@ async def test_no_more_than_asked_for_are_on_their_way(tmp_path: Path) -> None:
     for limit, concurrency in ((16, 3), (2, 8)):
         begun: set[str] = set()
         most = 0
-        async with scene({"file_bytes": 300_000}, concurrency=limit) as play:
+        async with scene({"file_bytes": 100_000}, concurrency=limit) as play:
 
             def report(progress: DownloadProgress, begun: set[str] = begun) -> None:
                 nonlocal most

@@ -22,11 +22,8 @@ class Scene:
     """A service, a client on it, and a clock that jumps."""
 
     service: Emulator
-    """The service."""
     client: IncomeClient
-    """The client."""
     clock: JumpingClock = field(repr=False)
-    """What its pauses are on."""
 
     @property
     def asked(self) -> list[RecordedRequest]:

@@ -37,14 +37,11 @@ _API: Final = "/v1/income/applications/"
 
 @frozen
 class File:
-    """What is stored under a path."""
+    """What is stored under a path; quotes are part of its tag."""
 
     content: bytes = field(repr=False)
-    """Its bytes."""
     etag: str | None = ENTITY
-    """Its entity tag, quotes included."""
     content_type: str = "application/pdf"
-    """Its media type."""
 
 
 def storage_rules(file: File, request: Request) -> Reply:
@@ -71,7 +68,6 @@ class Storage:
     """What there is, what was asked for, and the tricks to be played."""
 
     server: ScriptedServer = field(init=False)
-    """Where it is."""
     files: dict[str, File] = field(factory=dict)
     """What is stored, by path."""
     tricks: deque[Trick] = field(factory=deque)
@@ -84,11 +80,6 @@ class Storage:
     @server.default
     def _of_its_own(self) -> ScriptedServer:
         return ScriptedServer(self.answer)
-
-    @property
-    def url(self) -> str:
-        """Its address."""
-        return self.server.url
 
     @property
     def asked(self) -> list[Request]:
@@ -110,7 +101,7 @@ class Storage:
 
     def address(self, path: str, signature: str = "s1") -> str:
         """Return an address of a file."""
-        return f"{self.url}{path}?X-Signature={signature}"
+        return f"{self.server.url}{path}?X-Signature={signature}"
 
     def store(self, path: str, content: bytes, **settings: Any) -> Document:
         """Store a file, and return a document whose it is."""
@@ -179,5 +170,5 @@ async def storing(**options: Any) -> AsyncIterator[tuple[Storage, IncomeClient]]
     async with serving() as storage:
         usual: dict[str, Any] = {"downloads": storage.policy, "clock": JumpingClock()}
         auth = BasicAuth(USER, PASSWORD)
-        async with IncomeClient(storage.url, auth=auth, **usual | options) as client:
+        async with IncomeClient(storage.server.url, auth=auth, **usual | options) as client:
             yield storage, client

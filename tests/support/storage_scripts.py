@@ -27,9 +27,7 @@ class Script:
     acts: tuple[tuple[str, Any], ...]
     """What is done to each reply, by name, with a figure."""
     max_attempts: int
-    """Of the client."""
     contents: frozenset[bytes] = field(init=False, repr=False)
-    """What may be at the place in the end."""
 
     @contents.default
     def _whole(self) -> frozenset[bytes]:
@@ -56,7 +54,7 @@ class Script:
                 if name == "ignore If-Range":
                     return _part_of(next(versions, storage.files[PATH]), request, reply)
                 if name == "promise a shorter file" and is_length_known:
-                    return _shorter_total(reply)
+                    return _piece(reply, 0, len(reply.body) // 2, is_end=True)
                 return ACTS[name](reply, figure)
 
             return trick
@@ -149,21 +147,6 @@ def _too_long(reply: Reply, figure: float) -> Reply:
     return evolve(told, closed=True)
 
 
-def _shifted(reply: Reply, figure: float) -> Reply:
-    """Give the part behind the one that was asked for."""
-    return _piece(reply, 1, len(reply.body))
-
-
-def _half_of_the_rest(reply: Reply, figure: float) -> Reply:
-    """Give less of a part than was asked for, and say so."""
-    return _piece(reply, 0, len(reply.body) // 2)
-
-
-def _shorter_total(reply: Reply) -> Reply:
-    """Give less of a part than was asked for, and call that the end of the file."""
-    return _piece(reply, 0, len(reply.body) // 2, is_end=True)
-
-
 def _piece(reply: Reply, start: int, end: int, *, is_end: bool = False) -> Reply:
     place = reply.headers.get("Content-Range")
     if place is None or len(reply.body) < 2:
@@ -196,21 +179,16 @@ ACTS: Final[dict[str, Callable[[Reply, float], Reply]]] = {
     "compress": _compressed,
     "do not measure": _unmeasured,
     "promise more": _too_long,
-    "shift": _shifted,
+    # The part behind the one that was asked for, or less of it than was asked for.
+    "shift": lambda reply, figure: _piece(reply, 1, len(reply.body)),
+    "give half of the rest": lambda reply, figure: _piece(reply, 0, len(reply.body) // 2),
     "promise a longer file": _longer_total,
     "promise a shorter file": lambda reply, figure: reply,
-    "give half of the rest": _half_of_the_rest,
     "forget the tag": lambda reply, figure: _changed(reply, ETag=None),
     "weaken the tag": lambda reply, figure: _changed(reply, ETag=f"W/{reply.headers['ETag']}"),
     "call it a part": lambda reply, figure: evolve(reply, status=206),
     "call it all": lambda reply, figure: evolve(reply, status=200),
     "forget the place": lambda reply, figure: _changed(reply, Content_Range=None),
-    "500": _refused(500),
-    "503": _refused(503),
-    "416": _refused(416),
-    "404": _refused(404),
-    "304": _refused(304),
-    "204": _refused(204),
-    "400": _refused(400),
+    **{str(status): _refused(status) for status in (500, 503, 416, 404, 304, 204, 400)},
 }
 """What may be done to an honest reply, by name; the figure, from 0 to 1, says where or how."""
