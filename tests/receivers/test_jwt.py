@@ -110,7 +110,10 @@ def test_claims_are_judged_within_the_leeway() -> None:
             assert outcome(token(**claims)) is expected, claims
 
 
-def test_a_token_without_signature_is_refused() -> None:
+def test_a_token_without_its_own_signature_is_refused() -> None:
+    header, _, signature = GOOD.split(".")
+    altered = f"{header}.{segment({**CLAIMS, 'exp': NOW + 9_999})}.{signature}"
+    assert outcome(altered) is Refusal.TOKEN_SIGNATURE
     unsigned = f"{segment({'alg': 'none'})}.{segment(dict(CLAIMS))}."
     assert outcome(unsigned) is Refusal.TOKEN_UNREADABLE
     assert outcome(f"{unsigned}AAAA") is Refusal.TOKEN_ALGORITHM

@@ -16,16 +16,12 @@ SUBJECT: Final = "CN=callbacks,OU=Outbound,O=Income Service"
 
 @frozen
 class Papers:
-    """An authority of clients, another one, and a server's own."""
+    """A server's own authority, that of its clients, another one, and a folder with their files."""
 
     folder: Path
-    """Where the files are."""
     server_ca: trustme.CA
-    """Vouches for the server."""
     client_ca: trustme.CA
-    """Vouches for the service."""
     stranger_ca: trustme.CA
-    """Vouches for anybody else."""
 
     @property
     def files(self) -> dict[str, Any]:
@@ -76,7 +72,6 @@ def made_papers(folder: Path) -> Papers:
     server.cert_chain_pems[0].write_to_path(folder / "server.pem")
     server.private_key_pem.write_to_path(folder / "server.key")
     papers.client_ca.cert_pem.write_to_path(folder / "client_ca.pem")
-    papers.stranger_ca.cert_pem.write_to_path(folder / "stranger_ca.pem")
     return papers
 
 

@@ -51,15 +51,13 @@ def refusal_of(check: Callable[..., Any], *arguments: Any, **named: Any) -> Refu
 
 @frozen
 class Recording:
-    """An endpoint that keeps what it is given, and answers 200, or 413 without reading."""
+    """An endpoint that keeps what comes (None: a cut body), and answers 200, or 413 unread."""
 
     refuses: bool = False
     heads: list[RequestHead] = field(factory=list)
     bodies: list[bytes | None] = field(factory=list)
-    """None for a body that was cut."""
 
     async def answer(self, head: RequestHead, body: Body) -> Answer:
-        """Keep the request."""
         self.heads.append(head)
         if self.refuses:
             return make_answer(413, Connection="close")

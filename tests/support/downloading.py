@@ -20,13 +20,7 @@ _COUNT: Final = re.compile(r"([\d,]+) (new|there|failed)\b")
 
 
 class Download:
-    """Runs the command.
-
-    Attributes:
-        service: what it reads.
-        folder: where the files go.
-        hosts: what is said about where they may come from.
-    """
+    """Runs the command on a service; `hosts` says where files may come from."""
 
     def __init__(self, shell: Cli) -> None:
         self.service: Final = shell.service
@@ -44,7 +38,6 @@ class Download:
 
     @property
     def manifest(self) -> Path:
-        """The list of files."""
         return self.folder / "manifest.jsonl"
 
     @property

@@ -27,12 +27,10 @@ LONG: Final = b"%PDF-1.7\n" + bytes(range(256)) * 10_000
 
 @frozen
 class Landed:
-    """Where a file is that was put to a place."""
+    """Where a file is that was put to a place, and whether it was there before."""
 
     path: Path | str | None
-    """Where."""
     was_there: bool
-    """Whether it was there before."""
 
 
 async def put(
