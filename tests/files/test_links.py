@@ -249,6 +249,25 @@ def test_a_peer_is_public_or_let_in_by_the_policy() -> None:
     assert judged(NEVER, OPEN) == dict.fromkeys(NEVER, LinkRefusal.SPECIAL_NETWORK)
 
 
+SPECIAL = (
+    "127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16",
+    "100.64.0.0/10", "198.18.0.0/15", "0.0.0.0/8", "224.0.0.0/4", "240.0.0.0/4", "192.0.0.0/24",
+    "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "168.63.129.16/32", "::1/128", "::/128",
+    "fe80::/10", "fc00::/7", "ff00::/8", "2001:db8::/32", "fec0::/10", "fd00:ec2::254/128",
+    "64:ff9b:1::/48", "100::/64",
+)  # fmt: skip
+
+
+IN_SPECIAL = st.sampled_from([ipaddress.ip_network(net) for net in SPECIAL]).flatmap(
+    lambda net: st.ip_addresses(network=net)
+)
+
+
+@given(IN_SPECIAL)
+def test_no_address_of_a_special_range_is_public(ip: object) -> None:
+    assert peer_refusal(str(ip), DEFAULT) is not None
+
+
 @given(st.ip_addresses())
 def test_nothing_passes_that_python_knows_to_be_special(
     ip: ipaddress.IPv4Address | ipaddress.IPv6Address,
