@@ -105,7 +105,6 @@ NO_WHOLE_FILES = (
 
 
 async def test_a_body_that_may_not_be_the_whole_file_is_refused(tmp_path: Path) -> None:
-    """Encoded bodies, bodies without a certain end and parts sent as the whole make no file."""
     async with hosting(in_turn(Reply()), retry=ONCE) as (client, document, server):
         for fields in NO_WHOLE_FILES:
             head = f"HTTP/1.1 200 OK\r\n{fields}\r\n\r\n".encode("latin-1")

@@ -235,7 +235,6 @@ STRAY = ("", "", "", "@", "\\", "#", "?", "/", "\t", "\n", "\r\n", " ", "\0", "%
 
 @pytest.mark.parametrize("part", BAD)
 def test_one_fault_is_enough_to_refuse_an_address(part: str) -> None:
-    """Without the fault it is read."""
     for fault in BAD[part]:
         with pytest.raises(UnsafeLinkError):
             read_link("".join((GOOD | {part: fault}).values()), DownloadPolicy())

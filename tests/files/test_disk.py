@@ -56,7 +56,6 @@ def test_a_link_below_the_folder_is_no_folder(
 
 
 def test_a_lock_keeps_others_out(tmp_path: Path) -> None:
-    """Shared locks exclude one that is not shared, and none of their own kind."""
     (tmp_path / "a").touch()
     first, second, third = (os.open(tmp_path / "a", os.O_RDWR) for _ in range(3))
     assert lock_descriptor(first, is_shared=True)

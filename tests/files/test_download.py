@@ -34,7 +34,6 @@ HASTY = Timeouts(connect=10, read=20)
 
 
 def test_by_default_files_come_from_public_object_storage_only() -> None:
-    """Hosts may come as any iterable; a policy is a value."""
     policy = DownloadPolicy()
     assert policy.allowed_hosts == ("*.amazonaws.com",)
     assert (policy.require_https, policy.allow_private_networks, policy.ssl) == (True, False, None)
@@ -47,7 +46,6 @@ def test_by_default_files_come_from_public_object_storage_only() -> None:
 
 
 async def test_a_file_is_whole_and_private_at_its_path(tmp_path: Path, play: Scene) -> None:
-    """What is returned tells what is there: path, size, hash, and whose it is."""
     document = await play.document()
     path = tmp_path / "slip.pdf"
     file = await play.client.download(document, path)
@@ -70,7 +68,6 @@ async def test_a_file_is_whole_and_private_at_its_path(tmp_path: Path, play: Sce
 
 
 async def test_in_a_folder_names_come_from_a_template(tmp_path: Path, play: Scene) -> None:
-    """By default application, type and id; the partner's own name on request."""
     document = await play.document()
     assert document.source is not None
     folder = tmp_path / document.source.application_id / document.source.document_type
@@ -109,7 +106,6 @@ async def test_a_final_status_has_its_code_and_leaves_nothing(tmp_path: Path, pl
 
 @pytest.mark.parametrize("path", ["x" * 300, "\ud800"])
 async def test_an_impossible_path_is_an_error(tmp_path: Path, path: str, play: Scene) -> None:
-    """As an error of ours, from one end or the other."""
     document = await play.document()
     with pytest.raises(IncomeClientError):
         await play.client.download(document, tmp_path / path)
@@ -151,7 +147,6 @@ async def test_views_have_their_own_limits_and_a_closed_client_none(
 
 
 async def test_progress_begins_at_what_is_there_and_ends_at_the_total(tmp_path: Path) -> None:
-    """After a cut it continues; the last one says that all is there."""
     reported: list[DownloadProgress] = []
     async with scene({"file_bytes": 500_000}) as play:
         document = await play.document()

@@ -56,7 +56,6 @@ async def recording() -> AsyncIterator[tuple[int, list[bytes]]]:
 
 
 async def test_a_request_is_the_address_and_five_fields() -> None:
-    """Path and query arrive byte by byte, and no header field beside those that are needed."""
     pool = FilePool(HERE, user_agent="test/1")
     more = {"Range": "bytes=5-", "If-Range": '"tag"'}
     async with recording() as (port, heads):
@@ -78,7 +77,6 @@ async def test_a_request_is_the_address_and_five_fields() -> None:
 
 
 async def test_the_environment_adds_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    """Neither a netrc, nor a proxy variable, nor a cookie has a say."""
     (tmp_path / ".netrc").write_text(f"default login {CANARY} password {CANARY}\n")
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
@@ -122,7 +120,6 @@ WHOLE = (
 
 
 async def test_a_body_is_read_to_its_end() -> None:
-    """With a length, in chunks, or until the connection is closed."""
     async with pooled(in_turn(*(out for out, _ in WHOLE))) as (pool, server):
         for _, body in WHOLE:
             with await pool.get(link_to(server.url), {}, WAITS) as found:
@@ -156,7 +153,6 @@ ERRORS = (
 
 
 async def test_the_text_of_an_error_is_bounded() -> None:
-    """Its beginning is read within its time, as far as it comes."""
     async with pooled(in_turn(*(out for out, _ in ERRORS))) as (pool, server):
         for out, text in ERRORS:
             with await pool.get(link_to(server.url), {}, WAITS) as found:
@@ -168,7 +164,6 @@ async def test_the_text_of_an_error_is_bounded() -> None:
 
 
 async def test_memory_does_not_grow_with_the_file() -> None:
-    """Of 32 MiB only the pieces under way are held."""
     piece = b"x" * 2**20
 
     async def pieces() -> AsyncIterator[bytes]:

@@ -74,7 +74,6 @@ async def test_who_is_cancelled_while_it_asks_harms_nobody(tmp_path: Path, cance
 
 
 async def test_an_answer_is_used_for_a_minute(tmp_path: Path) -> None:
-    """Files that are got one after the other share it, and later ones ask again."""
     clock = JumpingClock()
     async with storing(clock=clock) as (storage, client):
         for number, document in enumerate(expired(storage, 6)):
@@ -123,7 +122,6 @@ async def test_an_id_under_two_types_has_two_addresses(play: Scene) -> None:
 
 
 async def test_a_failure_to_renew_is_shared_by_those_who_wait() -> None:
-    """The service in trouble is asked once for them, not once for each."""
     times = 0
 
     async def asked(_: str) -> ApplicationDocuments:
@@ -160,7 +158,6 @@ async def test_addresses_that_never_are_fresh_are_given_up(tmp_path: Path) -> No
 
 
 async def test_credentials_that_are_refused_meanwhile_are_told(tmp_path: Path, play: Scene) -> None:
-    """The failure of the renewal is the failure of the download."""
     document = await play.document()
     play.service.advance(1000)
     play.service.faults.add(Fault("status", status=401, path="/v1/*", times=None))

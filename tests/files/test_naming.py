@@ -46,7 +46,6 @@ def test_a_template_is_text_with_plain_fields(
 
 @pytest.mark.parametrize("field", ["application_id", "document_type", "file_reference_id"])
 def test_a_fact_that_is_not_known_is_asked_for(field: str) -> None:
-    """The error names the field, and what can be done."""
     template = NameTemplate.read(f"{{{field}}}/{{document_id}}")
     unknown: dict[str, Any] = {field: None}
     with pytest.raises(ConfigurationError, match=re.escape(f"{{{field}}}")):
@@ -98,7 +97,6 @@ DEVICES: Final = (
 
 
 def test_no_file_is_named_like_a_device() -> None:
-    """Not in small letters and not before an extension."""
     for name in DEVICES:
         for text in (name, name.lower(), f"{name}.pdf", f"{name} .a"):
             assert safe_component(text)[:-9] == f"_{text}"
@@ -141,7 +139,6 @@ MEDIA_TYPES_BY_EXTENSION = {
 
 
 def test_each_media_type_has_its_extension() -> None:
-    """By name, in any case and with any parameters, whatever the bytes are."""
     for extension, names in MEDIA_TYPES_BY_EXTENSION.items():
         for name in names:
             spellings = (name, name.upper(), f"{name}; charset=binary", f"{name};charset=utf-8")

@@ -42,7 +42,6 @@ async def test_a_path_is_a_folder_or_a_file(tmp_path: Path) -> None:
 
 
 def test_a_stream_has_write_and_a_store_its_type() -> None:
-    """Anything with write() for bytes will do."""
     with tempfile.NamedTemporaryFile() as file:
         for stream in (io.BytesIO(), Stream(len), file):
             assert isinstance(places_in(stream, FLAT)(FACTS), StreamPlace)
@@ -131,7 +130,6 @@ async def test_a_stream_that_cannot_take_a_file_is_refused(tmp_path: Path) -> No
 
 
 async def test_a_file_lands_below_its_folder(tmp_path: Path) -> None:
-    """Folders are made, all is private whatever the umask says, the bytes give the extension."""
     before = os.umask(0)
     try:
         published = await put(DiskPlace.below(tmp_path / "new" / "er", SORTED, FACTS), PDF)
@@ -353,7 +351,6 @@ async def test_after_a_cancelled_write_the_stream_is_left_alone(content: bytes, 
 
 
 async def test_a_thread_that_cannot_be_started_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It comes back as a value, and the stream was not written to."""
     stream = io.BytesIO()
     real = threading.Thread.start
 

@@ -108,7 +108,6 @@ async def test_neighbours_are_not_taken_for_it(store: AnyStore) -> None:
 
 
 async def test_the_media_type_is_of_our_own_making() -> None:
-    """It is that of the extension, not what a reply has said."""
     store = MemoryStore()
     await put(StorePlace(store, FLAT, FACTS), PDF, content_type="x/evil\r\nX: y")
     assert (await store.get_async("doc-1.pdf")).attributes == {"Content-Type": "application/pdf"}
@@ -138,7 +137,6 @@ async def test_a_fault_of_a_store_is_told_without_its_text(content: bytes) -> No
 
 
 async def test_a_key_that_a_store_refuses_is_a_value(tmp_path: Path) -> None:
-    """A file where a folder would have to be comes back as a fault, from every question."""
     (tmp_path / "app-1").write_bytes(b"file")
     place = StorePlace(LocalStore(tmp_path), SORTED, FACTS)
     assert isinstance(await put(place, PDF), DownloadError)

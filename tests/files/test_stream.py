@@ -53,7 +53,6 @@ async def shapes(play: Scene) -> dict[str, Any]:
 
 
 async def test_whatever_has_documents_is_taken(tmp_path: Path, play: Scene) -> None:
-    """One or many, alone or in replies and records, from any kind of iterable."""
     application_id = play.service.world.ids[0]
     documents = await play.client.get_documents(application_id)
     wanted = [document.document_id for _, document in documents.all()]
@@ -66,7 +65,6 @@ async def test_whatever_has_documents_is_taken(tmp_path: Path, play: Scene) -> N
 
 
 async def test_running_it_again_finds_everything_there(tmp_path: Path, play: Scene) -> None:
-    """Each file is asked about, and none is fetched."""
     documents = await play.documents(6)
     first = [file async for file in play.client.download_all(documents, tmp_path)]
     again = [file async for file in play.client.download_all(documents, tmp_path)]
@@ -155,7 +153,6 @@ async def test_a_name_that_cannot_be_made_or_is_taken_is_a_failure_of_its_docume
 
 
 async def test_an_iteration_that_was_cancelled_does_not_go_on(tmp_path: Path, play: Scene) -> None:
-    """Something would be left out."""
     documents = await play.documents(5)
     play.fail("stall", times=None)
     stream = play.client.download_all(documents, tmp_path)

@@ -36,7 +36,6 @@ def tidy(folder: Path) -> None:
 
 
 def test_what_is_written_is_counted_and_hashed(tmp_path: Path) -> None:
-    """Size, hash and first bytes are those of what is there."""
     file = TemporaryFile.create(tmp_path)
     file.write(b"%PDF-")
     file.write(b"x" * 100)
@@ -167,7 +166,6 @@ def digest_of(content: bytes) -> tuple[int, str]:
 
 @pytest.mark.parametrize("pieces", [[], [b"x"], [b"x" * AT_ONCE], [b"x" * (3 * AT_ONCE + 1)], MANY])
 async def test_pieces_become_a_file(tmp_path: Path, pieces: list[bytes]) -> None:
-    """Whatever their size, all are in the file, in order, and so its digest says."""
     async with spool_in(tmp_path) as spool:
         await spool.start_over()
         for piece in pieces:

@@ -176,7 +176,6 @@ def test_a_part_where_all_was_asked_for_is_refused() -> None:
 
 
 def test_a_file_beyond_the_limit_is_refused_before_and_while_it_comes() -> None:
-    """The announced length counts, and so do the bytes where none was announced."""
     announced, untold, whole = (Receiver(DownloadPolicy(max_bytes=10)) for _ in range(3))
     assert isinstance(announced.all(b"x" * 11), DownloadError)
     assert announced.content == b""

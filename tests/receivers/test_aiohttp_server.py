@@ -69,7 +69,6 @@ async def answered(url: str) -> bytes:
 
 @pytest.mark.parametrize(("host", "named"), HOSTS.items())
 async def test_routes_are_served_inside(host: str, named: str) -> None:
-    """Inside the block the address answers, afterwards nobody does, and no task is left."""
     tasks = asyncio.all_tasks()
     unknown: list[str] = []
     async with aiohttp.ClientSession() as session:
@@ -170,7 +169,6 @@ async def test_idle_connections_make_room(begin: bytes, caplog: pytest.LogCaptur
 
 
 async def test_no_more_connections_than_that_are_served_at_a_time() -> None:
-    """A further one waits, and is served after them."""
     begun, may_end = asyncio.Semaphore(0), asyncio.Event()
     at_once = 0
 

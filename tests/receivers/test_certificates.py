@@ -99,7 +99,6 @@ def test_one_pin_that_fits_is_enough_and_one_that_is_similar_is_not() -> None:
 
 
 def test_a_certificate_counts_while_it_is_valid() -> None:
-    """Both ends of its time are part of it; the second before and the one after are not."""
     begins, ends = datetime(2030, 1, 1, tzinfo=UTC), datetime(2030, 2, 1, tzinfo=UTC)
     paper = der_of(issued(CA, not_before=begins, not_after=ends))
     auth = CallbackClientCertificate(san=SERVICE)
@@ -238,7 +237,6 @@ async def shakes_hands(context: ssl.SSLContext, client: ssl.SSLContext) -> bool:
 
 @pytest.mark.parametrize("is_optional", [False, True])
 async def test_certificates_are_verified(papers: Papers, is_optional: bool) -> None:
-    """A stranger's and an expired one never connect; without one it depends on the setting."""
     context = callback_ssl_context(
         **papers.files, client_certificates="optional" if is_optional else "required"
     )
@@ -249,7 +247,6 @@ async def test_certificates_are_verified(papers: Papers, is_optional: bool) -> N
 
 
 async def test_an_authority_below_a_root_may_stand_alone(papers: Papers, tmp_path: Path) -> None:
-    """Its clients pass, those whom its root knows otherwise do not."""
     below = papers.client_ca.create_child_ca()
     below.cert_pem.write_to_path(tmp_path / "below.pem")
     context = callback_ssl_context(**papers.files | {"client_ca": tmp_path / "below.pem"})
@@ -303,7 +300,6 @@ WRONG_FILES: Final[tuple[tuple[dict[str, Any], str], ...]] = (
 
 
 def test_what_is_wrong_with_the_files_is_said(papers: Papers, tmp_path: Path) -> None:
-    """The message names the argument and the file, and never the password."""
     for path in papers.files.values():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "empty.pem").write_bytes(b"")

@@ -86,7 +86,6 @@ def test_a_token_is_issued_and_accepted() -> None:
 
 
 def test_a_token_ends_with_its_life() -> None:
-    """The lifetime is the caller's; the leeway comes on top."""
     shop = issuer(lifetime=60)
     assert msgspec.json.decode(request_token(shop).body)["expires_in"] == 60
     assert refusal(shop.auth, issued_token(shop), now=NOW + 89) is None
@@ -94,7 +93,6 @@ def test_a_token_ends_with_its_life() -> None:
 
 
 def test_another_secret_or_another_client_has_other_tokens() -> None:
-    """Neither accepts the other's, and no identity provider's rules fit."""
     text = issued_token(issuer())
     for shop in (CallbackTokenIssuer(CLIENT, "y" * 43), CallbackTokenIssuer("other", SECRET)):
         assert refusal(shop.auth, text) is Refusal.TOKEN_KEY_UNKNOWN
@@ -160,7 +158,6 @@ INVALID: Final[tuple[dict[str, Any], ...]] = (
 
 
 def test_an_invalid_request_is_refused() -> None:
-    """Doubled, missing and broken parameters and headers, two ways to authenticate at once."""
     for arguments in INVALID:
         assert said(request_token(SHOP, **arguments)) == (400, "invalid_request")
 

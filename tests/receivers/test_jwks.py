@@ -147,8 +147,6 @@ async def test_every_other_answer_is_a_failure() -> None:
 
 
 async def test_a_body_is_counted_while_it_comes() -> None:
-    """One that says nothing of its length and never ends is given up at the limit."""
-
     async def flood() -> AsyncIterator[bytes]:
         while True:
             yield b"1000\r\n" + b" " * 4096 + b"\r\n"
@@ -162,7 +160,6 @@ async def test_a_body_is_counted_while_it_comes() -> None:
 
 
 async def test_a_body_that_is_cut_or_does_not_come_is_a_failure() -> None:
-    """Half a set is none, however the connection ends, and silence has its time."""
     for is_reset in (False, True):
         assert await reason_of(fetched(in_turn(reply(body=KEYS, cut=-20, reset=is_reset))))
     for start in (b"", b"HTTP/1.1 200 X\r\nContent-Length: 50\r\n\r\n{"):

@@ -150,7 +150,6 @@ def test_keys_in_the_token_count_for_nothing() -> None:
 
 
 def test_of_equal_names_every_key_is_tried() -> None:
-    """A set may hold several keys of one name, and the right one need not be first."""
     same = {"keys": [public_jwk("P-256", number, kid="same") for number in (1, 2, 0)]}
     assert outcome(token(header={"kid": "same"}), keys=same) is None
 

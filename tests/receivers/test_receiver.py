@@ -119,8 +119,6 @@ async def test_the_answer_waits_for_on_callback() -> None:
 
 
 async def test_a_failure_is_answered_with_503(caplog: pytest.LogCaptureFixture) -> None:
-    """With a pause, and without a word of what the error says."""
-
     def fail(callback: Callback) -> None:
         raise ValueError(callback.application_id)
 
@@ -254,7 +252,6 @@ async def test_refusals_are_logged_once_a_minute(caplog: pytest.LogCaptureFixtur
 
 
 async def test_a_full_queue_is_answered_with_503() -> None:
-    """At once, and without harm to those that wait."""
     handler = Holding()
     receiver = accepting(handler, concurrency=2, queue=3)
     tasks = [asyncio.create_task(answered(receiver, {"event_type": str(n)})) for n in range(5)]

@@ -75,7 +75,6 @@ async def test_a_body_that_is_not_read_is_no_further_request(http: str) -> None:
 
 @pytest.mark.parametrize("http", ["aiohttp", "h11", "httptools", *OURS])
 async def test_a_socket_of_the_file_system_is_named_as_such(http: Any, tmp_path: Path) -> None:
-    """Whether uvicorn says it or the connection."""
     endpoint = Recording()
     path = tmp_path / "s"
     async with served(endpoint, http, uds=path) as url:
@@ -214,7 +213,6 @@ async def test_large_bodies_are_the_endpoint_s_to_limit_and_wrong_framing_is_aio
 
 
 async def test_a_compressed_body_is_not_unpacked_for_an_endpoint_that_refuses_it() -> None:
-    """The answer comes without the body."""
     bomb = gzip.compress(bytes(2**24))
     async with (
         served_by_aiohttp(Recording(refuses=True)) as url,
