@@ -622,12 +622,24 @@ class _Pool:
                     try:
                         return await work(connection)
                     finally:
-                        # The server has to end what was cancelled, or the connection is closed.
-                        with suppress(Exception):
-                            await self.pool.release(connection, timeout=_RELEASE_SECONDS)
+                        await self._give_back(connection)
             except Exception as error:  # noqa: BLE001 - foreign code
                 await self.leave_if_read_only(error)
                 raise self._translate_error(error)
+
+    async def _give_back(self, connection: Any) -> None:
+        """Give one back, even if it is cancelled meanwhile: asyncpg would leave a task behind.
+
+        The server has to end what was cancelled, or the connection is closed.
+        """
+        releasing = asyncio.gather(
+            self.pool.release(connection, timeout=_RELEASE_SECONDS), return_exceptions=True
+        )
+        try:
+            await asyncio.shield(releasing)
+        except asyncio.CancelledError:
+            await releasing
+            raise
 
     async def leave_if_read_only(self, error: BaseException) -> None:
         """Have every session connect anew if this one has reached a server that is read-only."""
@@ -646,8 +658,7 @@ class _Pool:
                 try:
                     return await self._listen_on(connection, name, heard)
                 finally:
-                    with suppress(Exception):
-                        await self.pool.release(connection, timeout=_RELEASE_SECONDS)
+                    await self._give_back(connection)
             except Exception as error:  # noqa: BLE001 - foreign code
                 raise self._translate_error(error)
 

@@ -141,6 +141,27 @@ async def test_no_session_keeps_anything(
     assert await postgres.run(states) == 0
 
 
+async def test_a_call_that_is_cancelled_gives_its_connection_back_first(
+    postgres: PostgresServer,
+) -> None:
+    """So that a poller that is closed leaves no task that a pool closed next would break."""
+    resetting, may_end = asyncio.Event(), asyncio.Event()
+
+    async def reset(_: object) -> None:
+        resetting.set()
+        await may_end.wait()
+
+    async with postgres.pool(reset=reset) as pool:
+        calling = asyncio.create_task(PostgresCheckpointStore(pool).load("default"))
+        await resetting.wait()
+        calling.cancel()
+        await asyncio.wait([calling], timeout=0.01)
+        assert not calling.done()
+        may_end.set()
+        await asyncio.wait([calling])
+        assert calling.cancelled()
+
+
 async def test_a_name_that_cannot_be_stored_is_refused(store: PostgresCheckpointStore) -> None:
     """Before the server is asked, by each call, as other stores refuse it."""
     names: list[Any] = ["", "c4n4ry\0", "c4n4ry\ud800", 5, None]
