@@ -4,9 +4,10 @@ A rule is a function from a module to the sentences that say what is wrong with 
 """
 
 import ast
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -16,122 +17,87 @@ import income_client
 
 PACKAGE: Final = Path(income_client.__file__).parent
 
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 LAYERS: Final = (
-    {"_version", "clock", "errors", "events", "hosts", "records", "settings", "texts"},
-    {"wire"},
-    {"call_watch", "concurrency", "instrumentation", "portal", "telemetry"},
-    {"http"},
-    {"checkpoints", "disk", "downloads", "exporting", "fetching", "walk"},
-    {"audit", "polling"},
-    {"client", "configuration", "receivers", "sync"},
-    {"__init__", "_lazy"},
-    {"engines"},
-    {"cli", "testing"},
-)  # fmt: skip
+    _names("_version clock errors events hosts records settings texts"),
+    _names("wire"),
+    _names("call_watch concurrency instrumentation portal telemetry"),
+    _names("http"),
+    _names("checkpoints disk downloads exporting fetching walk"),
+    _names("audit polling"),
+    _names("client configuration receivers sync"),
+    _names("__init__ _lazy"),
+    _names("engines"),
+    _names("cli testing"),
+)
 """Units of the package, the lowest first; imports go down, or stay within a layer without cycle."""
 
 MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
-    "emulator": frozenset({"_lazy", "clock", "emulator", "errors", "hosts", "settings", "texts"}),
-    "receivers": frozenset({"errors", "hosts", "receivers", "records", "settings", "wire"}),
-    "cli": frozenset(
-        {
-            "__init__",
-            "cli",
-            "configuration",
-            "disk",
-            "emulator",
-            "engines",
-            "exporting",
-            "hosts",
-            "receivers",
-            "records",
-            "texts",
-        }
+    "emulator": _names("_lazy clock emulator errors hosts settings texts"),
+    "receivers": _names("errors hosts receivers records settings wire"),
+    "cli": _names(
+        "__init__ cli configuration disk emulator engines exporting hosts receivers records texts"
     ),
-    "testing": frozenset({"__init__", "_lazy", "clock", "emulator", "records", "testing"}),
+    "testing": _names("__init__ _lazy clock emulator records testing"),
 }
 """Units that stand beside the layers, or see less than what is below them."""
 
-EMULATOR_PURE: Final = (
-    "access", "api", "exchange", "faults", "invented", "journal", "listing",
-    "update_times", "service_rules", "storage", "times", "world",
-)  # fmt: skip
-PURE: Final = (
-    "errors", "events", "hosts", "settings", "records", "wire",
-    "http.endpoints", "http.replies",
-    *(
-        f"walk.{name}"
-        for name in (
-            "checkpoint", "density", "placing", "planner", "tail", "windows",
-        )
-    ),
-    *(
-        f"polling.{name}"
-        for name in (
-            "checkpoint", "dead_letters", "progress",
-        )
-    ),
-    *(
-        f"receivers.{name}"
-        for name in ("auth", "certificates", "exchange", "issuer", "jwt", "networks")
-    ),
-    "audit.comparison",
-    "downloads.links", "downloads.naming", "downloads.transfer",
-    *(f"emulator.{name}" for name in EMULATOR_PURE),
-    "exporting.rows",
-)  # fmt: skip
+PURE: Final = _names("""
+    errors events hosts settings records wire http.endpoints http.replies exporting.rows
+    audit.comparison
+    walk.checkpoint walk.density walk.placing walk.planner walk.tail walk.windows
+    polling.checkpoint polling.dead_letters polling.progress
+    receivers.auth receivers.certificates receivers.exchange receivers.issuer receivers.jwt
+    receivers.networks downloads.links downloads.naming downloads.transfer
+    emulator.access emulator.api emulator.exchange emulator.faults emulator.invented
+    emulator.journal emulator.listing emulator.update_times emulator.service_rules
+    emulator.storage emulator.times emulator.world
+""")
 """Modules that decide and never wait; a package stands for all that is in it."""
 
-IMPURE: Final = frozenset(
-    {
-        "asyncio", "concurrent", "contextvars", "logging", "multiprocessing", "os", "queue",
-        "random", "secrets", "select", "signal", "socket", "subprocess", "sys", "tempfile",
-        "threading", "time", "uuid", "warnings",
-    }
-)  # fmt: skip
-CLOCK_READS: Final = frozenset(
-    {"getenv", "monotonic", "perf_counter", "time_ns", "today", "urandom", "utcnow", "uuid4"}
-)
+IMPURE: Final = _names("""
+    asyncio concurrent contextvars logging multiprocessing os queue random secrets select signal
+    socket subprocess sys tempfile threading time uuid warnings
+""")
+CLOCK_READS: Final = _names("getenv monotonic perf_counter time_ns today urandom utcnow uuid4")
 
-SERVERS: Final = frozenset({"emulator.emulator", "receivers.aiohttp", "receivers.aiohttp_server"})
+SERVERS: Final = _names("emulator.emulator receivers.aiohttp receivers.aiohttp_server")
 """Of those that may know aiohttp, the ones that see its server and nothing of its client."""
 
-CLIENTS: Final = frozenset(
-    {
-        "cli.doctor.service", "downloads.http", "emulator.callbacks", "emulator.remote",
-        "http.connections", "http.faults", "http.transport", "receivers.jwks",
-    }
-)  # fmt: skip
+CLIENTS: Final = _names("""
+    cli.doctor.service downloads.http emulator.callbacks emulator.remote http.connections
+    http.faults http.transport receivers.jwks
+""")
 """The ones that see its client and nothing of its server."""
 
 ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
-    "aio_pika": frozenset({"engines.worker_rabbit"}),
+    "aio_pika": _names("engines.worker_rabbit"),
     "aiohttp": SERVERS | CLIENTS,
-    "asyncpg": frozenset({"engines.postgres"}),
-    "cattrs": frozenset({"wire.readers"}),
-    "cryptography": frozenset({"receivers.certificates", "receivers.jwt"}),
-    "cyclopts": frozenset({"cli"}),
-    "fcntl": frozenset({"disk"}),
-    "jinja2": frozenset({"cli.application.html"}),
-    "joserfc": frozenset({"receivers.jwt"}),
-    "nats": frozenset(
-        {"cli.relay", "engines.nats", "engines.nats_connection", "engines.worker_nats"}
-    ),
-    "opentelemetry": frozenset({"telemetry"}),
-    "pandas": frozenset({"exporting.frames"}),
-    "polars": frozenset({"exporting.frames"}),
-    "pytest": frozenset({"testing.plugin"}),
-    "pyarrow": frozenset({"exporting.parquet", "exporting.schema", "exporting.frames"}),
-    "redis": frozenset(
-        {"cli.relay", "engines.redis", "engines.redis_settings", "engines.worker_redis"}
-    ),
-    "rich": frozenset({"cli"}),
-    "tenacity": frozenset({"http.retry", "settings"}),
-    "tomlkit": frozenset({"cli.configure"}),
-    "uvicorn": frozenset({"receivers.uvicorn"}),
+    "asyncpg": _names("engines.postgres"),
+    "cattrs": _names("wire.readers"),
+    "cryptography": _names("receivers.certificates receivers.jwt"),
+    "cyclopts": _names("cli"),
+    "fcntl": _names("disk"),
+    "jinja2": _names("cli.application.html"),
+    "joserfc": _names("receivers.jwt"),
+    "nats": _names("cli.relay engines.nats engines.nats_connection engines.worker_nats"),
+    "opentelemetry": _names("telemetry"),
+    "pandas": _names("exporting.frames"),
+    "polars": _names("exporting.frames"),
+    "pytest": _names("testing.plugin"),
+    "pyarrow": _names("exporting.parquet exporting.schema exporting.frames"),
+    "redis": _names("cli.relay engines.redis engines.redis_settings engines.worker_redis"),
+    "rich": _names("cli"),
+    "tenacity": _names("http.retry settings"),
+    "tomlkit": _names("cli.configure"),
+    "uvicorn": _names("receivers.uvicorn"),
 }
 """Libraries, and the modules that may know of them."""
-ANYWHERE: Final = frozenset({"attrs", "msgspec", "yarl"})
+ANYWHERE: Final = _names("attrs msgspec yarl")
 """Libraries that any module may know of; no other than all these is imported."""
 
 MESSAGES_READ_IN: Final[Mapping[str, str]] = {
@@ -144,15 +110,13 @@ MESSAGES_READ_IN: Final[Mapping[str, str]] = {
     "http.faults": "aiohttp",
 }
 """Modules that read the text of a library's errors, which say it in no other way."""
-READS: Final = frozenset(
-    {
-        "casefold", "count", "endswith", "find", "index", "lower", "lstrip", "partition",
-        "removeprefix", "removesuffix", "replace", "rfind", "rindex", "rpartition", "rsplit",
-        "rstrip", "split", "splitlines", "startswith", "strip", "translate", "upper",
-    }
-)  # fmt: skip
+READS: Final = _names("""
+    casefold count endswith find index lower lstrip partition removeprefix removesuffix replace
+    rfind rindex rpartition rsplit rstrip split splitlines startswith strip translate upper
+""")
 """Methods of a text that take it to pieces, or say what is in it."""
-PATTERN_READS: Final = frozenset({"findall", "finditer", "fullmatch", "match", "search", "sub"})
+PATTERN_READS: Final = _names("findall finditer fullmatch match search sub")
+_TEXT_OF_AN_ERROR: Final = re.compile(r"\.(?:message|detail)\b|\bstr\(")
 
 
 @frozen
@@ -176,7 +140,7 @@ class Module:
         """All nodes of its syntax tree."""
         return _nodes_of(self.source)
 
-    def is_within(self, names: frozenset[str] | tuple[str, ...]) -> bool:
+    def is_within(self, names: frozenset[str]) -> bool:
         """Say whether it is one of these modules, or in one of these packages."""
         return any(self.name == name or self.name.startswith(f"{name}.") for name in names)
 
@@ -207,7 +171,7 @@ class Module:
                 yield unit if unit in UNITS else "__init__"
 
 
-@cache
+@lru_cache(maxsize=1)  # those of all modules would make each collection of garbage slow
 def _nodes_of(source: str) -> tuple[ast.AST, ...]:
     return (*ast.walk(ast.parse(source)),)
 
@@ -289,6 +253,8 @@ def libraries(module: Module) -> Iterator[str]:
 
 def messages(module: Module) -> Iterator[str]:
     """No code reads the text of an error: what it is about is in its attributes."""
+    if not _TEXT_OF_AN_ERROR.search(module.source):
+        return
     may_read_foreign = module.name in MESSAGES_READ_IN
     for function in module.nodes:
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
