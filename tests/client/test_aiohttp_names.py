@@ -23,8 +23,7 @@ from income_client import (
 )
 from income_client.testing import JumpingClock, make_document
 from tests.support.clients import BASIC, HERE, hosting
-from tests.support.connections import application
-from tests.support.server import ScriptedServer, in_turn, reply
+from tests.support.server import ScriptedServer, application, in_turn, reply
 from tests.support.telemetry import collecting
 
 ONCE: Final = RetryPolicy(max_attempts=1)

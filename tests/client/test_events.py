@@ -37,7 +37,7 @@ from income_client import (
 from income_client.emulator import Emulator, Fault
 from income_client.http.session import SessionManager
 from income_client.wire.times import wire_time
-from tests.support.clients import BASIC, OAUTH, call, failure, playing
+from tests.support.clients import BASIC, OAUTH, Shelf, call, failure, playing
 from tests.support.loop_time import stay_silent
 from tests.support.polling import NOW_TEXT, rest
 from tests.support.server import (
@@ -52,7 +52,6 @@ from tests.support.server import (
     token_rules,
 )
 from tests.support.service import NOW, served, until
-from tests.support.tokens import Shelf
 
 E = TypeVar("E", bound=Event)
 

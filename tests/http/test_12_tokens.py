@@ -22,8 +22,7 @@ from income_client import (
 )
 from income_client.testing import JumpingClock
 from tests.support.clients import BASIC, OAUTH, ask, outcomes, running
-from tests.support.loop_time import stay_silent
-from tests.support.ordered_clock import OrderedClock
+from tests.support.loop_time import OrderedClock, stay_silent
 from tests.support.server import (
     EMPTY_PAGE,
     RESET,

@@ -32,8 +32,7 @@ from income_client import (
 from income_client.http.retry import Gate, Retries, RetryBudget
 from income_client.testing import JumpingClock
 from tests.support.clients import BASIC, ask, outcomes, running
-from tests.support.loop_time import pass_time
-from tests.support.ordered_clock import OrderedClock
+from tests.support.loop_time import OrderedClock, pass_time
 from tests.support.server import (
     EMPTY_PAGE,
     RESET,

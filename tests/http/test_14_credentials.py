@@ -28,12 +28,12 @@ from income_client import (
 )
 from income_client.testing import JumpingClock, make_document
 from tests.support.clients import BASIC, HERE, OAUTH
-from tests.support.connections import answer_to, tls_pair
-from tests.support.proxies import tunnelling
+from tests.support.proxies import tls_pair, tunnelling
 from tests.support.server import (
     Reply,
     Request,
     ScriptedServer,
+    answer_to,
     in_turn,
     reply,
     token_rules,

@@ -5,16 +5,20 @@ that time are closed (promise 13): they have the same fate.
 """
 
 import asyncio
+import contextlib
+import enum
 import gc
 import ssl
 import sys
 import warnings
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import aiohttp
 import pytest
 import trustme
+from attrs import define, evolve, field
 
 from income_client import (
     ClientClosedError,
@@ -23,27 +27,143 @@ from income_client import (
     IncomeClient,
     RetryPolicy,
 )
-from income_client.events import CallFinished, RequestRetried
+from income_client.events import CallFinished, Event, RequestRetried
 from income_client.testing import JumpingClock
 from tests.support.beside import beside
 from tests.support.beside import until as until_beside
 from tests.support.clients import BASIC, OAUTH
-from tests.support.connections import Death, Way, answer_to, mortal, tls_pair
-from tests.support.loop_time import pass_time
-from tests.support.ordered_clock import OrderedClock
-from tests.support.server import ScriptedServer
+from tests.support.loop_time import OrderedClock, pass_time
+from tests.support.proxies import tls_pair, tunnelling
+from tests.support.server import (
+    HUNG_UP,
+    RESET,
+    SILENT,
+    Reply,
+    Request,
+    ScriptedServer,
+    answer_to,
+)
 from tests.support.service import until
 
 ONCE: Final = RetryPolicy(max_attempts=1)
 ELSEWHERE: Final = "belongs to the event loop in which it was first used"
-ALL_AT_ONCE: Final = 8
+ALL_AT_ONCE: Final = 4
+
+
+async def get(client: IncomeClient, *names: str) -> None:
+    """Make calls at once that give what was asked for."""
+    found = await asyncio.gather(*map(client.get_application, names))
+    assert [one.application_id for one in found] == [*names]
 
 
 # Connections that have died in the pool
 
 
-async def get(client: IncomeClient, name: str) -> None:
-    assert (await client.get_application(name)).application_id == name
+class Death(enum.Enum):
+    """What happens on a dead connection when a request comes."""
+
+    RESET = "reset"
+    CLOSED = "closed"
+    SILENT = "nothing, for ever"
+    CUT = "half a reply, and the end"
+
+
+class Way(enum.Enum):
+    """How a client reaches the service."""
+
+    HTTP = "http"
+    HTTPS = "https"
+    HTTP_PROXY = "http-proxy"
+    HTTPS_PROXY = "https-proxy"
+    BORROWED = "borrowed"
+
+
+@define
+class MortalService:
+    """A service whose connections die when a test says so."""
+
+    death: Death
+    server: ScriptedServer = field(init=False)
+    released: asyncio.Event = field(factory=asyncio.Event)
+    """Until then the replies about the application ``slow`` are kept back."""
+    is_always_deadly: bool = False
+    """Whether connections die also that are new."""
+    _dead: set[int] = field(factory=set)
+    _together: asyncio.Barrier | None = None
+
+    @property
+    def over(self) -> list[int]:
+        """For each request, which connection it came over: 0, 1, ..."""
+        return [request.connection for request in self.server.requests]
+
+    async def fill(self, client: IncomeClient, number: int = ALL_AT_ONCE) -> None:
+        """Make so many calls at once, each over a new connection, which stays in the pool."""
+        self._together = asyncio.Barrier(number)
+        await get(client, *[f"first-{n}" for n in range(number)])
+        self._together = None
+
+    async def start(self, call: Coroutine[Any, Any, None]) -> tuple[asyncio.Task[None], int]:
+        """Start a call whose reply is kept back; return it, and the connection that it is on."""
+        before = len(self.over)
+        task = asyncio.create_task(call)
+        await until(lambda: len(self.over) > before)
+        return task, self.over[before]
+
+    def die(self, *, but: int | None = None) -> None:
+        """Let all connections die that there are, but perhaps one."""
+        self._dead = set(self.over) - {but}
+
+    async def answer(self, request: Request) -> Reply:
+        """Reply, or do what is done on a dead connection."""
+        if request.connection in self._dead or self.is_always_deadly:
+            return self._last_words(request)
+        if self._together is not None:
+            await self._together.wait()
+        if request.name == "slow":
+            await self.released.wait()
+        return answer_to(request)
+
+    def _last_words(self, request: Request) -> Reply:
+        match self.death:
+            case Death.RESET:
+                return RESET
+            case Death.CLOSED:
+                return HUNG_UP
+            case Death.SILENT:
+                return SILENT
+            case Death.CUT:
+                return evolve(answer_to(request), cut=-20)
+            case _ as never:
+                assert_never(never)
+
+
+@contextlib.asynccontextmanager
+async def mortal(
+    death: Death, way: Way = Way.HTTP, **options: Any
+) -> AsyncIterator[tuple[MortalService, IncomeClient, list[Event]]]:
+    """Run a service and a client of it, whose pauses take no time; give its events too."""
+    service, events = MortalService(death), list[Event]()
+    tls, trust = tls_pair() if way in {Way.HTTPS, Way.HTTPS_PROXY} else (None, {})
+    async with contextlib.AsyncExitStack() as stack:
+        service.server = await stack.enter_async_context(ScriptedServer(service.answer, tls))
+        usual: dict[str, Any] = {
+            "auth": BASIC,
+            "clock": JumpingClock(),
+            "on_event": events.append,
+            "base_url": service.server.url,
+        }
+        if way is Way.HTTP_PROXY:
+            # It takes whole addresses as well, so it is a proxy.
+            usual |= {"base_url": "http://localhost:9", "proxy": service.server.url}
+        elif way is Way.HTTPS_PROXY:
+            proxy, _ = await stack.enter_async_context(tunnelling(service.server.port))
+            usual |= {"proxy": f"http://{proxy}"}
+        elif way is Way.BORROWED:
+            session = await stack.enter_async_context(aiohttp.ClientSession())
+            usual |= {"session": session}
+        client = IncomeClient(**usual | trust | options)
+        await stack.enter_async_context(client)
+        yield service, client, events
 
 
 @pytest.mark.parametrize(
@@ -58,7 +178,7 @@ async def test_no_call_is_lost_when_all_idle_connections_are_dead(death: Death, 
     """The first one that fails costs neither an attempt nor a pause, the others cost nothing."""
     once_and_no_budget = RetryPolicy(max_attempts=1, budget=0)
     async with mortal(death, way, retry=once_and_no_budget) as (service, client, events):
-        await service.fill(client, ALL_AT_ONCE)
+        await service.fill(client)
         service.die()
         events.clear()
         for number in range(6):
@@ -72,7 +192,7 @@ async def test_no_call_is_lost_when_all_idle_connections_are_dead(death: Death, 
         # All the others went over one new connection, and the dead ones are closed.
         assert others == [ALL_AT_ONCE] * 6
         # A silent one does not even notice that.
-        await until(lambda: service.open_connections - {first} == {ALL_AT_ONCE})
+        await until(lambda: service.server.connections.keys() - {first} == {ALL_AT_ONCE})
     (retried,) = [event for event in events if isinstance(event, RequestRetried)]
     assert (retried.attempt, retried.pause) == (1, 0)
     finished = [event for event in events if isinstance(event, CallFinished)]
@@ -83,28 +203,25 @@ async def test_no_call_is_lost_when_all_idle_connections_are_dead(death: Death, 
 async def test_calls_at_once_over_dead_connections_all_succeed(death: Death) -> None:
     """Each of them finds out by itself, and is sent twice."""
     async with mortal(death, retry=ONCE) as (service, client, _):
-        await service.fill(client, ALL_AT_ONCE)
+        await service.fill(client)
         service.die()
-        await asyncio.gather(*[get(client, f"next-{n}") for n in range(ALL_AT_ONCE)])
+        await get(client, *[f"next-{n}" for n in range(ALL_AT_ONCE)])
         assert len(service.over) == 3 * ALL_AT_ONCE
 
 
 async def test_a_connection_in_use_is_left_alone() -> None:
     async with mortal(Death.RESET) as (service, client, _):
-        await service.fill(client, 4)
-        service.held["slow"] = asyncio.Event()
-        slow = asyncio.create_task(get(client, "slow"))
-        await until(lambda: len(service.over) == 5)
-        in_use = service.over[4]
+        await service.fill(client)
+        slow, in_use = await service.start(get(client, "slow"))
         service.die(but=in_use)
         await get(client, "next-1")
         assert service.over[6] == 4
-        service.held["slow"].set()
+        service.released.set()
         await slow
         await get(client, "next-2")
         await get(client, "next-3")
         assert service.over[7:] == [4, in_use]
-        assert service.open_connections == {4, in_use}
+        assert service.server.connections.keys() == {4, in_use}
 
 
 async def test_a_borrowed_connection_that_its_owner_uses_is_left_alone() -> None:
@@ -114,19 +231,16 @@ async def test_a_borrowed_connection_that_its_owner_uses_is_left_alone() -> None
         mortal(Death.RESET, session=session) as (service, client, _),
     ):
         await service.fill(client, 2)
-        service.held["slow"] = asyncio.Event()
         url = f"{service.server.url}/v1/income/applications/slow"
 
         async def use() -> None:
             async with session.get(url) as answer:
                 assert (await answer.json())["application_id"] == "slow"
 
-        owner = asyncio.create_task(use())
-        await until(lambda: len(service.over) == 3)
-        in_use = service.over[2]
+        owner, in_use = await service.start(use())
         service.die(but=in_use)
         await get(client, "next-1")
-        service.held["slow"].set()
+        service.released.set()
         await owner
         assert service.over[3:] == [1 - in_use, 2]
 
@@ -134,7 +248,7 @@ async def test_a_borrowed_connection_that_its_owner_uses_is_left_alone() -> None
 async def test_a_reply_that_is_cut_costs_an_attempt() -> None:
     """The service had begun to answer; the retry goes over a new connection all the same."""
     async with mortal(Death.CUT, retry=RetryPolicy(max_attempts=2)) as (service, client, _):
-        await service.fill(client, ALL_AT_ONCE)
+        await service.fill(client)
         service.die()
         await get(client, "next-1")
         assert service.over[ALL_AT_ONCE + 1 :] == [ALL_AT_ONCE]
@@ -161,7 +275,7 @@ async def test_a_token_is_requested_over_a_new_connection_as_well() -> None:
     options: dict[str, Any] = {"auth": OAUTH, "clock": clock, "retry": ONCE}
     async with mortal(Death.RESET, **options) as (service, client, _):
         await get(client, "first")
-        await service.fill(client, ALL_AT_ONCE)
+        await service.fill(client)
         service.die()
         clock.advance(4000)
         before = len(service.over)
@@ -175,7 +289,7 @@ async def test_a_token_is_requested_over_a_new_connection_as_well() -> None:
 async def test_a_call_that_gives_up_a_dead_connection_is_the_last_one(giving_up: str) -> None:
     """Where nothing came for long, the next call does not find out for itself."""
     async with mortal(Death.SILENT) as (service, client, _):
-        await service.fill(client, ALL_AT_ONCE)
+        await service.fill(client)
         service.die()
         hurried = client.with_options(deadline=20) if giving_up == "deadline" else client
         call = asyncio.create_task(asyncio.wait_for(get(hurried, "lost"), 25))
@@ -189,15 +303,13 @@ async def test_a_call_that_gives_up_a_dead_connection_is_the_last_one(giving_up:
 
 async def test_calls_that_are_cancelled_early_close_no_other_connection() -> None:
     async with mortal(Death.RESET) as (service, client, _):
-        await service.fill(client, 4)
-        service.held["slow"] = asyncio.Event()
-        call = asyncio.create_task(get(client, "slow"))
-        await until(lambda: len(service.over) == 5)
+        await service.fill(client)
+        call, cancelled = await service.start(get(client, "slow"))
         call.cancel()
         await asyncio.wait([call])
         for number in range(3):
             await get(client, f"next-{number}")
-        assert {*service.over[5:], service.over[4]} == {0, 1, 2, 3}
+        assert {*service.over[5:], cancelled} == {0, 1, 2, 3}
 
 
 async def test_a_repeated_request_waits_for_its_turn() -> None:
@@ -219,11 +331,6 @@ async def test_a_repeated_request_waits_for_its_turn() -> None:
 # Connections of another event loop or process
 
 
-async def make_calls(client: IncomeClient) -> None:
-    """Make some calls at once, so that there are several connections."""
-    await asyncio.gather(*[client.get_application(f"app-{n}") for n in range(3)])
-
-
 @pytest.mark.parametrize(("is_tls", "in_order"), [(True, True), (True, False), (False, False)])
 def test_a_client_whose_loop_has_ended_can_be_closed(
     is_tls: bool, in_order: bool, capfd: pytest.CaptureFixture[str]
@@ -237,10 +344,10 @@ def test_a_client_whose_loop_has_ended_can_be_closed(
         warnings.simplefilter("always")
         client = IncomeClient(server.url, auth=OAUTH, **trust)
         if in_order:
-            asyncio.run(make_calls(client))
+            asyncio.run(get(client, *"abc"))
         else:
             loop = asyncio.new_event_loop()
-            loop.run_until_complete(make_calls(client))
+            loop.run_until_complete(get(client, *"abc"))
             loop.close()
         for _ in range(2):
             asyncio.run(client.aclose())
@@ -256,10 +363,10 @@ def test_a_client_whose_loop_has_ended_can_be_closed(
 def test_a_client_whose_loop_runs_elsewhere_is_not_closed() -> None:
 
     async def stay(client: IncomeClient) -> None:
-        await make_calls(client)
+        await get(client, *"abc")
         with pytest.raises(ClientClosedError, match=ELSEWHERE):
             await asyncio.to_thread(asyncio.run, client.aclose())
-        await make_calls(client)
+        await get(client, *"abc")
         await client.aclose()
 
     with beside(ScriptedServer(answer_to)) as server:

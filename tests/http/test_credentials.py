@@ -25,7 +25,7 @@ from income_client import (
 from income_client.http.credentials import CredentialSource
 from income_client.settings import Auth
 from income_client.testing import JumpingClock
-from tests.support.clients import BASIC, OAUTH, ask, outcomes, running
+from tests.support.clients import BASIC, OAUTH, Shelf, ask, outcomes, running
 from tests.support.loop_time import pass_time, stay_silent
 from tests.support.server import (
     EMPTY_PAGE,
@@ -37,7 +37,6 @@ from tests.support.server import (
     token_reply,
 )
 from tests.support.service import until
-from tests.support.tokens import Shelf
 
 NEW_BASIC: Final = BasicAuth("user", "invented-too")
 NEW_OAUTH: Final = OAuth2ClientCredentials("partner", "invented-too")

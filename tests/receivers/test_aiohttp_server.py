@@ -15,7 +15,7 @@ from aiohttp import web
 from income_client import ConfigurationError
 from income_client.receivers.aiohttp_server import serving
 from tests.support.callbacks import ring
-from tests.support.connections import tls_pair
+from tests.support.proxies import tls_pair
 
 SOON: Final = 0.05
 NEVER: Final = 3600.0

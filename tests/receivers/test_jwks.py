@@ -27,7 +27,7 @@ from income_client.receivers.jwks import (
 from income_client.receivers.jwt import TokenKeys
 from income_client.receivers.receiver import TokenCheck
 from tests.support.callbacks import HandClock
-from tests.support.connections import tls_pair
+from tests.support.proxies import tls_pair
 from tests.support.server import Answer, Reply, ScriptedServer, in_turn, reply, turns
 from tests.support.signed_tokens import NOW, accepting, key_set, token
 

@@ -26,6 +26,7 @@ from income_client.http.endpoints import Request, Response, addresses, get_appli
 from income_client.http.faults import StaleConnectionError
 from income_client.http.replies import failure_of
 from income_client.http.session import SessionManager
+from income_client.http.tokens import StoredToken
 from income_client.http.transport import Pool, SocketLimits, Transport
 from income_client.instrumentation import Instrumentation
 from income_client.settings import DownloadPolicy, OnEvent, Timeouts
@@ -246,6 +247,30 @@ async def fetched(
             return await body_of(reply)
     except IncomeClientError as error:
         return error.again()
+
+
+class Shelf:
+    """A store of tokens in memory that may be made to fail."""
+
+    def __init__(self, stored: StoredToken | None = None) -> None:
+        self.stored = stored
+        self.fault: Exception | None = None
+        self.saved = 0
+
+    async def load(self) -> StoredToken | None:
+        """Return what is there."""
+        self._fail()
+        return self.stored
+
+    async def save(self, token: StoredToken) -> None:
+        """Keep it."""
+        self._fail()
+        self.saved += 1
+        self.stored = token
+
+    def _fail(self) -> None:
+        if self.fault is not None:
+            raise self.fault
 
 
 def open_connections(pool: Pool) -> int:

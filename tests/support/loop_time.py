@@ -1,12 +1,15 @@
-"""The time of an event loop, moved by the test, so that a limit of a minute ends at once."""
+"""Time that a test moves: that of an event loop, or of a clock with sleepers in order."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
-from typing import Any, Final, NoReturn
+from collections.abc import AsyncIterator
+from itertools import count
+from typing import Final, NoReturn
 
 _TURNS: Final = 20
 """Turns of the loop in which a client takes in what lies ready; a slower one waits longer."""
+_SETTLING: Final = 100
+_MOST_WAKES: Final = 1_000
+"""Sleepers that one stretch of time may wake, after which they are taken to sleep for ever."""
 
 
 def pass_time(seconds: float) -> None:
@@ -32,36 +35,48 @@ async def silence(seconds: float) -> AsyncIterator[bytes]:
     await stay_silent(seconds)
 
 
-class LoopClock:
-    """The time of the running loop, as a client takes a clock."""
+class OrderedClock:
+    """A clock that stands until time is let pass, and then wakes one sleeper after the other.
+
+    `JumpingClock` is simpler, and lets everybody wake at once.
+    """
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._numbers = count()
+        self._sleepers: dict[asyncio.Future[None], tuple[float, int]] = {}
 
     def monotonic(self) -> float:
-        """Return the loop's seconds."""
-        return asyncio.get_running_loop().time()
+        """Return seconds since the clock was made."""
+        return self._now
 
     async def sleep(self, seconds: float) -> None:
-        """Wait as the loop waits."""
-        await asyncio.sleep(seconds)
+        """Wait until that much time was let pass."""
+        sleeper: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sleepers[sleeper] = (self._now + seconds, next(self._numbers))
+        try:
+            await sleeper
+        finally:
+            self._sleepers.pop(sleeper, None)
 
+    async def let_pass(self, seconds: float) -> None:
+        """Move time forward, from one sleeper's moment to the next; all that follows is done."""
+        until = self._now + seconds
+        await self._settle()
+        woken = 0
+        while self._sleepers:
+            sleeper = min(self._sleepers, key=self._sleepers.__getitem__)
+            moment = self._sleepers[sleeper][0]
+            if moment > until:
+                break
+            woken += 1
+            assert woken <= _MOST_WAKES, "sleepers go to sleep again and again"
+            self._now = max(self._now, moment)
+            del self._sleepers[sleeper]
+            sleeper.set_result(None)
+            await self._settle()
+        self._now = until
 
-@contextmanager
-def skipped_waits() -> Iterator[LoopClock]:
-    """Have the running loop jump to its next timer instead of waiting for it.
-
-    Timers keep their order, so that tasks interleave as they do in real time.
-    """
-    loop = asyncio.get_running_loop()
-    selector: Any = vars(loop)["_selector"]
-    select = selector.select
-
-    def jump(seconds: float | None) -> Any:
-        ready = select(0 if seconds else seconds)
-        if seconds and not ready:
-            pass_time(seconds)
-        return ready
-
-    selector.select = jump
-    try:
-        yield LoopClock()
-    finally:
-        selector.select = select
+    async def _settle(self) -> None:
+        for _ in range(_SETTLING):
+            await asyncio.sleep(0)

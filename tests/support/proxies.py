@@ -4,11 +4,25 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import AsyncIterator, Callable
+from functools import cache
+from typing import Any
 from urllib.parse import urlsplit
 
 import trustme
 
 from tests.support.server import END_OF_HEAD, Reply, Request, accepting
+
+
+@cache
+def tls_pair() -> tuple[ssl.SSLContext, dict[str, Any]]:
+    """Return a server's TLS context, and the client's option that trusts it."""
+    authority = trustme.CA()
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(server)
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    authority.configure_trust(client)
+    return server, {"ssl": client}
+
 
 Change = Callable[[bytes], bytes]
 """Returns what is passed on of some bytes: a whole request, or a part of a reply."""

@@ -29,6 +29,7 @@ from urllib.parse import parse_qsl
 from attrs import define, field, frozen
 
 from income_client.clock import Clock
+from tests.support.payloads import APPLICATION, PAGE, row_of_list
 
 END_OF_HEAD: Final = b"\r\n\r\n"
 
@@ -201,6 +202,26 @@ EMPTY_PAGE: Final = json_reply(
 """The reply to a list call that finds nothing."""
 UNAUTHORIZED: Final = reply(401, WWW_Authenticate='Bearer error="invalid_token"')
 """The reply to a call whose token is not accepted."""
+
+
+def application(application_id: str) -> Reply:
+    """Return the reply about an application."""
+    return json_reply(APPLICATION | {"application_id": application_id})
+
+
+def page(*references: str) -> Reply:
+    """Return the reply that lists applications with these references."""
+    rows = [row_of_list(f"id-of-{one}", application_reference_id=one) for one in references]
+    return json_reply(PAGE | {"applications": rows})
+
+
+def answer_to(request: Request) -> Reply:
+    """Return the right reply to any request."""
+    if request.path == "/token":
+        return token_reply()
+    if request.path.endswith("/applications"):
+        return page(request.reference)
+    return application(request.name)
 
 
 def in_turn(*steps: Reply | Answer) -> Answer:
