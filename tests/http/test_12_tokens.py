@@ -17,12 +17,11 @@ from income_client import (
     IncomeClientError,
     PermissionDeniedError,
     RetryPolicy,
-    Timeouts,
     TokenError,
 )
 from income_client.testing import JumpingClock
-from tests.support.clients import BASIC, OAUTH, ask, outcomes, running
-from tests.support.loop_time import OrderedClock, stay_silent
+from tests.support.clients import ask, outcomes, running
+from tests.support.loop_time import OrderedClock
 from tests.support.server import (
     EMPTY_PAGE,
     RESET,
@@ -141,10 +140,10 @@ async def test_a_failed_early_renewal_keeps_the_usable_token(failure: Reply) -> 
     async with running(in_turn(EMPTY_PAGE), issue, clock=clock, retry=ONCE) as (service, client):
         await ask(client)
         clock.advance(STALE_FROM)
-        for _ in range(57):
+        for _ in range(19):
             await ask(client)
             await turns()
-            clock.advance(5)
+            clock.advance(15)
         assert {call.token for call in service.calls} == {"token-1"}
         assert 4 <= service.token_requests - 1 <= 11
         clock.advance(15)
@@ -169,7 +168,7 @@ async def test_the_margins_scale_with_the_life_of_the_token(lifetime: int, steps
 
 
 async def test_a_refused_token_is_replaced_once_for_all_refused_calls() -> None:
-    all_here = asyncio.Barrier(200)
+    all_here = asyncio.Barrier(50)
 
     async def answer(request: Request) -> Reply:
         if request.token == "token-2":
@@ -177,9 +176,9 @@ async def test_a_refused_token_is_replaced_once_for_all_refused_calls() -> None:
         await all_here.wait()
         return UNAUTHORIZED
 
-    async with running(answer, concurrency=200) as (service, client):
-        assert set(await outcomes(client, ["a"] * 200)) == {"done"}
-        assert (service.token_requests, len(service.calls)) == (2, 400)
+    async with running(answer, concurrency=50) as (service, client):
+        assert set(await outcomes(client, ["a"] * 50)) == {"done"}
+        assert (service.token_requests, len(service.calls)) == (2, 100)
 
 
 async def test_a_late_refusal_of_an_old_token_costs_no_token_request() -> None:
@@ -203,7 +202,7 @@ async def test_a_late_refusal_of_an_old_token_costs_no_token_request() -> None:
         assert service.token_requests == 2
 
 
-@pytest.mark.parametrize("failures", [0, 1, 2])
+@pytest.mark.parametrize("failures", [0, 2])
 async def test_a_call_is_repeated_once_whatever_comes_between(failures: int) -> None:
     """The second refusal is raised at once; the repetition is none of three attempts."""
     clock = JumpingClock()
@@ -216,38 +215,27 @@ async def test_a_call_is_repeated_once_whatever_comes_between(failures: int) -> 
         assert len(clock.slept) == failures
 
 
-@pytest.mark.parametrize(
-    ("refusal", "auth", "cls", "token_requests"),
-    [
-        (reply(403), OAUTH, PermissionDeniedError, 1),
-        # They cannot be renewed.
-        (UNAUTHORIZED, BASIC, AuthenticationError, 0),
-    ],
-    ids=["forbidden", "user and password"],
-)
-async def test_a_refusal_that_no_token_would_change_is_raised_at_once(
-    refusal: Reply, auth: Any, cls: type[Exception], token_requests: int
-) -> None:
-    """And the next call is sent with the same credentials."""
-    async with running(in_turn(refusal, EMPTY_PAGE), auth=auth) as (service, client):
-        with pytest.raises(cls):
+async def test_a_refusal_that_no_token_would_change_costs_no_token() -> None:
+    """And the next call is sent with the same one."""
+    async with running(in_turn(reply(403), EMPTY_PAGE)) as (service, client):
+        with pytest.raises(PermissionDeniedError):
             await ask(client)
         await ask(client)
-        assert (service.token_requests, len(service.calls)) == (token_requests, 2)
+        assert (service.token_requests, len(service.calls)) == (1, 2)
 
 
-@pytest.mark.parametrize("options", [{}, {"max_rate": 50}], ids=["any rate", "fifty a second"])
-async def test_no_call_fails_where_each_token_serves_forty_calls(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("max_rate", [None, 50])
+async def test_no_call_fails_where_each_token_serves_a_few_calls(max_rate: float | None) -> None:
     """Refused calls use a new token first, before it is used up.
 
     So does a service behave that keeps one token of a client alive, while other processes
     ask for tokens as well.
     """
-    async with running(uses=40, concurrency=16, **options) as (service, client):
-        found = await outcomes(client, [str(number) for number in range(160)])
-        assert set(found) == {"done"}
+    names = [str(number) for number in range(64)]
+    async with running(uses=16, concurrency=8, max_rate=max_rate) as (service, client):
+        assert set(await outcomes(client, names)) == {"done"}
         assert service.token_requests == 4
-        assert all(service.references.count(str(number)) <= 2 for number in range(160))
+        assert all(service.references.count(name) <= 2 for name in names)
 
 
 async def test_a_repetition_goes_ahead_of_calls_that_were_not_sent_yet() -> None:
@@ -278,8 +266,8 @@ async def test_a_repetition_waits_for_the_pause_of_a_429() -> None:
         return EMPTY_PAGE if request.token == "token-2" else UNAUTHORIZED
 
     issue = in_turn(token_reply("token-1"), held)
-    options: dict[str, Any] = {"clock": clock, "concurrency": 2, "max_rate": 1000}
-    async with running(answer, issue, retry=ONCE, **options) as (service, client):
+    pace: dict[str, Any] = {"concurrency": 2, "max_rate": 1000}
+    async with running(answer, issue, clock=clock, retry=ONCE, **pace) as (service, client):
         calls = asyncio.create_task(outcomes(client, ["throttled", "refused", "later", "last"]))
         await clock.let_pass(1)
         held.released.set()
@@ -293,11 +281,8 @@ async def test_a_repetition_waits_for_the_pause_of_a_429() -> None:
 async def test_a_cancelled_repetition_frees_its_slot() -> None:
     """Cancelled while it waits for the new token, it leaves its slot to the next call."""
     held = Held(token_reply("token-2"))
-    issue = in_turn(token_reply("token-1"), held)
-    async with running(in_turn(UNAUTHORIZED, EMPTY_PAGE), issue, concurrency=1) as (
-        service,
-        client,
-    ):
+    call, issue = in_turn(UNAUTHORIZED, EMPTY_PAGE), in_turn(token_reply("token-1"), held)
+    async with running(call, issue, concurrency=1) as (service, client):
         refused = asyncio.create_task(ask(client, "refused"))
         await held.arrived.wait()
         waiting = asyncio.create_task(ask(client, "next"))
@@ -369,8 +354,8 @@ async def test_a_429_of_the_token_endpoint_is_honoured() -> None:
     """After it a call waits without a request or a slot, or fails if it cannot wait so long."""
     clock = JumpingClock()
     issue = in_turn(reply(429, Retry_After="30"), token_reply("token-1"))
-    options: dict[str, Any] = {"clock": clock, "retry": ONCE, "concurrency": 1}
-    async with running(in_turn(EMPTY_PAGE), issue, **options) as (service, client):
+    options: dict[str, Any] = {"retry": ONCE, "concurrency": 1}
+    async with running(in_turn(EMPTY_PAGE), issue, clock=clock, **options) as (service, client):
         with pytest.raises(TokenError):
             await ask(client)
         with pytest.raises(TokenError) as caught:
@@ -389,11 +374,9 @@ async def test_a_429_of_the_token_endpoint_is_honoured() -> None:
         (reply(200, b'{"access_to'), TokenError, 3),
         (RESET, ConnectionFailedError, 3),
         (reply(307, Location="/elsewhere"), TokenError, 1),
-        (reply(200, b"[]"), TokenError, 1),
-        (token_reply("a b"), TokenError, 1),
         (reply(200, b" " * 70_000), TokenError, 1),
     ],
-    ids=["500", "half a reply", "cut", "redirect", "a list", "no token", "70 kB"],
+    ids=["500", "half a reply", "cut", "redirect", "70 kB"],
 )
 async def test_a_token_request_has_attempts_of_its_own(
     out: Reply, cls: type[Exception], requests: int
@@ -426,11 +409,3 @@ async def test_whatever_is_refused_no_call_is_sent_three_times(
         for name, outcome in zip(names, found, strict=True):
             assert service.references.count(name) <= 2
             assert outcome == "done" or service.references.count(name) == 2
-
-
-async def test_the_deadline_ends_a_repetition_that_waits_for_its_token() -> None:
-    issue = in_turn(token_reply("token-1"), lambda _: stay_silent(61))
-    patient = Timeouts(read=1000, deadline=60)
-    options: dict[str, Any] = {"timeouts": patient, "concurrency": 1}
-    async with running(in_turn(UNAUTHORIZED), issue, **options) as (_, client):
-        assert await outcomes(client, "ab") == ["DeadlineExceededError"] * 2
