@@ -15,8 +15,7 @@ from income_client import IncomeClient
 from income_client.testing import LoopRunner
 from tests.support.beside import beside
 from tests.support.cli import Cli
-from tests.support.malformed import malformed_rows
-from tests.support.proxies import changing
+from tests.support.proxies import changing, malformed_rows
 from tests.support.served import ids_in
 from tests.support.streams import Terminal
 

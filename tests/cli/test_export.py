@@ -20,8 +20,7 @@ from tests.support.beside import beside
 from tests.support.cli import FULL, Cli
 from tests.support.exporting import Export
 from tests.support.limits import no_room_above
-from tests.support.malformed import malformed_rows
-from tests.support.proxies import changing
+from tests.support.proxies import changing, malformed_rows
 from tests.support.served import served, without_addresses
 from tests.support.streams import Terminal, closed_pipe
 

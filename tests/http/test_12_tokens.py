@@ -53,10 +53,10 @@ class Held:
         return self._reply
 
 
-async def test_a_thousand_first_calls_make_one_token_request() -> None:
+async def test_many_first_calls_make_one_token_request() -> None:
     async with running() as (service, client):
-        assert set(await outcomes(client, ["a"] * 1000)) == {"done"}
-        assert (service.token_requests, len(service.calls)) == (1, 1000)
+        assert set(await outcomes(client, ["a"] * 300)) == {"done"}
+        assert (service.token_requests, len(service.calls)) == (1, 300)
 
 
 @pytest.mark.parametrize("cancelled", [1, 5], ids=["the first", "all"])
@@ -156,7 +156,7 @@ async def test_the_margins_scale_with_the_life_of_the_token(lifetime: int, steps
     """Whatever its lifetime, a token is renewed before it expires and never sent after."""
     clock = JumpingClock()
     async with running(in_turn(EMPTY_PAGE), clock=clock, lifetime=lifetime) as (service, client):
-        for _ in range(3 * steps):
+        for _ in range(2 * steps):
             await ask(client)
             await turns(20)
             clock.advance(lifetime / steps)
@@ -164,7 +164,7 @@ async def test_the_margins_scale_with_the_life_of_the_token(lifetime: int, steps
         for call in service.calls:
             assert call.at - issued[int(call.token.removeprefix("token-")) - 1] < lifetime
         # No sooner than three quarters of a lifetime after the previous one.
-        assert len(issued) <= 1 + 3 / 0.75
+        assert len(issued) <= 1 + 2 / 0.75
 
 
 async def test_a_refused_token_is_replaced_once_for_all_refused_calls() -> None:
@@ -390,8 +390,8 @@ async def test_a_token_request_has_attempts_of_its_own(
 
 
 @given(
-    refusals=st.lists(st.booleans(), max_size=40),
-    calls=st.integers(1, 30),
+    refusals=st.lists(st.booleans(), max_size=20),
+    calls=st.integers(1, 15),
     concurrency=st.integers(1, 8),
 )
 async def test_whatever_is_refused_no_call_is_sent_three_times(

@@ -49,6 +49,10 @@ BOUNDS: Payload = {
 }
 PAGE: Payload = {**BOUNDS, "applications": [row_of_list()]}
 
+_ADDRESS: Payload = {
+    "street_address": "1 Invented Way", "city": "Nowhere", "state": "ZZ", "zip": "00000",
+}  # fmt: skip
+
 APPLICATION: Payload = {
     "application_id": "app-1",
     "last_updated_at": "2024-01-31T10:00:00Z",
@@ -64,12 +68,7 @@ APPLICATION: Payload = {
             "date_of_birth": "1980-02-29",
             "address_info": [
                 {
-                    "address": {
-                        "street_address": "1 Invented Way",
-                        "city": "Nowhere",
-                        "state": "ZZ",
-                        "zip": "00000",
-                    },
+                    "address": _ADDRESS,
                     "is_current": True,
                     "start_date": "2020-01-01",
                     "end_date": None,
@@ -100,16 +99,11 @@ APPLICATION: Payload = {
     },
 }
 
+_ABSENT: Final = ("garnishments", "loans401_k", "commission_pay", "tips_pay", "vacation_pay")
 _PAYSTUB: Payload = {
     "applicants": {
         "applicant1": {
-            "address": {
-                "street_address": "1 Invented Way",
-                "street_2": "Flat 2",
-                "city": "Nowhere",
-                "state": "ZZ",
-                "zip": "00000",
-            },
+            "address": {**_ADDRESS, "street_2": "Flat 2"},
             "first_name": "Ada",
             "middle_name": None,
             "last_name": "Sample",
@@ -126,13 +120,9 @@ _PAYSTUB: Payload = {
     "regular_pay": {"current": 1600, "ytd": 1600.0},
     "gross_pay": {"current": 1734.5, "ytd": 1734.5},
     "overtime_pay": {"current": 134.5, "ytd": 134.5},
-    "garnishments": {"current": "", "ytd": ""},
-    "loans401_k": {"current": "", "ytd": ""},
+    **{name: {"current": "", "ytd": ""} for name in _ABSENT},
     "bonus_pay": {"current": 0, "ytd": 250},
-    "commission_pay": {"current": "", "ytd": ""},
-    "tips_pay": {"current": "", "ytd": ""},
     "sick_pay": {"current": "", "ytd": 12.25},
-    "vacation_pay": {"current": "", "ytd": ""},
     "net_pay": {"current": 1301.07, "ytd": 1301.07},
     "earnings": [{"name": "regular", "amount": 1600}],
     "deductions": [],

@@ -2,14 +2,17 @@
 
 import asyncio
 import contextlib
+import re
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
 import trustme
 
+from income_client.testing import IncomeService
+from tests.support.beside import beside
 from tests.support.server import END_OF_HEAD, Reply, Request, accepting
 
 
@@ -120,3 +123,34 @@ async def _relay(
                 await writer.drain()
     finally:
         writer.close()
+
+
+class MalformedRows:
+    """A service seen past something that spoils the date of some rows of its list.
+
+    Attributes:
+        env: the variables that lead a command there.
+        is_mended: whether the rows are passed on as they are.
+    """
+
+    def __init__(self, application_ids: tuple[str, ...]) -> None:
+        some = "|".join(application_ids)
+        row = rf'("application_id":\s*"(?:{some})"[^}}]*"application_date":\s*")\d'
+        self._rows = re.compile(row.encode())
+        self.env: dict[str, str] = {}
+        self.is_mended = False
+
+    def change(self, piece: bytes) -> bytes:
+        """Change a part of a reply."""
+        if self.is_mended or b'"applications":' not in piece:
+            return piece
+        return self._rows.sub(rb"\1x", piece)
+
+
+@contextlib.contextmanager
+def malformed_rows(service: IncomeService, *application_ids: str) -> Iterator[MalformedRows]:
+    """Put this in front of a service."""
+    rows = MalformedRows(application_ids)
+    with beside(changing(service.url, replies=rows.change)) as port:
+        rows.env["INCOME_BASE_URL"] = f"http://127.0.0.1:{port}"
+        yield rows

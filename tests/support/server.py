@@ -41,7 +41,6 @@ class Request:
     head: bytes = field(repr=False)
     """Its first line and its header fields."""
     body: bytes = field(default=b"", repr=False)
-    """Its body."""
     connection: int = 0
     """Which connection it came over: 0, 1, ..."""
     is_first: bool = True
@@ -51,27 +50,22 @@ class Request:
 
     @property
     def method(self) -> str:
-        """Its method."""
         return self.head.split(b" ", 1)[0].decode()
 
     @property
     def target(self) -> str:
-        """Path and query, as they were sent."""
         return self.head.split(b" ", 2)[1].decode()
 
     @property
     def path(self) -> str:
-        """The path, as it was sent."""
         return self.target.partition("?")[0]
 
     @property
     def query(self) -> str:
-        """The query, as it was sent."""
         return self.target.partition("?")[2]
 
     @property
     def parameters(self) -> dict[str, str]:
-        """The parameters in the query."""
         return dict(parse_qsl(self.query))
 
     @property
@@ -82,12 +76,10 @@ class Request:
 
     @property
     def authorization(self) -> str:
-        """The Authorization field."""
         return self.headers.get("authorization", "")
 
     @property
     def token(self) -> str:
-        """The access token that it carries."""
         return self.authorization.removeprefix("Bearer ")
 
     @property
@@ -97,7 +89,6 @@ class Request:
 
     @property
     def name(self) -> str:
-        """The last part of the path."""
         return self.path.rpartition("/")[2]
 
 
@@ -106,7 +97,6 @@ class Reply:
     """One reply: what is sent of it, and how it ends."""
 
     status: int = 200
-    """The status."""
     headers: Mapping[str, str | None] = field(factory=dict)
     """Fields. Content-Length is told if it is not named here; None leaves a field out."""
     body: bytes = field(default=b"", repr=False)
@@ -154,29 +144,20 @@ SILENT: Final = Reply(cut=0, held=True)
 Answer = Callable[[Request], Reply | Awaitable[Reply]]
 
 
+_ENDINGS: Final = frozenset({"cut", "slow", "held", "reset", "closed"})
+
+
 def reply(
-    status: int = 200,
-    body: bytes = b"{}",
-    content_type: str = "application/json",
-    *,
-    cut: int | None = None,
-    slow: Callable[[], AsyncIterator[bytes]] | None = None,
-    held: bool = False,
-    reset: bool = False,
-    closed: bool = False,
-    **headers: str | None,
+    status: int = 200, body: bytes = b"{}", content_type: str = "application/json", **more: Any
 ) -> Reply:
-    """Return a reply with a body; underscores in the names of header fields stand for dashes."""
-    fields = {name.replace("_", "-"): text for name, text in headers.items()}
+    """Return a reply with a body, and with an ending as in `Reply`.
+
+    All else are header fields; underscores in their names stand for dashes.
+    """
+    endings = {name: more.pop(name) for name in _ENDINGS & more.keys()}
+    fields = {name.replace("_", "-"): text for name, text in more.items()}
     return Reply(
-        status=status,
-        headers={"Content-Type": content_type, **fields},
-        body=body,
-        cut=cut,
-        slow=slow,
-        held=held,
-        reset=reset,
-        closed=closed,
+        status=status, headers={"Content-Type": content_type, **fields}, body=body, **endings
     )
 
 
@@ -275,17 +256,13 @@ class ScriptedServer:
     answer: Answer
     """Decides each reply; may be replaced at any time."""
     tls: ssl.SSLContext | None = None
-    """Makes it speak TLS."""
     clock: Clock | None = field(default=None, kw_only=True)
     """What the moments of requests are told by."""
     port: int = field(default=0, init=False)
-    """Where it listens."""
     requests: list[Request] = field(factory=list, init=False)
-    """All that came, in order."""
     connections: dict[int, asyncio.StreamWriter] = field(factory=dict, init=False)
     """Those that are open, by their number."""
     failure: Exception | None = field(default=None, init=False)
-    """What an answer raised."""
     _accepted: int = field(default=0, init=False)
     _began: float = field(default=0, init=False)
     _released: asyncio.Event = field(factory=asyncio.Event, init=False)
@@ -303,7 +280,6 @@ class ScriptedServer:
 
     @property
     def url(self) -> str:
-        """Its address."""
         return f"{'http' if self.tls is None else 'https'}://127.0.0.1:{self.port}"
 
     @property
@@ -318,11 +294,9 @@ class ScriptedServer:
 
     @property
     def token_requests(self) -> int:
-        """How many requests were for a token."""
         return self.count("/token")
 
     def count(self, path: str) -> int:
-        """Return how many requests came for a path."""
         return sum(request.path == path for request in self.requests)
 
     def release(self) -> None:
