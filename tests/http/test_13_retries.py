@@ -316,49 +316,24 @@ async def test_token_requests_spend_the_same_budget() -> None:
 # The gate
 
 
-async def test_a_429_delays_all_calls() -> None:
-    clock = OrderedClock()
-    answer = in_turn(reply(429, Retry_After="30"), EMPTY_PAGE)
-    async with running(answer, auth=BASIC, clock=clock, concurrency=2) as (service, client):
-        calls = asyncio.create_task(outcomes(client, list("abcdefgh")))
-        await clock.let_pass(10)
-        assert service.references[:1] == ["a"]
-        # Already in flight, with two slots.
-        assert len(service.calls) <= 2
-        late = asyncio.create_task(outcomes(client, ["late"]))
-        await clock.let_pass(19.9)
-        assert len(service.calls) <= 2
-        await clock.let_pass(0.2)
-        assert set(await calls) == {"done"}
-        assert await late == ["done"]
-        assert all(call.at >= 30 for call in service.calls[2:])
-
-
 async def test_a_call_whose_deadline_is_within_the_pause_fails_at_once() -> None:
-    """It is not sent, and its error has the remaining pause."""
-    answer = in_turn(reply(429, Retry_After="30"), EMPTY_PAGE)
-    async with calling(answer, retry=ONCE) as (service, client, clock):
-        assert isinstance(await failure(client), RateLimitedError)
-        error = await failure(client.with_options(deadline=30))
-        assert isinstance(error, RateLimitedError)
-        assert (error.status, error.retry_after, error.attempts) == (None, 30, 0)
-        assert (len(service.calls), clock.slept) == (1, [])
-        await ask(client)
-        assert [call.at for call in service.calls] == [0, 30]
-
-
-async def test_a_queued_call_whose_deadline_is_within_the_pause_fails_at_once() -> None:
+    """Queued or not, it is not sent, and its error has the remaining pause."""
     clock = OrderedClock()
     answer = in_turn(reply(429, Retry_After="30"), EMPTY_PAGE)
     async with running(answer, auth=BASIC, clock=clock, concurrency=1) as (service, client):
         patient = asyncio.create_task(outcomes(client, list("abc")))
-        hurried = asyncio.create_task(outcomes(client.with_options(deadline=20), ["hurried"]))
+        await asyncio.sleep(0)
+        queued = asyncio.create_task(failure(client.with_options(deadline=20), "queued"))
         await clock.let_pass(1)
-        assert hurried.done()
-        assert await hurried == ["RateLimitedError"]
+        assert queued.done()
+        late = await failure(client.with_options(deadline=29), "late")
+        for error, pause in ((await queued, 30), (late, 29)):
+            assert isinstance(error, RateLimitedError)
+            assert (error.status, error.retry_after, error.attempts) == (None, pause, 0)
         await clock.let_pass(30)
         assert set(await patient) == {"done"}
-        assert "hurried" not in service.references
+        assert [call.at for call in service.calls] == [0, 30, 30, 30]
+        assert {"queued", "late"}.isdisjoint(service.references)
 
 
 async def test_a_429_delays_other_calls_no_longer_than_the_cap() -> None:
