@@ -123,7 +123,6 @@ class DeliveryMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.integers(1, 12))
     def pass_time(self, seconds: int) -> None:
-        """Advance the clock of the service and of everything that sleeps."""
         assert self.service is not None
         self.service.advance(seconds)
         self.elapsed += seconds
@@ -138,7 +137,6 @@ class DeliveryMachine(RuleBasedStateMachine):
 
     @rule()
     def go_down(self) -> None:
-        """Make the whole service fail, or recover."""
         self.is_down = not self.is_down
         self._arm()
 
@@ -157,7 +155,6 @@ class DeliveryMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.lives) < 2)
     @rule()
     def start_poller(self) -> None:
-        """Start a poller, possibly beside a running one."""
         assert self.service is not None
         gate, clock = Gate(), StandingClock()
         client = IncomeClient(
@@ -190,7 +187,6 @@ class DeliveryMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.lives)
     @rule(newest=st.booleans())
     def crash(self, newest: bool) -> None:
-        """Kill a poller at whatever point it has reached."""
         life = self.lives.pop(-1 if newest else 0)
         self.loop.run_until_complete(life.die())
 
@@ -448,7 +444,6 @@ async def test_a_name_that_must_exist_does_not_begin_anew(
 
 
 async def take_text(place: Scene) -> str:
-    """Return the checkpoint of a batch."""
     place.touch(1)
     return (await take(place.poll(name="other"))).checkpoint
 

@@ -31,7 +31,6 @@ from tests.support.service import NOW, until
 
 
 def fail_if(condition: bool) -> None:
-    """Raise as a database would."""
     if condition:
         raise ValueError("the database is away")
 
@@ -116,7 +115,6 @@ async def test_all_of_history_comes_batch_by_batch() -> None:
 
 
 async def text_of(place: Scene) -> str:
-    """Return the stored checkpoint."""
     return (await place.store.load("default")).checkpoint or ""
 
 

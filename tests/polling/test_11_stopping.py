@@ -242,7 +242,6 @@ class BrokenClock(JumpingClock):
     """A clock with a mistake in it, which shows at its first long pause."""
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep, or fail as wrong code does."""
         if seconds > 20:
             raise AttributeError("no such attribute")
         await super().sleep(seconds)

@@ -32,7 +32,6 @@ class Bells(MemoryCheckpointStore):
         self.answers.set()
 
     async def ring(self, name: str) -> None:
-        """Ring, or fail."""
         self.rings += 1
         if self.ring_failures:
             self.ring_failures -= 1
@@ -41,7 +40,6 @@ class Bells(MemoryCheckpointStore):
         await super().ring(name)
 
     async def listen(self, name: str, heard: Callable[[], None]) -> None:
-        """Listen, or fail."""
         self.tries += 1
         if self.listen_failures:
             self.listen_failures -= 1
@@ -75,12 +73,10 @@ class Plain:
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return what was said about bells."""
     return [one.getMessage() for one in caplog.records if one.name == LOGGER]
 
 
 async def resting(made: Cluster) -> tuple[Replica, Replica]:
-    """Start a leader and a standby, and let the leader come to rest between two polls."""
     leader, standby = await leader_and_standby(made)
     await made.pass_time(5)
     return leader, standby

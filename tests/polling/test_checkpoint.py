@@ -30,7 +30,6 @@ versions = st.builds(
 
 @st.composite
 def checkpoints(draw: st.DrawFn) -> Checkpoint:
-    """Draw any state that a poller can be in."""
     since, reached = sorted([draw(seconds), draw(seconds)])
     return Checkpoint(
         since=since,

@@ -24,12 +24,10 @@ KEY = key_of_application("a")
 
 
 def put(letters: DeadLetters, one: str | None = "a", *, attempts: int = 2, now: int = NOW) -> None:
-    """Put one in."""
     letters.record_failure(one, WINDOW, "gone", attempts=attempts, now=now)
 
 
 def ids(letters: list[DeadLetter] | tuple[DeadLetter, ...]) -> list[str | None]:
-    """Return what they are about."""
     return [letter.application_id for letter in letters]
 
 
@@ -220,7 +218,6 @@ class HookedStore(MemoryCheckpointStore):
         self.before = self.after = nothing
 
     async def dead_letters(self, name: str) -> tuple[DeadLetter, ...]:
-        """Return what is there between the two hooks."""
         self.reads += 1
         before, self.before = self.before, nothing
         await before()

@@ -36,13 +36,11 @@ NO_ROWS: list[Any] = [
 
 
 def reply(body: Any, status: int = 200) -> Response:
-    """Return a reply of the list call."""
     data = body if isinstance(body, bytes) else text_of(body)
     return Response(status=status, headers={"content-type": "application/json"}, body=data)
 
 
 def page_of(body: Any) -> ApplicationPage:
-    """Read a page, which is no error."""
     return read_page(ASKED, reply(body))
 
 

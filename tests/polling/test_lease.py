@@ -19,17 +19,14 @@ LETTER = letter(1)
 
 
 async def now() -> int:
-    """Return where to begin."""
     return 100
 
 
 def at(reached: int, takeovers: int = 1) -> Checkpoint:
-    """Return a checkpoint."""
     return Checkpoint(since=100, reached=reached, takeovers=takeovers)
 
 
 async def taken(store: Any) -> Fence:
-    """Return what saves under a lease that was taken."""
     lease = Lease(store, "default", SystemClock())
     await lease.acquire(None, now)
     return lease.fence

@@ -19,12 +19,10 @@ B: Final = b"B" * DIGEST_BYTES
 
 
 def progress(reached: int = 0, *, settle: int = 0, lookback: int = 0, since: int = 0) -> Progress:
-    """Return a progress that knows nothing yet."""
     return Progress(Checkpoint(since=since, reached=reached), settle=settle, lookback=lookback)
 
 
 def key(number: int) -> bytes:
-    """Return the key of an application."""
     return number.to_bytes(KEY_BYTES)
 
 
@@ -37,7 +35,6 @@ def admit(
 
 
 def kept(one: Progress) -> set[bytes]:
-    """Return what the next process would know."""
     return set(one.checkpoint().seen)
 
 
@@ -57,12 +54,10 @@ class Service:
     delivered: list[tuple[bytes, int, bytes]] = field(factory=list)
 
     def __attrs_post_init__(self) -> None:
-        """Begin with the present."""
         at = self.now
         self.progress = progress(at, settle=self.settle, lookback=self.lookback, since=at)
 
     def touch(self, application: bytes, content: bytes) -> None:
-        """Update an application."""
         self.updates += 1
         self.rows[application] = (self.now, self.updates, content)
 
@@ -92,7 +87,6 @@ class Service:
             self.progress.advance(window.before - max(1, self.settle))
 
     def restart(self) -> None:
-        """Resume from the text of a checkpoint."""
         checkpoint = read_checkpoint(self.progress.checkpoint().text)
         self.progress = Progress(checkpoint, settle=self.settle, lookback=self.lookback)
 

@@ -28,15 +28,12 @@ class Refused:
     look: Callable[[float], None] = lambda _: None
 
     def refuse(self, path: str = "*", status: int = 401) -> None:
-        """Have the service, with its token endpoint, refuse everything, or this path."""
         self.place.service.faults.add(Fault("status", status=status, path=path, times=None))
 
     def relent(self) -> None:
-        """Have the service answer again."""
         self.place.service.faults.clear()
 
     def relent_after(self, seconds: float) -> None:
-        """Have the service answer again so long after the first failure."""
         self.look = lambda since_first: self.relent() if since_first > seconds else None
 
     def hear(self, event: Event) -> None:
@@ -47,7 +44,6 @@ class Refused:
 
     @property
     def since_first(self) -> float:
-        """The seconds from the first failure to the last."""
         return self.failed[-1][0] - self.failed[0][0]
 
     async def worked(self, **options: Any) -> "tuple[Poller, asyncio.Task[str | None]]":

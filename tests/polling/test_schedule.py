@@ -29,17 +29,14 @@ intervals = st.floats(0.01, 100_000)
 
 
 def schedule(interval: float = 30, chance: float = 0.0) -> Schedule:
-    """Return a schedule whose chance is always the same."""
     return Schedule(interval, JumpingClock(), lambda: chance)
 
 
 def asking_for(seconds: float) -> IncomeClientError:
-    """Return a failure with which the service asks to be left alone."""
     return RateLimitedError("slow down", retry_after=seconds)
 
 
 def polled(one: Schedule, now: float) -> None:
-    """Let a poll begin and end well."""
     one.begin_poll(now)
     one.succeed()
 

@@ -68,7 +68,6 @@ class _Bound(MemoryCheckpointStore):
         self.change: dict[str, Any] | None = None
 
     async def save(self, name: str, checkpoint: str, **changes: Any) -> int:
-        """Check the version, and keep the change."""
         stored = await self._store.load(name)
         if stored.version != changes["version"]:
             raise CheckpointConflictError("another poller has taken over")
@@ -90,7 +89,6 @@ def connection() -> Connection:
 
 
 async def write(batch: Any, connection: Connection, error: Exception | None = None) -> None:
-    """Write a row for each record of a batch, in the transaction of its commit."""
     async with batch.transaction(connection):
         connection.rows.extend(record.application_id for record in batch)
         if error is not None:

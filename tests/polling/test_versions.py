@@ -33,19 +33,16 @@ from tests.support.strategies import applications, documents_replies
 
 
 def reply(body: bytes) -> Response:
-    """Return a reply of JSON."""
     return Response(status=200, headers={"content-type": "application/json"}, body=body)
 
 
 def application_of(payload: Any) -> Versioned[Application]:
-    """Read an application, which is no error."""
     body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     asked = get_application(json.loads(body)["application_id"])
     return read_version(Application, asked, reply(body))
 
 
 def documents_of(payload: Any) -> Versioned[ApplicationDocuments]:
-    """Read documents, which are no error."""
     body = json.dumps(payload).encode()
     asked = get_documents(payload["application_id"], pages=False)
     return read_version(ApplicationDocuments, asked, reply(body))
@@ -165,12 +162,10 @@ SIGNED = "https://bucket.s3.amazonaws.com/file-1?X-Amz-Signature="
 
 
 def meaning(payload: Any) -> bytes:
-    """Return what a payload says, in one form."""
     return content_of(text_of(payload))
 
 
 def content_of(text: bytes) -> bytes:
-    """Return what a text says, in one form."""
     tree = parse_exactly(text)
     return canonical(ApplicationDocuments if "documents" in tree else Application, tree)
 

@@ -66,7 +66,6 @@ class Driver(MemoryCheckpointStore):
             raise self.error from cause
 
     async def connect(self, address: str) -> None:
-        """Fail as a driver does whose database is away."""
         raise DriverError(address)
 
 

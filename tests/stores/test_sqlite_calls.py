@@ -22,7 +22,6 @@ LONG = 30.0
 
 
 def first_free() -> int:
-    """Return the number of the next descriptor."""
     free = os.dup(0)
     os.close(free)
     return free

@@ -21,8 +21,6 @@ CALLS: Sequence[Callable[[SQLiteCheckpointStore], Awaitable[Any]]] = (
 
 
 def overwritten(text: bytes) -> Callable[[Path], None]:
-    """Return what puts other bytes at the beginning of a file."""
-
     def overwrite(path: Path) -> None:
         path.write_bytes(text + path.read_bytes()[len(text) :])
 
@@ -30,7 +28,6 @@ def overwritten(text: bytes) -> Callable[[Path], None]:
 
 
 def half(path: Path) -> None:
-    """Cut a file in the middle of a page."""
     path.write_bytes(path.read_bytes()[:6144])
 
 
@@ -47,8 +44,6 @@ def without_tables(path: Path) -> None:
 
 
 def changed(*statements: str) -> Callable[[Path], None]:
-    """Return what changes a database by SQL."""
-
     def change(path: Path) -> None:
         run_in(path, *statements)
 
@@ -56,7 +51,6 @@ def changed(*statements: str) -> Callable[[Path], None]:
 
 
 def foreign(path: Path) -> None:
-    """Put another program's database in the place."""
     path.unlink()
     run_in(path, "CREATE TABLE checkpoints (name, checkpoint, version, digest)")
 

@@ -23,7 +23,6 @@ from tests.support.store_files import (
 
 
 def mode(path: Path) -> int:
-    """Return a file's permissions."""
     return stat.S_IMODE(path.stat().st_mode)
 
 

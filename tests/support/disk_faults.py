@@ -40,12 +40,10 @@ class FailingDisk:
 
     @property
     def opened(self) -> list[Path]:
-        """What is open below the folder."""
         paths = [_path_of(int(one.name)) for one in _DESCRIPTORS.iterdir()]
         return [path for path in paths if path is not None and self._holds(path)]
 
     def reach(self, name: str, place: object) -> None:
-        """Count a call if it is about the folder, and fail if it is the one to fail."""
         path = _path_of(place) if isinstance(place, int) else Path(str(place))
         if path is not None and self._holds(path):
             self.calls.append(name)

@@ -38,7 +38,6 @@ class Gate:
         self.left -= 1
 
     def open(self, steps: int) -> None:
-        """Let so many steps pass from now on."""
         self.left = steps
         for waiter in self.held:
             if not waiter.done():
@@ -62,11 +61,9 @@ class StandingClock:
     renewers: set["asyncio.Future[None]"] = field(factory=set)
 
     def monotonic(self) -> float:
-        """Return the time in seconds."""
         return self.now
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until the clock was moved that far."""
         waiter = asyncio.get_running_loop().create_future()
         self.sleepers.append((self.now + seconds, waiter))
         task = asyncio.current_task()
@@ -80,7 +77,6 @@ class StandingClock:
         return any(not one.done() and one not in self.renewers for _, one in self.sleepers)
 
     def advance(self, seconds: float) -> None:
-        """Move the clock, and wake those who have slept long enough."""
         self.now += seconds
         for until, waiter in self.sleepers:
             if until <= self.now and not waiter.done():
@@ -98,7 +94,6 @@ class GatedStore:
     store: CheckpointStore = field(factory=MemoryCheckpointStore)
 
     async def load(self, name: str) -> StoredCheckpoint:
-        """Return what is stored."""
         await self.gate.step()
         stored = await self.store.load(name)
         await self.gate.step()
@@ -112,7 +107,6 @@ class GatedStore:
         return new
 
     async def dead_letters(self, name: str) -> Sequence[DeadLetter]:
-        """Return what could not be read."""
         await self.gate.step()
         return await self.store.dead_letters(name)
 
@@ -143,7 +137,6 @@ class Life:
                 await asyncio.sleep(0)
 
     async def die(self) -> None:
-        """End it where it is."""
         if self.task is not None:
             self.task.cancel()
             await asyncio.wait([self.task])

@@ -40,21 +40,17 @@ class Scene:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The ids of all applications."""
         return self.service.world.ids
 
     def touch(self, *numbers: int) -> list[str]:
-        """Update applications, and return their ids."""
         for number in numbers:
             self.service.touch(self.ids[number])
         return [self.ids[number] for number in numbers]
 
     def requests(self, name: str) -> int:
-        """Return how many calls of a kind the service saw."""
         return sum(request.name == name for request in self.service.requests)
 
     def asked(self, application_id: str) -> int:
-        """Return how often an application was asked for."""
         return sum(request.path.endswith(f"/{application_id}") for request in self.service.requests)
 
     def spoil(self, *ids: str, kind: Any = "status", **fault: Any) -> None:
@@ -69,7 +65,6 @@ class Scene:
         self.service.faults.add(Fault("body", body=body, path=LIST, **fault))
 
     async def letters(self) -> list[str | None]:
-        """Return the ids of the dead letters."""
         return [letter.application_id for letter in await self.store.dead_letters("default")]
 
 
@@ -118,7 +113,6 @@ async def scene(
 
 
 async def first(poller: Poller, count: int) -> list[ApplicationRecord]:
-    """Take so many records, and leave."""
     records: list[ApplicationRecord] = []
     async for record in poller:
         records.append(record)
@@ -143,7 +137,6 @@ async def one_poll(poller: Poller) -> None:
 
 
 async def take(poller: Poller) -> Batch:
-    """Return the next batch."""
     batches = poller.batches()
     batch = await anext(batches)
     await batches.aclose()
@@ -151,7 +144,6 @@ async def take(poller: Poller) -> Batch:
 
 
 def ids_of(records: Iterable[ApplicationRecord]) -> list[str]:
-    """Return the ids of records, in their order."""
     return [record.application_id for record in records]
 
 

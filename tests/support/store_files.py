@@ -30,7 +30,6 @@ def letter(number: int, *, attempts: int = 1, window: bool = False) -> DeadLette
 
 
 async def filled(path: Path) -> SQLiteCheckpointStore:
-    """Make a store of several pages and return it."""
     store = SQLiteCheckpointStore(path)
     letters = [letter(number) for number in range(60)]
     await store.save("default", "so far and no further", version=0, dead_letters=letters)
@@ -53,7 +52,6 @@ def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def names(folder: Path) -> list[str]:
-    """Return the names of all that is in a folder."""
     return [path.name for path in folder.iterdir()]
 
 
