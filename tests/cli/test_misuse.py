@@ -1,6 +1,7 @@
 """What is invalid is explained at once: status 2, or 1 where only this machine is to blame."""
 
 import shlex
+from collections.abc import Iterator
 from typing import Final, get_args
 
 import pytest
@@ -8,11 +9,10 @@ from cyclopts import CycloptsError
 
 from income_client.cli.app import command_line
 from income_client.cli.options import Moment
+from income_client.testing import IncomeService
 from tests.support.cli import Cli
 from tests.support.commands import NAMES
 from tests.support.listening import OAUTH2_VARIABLES
-
-pytestmark = pytest.mark.income_service(applications=1)
 
 TO_NOBODY: Final = "--callbacks http://127.0.0.1:9/"
 OVER_TLS: Final = "--callbacks https://127.0.0.1:9/"
@@ -44,6 +44,7 @@ INVALID: Final = [
     ("documents app-1 --json", "Did you mean --output json?"),
     ("documents app-1 -n 3", "Unknown option: -n."),
     ("export --to x --json", "Did you mean --format jsonl?"),
+    ("guide poling", 'Did you mean "polling"?'),
     ("help nonsense", "nonsense"),
     ("poll --store polls.db --since 7d", "Did you mean --start?"),
     ("poll --store polls.db --json", "Unknown option: --json."),
@@ -144,6 +145,7 @@ INVALID: Final = [
     ("poll --store :memory:", "--store: "),
     ("poll --store polls.db --name ''", "--name: "),
     ("poll --store polls.db --pages --no-documents", "--no-documents"),
+    ("schema oracle", "postgres"),
     ("trigger --count 0", "--count"),
     ("trigger one two", "two"),
 ]  # fmt: skip
@@ -178,11 +180,18 @@ UNUSABLE: Final = [
 ]
 
 
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
+    """The command on a service that is never asked, in a folder where nothing is written."""
+    with IncomeService(1) as service:
+        yield Cli(tmp_path_factory.mktemp("misuse"), service)
+
+
 def check(shell: Cli, line: str, named: str, status: int, **env: str) -> None:
     """Make sure that a command line is refused before anything is sent or written."""
     ran = shell(*shlex.split(line), env=env, stdin=None if named == "secret" else "hidden\n")
     assert (ran.status, ran.stdout) == (status, "")
-    assert named in ran.words.replace("│ ", "")
+    assert named in " ".join(ran.words.replace("│", " ").split())
     assert "hidden" not in ran.words
     assert ran.stderr.replace("\n", "").isprintable()
     # One line, or the box that Cyclopts draws.

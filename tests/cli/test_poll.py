@@ -83,19 +83,6 @@ def test_it_begins_now_and_resumes_where_it_was(poll: Poll) -> None:
         assert sorted(ids_in(ran.stdout)) == sorted(touched)
 
 
-@pytest.mark.income_service(applications=20, days=30)
-def test_it_can_begin_in_the_past(poll: Poll) -> None:
-    expected = {
-        one
-        for one in poll.service.ids
-        if served(poll.service, one)["last_updated_at"] >= "2026-06-20T12:00:00Z"
-    }
-    assert 0 < len(expected) < 20
-    ran = poll("--once", "--start", "10d")
-    assert (ran.status, complaints(ran)) == (0, "")
-    assert set(ids_in(ran.stdout)) == expected
-
-
 @pytest.mark.income_service(applications=1, time_flows=False)
 @pytest.mark.usefixtures("without_pauses")
 def test_a_new_beginning_is_said_once(poll: Poll) -> None:
