@@ -142,6 +142,7 @@ def test_times_are_words_spans_and_iso_8601(shell: Cli) -> None:
         ("export --to all --updated-after 2026-06-30T12:00:01", ""),
         ("download --to files --updated-after 2100-01-01", "is in the future"),
         ("applications --updated-after 2100-01-01T00:00:00+02:00", "is in the future"),
+        ("poll --store polls.db --once --start 2100-01-01", "T00:00:00 is in the future"),
     ],
 )
 def test_a_span_without_time_in_it_is_status_2(line: str, said: str, shell: Cli) -> None:

@@ -110,19 +110,6 @@ def test_a_key_that_is_not_there_is_named(store: str, form: tuple[str, ...], cli
     assert (again.status, json.loads(again.stdout)) == (1, [])
 
 
-def test_a_table_gives_the_whole_reason(tmp_path: Path, income_run: LoopRunner, cli: Cli) -> None:
-    one = "app-e3" + "0123456789" * 3
-    lost = evolve(LOST, application_id=one, reason=f"NotFoundError: get_documents({one}): 404 Gone")
-    store = SQLiteCheckpointStore(tmp_path / "polls.db")
-    income_run(store.save("default", "", version=0, dead_letters=[lost]))
-    shown = cli("dead-letters", "--store", "polls.db", terminal=Terminal(), env={"NO_COLOR": "1"})
-    assert shown.status == 0
-    assert "Next try" in shown.screen
-    assert "get_documents" in shown.words
-    assert "404 Gone" in shown.words
-    assert shown.words.count(one) == 1
-
-
 def test_nothing_lost_is_reported(store: str, cli: Cli) -> None:
     clean = ("dead-letters", "--store", store, "--name", "clean")
     assert "income-client: no dead letters" in cli(*clean, terminal=Terminal()).screen

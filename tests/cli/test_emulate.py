@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-import os
 import re
 import shlex
 import signal
@@ -229,26 +228,6 @@ def test_it_makes_a_control_token(emulate: Emulate) -> None:
         assert state_of(emulator, "localhost") == 401
 
     assert emulate(look, "--remote-control").status == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "variables", "complaint"),
-    [
-        (("--host", "emulator"), {}, "host must be an IP address"),
-        (("--allow-host", "emulator:80"), {}, "allow_hosts are host names or IP addresses"),
-        ((), {"INCOME_EMULATOR_TOKEN": "short"}, "INCOME_EMULATOR_TOKEN must be 8 or more"),
-        ((), {"INCOME_EMULATOR_TOKEN_FILE": os.devnull}, "in INCOME_EMULATOR_TOKEN_FILE must be"),
-        ((), {"INCOME_EMULATOR_TOKEN_FILE": "nowhere"}, "no such file"),
-        (("--remote-control",), {"INCOME_EMULATOR_TOKEN": TOKEN}, "set one of --remote-control"),
-    ],
-)
-def test_what_opens_it_must_be_valid(
-    arguments: tuple[str, ...], variables: dict[str, str], complaint: str, cli: Cli
-) -> None:
-    """It is refused before anything is served."""
-    ran = cli("emulate", *arguments, env=variables)
-    assert (ran.status, ran.stdout) == (2, "")
-    assert complaint in ran.stderr
 
 
 def test_a_request_that_is_not_http_prints_nothing(emulate: Emulate) -> None:

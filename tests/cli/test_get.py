@@ -44,28 +44,6 @@ def test_numbers_keep_their_digits_and_texts_do_nothing_to_a_terminal(shell: Cli
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        (("https://evil.example/x",), "PATH must begin with a single slash"),
-        (("//evil.example/x",), "PATH must begin with a single slash"),
-        (("/v1/%2e%2e/x",), "PATH must not hold a step such as .."),
-        (("/v1/x?a=b",), "PATH must be plain and percent-encoded"),
-        (("/v1/x", "--param", "S3CRET"), "--param must be NAME=VALUE"),
-        (("/v1/x", "--param", "=S3CRET"), "--param must be NAME=VALUE"),
-        (("/v1/x", "--param", "a=\x07"), "--param holds a control character"),
-    ],
-)
-def test_what_is_invalid_is_not_sent(line: tuple[str, ...], said: str, shell: Cli) -> None:
-    """Nor shown: the status is that of misuse."""
-    before = len(shell.service.requests)
-    ran = shell("get", *line)
-    assert (ran.status, ran.stdout) == (2, "")
-    assert f"income-client: {said}" in ran.stderr
-    assert "S3CRET" not in ran.stderr
-    assert len(shell.service.requests) == before
-
-
-@pytest.mark.parametrize(
     ("fault", "status", "said"),
     [
         ("any: 404", 1, "get_json: 404 Not Found; is path right?"),

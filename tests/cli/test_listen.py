@@ -108,6 +108,19 @@ def test_a_payload_is_written_only_when_asked_for(listen: Listen) -> None:
     listen(visit)
 
 
+def test_a_terminal_shows_a_payload_on_request(listen: Listen, cli: Cli) -> None:
+    """It may hold anything and cannot be masked, so --payload alone is refused there."""
+    shown = "--show-personal-data"
+    ran = cli("listen", "--payload", terminal=Terminal())
+    assert (ran.status, shown in ran.screen) == (2, True)
+
+    def visit(command: Listening) -> None:
+        command.fire(event_type="extractions")
+        command.running.stdout.wait_for('"payload":{"event_type":"extractions"')
+
+    listen(visit, "--payload", shown, terminal=Terminal(columns=400))
+
+
 @few_runs
 @given(payload=JSON)
 def test_a_line_is_plain_ascii_and_says_the_same(payload: Any, listen: Listen) -> None:

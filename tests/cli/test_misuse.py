@@ -1,5 +1,6 @@
 """What is invalid is explained at once: status 2, or 1 where only this machine is to blame."""
 
+import os
 import shlex
 from collections.abc import Iterator
 from typing import Final, get_args
@@ -20,6 +21,7 @@ NOWHERE: Final = "--base-url http://127.0.0.1:1"
 USERNAME: Final = "INCOME_CALLBACK_USERNAME"
 PASSWORD: Final = "INCOME_CALLBACK_PASSWORD"
 SECRET: Final = "INCOME_CALLBACK_CLIENT_SECRET"
+CONTROL: Final = "INCOME_EMULATOR_TOKEN"
 ID: Final = "INCOME_CLIENT_ID"
 KEY: Final = "INCOME_CLIENT_SECRET"
 
@@ -44,6 +46,14 @@ INVALID: Final = [
     ("documents app-1 --json", "Did you mean --output json?"),
     ("documents app-1 -n 3", "Unknown option: -n."),
     ("export --to x --json", "Did you mean --format jsonl?"),
+    *((f"get {line}", said) for line, said in (
+        ("https://evil.example/x", "PATH must begin with a single slash"),
+        ("//evil.example/x", "PATH must begin with a single slash"),
+        ("/v1/%2e%2e/x", "PATH must not hold a step such as .."),
+        ("/v1/x?a=b", "PATH must be plain and percent-encoded"),
+        ("/v1/x --param hidden", "--param must be NAME=VALUE"),
+        ("/v1/x --param =hidden", "--param must be NAME=VALUE"),
+        ("/v1/x --param a=\x07", "--param holds a control character"))),
     ("guide poling", 'Did you mean "polling"?'),
     ("help nonsense", "nonsense"),
     ("poll --store polls.db --since 7d", "Did you mean --start?"),
@@ -145,6 +155,7 @@ INVALID: Final = [
     ("poll --store :memory:", "--store: "),
     ("poll --store polls.db --name ''", "--name: "),
     ("poll --store polls.db --pages --no-documents", "--no-documents"),
+    ("poll --store polls.db --must-exist --start 7d", "--must-exist cannot be combined with"),
     ("schema oracle", "postgres"),
     ("trigger --count 0", "--count"),
     ("trigger one two", "two"),
@@ -154,6 +165,12 @@ INVALID: Final = [
 INVALID_VARIABLES: Final[list[tuple[str, dict[str, str], str]]] = [
     (f"emulate {TO_NOBODY}", OAUTH2_VARIABLES, "--callback-token-url"),
     (f"emulate {TO_NOBODY}", {PASSWORD: "hidden"}, USERNAME),
+    ("emulate --host emulator", {}, "host must be an IP address"),
+    ("emulate --allow-host emulator:80", {}, "allow_hosts are host names or IP addresses"),
+    ("emulate", {CONTROL: "short"}, "INCOME_EMULATOR_TOKEN must be 8 or more"),
+    ("emulate", {f"{CONTROL}_FILE": os.devnull}, "in INCOME_EMULATOR_TOKEN_FILE must be"),
+    ("emulate", {f"{CONTROL}_FILE": "nowhere"}, "no such file"),
+    ("emulate --remote-control", {CONTROL: "hidden-token"}, "set one of --remote-control"),
     ("application app-1", {"INCOME_BASE_URL": ""}, "INCOME_BASE_URL"),
     ("applications", {KEY: ""}, KEY),
     ("documents app-1", {"INCOME_BASE_URL": "ftp://income.example"}, "INCOME_BASE_URL"),

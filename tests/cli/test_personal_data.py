@@ -1,6 +1,5 @@
 """Personal data: masked where people look, whole where programs read; addresses on request."""
 
-import asyncio
 import json
 from decimal import Decimal
 from typing import Any, Final
@@ -8,10 +7,8 @@ from typing import Any, Final
 import pyarrow.parquet
 import pytest
 
-from income_client.emulator import CallbackTarget, Emulator
-from tests.support.cli import Cli, Running
+from tests.support.cli import Cli
 from tests.support.commands import Form
-from tests.support.listening import BASIC, BASIC_VARIABLES
 from tests.support.served import parsed, served, without_addresses
 from tests.support.streams import Terminal
 
@@ -113,10 +110,9 @@ def test_what_programs_read_is_whole(form: Form, shell: Cli) -> None:
     assert all(SIGNED in document["url"] for document in addressed)
 
 
-@pytest.mark.parametrize("more", [(), ("--addresses",)], ids=["bare", "addresses"])
-def test_tables_hold_no_addresses(more: tuple[str, ...], shell: Cli) -> None:
+def test_tables_hold_no_addresses(shell: Cli) -> None:
     """Parquet has the borrowers' data, and no column for addresses."""
-    line = Form("export", ("--format", "parquet", *more)).line(shell.service)
+    line = Form("export", ("--format", "parquet", "--addresses")).line(shell.service)
     assert shell(*line).status == 0
     cells = "\n".join(
         str(pyarrow.parquet.read_table(path).to_pydict())
@@ -137,23 +133,3 @@ def test_an_export_is_resumed_with_the_same_choice_of_addresses(shell: Cli) -> N
     assert shell(*line).status == 0
     manifest = json.loads((shell.folder / "all.manifest.json").read_text("utf-8"))
     assert manifest["addresses"] is False
-
-
-def test_a_payload_is_shown_on_request(cli: Cli) -> None:
-    """It may hold anything and cannot be masked, so --payload alone is refused on a terminal."""
-    ran = cli("listen", "--payload", terminal=Terminal())
-    assert (ran.status, SHOWN in ran.screen) == (2, True)
-
-    async def send(url: str) -> None:
-        async with Emulator(1) as emulator:
-            target = CallbackTarget(url, auth=BASIC, pauses=())
-            await emulator.fire_callback(emulator.world.ids[0], "extractions", target=target)
-
-    def ring(running: Running) -> None:
-        said = running.stdout.wait_for("/callbacks\r\n")
-        asyncio.run(send(said.split(" at ")[1].split()[0]))
-        running.stdout.wait_for('"payload":{"event_type":"extractions"')
-        running.terminate()
-
-    command = ("listen", "--port", "0", "--payload", SHOWN)
-    cli(*command, env=BASIC_VARIABLES, terminal=Terminal(columns=400), during=ring)

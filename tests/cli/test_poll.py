@@ -137,20 +137,6 @@ def test_a_new_name_can_be_refused(poll: Poll, shell: Cli) -> None:
     assert not (poll.store.parent / "pols.db").exists()
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("--must-exist --start 7d", "--must-exist cannot be combined with --start"),
-        ("--start 2100-01-01", "2100-01-01T00:00:00 is in the future"),
-    ],
-)
-def test_a_start_that_would_never_count_is_refused(line: str, said: str, poll: Poll) -> None:
-    ran = poll("--once", *line.split())
-    assert (ran.status, ran.stdout) == (2, "")
-    assert said in ran.stderr
-    assert poll.service.requests.count("get_application") == 0
-
-
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 @pytest.mark.parametrize("is_new", [False, True], ids=["known", "new"])
 def test_the_store_is_no_place_for_the_output(

@@ -310,16 +310,12 @@ def test_profiles_that_exist_are_named(top: tuple[str, ...], cli: Cli) -> None:
     assert "with INCOME_PROFILE: staging, production" in ran.stderr
     assert "--profile NAME" in ran.stderr
     assert "canary" not in ran.stderr
+    # Without a file, a missing address comes with first steps.
     path.unlink()
-    assert "profile" not in cli(*LIST).stderr
-
-
-def test_a_missing_address_comes_with_first_steps(cli: Cli) -> None:
     ran = cli(*LIST)
-    assert (ran.status, ran.stdout) == (2, "")
-    assert "INCOME_BASE_URL" in ran.stderr
-    assert "income-client configure" in ran.stderr
-    assert "income-client emulate" in ran.stderr
+    assert (ran.status, ran.stdout, "profile" in ran.stderr) == (2, "", False)
+    for words in ("INCOME_BASE_URL", "income-client configure", "income-client emulate"):
+        assert words in ran.stderr
 
 
 # Proxies and private authorities
