@@ -191,7 +191,6 @@ def test_amounts_of_any_form_are_written_alike() -> None:
 
 
 def test_short_amounts_of_the_chart_have_two_digits_or_so() -> None:
-    """Where many years leave little room, amounts are rounded with a letter."""
     totals = ("0", "950.4", "1234", "81234.5", "-4321.09", "1234567", "999000000000", "1E+14")
     years = {2000 + place: [source("wages", each)] for place, each in enumerate(totals)}
     content = page(application_of({"applicant1": calculation(years)}))
@@ -217,7 +216,6 @@ def test_it_says_what_there_is() -> None:
 
 
 def test_years_come_once_and_the_latest_first() -> None:
-    """A year that the service gives twice is one year."""
     made = one_year(source("a", 1))
     incomes = made.application["income_calculations"]["applicant1"]["incomes"]
     incomes += [
@@ -524,7 +522,6 @@ def test_a_page_is_replaced_where_that_is_asked_for(write: Write, folder: Path) 
 
 
 def test_only_a_regular_file_is_replaced(write: Write, folder: Path) -> None:
-    """Root would put the page in the place of a device."""
     os.mkfifo(folder / "pipe")
     (folder / "link.html").symlink_to("pipe")
     for name in ("pipe", "link.html"):

@@ -173,7 +173,6 @@ def test_an_empty_span_is_reported(shell: Cli) -> None:
     [("", 1), ("--updated-after 2026-01-01", 2), ("--updated-after 60d --updated-before 1d", 2)],
 )
 def test_a_few_applications_are_one_page(span: str, most: int, shell: Cli) -> None:
-    """Any applications of the span will do, so no window is split to find all of them."""
     for limit in (1, 3, 1000):
         before = shell.service.requests.count("list_applications")
         ran = shell("applications", "-q", "--limit", str(limit), *span.split())

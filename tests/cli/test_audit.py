@@ -197,7 +197,6 @@ BAD: Final[dict[str, tuple[bytes, str]]] = {
 def test_a_file_that_cannot_be_read_is_one_line(
     name: str, shell: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It names the line, and shows nothing of it."""
     for module in ("held", "options"):
         monkeypatch.setattr(f"income_client.cli.{module}.LONGEST_LINE", 11_000)
     content, said = BAD[name]

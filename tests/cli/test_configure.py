@@ -220,7 +220,6 @@ def test_what_does_not_work_is_not_saved(
 
 
 def test_only_a_regular_file_is_replaced(cli: Cli) -> None:
-    """Root would put the settings in the place of a device, and a pipe would never end."""
     pipe = cli.folder / "pipe"
     os.mkfifo(pipe)
     ran = cli("configure", *NEW, "--config", str(pipe), stdin="secret\n")

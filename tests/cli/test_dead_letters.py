@@ -142,7 +142,6 @@ def test_a_store_or_a_name_that_cannot_be_used_is_named(
 def test_a_running_poller_is_not_disturbed(
     shell: Cli, income_client: IncomeClient, income_run: LoopRunner
 ) -> None:
-    """The dead letter of a poller is listed while it holds the store, and it polls on."""
     lost, touched = shell.service.ids[3:5]
     shell.service.faults.add(Fault("status", path=f"*/{lost}", status=404, times=None))
     store = SQLiteCheckpointStore(shell.folder / "polls.db")

@@ -247,7 +247,6 @@ def test_each_refusal_has_its_advice(case: str, doctor: Doctor) -> None:
 
 @pytest.mark.parametrize("status", [200, 401, 404])
 def test_the_setting_to_check_is_named_where_it_is_set(status: int, doctor: Doctor) -> None:
-    """The address of tokens is that of the service, unless it has a setting of its own."""
     fault = refusing(status=401) if status == 401 else no_token(status=status)
     doctor.service.faults.add(fault)
     elsewhere = doctor.service.url.replace("127.0.0.1", "localhost")
@@ -374,7 +373,6 @@ def test_certificates_are_judged(
 def test_a_server_that_ends_the_tls_handshake_is_reported_as_such(
     after: int, doctor: Doctor
 ) -> None:
-    """The connection was made, so this machine's network is not to blame."""
     with beside(accepting(lambda reader, _: reader.read(after))) as port:
         status, found = doctor(INCOME_BASE_URL=f"https://localhost:{port}")
     assert (status, found["connection"]["verdict"]) == (1, "failed")

@@ -172,7 +172,6 @@ def test_a_line_without_an_id_is_named_and_not_shown(command: str, line: bytes, 
 
 @every
 def test_a_terminal_says_that_it_is_read(command: str, shell: Cli) -> None:
-    """Nobody waits for a command that waits for them."""
 
     def type_one(running: Running) -> None:
         running.stdout.wait_for("ids are read from this terminal; Ctrl-D ends them")

@@ -348,7 +348,6 @@ def test_what_is_no_entry_is_passed_over(download: Download) -> None:
 
 
 def test_what_is_no_file_is_not_taken_for_one(download: Download) -> None:
-    """A link, a pipe or a folder in a file's place is not waited for, and does not count."""
     download()
     link, pipe, folder, *_ = (download.folder / entry["path"] for entry in download.listed)
     link.rename(link.with_name("elsewhere"))

@@ -138,7 +138,6 @@ def test_signals_end_it_quietly_and_at_once(
 
 
 def test_its_present_is_that_of_the_machine(emulate: Emulate) -> None:
-    """However long its data took to make, service time is not behind."""
 
     async def compare(emulator: Emulating) -> None:
         seconds = set[datetime]()
@@ -219,7 +218,6 @@ def test_other_hosts_reach_it_where_they_are_allowed(
 
 
 def test_it_makes_a_control_token(emulate: Emulate) -> None:
-    """The one that it prints is the one that it takes."""
 
     def look(emulator: Emulating) -> None:
         printed = emulator.running.stdout.wait_for("export INCOME_EMULATOR_TOKEN=")

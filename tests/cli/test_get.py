@@ -55,7 +55,6 @@ def test_numbers_keep_their_digits_and_texts_do_nothing_to_a_terminal(shell: Cli
 def test_a_failure_has_the_status_of_any_command(
     fault: str, status: int, said: str, shell: Cli
 ) -> None:
-    """And prints nothing of the reply."""
     assert shell("get", "/v1/income/applications").status == 0
     shell.service.faults.add(fault)
     ran = shell("get", "/v1/income/applications")

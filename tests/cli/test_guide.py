@@ -75,7 +75,6 @@ def test_every_command_is_on_the_page_about_commands() -> None:
 def test_a_page_is_shown_in_any_encoding(
     page: str, encoding: str, terminal: Terminal | None, cli: Cli
 ) -> None:
-    """Lines, bullets and arrows become ASCII, and no word is lost."""
     shown = cli("guide", page, env={"PYTHONIOENCODING": encoding}, terminal=terminal)
     assert shown.status == 0
     assert "Traceback" not in shown.words

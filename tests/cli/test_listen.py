@@ -271,7 +271,6 @@ def test_credentials_over_tls(listen: Listen, papers: Papers) -> None:
 def test_client_certificates(
     names: tuple[str, ...], status: int, listen: Listen, papers: Papers
 ) -> None:
-    """Any certificate of the authority passes unless names are given; then only those."""
 
     def attempts(ssl: SSLContext) -> tuple[int | str, ...]:
         options = (*tls(papers, client=True), *names)
@@ -335,7 +334,6 @@ def test_what_is_handed_on_carries_a_token_too(listen: Listen) -> None:
 
 
 def test_it_does_not_call_itself(cli: Cli) -> None:
-    """An address that leads back to it is refused, however it is written."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])

@@ -328,7 +328,6 @@ def test_each_interruption_has_its_status(
 
 
 def test_a_full_disk_commits_nothing(poll: Poll) -> None:
-    """A line that could not be written comes in the next run."""
     ran = poll(*FROM_THE_BEGINNING, stdout=FULL)
     assert (ran.status, complaints(ran).count("\n")) == (1, 1)
     assert "no space left on device" in ran.stderr

@@ -225,7 +225,6 @@ def test_a_file_that_is_refused_is_named_and_not_shown(case: str, cli: Cli, tmp_
     ],
 )
 def test_what_is_no_file_of_the_user_is_refused(name: str, reason: str, cli: Cli) -> None:
-    """A pipe that nobody writes to is not waited for; another owner could change a file."""
     os.mkfifo(cli.folder / "pipe", 0o600)
     (cli.folder / "folder").mkdir()
     foreign = written(cli.folder / "foreign", *TOP)
@@ -272,7 +271,6 @@ def test_proxy_and_authority_are_for_every_address(cli: Cli, tmp_path: Path) -> 
 @pytest.mark.usefixtures("without_pauses")
 @pytest.mark.parametrize("command", ["applications", "token"])
 def test_a_token_endpoint_that_is_down_is_named(command: str, cli: Cli) -> None:
-    """It may be another server than the service."""
     ran = cli(command, env={**OAUTH2, "INCOME_AUTH_URL": "http://[::1]:2/path"})
     assert (ran.status, ran.stdout) == (1, "")
     assert ran.stderr.startswith("income-client: token: ")

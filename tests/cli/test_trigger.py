@@ -124,7 +124,6 @@ def test_what_is_not_an_emulator_is_reported(answer: Reply, shell: Cli) -> None:
 
 @pytest.mark.parametrize("status", [429, 503])
 def test_an_emulator_that_fails_is_not_taken_for_something_else(status: int, shell: Cli) -> None:
-    """Its faults fall on the request for a token too."""
     shell.service.faults.add(Fault("status", status=status, times=None))
     ran = shell("trigger")
     assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
@@ -142,7 +141,6 @@ def test_no_answer_is_a_formula(shell: Cli) -> None:
 
 
 def test_help_explains_every_outcome(cli: Cli) -> None:
-    """Every word that may be in a line in place of a status has a line that explains it."""
     shown = cli("trigger", "--help").stdout
     for word in (
         "refused", "unreachable", "tls", "timeout", "dropped", "reset", "cut_short", "unreadable",

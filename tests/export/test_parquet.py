@@ -76,7 +76,6 @@ def test_files_hold_what_arrow_tables_hold(count: int, tmp_path: Path) -> None:
 
 
 def test_nothing_is_replaced(tmp_path: Path) -> None:
-    """Neither what is there before, nor what comes meanwhile."""
     (tmp_path / "all").mkdir()
     with pytest.raises(ConfigurationError, match="at the folder's place"):
         ParquetTables(tmp_path / "all")
@@ -121,7 +120,6 @@ def test_memory_does_not_grow_with_the_records(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("at", [0, 2, 6])
 def test_a_record_that_is_refused_takes_no_other_with_it(at: int, tmp_path: Path) -> None:
-    """A program that leaves it out and continues has all the others."""
     wrong: Any = known_record().application
     with ParquetTables(tmp_path / "all") as tables:
         for number in range(7):
@@ -136,7 +134,6 @@ def test_a_record_that_is_refused_takes_no_other_with_it(at: int, tmp_path: Path
 
 
 def test_an_error_in_the_block_leaves_nothing(tmp_path: Path) -> None:
-    """Neither a folder nor what was to become one."""
     tables = ParquetTables(tmp_path / "all")
     with suppress(RuntimeError), tables:
         tables.write(known_record())
@@ -170,7 +167,6 @@ def test_a_record_that_fails_late_takes_all_with_it(tmp_path: Path) -> None:
 
 
 def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says what to install, and nothing is begun."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ConfigurationError, match=r"pip install 'income-client\[parquet\]'"):
         ParquetTables(tmp_path / "all")

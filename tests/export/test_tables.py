@@ -140,7 +140,6 @@ def test_what_people_group_by_has_columns() -> None:
 
 
 def test_suspected_documents_are_marked() -> None:
-    """A document that any applicant's calculation doubts is marked in its own row."""
     application = json.loads(json.dumps(APPLICATION))
     document_id = DOCUMENTS["documents"]["paystub"][0]["document_id"]
     calculation = application["income_calculations"]["applicant1"]
@@ -150,7 +149,6 @@ def test_suspected_documents_are_marked() -> None:
 
 
 def test_download_addresses_are_in_no_table() -> None:
-    """They are as secret as the files, and nobody analyses them."""
     record = known_record()
     assert record.documents is not None
     held = repr([rows(record, table) for table in NAMES])
@@ -159,7 +157,6 @@ def test_download_addresses_are_in_no_table() -> None:
 
 
 def test_data_of_a_registered_type_is_json() -> None:
-    """It is written by the rules of its class, fields without a place included."""
 
     @attrs.frozen
     class Statement:
@@ -174,7 +171,6 @@ def test_data_of_a_registered_type_is_json() -> None:
 
 
 def test_no_unknown_field_is_dropped() -> None:
-    """One in every object of both replies is found again, as often as there are objects."""
     application, documents = _with_unknown(APPLICATION), _with_unknown(DOCUMENTS)
     # By slot and by type there are objects of the service's keys, not of fields.
     del application["applicants"]["unknown"]
@@ -226,7 +222,6 @@ AMOUNT = "a value of income_sources.calculated_income_amount does not fit decima
 
 @pytest.mark.parametrize("amount", [0, 0.1, 1000, 999999999999999, 1e-18, 0.30000000000000004])
 def test_amounts_of_18_places_fit(amount: float) -> None:
-    """They are exactly what the service sent."""
     (row,) = rows(with_amount(amount), "income_sources")
     assert row["calculated_income_amount"] == Decimal(str(amount))
 
@@ -252,7 +247,6 @@ def test_other_numbers_are_an_error_and_never_rounded(
 
 
 def test_a_record_that_no_reply_can_be_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that was made by hand from other types is found among many."""
     monkeypatch.setattr(schema, "AT_ONCE", 50)
     records = [*[known_record()] * 53, handmade("app-3"), known_record()]
     with pytest.raises(ConfigurationError, match="application app-3: it holds values") as caught:
@@ -261,7 +255,6 @@ def test_a_record_that_no_reply_can_be_is_named(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_no_library_is_loaded_early() -> None:
-    """The names are there where none of them is installed."""
     script = (
         "import sys\n"
         "from income_client import ParquetTables, RecordTables, to_arrow, to_pandas, to_polars\n"

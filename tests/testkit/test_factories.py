@@ -56,7 +56,6 @@ def test_an_unknown_keyword_is_refused(make: Callable[..., Any], wrong: str, mea
 
 
 def test_a_field_can_be_another() -> None:
-    """Every keyword is a field."""
     slip = make_paystub(
         gross_pay=AmountPair(current=Decimal(100), ytd=None), pay_date=date(2025, 1, 2)
     )
@@ -106,7 +105,6 @@ def test_a_record_agrees_with_itself() -> None:
 def test_a_record_has_as_many_of_everything_as_it_is_asked_for(
     number: int, paystubs: int, applicants: int, data: st.DataObject
 ) -> None:
-    """However many pay slips there are, they follow each other and their sums agree by year."""
     suspected = data.draw(st.integers(0, paystubs * applicants))
     record = make_record(
         number=number, applicants=applicants, paystubs=paystubs, suspected=suspected

@@ -63,7 +63,6 @@ async def test_the_client_has_options_too(
 async def test_client_and_service_have_one_clock(
     income_service: IncomeService, income_clock: JumpingClock
 ) -> None:
-    """What moves the one moves the other."""
     before = income_service.now
     income_clock.advance(60)
     assert (income_service.now - before).total_seconds() == 60
@@ -99,7 +98,6 @@ async def test_the_service_s_pauses_are_not_the_client_s() -> None:
 
 
 async def test_a_clock_can_have_its_most_pauses() -> None:
-    """Code that waits for what never comes then fails, and does not loop for ever."""
     clock = JumpingClock()
     clock.most_sleeps = 3
     for _ in range(3):
@@ -112,7 +110,6 @@ async def test_a_clock_can_have_its_most_pauses() -> None:
 
 
 def test_a_loop_that_lasts_can_be_ended_by_hand() -> None:
-    """That is what a loop of a wider scope needs."""
     user = User()
     clock = LoopBoundClock(JumpingClock(), user.aclose)
     clock.monotonic()  # binds nobody, as no loop runs
@@ -165,7 +162,6 @@ async def test_within_its_own_loop_the_user_is_closed_soon() -> None:
 def test_a_client_is_closed_with_its_loop(
     income_service: IncomeService, income_client: IncomeClient
 ) -> None:
-    """A program that runs its own loop leaves no connection behind."""
 
     async def read() -> None:
         await income_client.get_application(income_service.ids[0])

@@ -62,7 +62,6 @@ def test_it_runs_without_pytest() -> None:
 
 
 def test_a_service_that_is_never_entered_leaves_nothing_open() -> None:
-    """Nor does one that is refused."""
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         IncomeService(applications=1)
@@ -85,7 +84,6 @@ async def test_a_thread_does_not_wait_for_itself() -> None:
 
 
 def test_threads_may_do_everything_at_once(income_service: IncomeService) -> None:
-    """Nothing of what they did is lost."""
     records = [make_record() for _ in range(40)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(income_service.add, records))
@@ -193,7 +191,6 @@ async def test_what_is_removed_is_not_found(
 def test_what_cannot_be_served_is_refused(
     income_service: IncomeService, attempt: Callable[[IncomeService], Any], message: str
 ) -> None:
-    """And nothing has changed."""
     # Updated in this very second, so that service time would move on for an update.
     income_service.add(OWN, now=True)
     before = income_service.ids, income_service.now
@@ -285,7 +282,6 @@ async def test_requests_are_told_apart(
 
 
 def test_a_long_table_has_the_latest() -> None:
-    """And says how many are left out."""
     assert Requests().table() == "nothing was asked"
     one = RecordedRequest(
         name="token", method="POST", path="/token", query="", headers={},

@@ -153,14 +153,12 @@ BROKEN: Final[Sequence[tuple[Callable[[], CheckpointStore], str]]] = (
 async def test_a_broken_rule_is_named(
     make_store: Callable[[], CheckpointStore], rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With what was expected and what was found."""
     monkeypatch.setattr("income_client.testing.store_contract._RING_SECONDS", 0.0)
     with pytest.raises(AssertionError, match=rule):
         await check_checkpoint_store(make_store)
 
 
 async def test_another_error_than_a_conflict_is_left_as_it_is() -> None:
-    """Its author sees where it was raised."""
     with pytest.raises(CheckpointError, match=r"^conflict$"):
         await check_checkpoint_store(Unlucky)
 
@@ -174,7 +172,6 @@ class Plain:
 
 
 async def test_a_store_needs_neither_forget_nor_a_bell() -> None:
-    """It keeps the rules without."""
     await check_checkpoint_store(Plain)
 
 
