@@ -85,14 +85,17 @@ def test_what_is_held_comes_in_many_forms(written: Callable[[Rows], bytes], shel
         1, {"missing": {lost}, "stale": {stale}, "unlisted": {"app-gone"}}
     )  # fmt: skip
     assert "1 missing, 1 stale, 1 unlisted" in ran.stderr
+    if written is not parquet:
+        piped = shell("audit", "-", stdin=file.read_bytes())
+        assert (piped.status, found(piped)) == (1, found(ran))
+    if written is not jsonl:
+        return
+    # The rest is about ids, whatever they were read from.
     for options in ((), ("--settle", "10")):
         quiet = shell("audit", "held", "-q", *options)
         assert (quiet.status, sorted(quiet.lines)) == (1, sorted([lost, stale]))
     again = shell("export", "-", "--to", "again.jsonl", stdin=quiet.stdout)
     assert again.status == 0, again.stderr
-    if written is not parquet:
-        piped = shell("audit", "-", stdin=file.read_bytes())
-        assert (piped.status, found(piped)) == (1, found(ran))
     unjudged = shell("audit", "held", "--updated-before", "2000-01-01")
     assert (unjudged.status, unjudged.stdout) == (0, "")
 

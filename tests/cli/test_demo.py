@@ -10,7 +10,7 @@ import pytest
 
 from income_client.emulator import Emulator, ServiceRules
 from income_client.testing import IncomeService
-from tests.support.cli import Cli, Running
+from tests.support.cli import Cli, when_shown
 from tests.support.served import served
 from tests.support.streams import Ran, Terminal
 
@@ -81,10 +81,7 @@ def test_little_room_shortens_bars_and_no_figure(cli: Cli) -> None:
 
 
 def test_ctrl_c_leaves_the_cursor_visible(cli: Cli) -> None:
-    def stop(running: Running) -> None:
-        running.stderr.wait_for("Reading records")
-        running.interrupt()
-
+    stop = when_shown("Reading records")
     shown = cli("demo", "--applications", "5000", terminal=Terminal(), during=stop)
     assert shown.status == 130
     assert "Error" not in shown.screen

@@ -22,6 +22,8 @@ from tests.support.streams import Ran, Terminal
 NOW: Final = int(datetime(2026, 6, 30, 12, tzinfo=UTC).timestamp())
 DAY: Final = 86_400
 LIST: Final = "/v1/income/applications"
+FIRST: Final = "0001-01-01T00:00:00"
+LAST: Final = "9999-12-31T23:59:59"
 MOST_REQUESTS: Final = 20
 PROXY: Final = "http://user:hush@proxy.example:3128"
 pytestmark = pytest.mark.income_service(applications=60)
@@ -280,8 +282,13 @@ def test_a_service_that_begins_to_fail_is_a_finding(kind: str, skip: int, doctor
     assert len(doctor.service.requests) - skip <= 10
 
 
-@pytest.mark.parametrize("time", ["0001-01-01T00:00:00", "9999-12-31T23:59:59"])
-@pytest.mark.parametrize("field", ["last_updated_at", "updated_after", "updated_before", "Date"])
+@pytest.mark.parametrize(
+    ("field", "time"),
+    [
+        ("last_updated_at", FIRST), ("last_updated_at", LAST), ("updated_after", FIRST),
+        ("updated_before", LAST), ("Date", FIRST), ("Date", LAST),
+    ],
+)  # fmt: skip
 def test_a_time_at_the_end_of_the_calendar_is_a_finding(
     field: str, time: str, doctor: Doctor
 ) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
-from tests.support.cli import FULL, Cli, Running, few_runs, when
+from tests.support.cli import FULL, Cli, Running, few_runs, when, when_shown
 from tests.support.downloading import FILES, Download, counts_of, sha256_of
 from tests.support.limits import no_room_above, room_for
 from tests.support.served import documents_of, served
@@ -423,17 +423,6 @@ def stalled(income_service: IncomeService) -> None:
     income_service.faults.add(Fault("stall", times=None, keep=150_000, path=FILES))
 
 
-def interrupting(*texts: str) -> Callable[[Running], None]:
-    """Return what interrupts the command once these were on its terminal."""
-
-    def stop(running: Running) -> None:
-        for text in texts:
-            running.stderr.wait_for(text)
-        running.interrupt()
-
-    return stop
-
-
 @large
 def test_each_file_has_a_bar_and_all_together_one(download: Download) -> None:
     """A failure is a line of its own above them; in the end only that and the summary remain."""
@@ -443,7 +432,7 @@ def test_each_file_has_a_bar_and_all_together_one(download: Download) -> None:
         Fault("stall", times=None, keep=150_000, path=FILES),
     )
     terminal = Terminal(columns=200)
-    shown = download(terminal=terminal, stdout=NOWHERE, during=interrupting(HALF_WAY, lost))
+    shown = download(terminal=terminal, stdout=NOWHERE, during=when_shown(HALF_WAY, lost))
     assert shown.status == 130
     text = STYLE.sub("", shown.screen)
     assert re.search(r"[01] of 2 applications\b", text)
@@ -461,7 +450,7 @@ def test_each_file_has_a_bar_and_all_together_one(download: Download) -> None:
 def test_bars_fit_the_terminal(rows: int, columns: int, download: Download) -> None:
     terminal = Terminal(rows=rows, columns=columns)
     shown = download(
-        "--concurrency", "40", terminal=terminal, stdout=NOWHERE, during=interrupting("...")
+        "--concurrency", "40", terminal=terminal, stdout=NOWHERE, during=when_shown("...")
     )
     remaining = "".join(terminal.standing(shown.screen)).replace(" ", "")
     assert remaining.startswith("income-client:0files")
@@ -480,7 +469,7 @@ def test_paths_on_the_same_terminal_stay_whole(download: Download) -> None:
 @pytest.mark.parametrize("name", ["doc\x1b[2J\x07\u202e\n", "[red]doc[/red] {task}", "d" * 300])
 def test_a_name_cannot_act_on_the_terminal(name: str, download: Download) -> None:
     download.serve_one(document_id=name)
-    shown = download(terminal=Terminal(), stdout=NOWHERE, during=interrupting(HALF_WAY))
+    shown = download(terminal=Terminal(), stdout=NOWHERE, during=when_shown(HALF_WAY))
     text = STYLE.sub("", shown.screen)
     assert name[:4].rstrip("\x1b") in text
     assert "d" * 60 not in text

@@ -17,7 +17,7 @@ from income_client.testing import IncomeService
 from tests.support.beside import beside
 from tests.support.callback_certificates import SERVICE, Papers
 from tests.support.callbacks import served_by_aiohttp
-from tests.support.cli import FULL, Cli, Running, few_runs, spelt
+from tests.support.cli import FULL, Cli, Running, few_runs, spelt, when_shown
 from tests.support.listening import (
     BASIC,
     BASIC_VARIABLES,
@@ -156,10 +156,9 @@ def test_made_up_credentials_lead_to_it(cli: Cli, income_service: IncomeService)
     for _ in range(2):
         assert cli("listen", "--port", "0", terminal=Terminal(), during=visit).status == 0
     assert len(passwords) == 2
-
-
-def test_made_up_credentials_stay_out_of_logs(listen: Listen) -> None:
-    ran = listen(lambda command: command.running.stderr.wait_for("made up"), env={})
+    # They stay out of logs.
+    logged = when_shown("made up", action="terminate")
+    ran = cli("listen", "--port", "0", during=logged)
     assert "export" not in ran.stderr
     assert ran.stderr.count("\n") == 2
 
@@ -351,15 +350,11 @@ def test_it_does_not_call_itself(cli: Cli) -> None:
         assert refused.status == 2
         assert "--forward-to leads back" in refused.stderr
 
-    def stop(running: Running) -> None:
-        running.stderr.wait_for("http")
-        running.terminate()
-
     for address in (
         "http://localhost:{}/callbacks/", "http://localhost:{}/hook?/callbacks",
         "http://localhost:1/callbacks",
     ):  # fmt: skip
-        assert ran(address, during=stop).status == 0
+        assert ran(address, during=when_shown("http", action="terminate")).status == 0
 
 
 # How it ends, and why it does not begin

@@ -4,7 +4,6 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +12,7 @@ import pytest
 from income_client import CheckpointError, IncomeClient, SQLiteCheckpointStore
 from income_client.emulator import Fault
 from tests.support.beside import until
-from tests.support.cli import FULL, Cli, Running, complaints, when
+from tests.support.cli import FULL, Cli, Running, complaints, when, when_shown
 from tests.support.payloads import row_of_list
 from tests.support.served import ids_in, parsed, served, without_addresses
 from tests.support.streams import Ran, Terminal
@@ -366,17 +365,6 @@ def test_a_poller_that_is_replaced_has_a_status_of_its_own(poll: Poll) -> None:
 # Before a person
 
 
-def seen(*texts: str) -> Callable[[Running], None]:
-    """Return what interrupts the command once these were on its terminal."""
-
-    def stop(running: Running) -> None:
-        for text in texts:
-            running.stderr.wait_for(text)
-        running.interrupt()
-
-    return stop
-
-
 def drawn(shown: str) -> list[str]:
     """Return what was in the line of progress, one drawing after the other, without styles."""
     return [part.removeprefix("\x1b[2K") for part in re.split(r"[\r\n]+", STYLE.sub("", shown))]
@@ -384,7 +372,11 @@ def drawn(shown: str) -> list[str]:
 
 def test_a_terminal_shows_how_far_it_is(poll: Poll, tmp_path: Path) -> None:
     terminal = Terminal()
-    streams = {"terminal": terminal, "stdout": tmp_path / "lines", "during": seen("next poll in")}
+    streams = {
+        "terminal": terminal,
+        "stdout": tmp_path / "lines",
+        "during": when_shown("next poll in"),
+    }
     shown = poll(*BEGINNING, **streams)
     assert shown.status == 130
     begins, last = terminal.standing(shown.screen)
@@ -404,7 +396,11 @@ def test_failures_and_dead_letters_remain_above(poll: Poll, tmp_path: Path) -> N
     )
     terminal = Terminal(columns=200)
     shown = poll(
-        *BEGINNING, *AGAIN, terminal=terminal, stdout=tmp_path / "x", during=seen("1 dead letter")
+        *BEGINNING,
+        *AGAIN,
+        terminal=terminal,
+        stdout=tmp_path / "x",
+        during=when_shown("1 dead letter"),
     )
     lines = drawn(shown.screen)
     assert any("1 failure  " in line for line in lines)

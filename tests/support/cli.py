@@ -25,16 +25,13 @@ from income_client.testing import IncomeService, JumpingClock
 
 from .beside import until
 from .canaries import WATCH
-from .streams import Ran, Streams, Terminal, closed_pipe
+from .streams import Ran, Streams, Terminal
 
 __all__ = [
     "FULL",
     "Cli",
-    "Ran",
     "Running",
-    "Terminal",
     "cli",
-    "closed_pipe",
     "complaints",
     "few_runs",
     "shell",
@@ -368,6 +365,17 @@ def when(has_come: Callable[[], object], action: str = "interrupt") -> Callable[
 
     def stop(running: Running) -> None:
         until(has_come)
+        getattr(running, action)()
+
+    return stop
+
+
+def when_shown(*texts: str, action: str = "interrupt") -> Callable[[Running], None]:
+    """Return what interrupts the command, or terminates it, once it has said these."""
+
+    def stop(running: Running) -> None:
+        for text in texts:
+            running.stderr.wait_for(text)
         getattr(running, action)()
 
     return stop

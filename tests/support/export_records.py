@@ -44,11 +44,6 @@ def handmade(application_id: str) -> ApplicationRecord:
     return evolve(record, application=evolve(record.application, **changes))
 
 
-def records() -> st.SearchStrategy[ApplicationRecord]:
-    """Return any that the service could send, amounts with any digits included."""
-    return st.builds(record_of, applications(), st.none() | documents_replies())
-
-
 def fitting_records() -> st.SearchStrategy[ApplicationRecord]:
     """Return any that the service could send, with amounts that columns can hold."""
     return st.builds(
