@@ -460,6 +460,7 @@ class IncomeClient:
 
     # Many requests
 
+    @leaving()
     def list_applications(
         self,
         updated_after: When | None = None,
@@ -599,6 +600,7 @@ class IncomeClient:
         on_error: Literal["yield"],
     ) -> Fetcher[ApplicationRecord | FetchFailure]: ...
 
+    @leaving()
     def fetch_records(
         self,
         applications: Applications,
@@ -659,6 +661,7 @@ class IncomeClient:
         on_error: Literal["yield"],
     ) -> Fetcher[ApplicationDocuments | FetchFailure]: ...
 
+    @leaving()
     def fetch_documents(
         self,
         applications: Applications,
@@ -691,6 +694,7 @@ class IncomeClient:
             instrumentation=self._session.instrumentation,
         )
 
+    @leaving()
     def poll(
         self,
         checkpoints: CheckpointStore,
@@ -882,6 +886,7 @@ class IncomeClient:
         on_error: Literal["yield"],
     ) -> Downloads[DownloadedFile | DownloadFailure]: ...
 
+    @leaving()
     def download_all(
         self,
         documents: Documents,

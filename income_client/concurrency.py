@@ -129,6 +129,7 @@ class Source(Generic[T]):
         self,
         items: Iterable[Any] | AsyncIterable[Any],
         read: Callable[[Any], T],
+        argument: str,
         expected: str,
     ) -> None:
         self.error: BaseException | None = None
@@ -143,7 +144,7 @@ class Source(Generic[T]):
                 self.is_asynchronous = False
                 self._iterator = iter(items)
             case _:
-                raise ConfigurationError(expected)
+                raise ConfigurationError(expected, argument=argument)
 
     def take_item(self) -> T | None:
         """Return the next one; None at the end or after an error."""

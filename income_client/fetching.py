@@ -81,7 +81,7 @@ class Fetcher(TaskIterator[tuple[_Entry, int], Y]):
         check_count("concurrency", concurrency)
         check_choice("on_error", on_error, get_args(OnError))
         expected = "applications must be an iterable of ids, summaries or applications"
-        super().__init__(Source(applications, _id_of, expected), concurrency)
+        super().__init__(Source(applications, _id_of, "applications", expected), concurrency)
         self._calls = calls
         self._assemble = assemble
         self._on_error = on_error

@@ -117,7 +117,7 @@ def _documents_in(some: object) -> Iterator[Document]:
                 raise ConfigurationError("this record was read without its documents")
             yield from _documents_in(some.documents)
         case _:
-            raise ConfigurationError(_EXPECTED)
+            raise ConfigurationError(_EXPECTED, argument="documents")
 
 
 def _with_source(document: Document, source: DocumentSource) -> Document:
@@ -247,7 +247,7 @@ class Downloads(TaskIterator[Document, Y]):
         check_count("concurrency", concurrency)
         check_choice("on_error", on_error, get_args(OnError))
         several = (documents,) if isinstance(documents, SomeDocuments) else documents
-        super().__init__(Source(several, documents_in, _EXPECTED), concurrency)
+        super().__init__(Source(several, documents_in, "documents", _EXPECTED), concurrency)
         self._get = get
         self._yields_failures = on_error == "yield"
 

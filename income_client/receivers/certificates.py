@@ -225,7 +225,7 @@ def _parse_subject(library: Any, text: str) -> "x509.Name":
     try:
         found: x509.Name = library.Name.from_rfc4514_string(text, known)
     except ValueError:
-        raise ConfigurationError(_RFC_4514)
+        raise ConfigurationError(_RFC_4514, argument="subject")
     return found
 
 
