@@ -1,10 +1,11 @@
-"""What an error says: its call, its subject, its argument, and the service's own words."""
+"""What an error says, and the door through which it leaves the package without frames of ours."""
 
+import asyncio
 import copy
 import pickle
-from collections.abc import Callable
-from datetime import UTC, datetime
-from functools import partial
+import traceback
+from collections.abc import Awaitable, Callable
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,33 +17,43 @@ from income_client import (
     ConfigurationError,
     DecodeError,
     DownloadError,
-    DownloadPolicy,
     IncomeClient,
     IncomeClientError,
     InvalidRequestError,
     NotFoundError,
-    OAuth2ClientCredentials,
     PayloadFault,
     PermissionDeniedError,
     RateLimitedError,
     RetryPolicy,
     ServerError,
-    SQLiteCheckpointStore,
-    StoredToken,
     Timeouts,
     TokenError,
     TransportError,
     UnexpectedResponseError,
 )
 from income_client.emulator import Emulator, Fault
+from income_client.errors import leaving
 
 # Facts
 
 
 ONCE: Final = RetryPolicy(max_attempts=1)
-AUTH: Final = BasicAuth("user", "password")
-NOW: Final = datetime.now(UTC)
 UNKNOWN: Final[Any] = {"colour": "red"}
+
+
+async def failure_of(
+    *faults: Fault,
+    ask: Callable[[IncomeClient], Awaitable[object]] = IncomeClient.check,
+    **options: Any,
+) -> IncomeClientError:
+    """Make a call that fails in this way, and return its error."""
+    async with Emulator(2) as service:
+        service.faults.add(*faults)
+        usual: dict[str, Any] = {"auth": service.oauth2, "retry": ONCE}
+        async with IncomeClient(service.url, **usual | options) as client:
+            with pytest.raises(IncomeClientError) as caught:
+                await ask(client)
+    return caught.value
 
 
 def copies_of(error: IncomeClientError) -> tuple[IncomeClientError, ...]:
@@ -66,14 +77,8 @@ async def test_an_error_knows_its_call(
     call: str, subject: str | None, fault: Fault | None, detail: str
 ) -> None:
     """It has the call, its subject and the rest apart, and all of it in its message."""
-    async with Emulator(1) as service:
-        if fault is not None:
-            service.faults.add(fault)
-        async with IncomeClient(service.url, auth=service.oauth2, retry=ONCE) as client:
-            ask = partial(getattr(client, call), subject) if subject else client.check
-            with pytest.raises(IncomeClientError) as caught:
-                await ask()
-    for error in copies_of(caught.value):
+    ask = IncomeClient.check if subject is None else methodcaller(call, subject)
+    for error in copies_of(await failure_of(*([fault] if fault else []), ask=ask)):
         assert (error.call, error.subject) == (call, subject)
         assert error.detail.startswith(detail)
         label = call if subject is None else f"{call}({subject})"
@@ -101,12 +106,7 @@ async def test_an_error_of_a_file_is_about_its_document(tmp_path: Path) -> None:
 async def test_what_does_not_speak_http_is_known() -> None:
     """An address of something else can be told from a connection that broke."""
     for kind, is_foreign in (("garbage", True), ("reset", False)):
-        async with Emulator(1) as service:
-            service.faults.add(Fault(kind, path="/v1/*", times=None))
-            async with IncomeClient(service.url, auth=service.basic, retry=ONCE) as client:
-                with pytest.raises(TransportError) as caught:
-                    await client.check()
-        for error in copies_of(caught.value):
+        for error in copies_of(await failure_of(Fault(kind, path="/v1/*", times=None))):
             assert isinstance(error, TransportError)
             assert error.is_foreign is is_foreign
 
@@ -121,22 +121,10 @@ def test_an_error_of_a_row_is_about_its_application() -> None:
         assert one.message == "list_applications: application app-1: $: broken"
 
 
-AT: Final = "https://income.example"
-
-
 @pytest.mark.parametrize(
     ("argument", "make", "detail"),
     [
-        ("base_url", lambda: IncomeClient("ftp://one.example", auth=AUTH), "is neither https"),
-        ("concurrency", lambda: IncomeClient(AT, auth=AUTH, concurrency=0), "must"),
-        ("proxy", lambda: IncomeClient(AT, auth=AUTH, proxy="no"), "must be an"),
         ("deadline", lambda: Timeouts(deadline=0), "must be a finite number above 0, not 0"),
-        ("budget", lambda: RetryPolicy(budget=-1), "must be a whole number"),
-        ("username", lambda: BasicAuth("a:b", "c"), "holds a character"),
-        ("client_secret", lambda: OAuth2ClientCredentials("a", ""), "is empty"),
-        ("allowed_hosts", lambda: DownloadPolicy(allowed_hosts=("*",)), "the entry '*' allows"),
-        ("path", lambda: SQLiteCheckpointStore(":memory:"), "path must be that of a file"),
-        ("access_token", lambda: StoredToken(access_token="", expires_at=NOW), "access_token must"),
         (None, lambda: IncomeClient.from_env(**UNKNOWN), "from_env has no option"),
     ],
 )
@@ -156,7 +144,8 @@ def test_an_error_knows_its_argument(
 
 async def test_where_a_file_goes_is_an_argument(tmp_path: Path) -> None:
     """A destination and a template of names are named, though the message describes them."""
-    async with IncomeClient("https://income.example", auth=AUTH) as client:
+    auth = BasicAuth("user", "password")
+    async with IncomeClient("https://income.example", auth=auth) as client:
         for argument, names in (("names", "no fields"), ("directory", "{document_id}")):
             directory: Any = tmp_path if argument == "names" else 1
             with pytest.raises(ConfigurationError) as caught:
@@ -180,16 +169,6 @@ def test_a_setting_is_named_as_where_it_is_set(monkeypatch: pytest.MonkeyPatch) 
 
 CANARY: Final = b"canary-of-the-body"
 HALF: Final = b'{"applications": "' + CANARY + b'"}'
-
-
-async def failure_of(fault: Fault, **options: Any) -> IncomeClientError:
-    """Make a call that fails in this way, and return its error."""
-    async with Emulator(2) as service:
-        service.faults.add(fault)
-        async with IncomeClient(service.url, auth=service.oauth2, retry=ONCE, **options) as client:
-            with pytest.raises(IncomeClientError) as caught:
-                await client.check()
-    return caught.value
 
 
 @pytest.mark.parametrize(
@@ -254,3 +233,114 @@ async def test_a_token_is_never_kept() -> None:
     error = await failure_of(fault, keep_error_bodies=True)
     assert isinstance(error, TokenError)
     assert error.body is None
+
+
+# The door through which errors leave the package
+
+
+SECRET: Final = "canary-b81f"
+
+
+def fail(error: BaseException) -> None:
+    """Raise an error from a frame that holds a secret, while another is handled."""
+    held = SECRET
+    try:
+        raise ValueError(held)  # noqa: TRY301 - the context is the point
+    except ValueError as cause:
+        raise error from cause
+
+
+@leaving()
+def decorated(error: BaseException) -> None:
+    """Fail behind the door of a function."""
+    fail(error)
+
+
+def block(error: BaseException) -> None:
+    """Fail behind the door of a block."""
+    with leaving():
+        fail(error)
+
+
+async def coroutine(error: BaseException) -> None:
+    """Fail behind the door of a coroutine."""
+    with leaving():
+        await asyncio.sleep(0)
+        fail(error)
+
+
+class Rows:
+    """An iterator with a door."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __aiter__(self) -> "Rows":
+        return self
+
+    async def __anext__(self) -> None:
+        with leaving():
+            fail(self.error)
+
+
+async def iterated(error: BaseException) -> None:
+    """Fail behind the door of an iterator."""
+    await anext(Rows(error))
+
+
+Door = Callable[[BaseException], Awaitable[None] | None]
+DOORS: Final[tuple[Door, ...]] = (decorated, block, coroutine, iterated)
+ERRORS: Final = (
+    ConfigurationError("no"),
+    KeyError("no"),
+    asyncio.CancelledError(),
+    KeyboardInterrupt(),
+)
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+async def test_an_error_leaves_without_frames_cause_and_context(
+    door: Door, error: BaseException
+) -> None:
+    """The interpreter adds only the frames above the door, not the one of the block itself."""
+    with pytest.raises(type(error)) as caught:  # noqa: PT012 - a door may be a coroutine
+        if (left := door(error)) is not None:
+            await left
+    assert caught.value is error
+    own = ["test_an_error_leaves_without_frames_cause_and_context"]
+    above = ["iterated"] if door is iterated else []
+    names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    assert names == own + above
+    assert error.__cause__ is None
+    assert error.__context__ is None
+    error.__traceback__ = None
+
+
+def test_a_bug_keeps_its_stack_as_a_note() -> None:
+    """The note names the functions, and comes once although the bug passes two doors."""
+    bug = KeyError("no")
+    with pytest.raises(KeyError), leaving():
+        block(bug)
+    (note,) = bug.__notes__
+    assert "in fail" in note
+    assert SECRET not in note
+
+
+@pytest.mark.parametrize("end", [StopAsyncIteration(), ConfigurationError("no")])
+def test_what_is_no_bug_gets_no_note(end: Exception) -> None:
+    """The end of an iteration and an error of the package are as they were."""
+    with pytest.raises(type(end)), leaving():
+        raise end
+    assert not hasattr(end, "__notes__")
+
+
+def test_nothing_is_taken_from_a_result() -> None:
+    """A block without an error is as if there were no door, and a function keeps its name."""
+
+    @leaving()
+    def three() -> int:
+        return 3
+
+    assert three() == 3
+    assert three.__name__ == "three"
