@@ -1,8 +1,6 @@
 """The project's own files agree: one version, one changelog, and no extra that the client needs."""
 
 import re
-import subprocess
-import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,18 +33,3 @@ def test_the_version_is_written_in_one_place() -> None:
         if re.search(rf"[\"']{re.escape(income_client.__version__)}[\"']", path.read_text("utf-8"))
     ]
     assert holders == ["_version.py"]
-
-
-def test_the_package_does_without_its_extras() -> None:
-    """Importing the client loads nothing of the command line, of callbacks or of the tests."""
-    script = (
-        "import sys, income_client; income_client.IncomeClient; "
-        "extra = {'aiohttp.web', 'asyncpg', 'cryptography', 'cyclopts', 'jinja2', 'joserfc', "
-        "'obstore', 'opentelemetry', 'orjson', 'pyarrow', 'pydantic', 'pytest', 'rich', "
-        "'tomlkit', 'uvicorn', 'income_client.emulator'}; "
-        "print(*sorted(extra & set(sys.modules)))"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    assert ended.stdout == "\n"

@@ -374,24 +374,62 @@ async def test_a_limit_that_is_given_takes_the_place_of_the_clients(view: Viewed
 # What a client loads
 
 
-_SCRIPT: Final = """
-import sys
-from income_client import BasicAuth, IncomeClient
-IncomeClient("https://income.example", auth=BasicAuth("user", "invented"))
-print(*sys.modules)
+_PROGRAM: Final = """
+import asyncio, sys
+{first}
+from income_client import BasicAuth, IncomeClient, IncomeClientError, RetryPolicy
+
+async def answer(reader, writer):
+    await reader.readuntil(b"\\r\\n\\r\\n")
+    head = b"HTTP/1.1 200 OK", b"Content-Type: application/json", b"Content-Length: 4"
+    writer.write(b"\\r\\n".join([*head, b"Connection: close", b"", b"null"]))
+    writer.close()
+
+async def main():
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    url = "http://127.0.0.1:%d" % server.sockets[0].getsockname()[1]
+    once = RetryPolicy(max_attempts=1)
+    async with IncomeClient(url, auth=BasicAuth("user", "invented"), retry=once) as client:
+        print(*sys.modules)
+        await client.get_json("/v1/x")
+        print(*sys.modules)
+        server.close()
+        try:
+            await client.get_json("/v1/x")
+        except IncomeClientError as error:
+            print(type(error).__name__, *sys.modules)
+
+asyncio.run(main())
 """
+_BROKEN: Final = "import types; sys.modules['opentelemetry'] = types.ModuleType('opentelemetry')"
 _LATER: Final = (
     *("income_client.polling", "income_client.downloads"),
     *("income_client.disk", "income_client.checkpoints", "income_client.walk"),
     *("income_client.events", "income_client.fetching", "income_client.records.files"),
     *("income_client.exporting", "income_client.emulator", "income_client.telemetry"),
-    *("income_client.receivers", "sqlite3", "opentelemetry", "obstore", "pyarrow"),
+    *("income_client.receivers", "sqlite3", "obstore", "pyarrow", "tenacity"),
+    # of the command line, of callbacks, of the tests
+    *(
+        "aiohttp.web",
+        "asyncpg",
+        "cryptography",
+        "cyclopts",
+        "jinja2",
+        "joserfc",
+        "opentelemetry.trace",
+    ),
+    *("orjson", "pydantic", "pytest", "rich", "tomlkit", "uvicorn"),
 )
 
 
-def test_making_a_client_loads_no_poller_no_downloads_no_events_and_no_database() -> None:
-    command = [sys.executable, "-c", _SCRIPT]
+@pytest.mark.parametrize("first", ["", _BROKEN], ids=["", "opentelemetry is broken"])
+def test_a_client_loads_what_it_needs_when_it_needs_it(first: str) -> None:
+    """OpenTelemetry is the program's to import; tenacity is loaded when something has failed."""
+    command = [sys.executable, "-W", "error", "-c", _PROGRAM.replace("{first}", first)]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
-    loaded = ended.stdout.split()
-    assert "income_client.client" in loaded
-    assert [name for name in loaded if name.startswith(_LATER)] == []
+    made, asked, (error, *failed) = map(str.split, ended.stdout.splitlines())
+    assert "income_client.client" in made
+    assert [name for name in made if name.startswith(_LATER)] == []
+    assert ("tenacity" in asked, "tenacity" in failed) == (False, True)
+    assert error == "ConnectionFailedError"
+    assert not {"opentelemetry.trace", "income_client.telemetry"} & {*failed}

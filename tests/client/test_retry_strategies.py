@@ -1,8 +1,5 @@
 """The caller's own strategies for pauses and for the end, and the limits that hold all the same."""
 
-import asyncio
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -144,27 +141,3 @@ async def test_downloads_use_the_same_strategies(tmp_path: Path) -> None:
         with pytest.raises(IncomeClientError):
             await client.download(document, tmp_path / "slip")
     assert clock.slept == [7]
-
-
-_PROGRAM: Final = """
-import asyncio, sys
-from income_client import IncomeClient
-from income_client.emulator import Emulator, Fault
-
-async def main():
-    async with Emulator(3) as service, IncomeClient(service.url, auth=service.oauth2) as client:
-        await client.get_application(service.world.ids[0])
-        print("tenacity" in sys.modules)
-        service.faults.add(Fault("status"))
-        await client.get_application(service.world.ids[0])
-        print("tenacity" in sys.modules)
-
-asyncio.run(main())
-"""
-
-
-async def test_first_attempts_do_without_tenacity() -> None:
-    """It is imported when something has failed: that takes longer than a call."""
-    run = [sys.executable, "-c", _PROGRAM]
-    found = await asyncio.to_thread(subprocess.run, run, capture_output=True, text=True, check=True)
-    assert found.stdout.split() == ["False", "True"]

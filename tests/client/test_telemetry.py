@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -221,28 +219,3 @@ async def test_telemetry_that_raises_breaks_nothing(
     assert len(said) == 1
     assert said[0].startswith("telemetry raised ValueError;")
     assert "invented-secret" not in caplog.text
-
-
-_QUIET = """
-import asyncio, sys
-{first}
-from income_client import BasicAuth, IncomeClient, IncomeClientError, RetryPolicy
-async def main():
-    once = RetryPolicy(max_attempts=1)
-    async with IncomeClient("http://127.0.0.1:9", auth=BasicAuth("u", "p"), retry=once) as client:
-        try:
-            await client.get_application("a")
-        except IncomeClientError as error:
-            print(type(error).__name__)
-asyncio.run(main())
-print("opentelemetry.trace" in sys.modules, "income_client.telemetry" in sys.modules)
-"""
-_MISSING = "import types; sys.modules['opentelemetry'] = types.ModuleType('opentelemetry')"
-
-
-@pytest.mark.parametrize("first", ["", _MISSING])
-def test_a_program_without_it_pays_nothing(first: str) -> None:
-    """It is imported by nobody but the program; one that is broken counts as not there."""
-    command = [sys.executable, "-W", "error", "-c", _QUIET.format(first=first)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert ended.stdout.split() == ["ConnectionFailedError", "False", "False"]
