@@ -6,6 +6,7 @@ from functools import partial
 from itertools import pairwise
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,6 +48,9 @@ def test_pauses_double_up_to_a_day() -> None:
     assert pauses[:4] == [60, 120, 240, 480]
     assert all(later == min(2 * one, DAY) for one, later in pairwise(pauses))
     assert pause_after(10**9) == DAY
+    letters = DeadLetters()  # a service may claim any time, also the end of the calendar
+    put(letters, now=LAST_SECOND)
+    assert letters.due(LAST_SECOND, most=1) == []
 
 
 def test_the_most_overdue_comes_first() -> None:
@@ -61,47 +65,31 @@ def test_the_most_overdue_comes_first() -> None:
 
 
 def test_attempts_add_up_and_the_first_is_remembered() -> None:
-    letters = DeadLetters()
-    put(letters, attempts=2, now=NOW)
-    letters.record_failure("a", Window(50, 60), "broken", attempts=1, now=NOW + 120)
-    assert len(letters) == 1
-    assert letters.unsaved == (
-        DeadLetter(
-            application_id="a",
-            window=Window(50, 60),
-            reason="broken",
-            attempts=3,
-            first_tried_at=EPOCH + timedelta(seconds=NOW),
-            last_tried_at=EPOCH + timedelta(seconds=NOW + 120),
-        ),
-    )
-
-
-def test_letters_of_the_store_are_known_and_need_not_be_saved() -> None:
-    """A restarted poller resumes their retry schedule."""
-    before = DeadLetters()
-    put(before, "a")
-    put(before, None)
-    letters = DeadLetters(before.unsaved)
-    assert KEY in letters
-    assert key_of_window(WINDOW) in letters
-    assert ids(letters.unsaved) == []
-    assert ids(letters.due(NOW + 120, most=9)) == ["a", None]
-    put(letters, "a", attempts=1, now=NOW + 120)
-    assert [letter.attempts for letter in letters.unsaved] == [3]
-
-
-def test_one_that_changed_while_it_was_stored_is_stored_again() -> None:
-    """What the store knows by now is what it was given, and no more."""
+    """A restarted poller resumes where the store is; what changed meanwhile is stored again."""
     letters = DeadLetters()
     put(letters)
-    saving = letters.unsaved
-    put(letters, attempts=1)
-    letters.saved(saving, ())
-    assert [letter.attempts for letter in letters.unsaved] == [3]
+    (saving,) = letters.unsaved
+    letters.record_failure("a", Window(50, 60), "broken", attempts=1, now=NOW + 120)
+    assert len(letters) == 1
+    added = evolve(
+        saving,
+        window=Window(50, 60),
+        reason="broken",
+        attempts=3,
+        last_tried_at=EPOCH + timedelta(seconds=NOW + 120),
+    )
+    assert saving.first_tried_at == EPOCH + timedelta(seconds=NOW)
+    letters.saved([saving], ())
+    assert letters.unsaved == (added,)
     letters.saved(letters.unsaved, ())
-    assert letters.unsaved == ()
-    assert KEY in letters
+    put(letters, None)
+    for known in (letters, DeadLetters((added, *letters.unsaved))):
+        assert KEY in known
+        assert key_of_window(WINDOW) in known
+        assert KEY not in {letter.key for letter in known.unsaved}
+        assert ids(known.due(NOW + 360, most=9)) == [None, "a"]
+        put(known, attempts=1, now=NOW + 360)
+        assert [letter.attempts for letter in known.unsaved if letter.key == KEY] == [4]
 
 
 steps = st.lists(
@@ -147,13 +135,6 @@ def test_a_reason_names_the_error_and_stays_short() -> None:
     letters.record_failure("a", WINDOW, reason, attempts=1, now=NOW)
     assert len(letters.unsaved[0].reason) == 500
     assert letters.unsaved[0].reason.startswith("DecodeError: $.xxx")
-
-
-def test_at_the_end_of_the_calendar_nothing_is_due() -> None:
-    """A service may claim any time."""
-    letters = DeadLetters()
-    letters.record_failure("a", Window(0, 1), "x", attempts=1, now=LAST_SECOND)
-    assert letters.due(LAST_SECOND, most=1) == []
 
 
 @pytest.mark.parametrize(
@@ -229,36 +210,23 @@ class HookedStore(MemoryCheckpointStore):
 
 async def test_a_forgotten_one_is_neither_tried_nor_shown_nor_stored_again(place: Scene) -> None:
     """Its poller runs all the time, gets no conflict, and keeps the other."""
-    store = place.store = MemoryCheckpointStore()
-    lost, kept = lose(place, 1), lose(place, 2)
+    store = place.store = HookedStore()
+    lost, kept, late = (lose(place, number) for number in (1, 2, 3))
     poller = place.poll()
     await one_poll(poller)
-    assert poller.status.dead_letters == 2
+    assert poller.status.dead_letters == 3
     version = (await store.load("default")).version
     assert await store.forget("default", [f"application:{lost}"]) == (f"application:{lost}",)
     assert (await store.load("default")).version == version
-    before = place.asked(lost), place.asked(kept)
+    # The store is asked again before a letter that it had is replaced.
+    store.after = partial(store.forget, "default", [f"application:{late}"])
+    before = [place.asked(one) for one in (lost, kept, late)]
     place.service.advance(LONG)
     await one_poll(poller)
-    assert poller.status.dead_letters == 1
-    assert place.asked(lost) == before[0]
-    assert place.asked(kept) > before[1]
+    asked = [place.asked(one) > was for one, was in zip((lost, kept, late), before, strict=True)]
+    assert asked == [False, True, True]
     assert await place.letters() == [kept]
-
-
-async def test_one_that_is_forgotten_while_it_is_tried_does_not_come_back(place: Scene) -> None:
-    """The store is asked again before a letter that it had is replaced."""
-    store = place.store = HookedStore()
-    lost = lose(place, 1)
-    poller = place.poll()
-    await one_poll(poller)
-    before = place.asked(lost)
-    store.after = partial(store.forget, "default", [f"application:{lost}"])
-    place.service.advance(LONG)
-    await one_poll(poller)
-    assert place.asked(lost) > before
-    assert await place.letters() == []
-    assert poller.status.dead_letters == 0
+    assert poller.status.dead_letters == 1
 
 
 @pytest.mark.parametrize("is_late", [False, True], ids=["before-the-poll", "during-the-poll"])
@@ -284,11 +252,11 @@ async def test_one_that_is_listed_again_is_a_new_one(place: Scene, is_late: bool
 
 
 async def test_the_store_is_asked_for_letters_only_where_there_are_some(place: Scene) -> None:
-    """A poll without dead letters costs no read; one with some costs one."""
+    """Once in a poll; if that fails again and again as where a save fails, with the status."""
     store = place.store = HookedStore()
     poller = place.poll()
     await one_poll(poller)
-    reads = store.reads
+    reads, failures = store.reads, list[int]()
     place.service.advance(100)
     await one_poll(poller)
     assert store.reads == reads
@@ -296,15 +264,6 @@ async def test_the_store_is_asked_for_letters_only_where_there_are_some(place: S
     await one_poll(poller)
     await one_poll(poller)
     assert store.reads == reads + 1
-
-
-async def test_a_store_whose_letters_cannot_be_read_is_tried_again(place: Scene) -> None:
-    """As where a save fails: with pauses, which the status shows."""
-    store = place.store = HookedStore()
-    lose(place, 1)
-    poller = place.poll()
-    await one_poll(poller)
-    failures: list[int] = []
 
     async def fail() -> None:
         failures.append(poller.status.failures)

@@ -95,15 +95,13 @@ def test_a_row_without_an_id_hides_no_other(row: Any) -> None:
 def test_a_reply_that_is_not_a_page_is_an_error() -> None:
     """JSON of another shape, or with unreadable bounds, is an error that no retry mends."""
     rows = [GOOD | {"application_date": None}]
-    for body in (
-        *(
-            {**BOUNDS, "applications": rows, name: value}
-            for name in BOUNDS
-            for value in (None, 7, CANARY, "2024-01-01", "2024-01-01T00:00:00Z")
-        ),
+    wrong = (None, 7, CANARY, "2024-01-01", "2024-01-01T00:00:00Z")
+    bodies: list[Any] = [
+        *({**BOUNDS, "applications": rows, name: value} for name in BOUNDS for value in wrong),
         *(None, [], {}, BOUNDS, {"applications": [GOOD]}),
         *({**BOUNDS, "applications": rows} for rows in (None, {"0": GOOD}, CANARY)),
-    ):
+    ]
+    for body in bodies:
         error = error_of(body)
         assert isinstance(error, DecodeError)
         assert not error.retryable

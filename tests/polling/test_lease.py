@@ -32,18 +32,17 @@ async def taken(store: Any) -> Fence:
     return lease.fence
 
 
-async def test_the_first_save_stores_where_it_began() -> None:
-    """So that a restart does not skip what happens between."""
+async def test_the_next_lease_resumes_where_the_last_one_was() -> None:
+    """The first stores where it began, so that a restart does not skip what happens between.
+
+    Each has the dead letters too, and every save of the previous holder is refused.
+    """
     store = MemoryCheckpointStore()
-    checkpoint, letters = await Lease(store, "default", SystemClock()).acquire(None, now)
+    lease = Lease(store, "default", SystemClock())
+    checkpoint, letters = await lease.acquire(None, now)
     assert (checkpoint, letters) == (evolve(at(100), holder=checkpoint.holder), ())
     assert (await store.load("default")).checkpoint == checkpoint.text
-
-
-async def test_the_next_lease_resumes_where_the_last_one_was() -> None:
-    """It has the dead letters too, and every save of the previous holder is refused."""
-    store = MemoryCheckpointStore()
-    first = await taken(store)
+    first = lease.fence
     await first.save(at(107))
     await first.save_letters([LETTER])
     second = Lease(store, "default", SystemClock())
@@ -91,20 +90,14 @@ async def test_a_lease_of_another_poller_is_not_taken_for_ours() -> None:
         await lease.save_letters([LETTER])
 
 
-async def test_a_lease_that_another_took_first_is_given_up_like_any() -> None:
-    """After a refused try it was taken; its end lets a standby take over at once."""
+async def test_a_first_save_that_failed_is_tried_again() -> None:
+    """After a conflict as after one that was made; its end lets a standby take over at once."""
     store = FailingStore()
     store.failures, store.error = 1, CheckpointConflictError("another was first")
     lease = Lease(store, "default", JumpingClock(), 15.0)
     await lease.acquire(None, now)
     await lease.release()
-    text = (await store.load("default")).checkpoint
-    assert text is not None
-    assert read_checkpoint(text).lease == 0
-
-
-async def test_a_standby_does_not_wait_for_its_own_first_save() -> None:
-    """If only the answer to it was lost, nobody else holds the lease."""
+    assert read_checkpoint((await store.load("default")).checkpoint or "").lease == 0
     store, clock = FailingStore(), JumpingClock()
     store.failures, store.saves_first = 1, True
     lease = Lease(store, "default", clock, 15.0)
@@ -112,7 +105,7 @@ async def test_a_standby_does_not_wait_for_its_own_first_save() -> None:
         await lease.acquire(None, now)
     await lease.acquire(None, now)
     await lease.release()
-    assert clock.slept == []
+    assert clock.slept == []  # if only the answer to it was lost, nobody else holds the lease
     assert lease.is_new
 
 
