@@ -139,7 +139,7 @@ async def test_a_poll_has_its_concurrency_in_flight(concurrency: int, documents:
         service = place.service
         while await quiet(service) and service.requests[-1].name in ("token", "list_applications"):
             held.release()
-        for _ in range(15):
+        for _ in range(5):
             await quiet(service)
             assert service._in_flight == concurrency
             held.release()

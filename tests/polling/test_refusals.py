@@ -171,7 +171,7 @@ async def test_a_refused_application_among_others_is_a_dead_letter(scene: Refuse
 async def test_other_refusals_of_the_list_never_end_a_poller(scene: Refused, status: int) -> None:
     """Not even the first poll: a firewall may answer so during a deployment."""
     scene.refuse(LIST, status)
-    scene.relent_after(10 * FIVE_MINUTES)
+    scene.relent_after(2 * FIVE_MINUTES)
     poller = scene.place.poll()
     (updated,) = scene.place.touch(3)
     assert (await anext(poller)).application_id == updated

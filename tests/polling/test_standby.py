@@ -198,10 +198,15 @@ async def test_waiting_taking_over_and_losing_the_lease_are_logged_once_each(
     assert [round(fact["seconds"]) for fact in facts] == [15, 16, 33, 15, 0]
 
 
+@pytest.mark.parametrize("standby", [True, False])
 @pytest.mark.parametrize("ending", ["stopped", "closed", "cancelled and closed", "once"])
-async def test_a_poller_that_ends_gives_its_lease_up(made: Cluster, ending: str) -> None:
-    """So that a deployment does not wait for it to expire."""
-    leader, standby = await leader_and_standby(made)
+async def test_a_poller_that_ends_gives_its_lease_up(
+    made: Cluster, ending: str, *, standby: bool
+) -> None:
+    """So that a deployment does not wait for it to expire; nothing comes again."""
+    updated = made.place.touch(1, 2)
+    leader = await made.started(2, interval=3600.0, standby=standby)
+    waiting = await made.started(2) if standby else None
     assert leader.task is not None
     match ending:
         case "stopped":
@@ -217,36 +222,21 @@ async def test_a_poller_that_ends_gives_its_lease_up(made: Cluster, ending: str)
             leader.poller.wake()
             await made.pass_time(1)
     await asyncio.wait([leader.task])
-    await made.pass_time(2)
-    assert not standby.poller.status.is_standby
-
-
-@pytest.mark.parametrize("ending", ["stopped", "closed", "once"])
-async def test_after_a_poller_without_standbys_has_ended_one_takes_over_at_once(
-    made: Cluster, ending: str
-) -> None:
-    """It does not wait a lease for somebody who has ended, and nothing comes again."""
-    updated = made.place.touch(1, 2)
-    single = await made.started(2, standby=False, once=ending == "once")
-    match ending:
-        case "stopped":
-            single.poller.stop()
-        case "closed":
-            await single.poller.aclose()
-    assert single.task is not None
-    await single.task
-    assert sorted(ids_of(single.records)) == sorted(updated)
     again = made.place.touch(3)
-    standby = await made.started(2)
-    assert not standby.poller.status.is_standby
-    assert ids_of(standby.records) == again
+    waiting = waiting or await made.started()
+    await made.pass_time(2)
+    assert not waiting.poller.status.is_standby
+    assert (sorted(ids_of(leader.records)), ids_of(waiting.records)) == (sorted(updated), again)
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
 async def test_what_a_poller_without_standbys_has_left_comes_again(
     made: Cluster, is_closed: bool
 ) -> None:
-    """At once if it was closed, else after a lease; a batch in hand is never passed over."""
+    """At once if it was closed, else after a lease; a batch in hand is never passed over.
+
+    It is committed after its poller was closed, as long as no other has taken over.
+    """
     updated = made.place.touch(1, 2)
     single, batches, batch = await made.batch(standby=False)
     await batches.aclose()
@@ -258,18 +248,15 @@ async def test_what_a_poller_without_standbys_has_left_comes_again(
     assert sorted(ids_of(standby.records)) == sorted(updated)
     with pytest.raises(CheckpointConflictError):
         await batch.commit()
-
-
-async def test_a_batch_is_committed_after_its_poller_was_closed(made: Cluster) -> None:
-    """Where no other has taken over; what is stored says all the same that nobody works."""
-    made.place.touch(1)
+    await standby.poller.aclose()
+    made.place.touch(3)
     single, batches, batch = await made.batch(standby=False)
+    await batches.aclose()
     await single.poller.aclose()
     await batch.commit()
-    await batches.aclose()
-    standby = await made.started(3)
-    assert not standby.poller.status.is_standby
-    assert standby.records == []
+    last = await made.started(3)
+    assert not last.poller.status.is_standby
+    assert last.records == []
 
 
 async def test_a_poller_without_standbys_continues_after_an_error(made: Cluster) -> None:
@@ -372,8 +359,15 @@ async def test_the_lease_is_renewed_while_the_consumer_works(
     """For ten leases; a consumer that has not come back by then hangs, and loses it.
 
     The log says why when it is given up, and so does the conflict of the commit that comes late.
+    Where no standby waits, the commit is made all the same.
     """
     made.place.touch(1)
+    _, batches, batch = await made.batch()
+    await made.pass_time(int(11 * LEASE))
+    await batch.commit()
+    await batches.aclose()
+    caplog.clear()
+    made.place.touch(2)
     _, batches, batch = await made.batch()
     standby = await made.started(int(10 * LEASE))
     assert standby.poller.status.is_standby
@@ -392,23 +386,9 @@ async def test_the_lease_is_renewed_while_the_consumer_works(
     await batches.aclose()
 
 
-async def test_a_lease_that_nobody_has_taken_since_it_was_given_up_still_commits(
-    made: Cluster,
-) -> None:
-    """A consumer that comes back late keeps its work where no standby waits."""
-    made.place.touch(1)
-    _, batches, batch = await made.batch()
-    await made.pass_time(int(11 * LEASE))
-    await batch.commit()
-    standby = await made.started(10)
-    assert not standby.poller.status.is_standby
-    assert standby.records == []
-    await batches.aclose()
-
-
 @pytest.mark.parametrize("saves_first", [False, True])
-async def test_renewals_that_fail_are_counted_until_one_succeeds(*, saves_first: bool) -> None:
-    """They cost no leadership; its polls need no save, so that nothing else shows the failure."""
+async def test_failures_are_counted_until_one_succeeds(*, saves_first: bool) -> None:
+    """Renewals cost no leadership, and neither polls nor a standby save: nothing else shows it."""
     async with cluster(store := FailingStore()) as made:
         leader, standby = await leader_and_standby(made)
         assert leader.poller.status.failures == 0
@@ -420,6 +400,13 @@ async def test_renewals_that_fail_are_counted_until_one_succeeds(*, saves_first:
         assert (leader.poller.status.failures, store.failures) == (0, 0)
         await made.pass_time(int(2 * LEASE))
         assert (standby.poller.status.is_standby, leader.poller.status.is_standby) == (True, False)
+        store.failing_loads = 1_000
+        await made.pass_time(6)
+        assert standby.poller.status.failures > 1
+        store.failing_loads = 0
+        await made.pass_time(12)
+        assert (standby.poller.status.is_standby, standby.poller.status.failures) == (True, 0)
+        assert "the store is away" in str(standby.poller.status.last_error)
 
 
 async def test_a_store_says_once_whether_a_standby_could_save() -> None:
@@ -442,19 +429,6 @@ async def test_a_store_says_once_whether_a_standby_could_save() -> None:
         assert store.asked == 2
         assert (standby.poller.status.is_standby, standby.poller.status.failures) == (True, 0)
         assert leader.poller.status.last_error is None
-
-
-async def test_failures_of_a_standby_are_counted_until_it_stands_by_again() -> None:
-    """A health check would otherwise end one that is well, as it polls nothing."""
-    async with cluster(store := FailingStore()) as made:
-        _, standby = await leader_and_standby(made)
-        store.failing_loads = 1_000
-        await made.pass_time(6)
-        assert standby.poller.status.failures > 1
-        store.failing_loads = 0
-        await made.pass_time(12)
-        assert (standby.poller.status.is_standby, standby.poller.status.failures) == (True, 0)
-        assert "the store is away" in str(standby.poller.status.last_error)
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
