@@ -1,7 +1,6 @@
 """Promise 9: the checkpoint moves only forward, over delivered batches, and has one owner."""
 
 import asyncio
-import contextlib
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import pytest
 
 from income_client import (
+    Batch,
     CheckpointCommitted,
     CheckpointConflictError,
     Event,
@@ -30,9 +30,14 @@ from tests.support.polling import (
 from tests.support.service import NOW, until
 
 
-def fail_if(condition: bool) -> None:
-    if condition:
-        raise ValueError("the database is away")
+async def text_of(place: Scene) -> str:
+    return (await place.store.load("default")).checkpoint or ""
+
+
+async def fail(batch: Batch) -> None:
+    with pytest.raises(ValueError, match="away"):
+        async with batch:
+            raise ValueError("the database is away")
 
 
 async def test_a_batch_is_committed_by_its_own_block() -> None:
@@ -70,13 +75,11 @@ async def test_a_batch_whose_block_fails_comes_again_with_growing_delays(place: 
                 pauses = [seconds for seconds in clock.slept if seconds < 100]
                 await batch.commit()
                 break
-            clock.slept.clear() if failures == 0 else None
-            with contextlib.suppress(ValueError):
-                async with batch:
-                    failures += 1
-                    fail_if(failures > 0)
-            if failures == 1:
+            if failures == 0:
+                clock.slept.clear()
                 (later,) = place.touch(number)
+            failures += 1
+            await fail(batch)
         updated = later
         assert len(pauses) == 5
         assert all(2**n / 2 <= pause <= 2**n for n, pause in enumerate(pauses, start=1))
@@ -114,10 +117,6 @@ async def test_all_of_history_comes_batch_by_batch() -> None:
         assert len(set(progress)) > 2
 
 
-async def text_of(place: Scene) -> str:
-    return (await place.store.load("default")).checkpoint or ""
-
-
 async def test_a_block_whose_commit_covers_a_skipped_batch_warns_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -131,9 +130,7 @@ async def test_a_block_whose_commit_covers_a_skipped_batch_warns_once(
         poller = place.poll()
         batches = poller.batches()
         one, two, three, four, five = [await anext(batches) for _ in range(5)]
-        with pytest.raises(ValueError, match="away"):
-            async with one:
-                fail_if(condition=True)
+        await fail(one)
         async with three, four, two:
             pass
         assert caplog.records == []
@@ -164,9 +161,7 @@ async def test_batches_that_failed_come_again_in_their_order() -> None:
         batches = poller.batches()
         one, two, three, four = [await anext(batches) for _ in range(4)]
         for batch in (three, one, two):
-            with pytest.raises(ValueError, match="away"):
-                async with batch:
-                    fail_if(condition=True)
+            await fail(batch)
         await two.commit()
         await four.commit()
         assert await reached(place) == NOW
