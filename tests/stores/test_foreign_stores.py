@@ -128,8 +128,8 @@ async def test_a_passing_failure_of_a_store_is_retried(name: str, call: str) -> 
         assert error.retryable
 
 
-async def test_a_passing_failure_that_is_raised_shows_nothing() -> None:
-    """It is, where a poller was stopped before its batch could be stored."""
+async def test_what_ends_a_call_of_a_store_shows_nothing_of_it() -> None:
+    """A driver may be ended while it handles an error; a stopped poller raises a passing one."""
     async with scene() as place:
         place.store = store = Driver("", DriverError(DSN))
         place.touch(1)
@@ -141,15 +141,10 @@ async def test_a_passing_failure_that_is_raised_shows_nothing() -> None:
         with pytest.raises(CheckpointError) as caught:
             await batch.commit()
         check_shows_nothing(caught.value)
-
-
-async def test_a_cancellation_shows_nothing_of_a_store() -> None:
-    """A driver may be ended in the middle of handling an error of its own."""
-    async with scene() as place:
         place.store = Driver("load", asyncio.CancelledError())
-        with pytest.raises(asyncio.CancelledError) as caught:
+        with pytest.raises(asyncio.CancelledError) as cancelled:
             await first(place.poll(), 1)
-        check_shows_nothing(caught.value)
+        check_shows_nothing(cancelled.value)
 
 
 @pytest.mark.parametrize(

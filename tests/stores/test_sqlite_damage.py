@@ -138,7 +138,7 @@ PRAGMA application_id = 1768842051;
 PRAGMA user_version = 1;
 INSERT INTO checkpoints VALUES ('default', 'so far', 4, 'a digest');
 INSERT INTO dead_letters VALUES (
-    'default', 'application:app-5', 'app-5', 1005, 1006, 'the service knows no such application',
+    'default', 'application:app-5', 'app-5', 1005, 1006, 'the service has no such application',
     1, 1772366405, 1772366406, 'a digest'
 );
 """

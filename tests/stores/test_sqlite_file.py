@@ -55,29 +55,18 @@ async def test_a_store_is_one_private_file(tmp_path: Path) -> None:
     assert run_in(path, query) == [("application:app-5", 1005, 1006, 2, 1772366405, 1772366407)]
 
 
-@pytest.mark.parametrize("name", ["with space.db", "ques?tion#5%20.db", "ümlaut.db", "a'b\"c"])
-async def test_any_file_name_will_do(tmp_path: Path, name: str) -> None:
-    store = SQLiteCheckpointStore(tmp_path / name)
-    assert await store.save("default", "one", version=0) == 1
-    assert names(tmp_path) == [name]
-
-
-async def test_a_relative_path_is_fixed_when_it_is_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_any_path_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative one is fixed when it is given, and a symbolic link is followed."""
     monkeypatch.chdir(tmp_path)
-    store = SQLiteCheckpointStore("store.db")
-    monkeypatch.chdir("/")
-    await store.save("default", "one", version=0)
-    assert (tmp_path / "store.db").exists()
-
-
-async def test_a_symbolic_link_is_followed(tmp_path: Path) -> None:
     link = tmp_path / "link.db"
     link.symlink_to(tmp_path / "true.db")
-    await SQLiteCheckpointStore(link).save("default", "one", version=0)
+    plain = ["with space.db", "ques?tion#5%20.db", "ümlaut.db", "a'b\"c"]
+    stores = [SQLiteCheckpointStore(name) for name in [*plain, "link.db"]]
+    monkeypatch.chdir("/")
+    for store in stores:
+        assert await store.save("default", "one", version=0) == 1
     assert link.is_symlink()
-    assert (await SQLiteCheckpointStore(tmp_path / "true.db").load("default")).version == 1
+    assert sorted(names(tmp_path)) == sorted([*plain, "link.db", "true.db"])
 
 
 async def test_a_folder_is_no_store(tmp_path: Path) -> None:
@@ -97,30 +86,30 @@ async def test_a_folder_is_no_store(tmp_path: Path) -> None:
         assert (caught.value.__cause__, caught.value.__context__) == (None, None)
 
 
-async def test_a_read_only_folder_is_reported() -> None:
-    with folder_of_ordinary_user() as folder:
-        folder.chmod(0o500)
-        store = SQLiteCheckpointStore(folder / "store.db")
-        assert (await store.load("default")).version == 0
-        with pytest.raises(CheckpointError, match="Permission denied") as caught:
-            await store.save("default", "one", version=0)
-        assert not caught.value.retryable
-        assert contents(folder) == {}
-
-
 @pytest.mark.parametrize(
     ("of_folder", "of_file", "reason"),
-    [(0o500, 0o600, "readonly database"), (0o700, 0o000, "Permission denied")],
+    [
+        (0o500, None, "Permission denied"),  # there is none yet
+        (0o500, 0o600, "readonly database"),
+        (0o700, 0o000, "Permission denied"),
+    ],
 )
-async def test_a_store_out_of_reach_is_reported(of_folder: int, of_file: int, reason: str) -> None:
+async def test_a_store_out_of_reach_is_reported(
+    of_folder: int, of_file: int | None, reason: str
+) -> None:
     with folder_of_ordinary_user() as folder:
         path = folder / "store.db"
-        await filled(path)
-        path.chmod(of_file)
+        if of_file is not None:
+            await filled(path)
+            path.chmod(of_file)
         folder.chmod(of_folder)
+        store = SQLiteCheckpointStore(path)
+        if of_file is None:
+            assert (await store.load("default")).version == 0
         with pytest.raises(CheckpointError, match=reason) as caught:
-            await SQLiteCheckpointStore(path).save("default", "two", version=1)
+            await store.save("default", "two", version=int(of_file is not None))
         assert not caught.value.retryable
+        assert names(folder) == ["store.db"] * (of_file is not None)
 
 
 @pytest.mark.parametrize("limit", [0, 4096, 20_000])
@@ -150,11 +139,6 @@ async def test_a_full_disk_is_a_passing_fault(tmp_path: Path, limit: int) -> Non
     assert sorted(names(tmp_path)) == ["new.db", "store.db"]
 
 
-def refuse(source: Path, place: Path) -> None:
-    """Answer as a file system that has no second names."""
-    raise OSError(errno.EPERM, os.strerror(errno.EPERM))
-
-
 @pytest.mark.parametrize("has_links", [True, False], ids=["links", "no-links"])
 async def test_a_store_made_meanwhile_is_not_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_links: bool
@@ -166,8 +150,8 @@ async def test_a_store_made_meanwhile_is_not_replaced(
 
     def take_the_place(source: Path, place: Path) -> None:
         other.rename(path)
-        if not has_links:
-            refuse(source, place)
+        if not has_links:  # as a file system that has no second names
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM))
         link(source, place)
 
     monkeypatch.setattr(os, "link", take_the_place)

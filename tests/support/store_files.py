@@ -5,28 +5,14 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from income_client.checkpoints import SQLiteCheckpointStore
-from income_client.records.dead_letters import DeadLetter
-from income_client.records.window import Window
+from income_client.testing.store_contract import _make_letter
 
-FIRST_DAY = datetime(2026, 3, 1, 12, 0, 0)  # noqa: DTZ001 - the service's times carry no zone
+letter = _make_letter
 NOBODY = 65534
-
-
-def letter(number: int, *, attempts: int = 1, window: bool = False) -> DeadLetter:
-    """Return a dead letter; a smaller number was tried first."""
-    return DeadLetter(
-        application_id=None if window else f"app-{number}",
-        window=Window(1_000 + number, 1_001 + number),
-        reason="the service knows no such application",
-        attempts=attempts,
-        first_tried_at=FIRST_DAY + timedelta(seconds=number),
-        last_tried_at=FIRST_DAY + timedelta(seconds=number + attempts),
-    )
 
 
 async def filled(path: Path) -> SQLiteCheckpointStore:
