@@ -7,10 +7,8 @@ from attrs import define, evolve, field
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from income_client import IncomeClient, InvalidRequestError, UnexpectedResponseError
-from income_client.emulator import Emulator
+from income_client import InvalidRequestError, UnexpectedResponseError
 from income_client.records.window import Window
-from income_client.testing import JumpingClock
 from tests.support.listing import (
     Listing,
     ListService,
@@ -194,27 +192,6 @@ def test_an_update_at_any_request_of_the_walk_is_found(meaning: str, future: Any
 def test_a_clock_that_leaps_at_any_request_hides_nothing(cut: Any, future: Any) -> None:
     """More time may pass between two requests than the service's widest window."""
     updates_at_each_request(Rules(future=future, widest=40, cut=cut, order="newest"), 1, 100)
-
-
-@pytest.mark.parametrize(
-    ("upper_closed", "future"), [(False, "accept"), (False, "refuse"), (True, "clamp")]
-)
-async def test_updates_of_the_emulated_service_are_found(upper_closed: bool, future: str) -> None:
-    """Updates during a walk are also found in the emulator, while its clock runs."""
-    clock = JumpingClock()
-    options: dict[str, Any] = {"future": future, "upper_closed": upper_closed}
-    async with (
-        Emulator(60, clock=clock, time_flows=True, order="random", days=3, **options) as service,
-        IncomeClient(service.url, auth=service.basic, clock=clock) as client,
-    ):
-        ids = service.world.ids
-        found: list[str] = []
-        async for row in client.list_applications(limit=8, concurrency=4):
-            found.append(row.application_id)
-            if len(found) < 120:
-                service.touch(ids[len(found) * 7 % len(ids)])
-                clock.advance(0.3)
-    assert set(found) == set(ids)
 
 
 # The end
