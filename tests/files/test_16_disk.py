@@ -10,7 +10,7 @@ from attrs import frozen
 
 from income_client import Document, DownloadedFile, DownloadError, IncomeClient
 from tests.support.disk_faults import FailingDisk, failing_disk
-from tests.support.folders import folder_in_memory, left_in
+from tests.support.downloads import folder_in_memory, left_in
 from tests.support.places import PDF
 from tests.support.storage import storing
 

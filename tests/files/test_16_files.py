@@ -17,8 +17,15 @@ from income_client import DownloadError, DownloadProgress, RetryPolicy, UnsafeLi
 from income_client.downloads import object_store
 from tests.support.cancelled import CancelledAt
 from tests.support.clients import hosting
-from tests.support.downloads import files_below, mode_of
-from tests.support.folders import check_file, folder_in_memory, left, left_in, watched
+from tests.support.downloads import (
+    check_file,
+    files_below,
+    folder_in_memory,
+    left,
+    left_in,
+    mode_of,
+    watched,
+)
 from tests.support.limits import no_room_above
 from tests.support.server import Reply, Request, in_turn
 from tests.support.storage import EXPIRED, Storage, Trick, document_at, serving, storing

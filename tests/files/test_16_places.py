@@ -14,8 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from income_client import DownloadedFile, DownloadError
-from tests.support.downloads import files_below
-from tests.support.folders import check_file, folder_in_memory, left_in, watched
+from tests.support.downloads import check_file, files_below, folder_in_memory, left_in, watched
 from tests.support.storage import document_at, storing
 
 CONTENT = bytes(range(256)) * 3

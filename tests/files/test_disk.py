@@ -1,10 +1,16 @@
-"""Folders for files, made for their owner alone, faults of the disk, and files without POSIX."""
+"""Folders and files on the disk: made for their owner alone, published, removed; faults of it."""
 
+import asyncio
 import errno
+import fcntl
+import hashlib
 import os
 import sys
+import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -18,9 +24,14 @@ from income_client.disk import (
     publish_file,
 )
 from income_client.downloads import temporary_file
-from income_client.downloads.temporary_file import disk_fault
-from tests.support.downloads import files_below, mode_of
-from tests.support.folders import left
+from income_client.downloads.temporary_file import (
+    AT_ONCE,
+    Spool,
+    TemporaryFile,
+    disk_fault,
+    remove_abandoned,
+)
+from tests.support.downloads import files_below, left, mode_of
 from tests.support.storage import storing
 
 
@@ -150,3 +161,230 @@ async def test_files_come_without_locks_owners_and_modes(
         with (tmp_path / "stream").open("wb") as stream:
             await client.download(document, stream)
     assert files_below(tmp_path) == dict.fromkeys(("new", "old", "stream"), bytes(size))
+
+
+# Temporary files
+
+
+NAMES_OF_EARLIER_VERSIONS: Final = (
+    ".ca978112ca1bbdca.0123456789abcdef.0a1b2c3d.part",
+    ".ca978112ca1bbdca.-.0a1b2c3d.part",
+    ".ca978112ca1bbdca.IjAxMjMuNDU2LmFiYyI=.0a0b0c0d.0a1b2c3d.part",
+    f".ca978112ca1bbdca.{'x' * 136}.0a0b0c0d.0a1b2c3d.part",
+)
+"""What 0.2 and 0.1 called theirs."""
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return the bytes of all files in a folder, by name, or by ``.part`` for temporary ones."""
+    return {
+        ".part" if one.suffix == ".part" else one.name: one.read_bytes() for one in folder.iterdir()
+    }
+
+
+def tidy(folder: Path) -> None:
+    """Remove what killed processes have left in a folder."""
+    remove_abandoned(folder, os.listdir(folder))  # noqa: PTH208 - names, as a look gives them
+
+
+def test_what_is_written_is_counted_and_hashed(tmp_path: Path) -> None:
+    file = TemporaryFile.create(tmp_path)
+    file.write(b"%PDF-")
+    file.write(b"x" * 100)
+    assert file.size == 105
+    assert file.sha256 == hashlib.sha256(b"%PDF-" + b"x" * 100).hexdigest()
+    assert file.head == b"%PDF-" + b"x" * 59
+    assert b"".join(file.blocks(7)) == b"%PDF-" + b"x" * 100
+    file.discard()
+    file.discard()
+    assert contents(tmp_path) == {}
+
+
+def test_one_that_is_written_to_is_left_alone_within_a_process_too(tmp_path: Path) -> None:
+    """Only once nobody has it open is it removed, whether anything was written or not."""
+    first, second = TemporaryFile.create(tmp_path), TemporaryFile.create(tmp_path)
+    first.write(b"first")
+    tidy(tmp_path)
+    assert len(os.listdir(tmp_path)) == 2  # noqa: PTH208 - how many is enough
+    for file in (first, second):
+        file._file.close()
+    tidy(tmp_path)
+    assert contents(tmp_path) == {}
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    """That of earlier versions too; names that are no text stop nothing."""
+    odd = (b".ca978112ca1bbdca.\xff.part", b".ca978112ca1bbdca.\n\x1b.part")
+    for name in (None, *NAMES_OF_EARLIER_VERSIONS, *map(os.fsdecode, odd)):
+        left(tmp_path, b"left", name)
+    tidy(tmp_path)
+    assert contents(tmp_path) == {}
+
+
+OTHER_NAMES: Final = (
+    *("a.part", ".a.part", ".income-client.part", ".ca978112ca1bbdca.part"),
+    "ca978112ca1bbdca.income-client.part",
+    ".ca978112ca1bbdcA.income-client.part",
+    ".ca978112ca1bbdca.income-client.part.pdf",
+    ".ca978112ca1bbdca.income-client.partial",
+    os.fsdecode(b".\xff978112ca1bbdca.income-client.part"),
+)
+
+
+def test_what_is_somebody_else_s_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file with another name or owner; a link, a folder and a pipe under such a name."""
+    for name in OTHER_NAMES:
+        left(tmp_path, b"mine", name)
+    link, folder_there, pipe = (left(tmp_path, b"x") for _ in range(3))
+    for path in (link, folder_there, pipe):
+        path.unlink()
+    link.symlink_to(tmp_path / "a.part")
+    folder_there.mkdir()
+    os.mkfifo(pipe, 0o600)
+    tidy(tmp_path)
+    assert link.is_symlink()
+    assert folder_there.is_dir()
+    assert pipe.is_fifo()
+    assert {(tmp_path / name).read_bytes() for name in OTHER_NAMES} == {b"mine"}
+    theirs = left(tmp_path, b"theirs")
+    another = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: another)
+    tidy(tmp_path)
+    assert theirs.read_bytes() == b"theirs"
+
+
+@pytest.mark.parametrize("moment", ["before its lock", "locked by the other"])
+def test_a_new_one_that_is_taken_for_abandoned_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Between its making and its lock, another process may lock and remove it."""
+    real = fcntl.flock
+    calls: list[int] = []
+
+    def late(descriptor: int, operation: int) -> None:
+        calls.append(descriptor)
+        if len(calls) == 1:
+            if moment == "locked by the other":
+                raise BlockingIOError
+            for path in tmp_path.iterdir():
+                path.unlink()
+        real(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    file = TemporaryFile.create(tmp_path)
+    file.write(b"content")
+    file.publish(tmp_path / "a", overwrite=False)
+    assert contents(tmp_path) == {"a": b"content"}
+    assert len(calls) == 2
+
+
+def test_one_that_is_taken_each_time_is_an_error_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something else is wrong there, and an endless loop would not mend it."""
+
+    def refuse(*_: object) -> None:
+        raise BlockingIOError
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(OSError, match="busy"):
+        TemporaryFile.create(tmp_path)
+    assert contents(tmp_path) == {}
+
+
+# Spools
+
+
+MANY = [bytes([number]) * 100_000 for number in range(40)]
+
+
+def spool_in(path: Path) -> Spool:
+    """Return a spool that writes to a folder."""
+    return Spool(partial(TemporaryFile.create, path))
+
+
+async def finished(spool: Spool) -> tuple[int, str]:
+    """Write what is left, and return size and hash of the file."""
+    file = await spool.finish(lambda file: file)
+    return file.size, file.sha256
+
+
+def digest_of(content: bytes) -> tuple[int, str]:
+    """Return size and hash of a content."""
+    return len(content), hashlib.sha256(content).hexdigest()
+
+
+@pytest.mark.parametrize("pieces", [[], [b"x"], [b"x" * AT_ONCE], [b"x" * (3 * AT_ONCE + 1)], MANY])
+async def test_pieces_become_a_file(tmp_path: Path, pieces: list[bytes]) -> None:
+    async with spool_in(tmp_path) as spool:
+        await spool.start_over()
+        for piece in pieces:
+            await spool.write(piece)
+        whole = b"".join(pieces)
+        assert await finished(spool) == digest_of(whole)
+        assert contents(tmp_path) == {".part": whole}
+    assert contents(tmp_path) == {}
+
+
+async def test_a_small_file_is_one_hop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing of it goes to a thread before its last piece, which makes, writes and publishes."""
+    hops: list[object] = []
+    loop = asyncio.get_running_loop()
+    real = loop.run_in_executor
+
+    def counted(*work: Any) -> Any:
+        hops.append(work)
+        return real(*work)
+
+    monkeypatch.setattr(loop, "run_in_executor", counted)
+    async with spool_in(tmp_path) as spool:
+        for piece in (b"a" * 50_000, b"b" * 50_000):
+            await spool.write(piece)
+        assert hops == []
+        await spool.finish(lambda file: file.publish(tmp_path / "a", overwrite=False))
+    assert len(hops) == 1
+    assert len(contents(tmp_path)["a"]) == 100_000
+
+
+async def test_one_block_is_in_flight_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow disk slows the writer down; memory holds two blocks, and no thread meets another."""
+    gate = threading.Event()
+    at_work: list[int] = []
+    real = TemporaryFile.write
+
+    def slow(file: TemporaryFile, block: bytes) -> None:
+        at_work.append(len(block))
+        assert len(at_work) == 1
+        gate.wait()
+        at_work.clear()
+        real(file, block)
+
+    monkeypatch.setattr(TemporaryFile, "write", slow)
+    async with Spool(TemporaryFile.unnamed) as spool:
+        await spool.write(b"a" * AT_ONCE)  # not waited for
+        await spool.write(b"b" * (AT_ONCE - 1))
+        blocked = asyncio.ensure_future(spool.write(b"b"))
+        await asyncio.sleep(0)
+        assert not blocked.done()
+        gate.set()
+        await blocked
+        assert await finished(spool) == digest_of(b"a" * AT_ONCE + b"b" * AT_ONCE)
+
+
+@pytest.mark.parametrize("old", [MANY, [b"short"]], ids=["written", "gathered"])
+@pytest.mark.parametrize("new", [b"new", b""])
+async def test_another_version_starts_from_its_front(
+    tmp_path: Path, old: list[bytes], new: bytes
+) -> None:
+    """What was written of the old one is gone, on disk too."""
+    async with spool_in(tmp_path) as spool:
+        for piece in old:
+            await spool.write(piece)
+        await spool.start_over()
+        if new:
+            await spool.write(new)
+        assert await finished(spool) == digest_of(new)
+        assert contents(tmp_path) == {".part": new}
+    assert contents(tmp_path) == {}

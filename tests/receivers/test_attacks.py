@@ -263,7 +263,6 @@ async def polling(service: Emulator, seen: Callable[[str], None]) -> AsyncIterat
     [
         pytest.param("aiohttp", ALL, USER, id="all, basic"),
         pytest.param("uvicorn", ALL, CLIENT, id="all, tokens"),
-        pytest.param("uvicorn", (HOLDER,), None, id="certificate"),
     ],
 )
 async def test_a_callback_wakes_the_poller(

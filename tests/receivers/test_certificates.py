@@ -246,15 +246,15 @@ async def test_certificates_are_verified(papers: Papers, is_optional: bool) -> N
         assert not await shakes_hands(context, papers.client(paper))
 
 
-async def test_an_authority_below_a_root_may_stand_alone(papers: Papers, tmp_path: Path) -> None:
+async def test_an_authority_below_a_root_may_stand_alone_and_none_is_tls_alone(
+    papers: Papers, tmp_path: Path
+) -> None:
+    """Its clients pass, those whom its root knows otherwise do not."""
     below = papers.client_ca.create_child_ca()
     below.cert_pem.write_to_path(tmp_path / "below.pem")
     context = callback_ssl_context(**papers.files | {"client_ca": tmp_path / "below.pem"})
     assert await shakes_hands(context, papers.client(below.issue_cert("callbacks.example")))
     assert not await shakes_hands(context, papers.client(papers.service()))
-
-
-async def test_without_an_authority_it_is_tls_alone(papers: Papers) -> None:
     context = callback_ssl_context(**papers.files | {"client_ca": None})
     assert context.verify_mode == ssl.CERT_NONE
     assert await shakes_hands(context, papers.client())

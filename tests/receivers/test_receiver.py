@@ -265,29 +265,24 @@ async def test_a_full_queue_is_answered_with_503() -> None:
 
 
 async def test_repeats_are_marked_and_run_all_the_same() -> None:
-    """What looks the same may be another event."""
+    """What looks the same may be another event.
+
+    One is known for the ten minutes that began with the last one; what was handled again after
+    them is remembered again, and others with it.
+    """
     clock, came = HandClock(), list[Callback]()
     receiver = accepting(came.append, clock=clock)
-    for _ in range(2):
-        assert (await answered(receiver)).status == 200
-    await answered(receiver, {**EVENT, "event_type": "extractions"})
-    clock.seconds += 600
-    await answered(receiver)
-    assert [callback.is_repeat for callback in came] == [False, True, False, False]
-    assert (receiver.status.handled, receiver.status.repeats) == (4, 1)
-
-
-async def test_a_repeat_is_known_for_the_window_that_began_with_the_last_one() -> None:
-    """What was handled again after its window is remembered again, and others with it."""
-    clock, came = HandClock(), list[Callback]()
-    receiver = accepting(came.append, clock=clock, repeat_window=100)
     other = {**EVENT, "event_type": "extractions"}
-    came_at = [(0, EVENT), (110, EVENT), (150, EVENT), (260, other), (270, other), (280, EVENT)]
     began = clock.seconds
-    for seconds, event in came_at:
+    calls = (
+        *((0, EVENT, False), (0, EVENT, True), (0, other, False), (600, EVENT, False)),
+        *((900, EVENT, True), (1560, other, False), (1620, other, True), (1680, EVENT, False)),
+    )
+    for seconds, event, _ in calls:
         clock.seconds = began + seconds
-        await answered(receiver, event)
-    assert [callback.is_repeat for callback in came] == [False, False, True, False, True, False]
+        assert (await answered(receiver, event)).status == 200
+    assert [callback.is_repeat for callback in came] == [is_repeat for *_, is_repeat in calls]
+    assert (receiver.status.handled, receiver.status.repeats) == (8, 3)
 
 
 async def test_repeats_are_skipped_on_request() -> None:
