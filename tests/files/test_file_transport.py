@@ -1,7 +1,6 @@
 """What is asked of a storage, byte by byte, and how a body comes."""
 
 import asyncio
-import contextlib
 import tracemalloc
 from collections.abc import AsyncIterator
 from itertools import product
@@ -16,7 +15,6 @@ from income_client.settings import DownloadPolicy, Timeouts
 from tests.support.clients import (
     CANARY,
     CHUNKED,
-    HERE,
     body_of,
     fetched,
     link_to,
@@ -24,7 +22,7 @@ from tests.support.clients import (
     pooled,
 )
 from tests.support.loop_time import pass_time
-from tests.support.server import Reply, accepting, in_turn, reply
+from tests.support.server import Reply, ScriptedServer, in_turn, reply
 from tests.support.service import until
 
 WAITS = Timeouts(read=5)
@@ -41,35 +39,19 @@ AWKWARD = (
 )
 
 
-@contextlib.asynccontextmanager
-async def recording() -> AsyncIterator[tuple[int, list[bytes]]]:
-    """Run a server that keeps each connection's bytes as they came, and answers one request."""
-    heads: list[bytes] = []
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heads.append(b"")
-        heads[-1] = await reader.readuntil(b"\r\n\r\n")
-        writer.write(bytes(reply(body=b"whole", Connection="close")))
-
-    async with accepting(answer) as port:
-        yield port, heads
-
-
 async def test_a_request_is_the_address_and_five_fields() -> None:
-    pool = FilePool(HERE, user_agent="test/1")
     more = {"Range": "bytes=5-", "If-Range": '"tag"'}
-    async with recording() as (port, heads):
+    async with pooled(in_turn(reply(body=b"whole")), user_agent="test/1") as (pool, server):
         for target in AWKWARD:
-            with await pool.get(link_to(f"http://127.0.0.1:{port}", target), more, WAITS) as found:
-                assert found.status == 200
-        await pool.aclose()
-    for target, head in zip(AWKWARD, heads, strict=True):
-        lines = head.decode().removesuffix("\r\n\r\n").split("\r\n")
+            with await pool.get(link_to(server.url, target), more, WAITS) as found:
+                assert await body_of(found) == b"whole"
+    for target, request in zip(AWKWARD, server.requests, strict=True):
+        lines = request.head.decode().removesuffix("\r\n\r\n").split("\r\n")
         assert lines[0] == f"GET {target} HTTP/1.1"
         assert sorted(lines[1:]) == [
             "Accept-Encoding: identity",
             "Accept: */*",
-            f"Host: 127.0.0.1:{port}",
+            f"Host: 127.0.0.1:{server.port}",
             'If-Range: "tag"',
             "Range: bytes=5-",
             "User-Agent: test/1",
@@ -92,12 +74,13 @@ async def test_the_environment_adds_nothing(monkeypatch: pytest.MonkeyPatch, tmp
 
 async def test_a_proxy_may_be_anywhere() -> None:
     """It is the caller's own choice; it is given the address as it is, and no name of ours."""
-    async with recording() as (port, heads):
-        pool = FilePool(STAYS_OUT, proxy=proxy_address(f"http://user:word@127.0.0.1:{port}"))
+    async with ScriptedServer(in_turn(reply(body=b"whole"))) as server:
+        proxy = proxy_address(f"http://user:word@127.0.0.1:{server.port}")
+        pool = FilePool(STAYS_OUT, proxy=proxy)
         assert await fetched(pool, "http://files.example.com", "/a%2Fb?c=%7E") == b"whole"
         refused = await fetched(pool, "http://localhost:1")
         await pool.aclose()
-    (head,) = heads
+    (head,) = (request.head for request in server.requests)
     assert head.startswith(b"GET http://files.example.com/a%2Fb?c=%7E HTTP/1.1\r\n")
     assert b"\r\nProxy-Authorization: Basic " in head
     assert b"\r\nAuthorization" not in head

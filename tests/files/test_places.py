@@ -197,23 +197,35 @@ async def test_a_path_is_fixed_when_it_is_given_and_a_folder_may_be_a_link(
 # Streams
 
 
-class Picky(io.RawIOBase):
-    """A raw stream that takes little at a time."""
+class Slow(io.BytesIO):
+    """A stream that takes so much at a time, and nothing before its gate is open.
 
-    def __init__(self, most: int) -> None:
+    Attributes:
+        began: set once a write is under way.
+        flushes: how often it was flushed.
+        thread: the one that writes.
+    """
+
+    def __init__(self, most: int = len(LONG), gate: threading.Event | None = None) -> None:
         super().__init__()
-        self.taken = b""
+        self.flushes = 0
+        self.began = asyncio.Event()
+        self.thread: threading.Thread | None = None
         self._most = most
-
-    def writable(self) -> bool:
-        """Say that it is."""
-        return True
+        self._gate = gate
+        self._loop = asyncio.get_running_loop()
 
     def write(self, data: object) -> int:
-        """Take some."""
-        piece = bytes(data)[: self._most]  # type: ignore[call-overload]
-        self.taken += piece
-        return len(piece)
+        """Wait for the gate."""
+        self.thread = threading.current_thread()
+        self._loop.call_soon_threadsafe(self.began.set)
+        if self._gate is not None:
+            self._gate.wait()
+        return super().write(bytes(data)[: self._most])  # type: ignore[call-overload]
+
+    def flush(self) -> None:
+        """Count."""
+        self.flushes += 1
 
 
 async def test_a_stream_gets_the_whole_file(tmp_path: Path) -> None:
@@ -236,13 +248,13 @@ async def test_a_stream_gets_the_whole_file(tmp_path: Path) -> None:
 async def test_a_stream_says_how_much_it_takes() -> None:
     """The rest is offered again; one that does not say took all, one that takes none is left."""
     for content, most in ((LONG, 300_000), (PDF, 1)):
-        stream = Picky(most)
+        stream = Slow(most)
         assert await put(StreamPlace(stream), content) == Landed(None, was_there=False)
-        assert stream.taken == content
+        assert stream.getvalue() == content
     taken: list[bytes] = []
     assert isinstance(await put(StreamPlace(Stream(taken.append)), LONG), Landed)
     assert b"".join(taken) == LONG
-    assert isinstance(await put(StreamPlace(Picky(0)), PDF), DownloadError)
+    assert isinstance(await put(StreamPlace(Slow(0)), PDF), DownloadError)
 
 
 async def test_a_stream_that_would_block_has_not_taken_the_file() -> None:
@@ -281,41 +293,11 @@ async def test_a_spool_serves_once() -> None:
                 await work
 
 
-class Gated(io.BytesIO):
-    """A stream that nobody reads before the gate is open, and that takes so much at a time.
-
-    Attributes:
-        began: set once a write is under way.
-        flushes: how often it was flushed.
-        thread: the one that writes.
-    """
-
-    def __init__(self, gate: threading.Event, most: int = len(LONG)) -> None:
-        super().__init__()
-        self.flushes = 0
-        self._most = most
-        self.began = asyncio.Event()
-        self.thread: threading.Thread | None = None
-        self._gate = gate
-        self._loop = asyncio.get_running_loop()
-
-    def write(self, data: object) -> int:
-        """Wait for the gate."""
-        self.thread = threading.current_thread()
-        self._loop.call_soon_threadsafe(self.began.set)
-        self._gate.wait()
-        return super().write(bytes(data)[: self._most])  # type: ignore[call-overload]
-
-    def flush(self) -> None:
-        """Count."""
-        self.flushes += 1
-
-
 async def test_streams_that_block_leave_the_threads_of_the_loop_alone() -> None:
     """With more of them than it has threads, the disk and name lookups go on."""
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
     gate = threading.Event()
-    streams = [Gated(gate) for _ in range(5)]
+    streams = [Slow(gate=gate) for _ in range(5)]
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(put(StreamPlace(stream), LONG)) for stream in streams]
         try:
@@ -337,7 +319,7 @@ async def test_streams_that_block_leave_the_threads_of_the_loop_alone() -> None:
 async def test_after_a_cancelled_write_the_stream_is_left_alone(content: bytes, most: int) -> None:
     """What is under way comes to its end; neither the rest nor a flush follows."""
     gate = threading.Event()
-    stream = Gated(gate, most)
+    stream = Slow(most, gate)
     task = asyncio.create_task(put(StreamPlace(stream), content))
     await stream.began.wait()
     task.cancel()
