@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from attrs import frozen
 
 from income_client import Document, DownloadedFile, DownloadError, IncomeClient
 from tests.support.disk_faults import FailingDisk, failing_disk
@@ -18,27 +17,14 @@ OLD: Final = b"an older version"
 IN_PLACE: Final = "the file is in its place, but "
 MD5: Final = f'"{hashlib.md5(PDF).hexdigest()}"'
 """An entity tag that tells whether a file is the same; any other does not."""
-
-
-@frozen
-class Case:
-    """What is there before a download, and whether that may be replaced."""
-
-    before: dict[str, bytes]
-    """The files in the folder."""
-    overwrite: bool
-    """What the call says."""
-    etag: str = MD5
-    """The entity tag of the file."""
-
-
-CASES: Final = {
-    "new": Case({}, overwrite=False),
-    "new, with leave to overwrite": Case({}, overwrite=True),
-    "there already": Case({"doc-1.pdf": PDF}, overwrite=False),
-    "there already, as its content shows": Case({"doc-1.pdf": PDF}, overwrite=False, etag='"v1"'),
-    "another file": Case({"doc-1.pdf": OLD}, overwrite=True),
-    "another kind of file": Case({"doc-1.png": OLD}, overwrite=True),
+CASES: Final[dict[str, tuple[dict[str, bytes], bool, str]]] = {
+    # what is there before, whether that may be replaced, the file's entity tag
+    "new": ({}, False, MD5),
+    "new, with leave to overwrite": ({}, True, MD5),
+    "there already": ({"doc-1.pdf": PDF}, False, MD5),
+    "there already, as its content shows": ({"doc-1.pdf": PDF}, False, '"v1"'),
+    "another file": ({"doc-1.pdf": OLD}, True, MD5),
+    "another kind of file": ({"doc-1.png": OLD}, True, MD5),
 }
 
 
@@ -52,19 +38,19 @@ CASES: Final = {
 )
 async def test_a_disk_may_fail_at_any_call(name: str, error: int, locks: bool) -> None:
     """The file is whole, the old one or absent; no part is left; what the error says is true."""
-    case = CASES[name]
+    before, overwrite, etag = CASES[name]
     number = 0
     async with storing() as (storage, client):
-        document = storage.store("/doc-1", PDF, etag=case.etag)
+        document = storage.store("/doc-1", PDF, etag=etag)
         while True:
             with folder_in_memory() as folder:
-                for there, content in case.before.items():
+                for there, content in before.items():
                     (folder / there).write_bytes(content)
                     (folder / there).chmod(0o600)
                 with failing_disk(folder, number, error, locks=locks) as disk:
-                    outcome = await downloaded(client, document, folder, overwrite=case.overwrite)
+                    outcome = await downloaded(client, document, folder, overwrite=overwrite)
                     assert disk.opened == []
-                check(outcome, folder, case, disk)
+                check(outcome, folder, before, disk, has_md5=etag == MD5)
                 # With the disk in order, the next run completes it and tidies up.
                 last = await downloaded(client, document, folder, overwrite=True)
                 assert isinstance(last, DownloadedFile)
@@ -74,7 +60,7 @@ async def test_a_disk_may_fail_at_any_call(name: str, error: int, locks: bool) -
                 assert isinstance(outcome, DownloadedFile)
                 break
             number += 1
-    assert number > (8 if case.before == {"doc-1.pdf": PDF} else 12)
+    assert number > (8 if before == {"doc-1.pdf": PDF} else 12)
 
 
 async def downloaded(
@@ -90,7 +76,12 @@ async def downloaded(
 
 
 def check(
-    outcome: DownloadedFile | DownloadError, folder: Path, case: Case, disk: FailingDisk
+    outcome: DownloadedFile | DownloadError,
+    folder: Path,
+    before: dict[str, bytes],
+    disk: FailingDisk,
+    *,
+    has_md5: bool,
 ) -> None:
     left = left_in(folder)
     parts = [left.pop(name) for name in list(left) if name.endswith(".part")]
@@ -99,9 +90,9 @@ def check(
         assert left == {"doc-1.pdf": PDF}
         assert (outcome.path, outcome.size) == (folder / "doc-1.pdf", len(PDF))
         return
-    assert left == case.before or (left == {**case.before, "doc-1.pdf": PDF} and outcome.in_place)
+    assert left == before or (left == {**before, "doc-1.pdf": PDF} and outcome.in_place)
     assert outcome.in_place is outcome.message.partition(": ")[2].startswith(IN_PLACE)
-    if left.get("doc-1.pdf") == PDF and case.etag == MD5:
+    if left.get("doc-1.pdf") == PDF and has_md5:
         assert "cannot be kept" not in outcome.message
     assert outcome.disk_failed is (disk.error != errno.EPERM)
     assert not outcome.retryable

@@ -49,18 +49,17 @@ SENT = {"host", "user-agent", "accept", "accept-encoding", "range", "if-range", 
 class Lookups:
     """What was looked up, and where connections were tried."""
 
-    names: Mapping[str, list[str]]
-    """IP addresses by name; ``*`` stands for all names that are not there."""
     looked_up: list[tuple[str, int]] = field(factory=list)
-    """Names and ports."""
     connected: list[tuple[str, int]] = field(factory=list)
-    """IP addresses and ports; those outside of this machine were not reached."""
 
 
 @contextmanager
 def looking_up(names: Mapping[str, list[str]]) -> Iterator[Lookups]:
-    """Answer each lookup of this process from a table, and guard its sockets."""
-    lookups = Lookups(names)
+    """Answer each lookup from a table, where ``*`` is any other name, and guard the sockets.
+
+    Nothing outside of this machine is reached.
+    """
+    lookups = Lookups()
     lookup = socket.getaddrinfo
     connect = socket.socket.connect
 
@@ -68,7 +67,7 @@ def looking_up(names: Mapping[str, list[str]]) -> Iterator[Lookups]:
         if is_ip(host):
             return list(lookup(host, port, *args, **options))
         lookups.looked_up.append((host, port))
-        addresses = lookups.names.get(host) or lookups.names.get("*")
+        addresses = names.get(host) or names.get("*")
         if addresses is None:
             raise socket.gaierror(socket.EAI_NONAME, "no such name")
         return [one for ip in addresses for one in lookup(ip, port, type=socket.SOCK_STREAM)]
