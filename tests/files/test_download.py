@@ -75,6 +75,7 @@ async def test_a_file_is_whole_and_private_at_its_path(tmp_path: Path, play: Sce
 
 
 async def test_in_a_folder_names_come_from_a_template(tmp_path: Path, play: Scene) -> None:
+    """An entry of `all()` is as good as its document, also without a source."""
     document = await play.document()
     assert document.source is not None
     folder = tmp_path / document.source.application_id / document.source.document_type
@@ -85,17 +86,16 @@ async def test_in_a_folder_names_come_from_a_template(tmp_path: Path, play: Scen
     )
     stem = document.file_reference_ids[0].partition(".")[0]
     assert str(named.path).startswith(f"{tmp_path}/new/{stem}")
-
-
-async def test_a_document_can_be_given_with_its_type(tmp_path: Path, play: Scene) -> None:
-    """An entry of `all()` is as good as its document, also without a source."""
-    document = evolve(await play.document(), source=None)
-    entry = DocumentEntry("unknown_form", document)
+    bare = evolve(document, source=None)
+    entry = DocumentEntry("unknown_form", bare)
     file = await play.client.download(entry, tmp_path, names="{document_type}-{document_id}")
     assert file.path == tmp_path / f"unknown_form-{document.document_id}"
     assert file.application_id is None
     with pytest.raises(ConfigurationError, match="application_id"):
-        await play.client.download(document, tmp_path)
+        await play.client.download(bare, tmp_path)
+    for impossible in ("x" * 300, "\ud800"):
+        with pytest.raises(IncomeClientError):
+            await play.client.download(document, tmp_path / impossible)
 
 
 async def test_a_final_status_has_its_code_and_leaves_nothing(tmp_path: Path, play: Scene) -> None:
@@ -109,13 +109,6 @@ async def test_a_final_status_has_its_code_and_leaves_nothing(tmp_path: Path, pl
     assert "secret" not in str(caught.value)
     assert len(play.asked) == 1
     assert os.listdir(tmp_path) == []  # noqa: PTH208 - a folder counts too
-
-
-@pytest.mark.parametrize("path", ["x" * 300, "\ud800"])
-async def test_an_impossible_path_is_an_error(tmp_path: Path, path: str, play: Scene) -> None:
-    document = await play.document()
-    with pytest.raises(IncomeClientError):
-        await play.client.download(document, tmp_path / path)
 
 
 @pytest.mark.parametrize("kind", ["reset", "drop", "garbage", "status"])

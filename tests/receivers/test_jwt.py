@@ -192,7 +192,8 @@ NO_TOKENS: Final = (
 
 def test_what_is_not_a_token_is_unreadable() -> None:
     """Three parts in the one spelling of base64url, and a header that is an object."""
-    assert {outcome(text) for text in NO_TOKENS} == {Refusal.TOKEN_UNREADABLE}
+    others = [text for text in NO_TOKENS if outcome(text) is not Refusal.TOKEN_UNREADABLE]
+    assert others == []
 
 
 DOUBLED: Final = json.dumps(dict(CLAIMS)).encode().replace(b"{", b'{"iss": "x", ', 1)
