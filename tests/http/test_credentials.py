@@ -273,14 +273,13 @@ async def test_another_type_is_named_and_not_shown(auth: Any) -> None:
     assert (caught.value.message, caught.value.argument) == (f"auth must return {expected}", "auth")
 
 
-async def test_the_deadline_ends_the_waiting_for_a_function() -> None:
+async def test_the_deadline_and_the_end_of_the_client_end_the_waiting_for_a_function() -> None:
     """It is cancelled, and the next call asks again."""
-    hung = 0
+    hangs = asyncio.Event()
 
     async def function() -> Auth:
-        nonlocal hung
-        hung += 1
-        if hung == 1:
+        if not hangs.is_set():
+            hangs.set()
             await stay_silent(61)
         return BASIC
 
@@ -290,7 +289,12 @@ async def test_the_deadline_ends_the_waiting_for_a_function() -> None:
             await ask(client)
         assert caught.value.retryable
         await ask(client)
-    assert hung == 2
+    hangs.clear()
+    async with running(auth=function) as (_, client):
+        asking = asyncio.create_task(outcomes(client, ["a"]))
+        await hangs.wait()
+        await client.aclose()
+        assert await asking == ["ClientClosedError"]
 
 
 async def test_a_plain_function_that_hangs_is_not_called_again_before_it_returns() -> None:
@@ -317,21 +321,6 @@ async def test_a_plain_function_that_hangs_is_not_called_again_before_it_returns
     assert called[0] is not threading.current_thread()
     assert await source.ask() == BASIC
     assert len(called) == 2
-
-
-async def test_closing_the_client_does_not_wait_for_a_function() -> None:
-    asked = asyncio.Event()
-
-    async def function() -> Auth:
-        asked.set()
-        await asyncio.Event().wait()
-        return BASIC
-
-    async with running(auth=function) as (_, client):
-        asking = asyncio.create_task(outcomes(client, ["a"]))
-        await asked.wait()
-        await client.aclose()
-        assert await asking == ["ClientClosedError"]
 
 
 async def test_a_stored_token_of_another_client_serves_until_it_is_refused() -> None:

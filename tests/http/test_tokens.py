@@ -3,12 +3,12 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NoReturn
 
 import pytest
-from attrs import define, field
+from attrs import evolve
 
 from income_client import IncomeClient
 from income_client.clock import Clock
@@ -147,10 +147,10 @@ def test_a_stored_token_keeps_its_end_and_lasts_no_longer_than_it_was_given_for(
 
 
 class Shop:
-    """Gives tokens t1, t2 and so on; waits until it is opened."""
+    """Gives tokens t1, t2 and so on to processes that share a store; waits until it is opened."""
 
-    def __init__(self, clock: Clock, lifetime: float = 3600) -> None:
-        self.clock = clock
+    def __init__(self, clock: Clock | None = None, lifetime: float = 3600) -> None:
+        self.clock = clock or JumpingClock()
         self.lifetime = lifetime
         self.asked = 0
         self.opened = asyncio.Event()
@@ -165,23 +165,26 @@ class Shop:
             lifetime=self.lifetime,
         )
 
-
-def shared(
-    request: Callable[[], Awaitable[Token]], clock: Clock, shelf: Shelf, ahead: int = 0
-) -> TokenCache:
-    """Return a cache with a store; the time of day goes with the clock, or hours ahead of it."""
-    noon = NOON + timedelta(hours=ahead) - timedelta(seconds=clock.monotonic())
-    return TokenCache(
-        request,
-        clock,
-        store=shelf,
-        wall_time=lambda: noon + timedelta(seconds=clock.monotonic()),
-    )
+    def cache(self, shelf: Shelf, ahead: int = 0) -> TokenCache:
+        """Return what a process has whose time of day is ahead of the clock by some hours."""
+        now = self.clock.monotonic
+        noon = NOON + timedelta(hours=ahead) - timedelta(seconds=now())
+        return TokenCache(
+            self.request,
+            self.clock,
+            store=shelf,
+            wall_time=lambda: noon + timedelta(seconds=now()),
+        )
 
 
 def text(token: Token | None) -> str:
     assert token is not None
     return token.authorization.reveal().removeprefix("Bearer ")
+
+
+def stored(seconds: float) -> StoredToken:
+    """Return the token s, which ends so many seconds after noon."""
+    return StoredToken(access_token=Secret("s"), expires_at=NOON + timedelta(seconds=seconds))
 
 
 @pytest.fixture
@@ -194,22 +197,10 @@ def shop(clock: JumpingClock) -> Shop:
     return Shop(clock)
 
 
-@pytest.fixture
-def shelf() -> Shelf:
-    return Shelf()
-
-
-@pytest.fixture
-def cache(shop: Shop, clock: JumpingClock, shelf: Shelf) -> TokenCache:
-    """What one process has of the store."""
-    return shared(shop.request, clock, shelf)
-
-
-async def test_a_refused_token_is_not_taken_from_the_store(
-    shop: Shop, clock: JumpingClock, shelf: Shelf
-) -> None:
+async def test_a_refused_token_is_not_taken_from_the_store(shop: Shop) -> None:
     """What one received, another takes from there, unless it was refused."""
-    first, second = (shared(shop.request, clock, shelf) for _ in range(2))
+    shelf = Shelf()
+    first, second = shop.cache(shelf), shop.cache(shelf)
     tokens = [await first.get()]
     await turns(10)
     tokens.append(await second.get())
@@ -226,7 +217,7 @@ async def test_a_refused_token_is_not_taken_from_the_store(
 async def test_a_refused_token_of_another_process_is_replaced_as_well() -> None:
     """After a revocation of all tokens, the call succeeds with a new one."""
     ends = datetime.now(UTC) + timedelta(hours=1)
-    revoked = [StoredToken(access_token=Secret(text), expires_at=ends) for text in ("a", "b")]
+    revoked = [StoredToken(access_token=Secret(name), expires_at=ends) for name in ("a", "b")]
 
     class Circulating(Shelf):
         async def load(self) -> StoredToken | None:
@@ -243,20 +234,19 @@ async def test_a_refused_token_of_another_process_is_replaced_as_well() -> None:
 
 @pytest.mark.parametrize(("seconds", "requests"), [(3600, 0), (200, 0), (5, 1), (-10, 1)])
 async def test_a_stored_token_is_used_while_it_serves(
-    shop: Shop, clock: JumpingClock, seconds: float, requests: int
+    shop: Shop, seconds: float, requests: int
 ) -> None:
     """A token that is over, or nearly so, is replaced; a stale one is better than waiting."""
-    stored = StoredToken(access_token=Secret("s"), expires_at=NOON + timedelta(seconds=seconds))
-    await shared(shop.request, clock, Shelf(stored)).get()
+    await shop.cache(Shelf(stored(seconds))).get()
     assert shop.asked == requests
 
 
-async def test_early_renewal_takes_a_fresh_token_of_others(
-    shop: Shop, clock: JumpingClock, shelf: Shelf, cache: TokenCache
-) -> None:
+async def test_early_renewal_takes_a_fresh_token_of_others(shop: Shop, clock: JumpingClock) -> None:
+    shelf = Shelf()
+    cache = shop.cache(shelf)
     await cache.get()
     clock.advance(3400)
-    shelf.stored = StoredToken(access_token=Secret("s"), expires_at=NOON + timedelta(hours=1.9))
+    shelf.stored = stored(1.9 * 3600)
     assert text(cache.current()) == "t1"
     await turns(10)
     assert text(cache.current()) == "s"
@@ -274,20 +264,15 @@ async def test_early_renewal_takes_a_fresh_token_of_others(
     ids=["error", "time-out", "claim", "something else"],
 )
 async def test_a_failing_store_never_breaks_a_call(
-    shop: Shop,
-    clock: JumpingClock,
-    fault: Any,
-    is_claimed: bool,
-    warnings: int,
-    caplog: pytest.LogCaptureFixture,
+    shop: Shop, fault: Any, is_claimed: bool, warnings: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is warned about by type only, and done without."""
-    shelf = ClaimedShelf(clock) if is_claimed else Shelf()
+    shelf = ClaimedShelf(shop.clock) if is_claimed else Shelf()
     if isinstance(fault, Exception):
         shelf.fault = fault
     else:
         shelf.stored = fault
-    assert text(await shared(shop.request, clock, shelf).get()) == "t1"
+    assert text(await shop.cache(shelf).get()) == "t1"
     await turns(10)
     assert [line.levelname for line in caplog.records] == ["WARNING"] * warnings
     assert ("the token could not be claimed" in caplog.text) is is_claimed
@@ -328,7 +313,7 @@ class Snail(Shelf):
 async def test_nobody_waits_for_the_saving(shop: Shop, clock: JumpingClock) -> None:
     """The token serves at once; one refused meanwhile is replaced, and closing ends a saving."""
     snail = Snail()
-    cache = shared(shop.request, clock, snail)
+    cache = shop.cache(snail)
     async with asyncio.timeout(2):
         token = await cache.get()
     await turns(10)
@@ -391,7 +376,7 @@ class ClaimedShelf(Shelf):
 async def test_one_of_many_processes_renews(shop: Shop, clock: JumpingClock) -> None:
     """At their start, before each expiry, and after the service has refused it for all."""
     shelf = ClaimedShelf(clock)
-    caches = [shared(shop.request, clock, shelf) for _ in range(8)]
+    caches = [shop.cache(shelf) for _ in range(8)]
     for life in range(1, 6):
         shop.opened.clear()
         waiting = [asyncio.create_task(cache.get()) for cache in caches]
@@ -414,16 +399,15 @@ async def test_a_claim_is_not_waited_for_long(shop: Shop, clock: JumpingClock) -
 
     class LateShelf(ClaimedShelf):
         async def claim(self, seconds: float) -> bool:
-            ends = NOON + timedelta(seconds=60)
-            self.stored = StoredToken(access_token=Secret("s"), expires_at=ends, lifetime=60)
+            self.stored = evolve(stored(60), lifetime=60)
             return await super().claim(seconds)
 
     abandoned, began = ClaimedShelf(clock), clock.monotonic()
     assert await abandoned.claim(5)
-    assert text(await shared(shop.request, clock, abandoned).get()) == "t1"
+    assert text(await shop.cache(abandoned).get()) == "t1"
     assert 5 <= clock.monotonic() - began < 6
     shelf = LateShelf(clock)
-    assert text(await shared(shop.request, clock, shelf).get()) == "s"
+    assert text(await shop.cache(shelf).get()) == "s"
     await turns(10)
     assert await shelf.claim(5)
 
@@ -434,7 +418,7 @@ async def test_a_wrong_time_of_day_only_costs_token_requests(
 ) -> None:
     """A process whose clock differs from the others' still gets tokens that are accepted."""
     shelf = ClaimedShelf(clock)
-    caches = [shared(shop.request, clock, shelf, ahead) for ahead in (0, hours)]
+    caches = [shop.cache(shelf, ahead) for ahead in (0, hours)]
     ends: dict[str, float] = {}
     for _ in range(60):
         for cache in caches:
@@ -488,31 +472,29 @@ def skipped_waits() -> Iterator[LoopClock]:
         selector.select = select
 
 
-@define
-class Service:
+class Service(Shop):
     """Accepts the newest token only, until it expires."""
 
-    shop: Shop
-    ends: dict[str, float] = field(factory=dict)
-    calls: int = 0
-    refused: int = 0
+    newest = ("", 0.0)
+    """Its text, and when it expires."""
+    calls = refused = 0
 
     async def request(self) -> Token:
         await asyncio.sleep(0.05)
-        token = await self.shop.request()
-        self.ends = {text(token): self.shop.clock.monotonic() + token.lifetime}
+        token = await super().request()
+        self.newest = (text(token), self.clock.monotonic() + token.lifetime)
         return token
 
     async def be_called(self, cache: TokenCache) -> None:
         """Take calls of one process, each of which is repeated once after a 401."""
-        now = self.shop.clock.monotonic
+        now = self.clock.monotonic
         until = now() + SECONDS
         while now() < until:
             self.calls += 1
             for is_last in (False, True):
                 token = await cache.get()
                 await asyncio.sleep(0.05)
-                if now() < self.ends.get(text(token), 0.0):
+                if text(token) == self.newest[0] and now() < self.newest[1]:
                     break
                 cache.invalidate(token)
                 self.refused += is_last
@@ -525,14 +507,14 @@ async def test_no_call_fails_because_the_store_is_slow(
 ) -> None:
     """Each process waits for it, and says once that it is slow."""
     with skipped_waits() as clock:
-        service, shelf = Service(Shop(clock, LIFETIME)), ClaimedShelf(clock, seconds)
-        caches = [shared(service.request, clock, shelf) for _ in range(4)]
+        service, shelf = Service(clock, LIFETIME), ClaimedShelf(clock, seconds)
+        caches = [service.cache(shelf) for _ in range(4)]
         await asyncio.gather(*map(service.be_called, caches))
         for cache in caches:
             await cache.aclose()
     assert service.calls > 300
     assert service.refused == 0
-    assert service.shop.asked < 1.5 * SECONDS / (LIFETIME * 3 / 4)
+    assert service.asked < 1.5 * SECONDS / (LIFETIME * 3 / 4)
     warnings = [line.getMessage() for line in caplog.records]
     assert len(warnings) == (4 if seconds > 1 else 0)
     assert all("token store is slow" in warning for warning in warnings)
@@ -543,8 +525,7 @@ async def test_a_store_that_does_not_answer_is_done_without_for_a_minute(
 ) -> None:
     """One call waits ten seconds for it, and not each that needs a token."""
     with skipped_waits() as clock:
-        shop = Service(Shop(clock, LIFETIME))
-        cache = shared(shop.request, clock, ClaimedShelf(clock, 3600.0))
+        cache = Service(clock, LIFETIME).cache(ClaimedShelf(clock, 3600.0))
         waits = []
         for _ in range(9):
             began = clock.monotonic()

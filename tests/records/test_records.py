@@ -76,11 +76,21 @@ def test_the_samples_hold_every_record() -> None:
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-def test_every_record_is_frozen_slotted_and_has_a_place_for_unknown_fields(cls: Any) -> None:
-    """Every record is slotted and keyword-only, and its extra does not count in the hash."""
+def test_every_record_is_slotted_and_has_a_place_for_unknown_fields(cls: Any) -> None:
+    """It is keyword-only, and its extra does not count in the hash.
+
+    No record does more in ``__init__``, or at its making, than a compiled reader does: it stores
+    its fields.
+    """
     assert "__slots__" in vars(cls)
     assert "__dict__" not in dir(cls)
-    assert all(field.kw_only for field in attrs.fields(cls))
+    assert "_attrs_cached_hash" not in vars(cls)["__slots__"]
+    assert (type(cls), cls.__bases__) == (type, (object,))
+    hooks = {"__new__", "__attrs_pre_init__", "__attrs_post_init__", "__init_subclass__"}
+    assert not hooks & vars(cls).keys()
+    for field in attrs.fields(cls):
+        assert field.kw_only
+        assert (field.init, field.converter, field.validator) == (True, None, None)
     if cls is not ApplicationRecord:
         assert attrs.fields(cls).extra.hash is False
         assert attrs.fields(cls).extra.default is NO_EXTRA

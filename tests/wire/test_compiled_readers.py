@@ -7,12 +7,11 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-import attrs
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from income_client import from_json, records, to_json
+from income_client import from_json, to_json
 from income_client.records import Application, ApplicationDocuments, ApplicationPage
 from income_client.wire.codec import decode
 from income_client.wire.compiled import quick_reader as quick_reader_of
@@ -148,23 +147,6 @@ def test_a_key_given_twice_is_read_as_ever(cls: type[Any]) -> None:
     for key, first in product(REPLIES[cls], FIRST_VALUES):
         name = b'"%s":' % key.encode()
         _assert_quick_is_right(cls, body.replace(name, name + first + b"," + name, 1))
-
-
-RECORDS = [getattr(records, name) for name in records.__all__ if attrs.has(getattr(records, name))]
-
-
-@pytest.mark.parametrize("cls", RECORDS, ids=lambda cls: cls.__name__)
-def test_to_make_a_record_is_to_store_its_fields(cls: type[Any]) -> None:
-    """No record does more in ``__init__``, or at its making, than a compiled reader does."""
-    assert type(cls) is type
-    assert cls.__bases__ == (object,)
-    hooks = {"__new__", "__attrs_pre_init__", "__attrs_post_init__", "__init_subclass__"}
-    assert not hooks & vars(cls).keys()
-    assert "_attrs_cached_hash" not in vars(cls)["__slots__"]
-    for field in attrs.fields(cls):
-        assert field.init
-        assert field.converter is None
-        assert field.validator is None
 
 
 TIMES = (

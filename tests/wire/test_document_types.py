@@ -25,11 +25,7 @@ from income_client.records.fields import UtcTime
 from income_client.wire import readers
 from tests.support.canaries import CANARY
 from tests.support.leaks import held_by
-from tests.support.payloads import DOCUMENTS
-
-
-def _assert_round_trip(cls: type[Any], payload: object) -> None:
-    assert json.loads(to_json(from_json(cls, json.dumps(payload)))) == payload
+from tests.support.payloads import DOCUMENTS, changed
 
 
 @attrs.frozen(kw_only=True)
@@ -69,16 +65,16 @@ def _own_document_types(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readers, "_document_types", {"paystub": Paystub})
 
 
-def _form_reply(data: dict[str, Any]) -> dict[str, Any]:
-    payload: dict[str, Any] = json.loads(json.dumps(DOCUMENTS))
-    payload["documents"]["unknown_form"][0]["extracted_data"] = data
-    return payload
+def _reply(data: dict[str, Any]) -> str:
+    return json.dumps(changed(DOCUMENTS, ("documents", "unknown_form", 0, "extracted_data"), data))
 
 
-def _form_document(payload: dict[str, Any]) -> Any:
-    reply = from_json(ApplicationDocuments, json.dumps(payload))
+def _document(**data: Any) -> Any:
+    """Return the document with such data, which goes back as it came."""
+    text = _reply(data)
+    reply = from_json(ApplicationDocuments, text)
+    assert json.loads(to_json(reply)) == json.loads(text)
     (document,) = reply.documents["unknown_form"]
-    _assert_round_trip(ApplicationDocuments, payload)
     return document
 
 
@@ -96,23 +92,23 @@ def test_a_registered_class_holds_the_data_of_its_type() -> None:
         "rate": 1,
         "box": [1],
     }
-    read = _form_document(_form_reply(data)).extracted_data
+    read = _document(**data).extracted_data
     assert isinstance(read, Form)
     assert read.wages == Decimal("51234.5")
     assert read.employers[0].extra == {"ein": "00-0"}
     assert read.extra == {"box": [1], "filed": None}
     assert json.loads(to_json(read)) == data
-    assert _form_document(_form_reply({"wages": 1})).extracted_data == Form(wages=Decimal(1))
+    assert _document(wages=1).extracted_data == Form(wages=Decimal(1))
 
 
 def test_a_class_without_extra_loses_nothing_either() -> None:
     """What it has no field for is kept by the document, and written back."""
     register_document_type("unknown_form", Closed)
-    document = _form_document(_form_reply({"wages": 1, "box": "none", "tips": {"x": 1}}))
+    document = _document(wages=1, box="none", tips={"x": 1})
     assert document.extracted_data == Closed(1)
     assert document.extracted_extra == {"tips": {"x": 1}, "box": "none"}
     assert "tips" not in repr(document)
-    assert _form_document(_form_reply({"wages": 1})).extracted_extra == {}
+    assert _document(wages=1).extracted_extra == {}
 
 
 @pytest.mark.parametrize(
@@ -133,7 +129,7 @@ def test_a_registered_class_is_read_strictly(data: dict[str, Any], path: str, re
     """Nothing is converted: a number is no text, a text no number, and null not the word None."""
     register_document_type("unknown_form", Form)
     with pytest.raises(DecodeError) as caught:
-        from_json(ApplicationDocuments, json.dumps(_form_reply({"wages": 1, **data})))
+        from_json(ApplicationDocuments, _reply({"wages": 1, **data}))
     found = [(fault.path, fault.reason) for fault in caught.value.faults]
     assert found == [(f"$.documents.unknown_form[0].extracted_data{path}", f"expected {reason}")]
 
@@ -141,13 +137,14 @@ def test_a_registered_class_is_read_strictly(data: dict[str, Any], path: str, re
 def test_a_number_beyond_a_float_is_a_fault() -> None:
     """It would be read as infinity, which JSON cannot carry."""
     register_document_type("unknown_form", Form)
-    text = json.dumps(_form_reply({"wages": 1, "rate": 0.25})).replace("0.25", "1e400")
+    text = _reply({"wages": 1, "rate": 0.25}).replace("0.25", "1e400")
     with pytest.raises(DecodeError, match="beyond the range of a float"):
         from_json(ApplicationDocuments, text)
 
 
-def misspelt(value: Any) -> Any:
-    return value.no_such_method()
+def made(name: str, of: Any, **options: Any) -> type[Any]:
+    """Return a class with one field."""
+    return attrs.make_class("Made", {name: attrs.field(type=of, **options)})
 
 
 def refusing(value: str) -> str:
@@ -155,21 +152,22 @@ def refusing(value: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("field", "name"),
+    ("options", "name"),
     [
-        (attrs.field(type=str, validator=attrs.validators.max_len(2)), "ValueError"),
-        (attrs.field(type=str, converter=misspelt), "AttributeError"),
-        (attrs.field(type=str, converter=refusing), "ValueError"),
-        (attrs.field(type=str, converter=float), "ValueError"),
+        ({"validator": attrs.validators.max_len(2)}, "ValueError"),
+        ({"converter": lambda value: value.no_such_method()}, "AttributeError"),
+        ({"converter": refusing}, "ValueError"),
+        ({"converter": float}, "ValueError"),
     ],
     ids=["validator", "bug", "refusal", "conversion"],
 )
-def test_what_a_class_raises_is_named_and_no_value_is_shown(field: Any, name: str) -> None:
+def test_what_a_class_raises_is_named_and_no_value_is_shown(
+    options: dict[str, Any], name: str
+) -> None:
     """A bug of the class looks otherwise than data that it refuses."""
-    made = attrs.make_class("Picky", {"employer": field}, frozen=True)
-    register_document_type("unknown_form", made)
+    register_document_type("unknown_form", made("employer", str, **options))
     with pytest.raises(DecodeError, match=f"not accepted by its class: {name}") as caught:
-        from_json(ApplicationDocuments, json.dumps(_form_reply({"employer": CANARY})))
+        from_json(ApplicationDocuments, _reply({"employer": CANARY}))
     assert CANARY not in held_by(caught.value)
     assert not caught.value.retryable
 
@@ -180,11 +178,6 @@ class Tree:
 
     children: "tuple[Tree, ...]"
     extra: Mapping[str, Any] = attrs.field(factory=dict)
-
-
-def made(name: str, of: Any, **options: Any) -> type[Any]:
-    """Return a class with one field."""
-    return attrs.make_class("Made", {name: attrs.field(type=of, **options)})
 
 
 UNREADABLE: dict[str, Any] = {
