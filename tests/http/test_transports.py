@@ -196,7 +196,7 @@ async def test_a_handshake_that_fails_is_told_from_a_refusal(kind: str) -> None:
 @pytest.mark.parametrize("moment", ["connecting", "head", "body"])
 @pytest.mark.parametrize("ending", ["cancelled", "closed"])
 async def test_what_is_under_way_can_be_ended(kind: str, moment: str, ending: str) -> None:
-    """By a cancellation, which closes its connection, or by closing all."""
+    """By a cancellation, which closes its connection, or by closing all, which then stay closed."""
     out = reply(body=b"x" * 100, cut=-50 if moment == "body" else 0, held=True)
     async with open_door(kind, in_turn(out)) as (door, server):
         task = asyncio.ensure_future(door.ask(3600))
@@ -205,24 +205,17 @@ async def test_what_is_under_way_can_be_ended(kind: str, moment: str, ending: st
             await turns(20)
         await asyncio.sleep(0)
         if ending == "closed":
-            await door.aclose()
-            assert isinstance(await task, ClientClosedError)
+            for _ in range(2):
+                await door.aclose()
+            for error in (await task, await door.ask()):
+                assert isinstance(error, ClientClosedError)
+                assert error.message == "the client was closed"
+            assert len(server.requests) == (moment != "connecting")
             return
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert door.in_use() == 0
-
-
-@every
-async def test_what_was_closed_stays_closed(kind: str) -> None:
-    async with open_door(kind, in_turn(reply())) as (door, server):
-        await door.aclose()
-        await door.aclose()
-        error = await door.ask()
-        assert isinstance(error, ClientClosedError)
-        assert error.message == "the client was closed"
-        assert server.requests == []
 
 
 @every
@@ -334,10 +327,12 @@ LIMIT: Final = 100.0
 @every
 @pytest.mark.parametrize("sent", [0, 30, -20], ids=["nothing", "half a head", "half a body"])
 async def test_a_silent_service_is_given_up(kind: str, sent: int) -> None:
-    """The task itself continues."""
+    """The task itself continues; what was sent is not sent again, and the next is answered."""
     begun = reply(body=b"x" * 100, cut=sent, slow=partial(silence, LIMIT))
-    async with open_door(kind, in_turn(begun)) as (door, _):
+    async with open_door(kind, in_turn(begun, reply())) as (door, server):
         error = failure_in(await door.ask(LIMIT))
+        assert len(server.requests) == 1
+        assert await door.ask() == b"{}"
     assert isinstance(error, DeadlineExceededError) is (kind == "calls")
     assert error.message.endswith("nothing came for too long")
     task = asyncio.current_task()
@@ -371,12 +366,3 @@ async def test_a_loop_that_was_held_up_is_no_silence() -> None:
     found = await one(answer, read=LIMIT)
     assert isinstance(found, Response)
     assert found.body == b"{}"
-
-
-async def test_a_silence_is_not_sent_again() -> None:
-    """One send is one request, also when nothing came; the next one has a connection of its own."""
-    answer = in_turn(Reply(cut=0, slow=partial(silence, LIMIT)), reply())
-    async with connected(answer) as (transport, server):
-        assert isinstance(await send(transport, read=LIMIT), DeadlineExceededError)
-        assert len(server.requests) == 1
-        assert isinstance(await send(transport, read=5.0), Response)
