@@ -294,7 +294,7 @@ async def test_refused_credentials_are_raised_at_once_and_retried_after_a_pause(
             )
             assert {str(error) for error in errors} == {expected}
             assert {(type(e), vars(e)["status"], vars(e)["retryable"]) for e in errors} == {
-                (AuthenticationError, status, False),
+                (AuthenticationError, status, False)
             }
             assert (service.token_requests, clock.slept) == (asked, [])
             clock.advance(7.5)

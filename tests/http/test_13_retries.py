@@ -163,10 +163,7 @@ async def test_the_deadline_bounds_every_wait(stage: str) -> None:
     replies = in_turn(UNAUTHORIZED if stage == "another token" else SILENT)
     issue = in_turn(*[token_reply()] * (stage != "token"), SILENT)
     patient = Timeouts(read=1000, deadline=1000)
-    async with running(replies, issue, concurrency=1, timeouts=patient) as (
-        service,
-        client,
-    ):
+    async with running(replies, issue, concurrency=1, timeouts=patient) as (service, client):
         blocker = asyncio.create_task(ask(client)) if stage == "queue" else None
         await turns()
         call = asyncio.create_task(failure(client.with_options(deadline=60)))

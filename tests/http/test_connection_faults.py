@@ -33,6 +33,7 @@ from income_client.checkpoints import MemoryCheckpointStore
 from income_client.emulator import Emulator
 from income_client.http.endpoints import get_application
 from income_client.http.faults import fault_of
+from income_client.settings import Auth
 from income_client.testing import JumpingClock, make_document
 from tests.support.canaries import CANARY
 from tests.support.clients import BASIC, OAUTH
@@ -224,36 +225,27 @@ async def one_call(answer: Answer, **options: Any) -> IncomeClientError:
     return caught.value
 
 
-@pytest.mark.parametrize(
-    ("kind", "coding"), [("application/json", "sealed"), ("text/plain", "compress")]
-)
-async def test_an_encoding_that_was_not_asked_for_is_named_as_such(kind: str, coding: str) -> None:
-    """It is HTTP all right: the reply's facts are in the error."""
-    out = reply(body=b"\x00\x01", content_type=kind, Content_Encoding=coding, X_Request_Id="r")
-    error = await one_call(in_turn(out))
-    assert isinstance(error, UnexpectedResponseError)
-    assert error.message == (
-        f"get_application(app-1): {kind} with a Content-Encoding that was not asked for, "
-        "2 bytes instead of JSON"
-    )
-    assert (error.status, error.request_id, error.retryable) == (200, "r", True)
-
-
-async def test_an_encoding_that_cannot_be_decoded_here_is_named_as_such() -> None:
-    """One that aiohttp knows, and did not ask for as its library is not installed."""
+async def test_an_encoding_that_was_not_asked_for_is_named_as_such() -> None:
+    """It is HTTP all right: the reply's facts are in the error. The token request says the same."""
 
     def encoded(request: Request) -> Reply:
+        # One that aiohttp knows, and did not ask for as its library is not installed.
         asked = request.headers["accept-encoding"]
         coding = next(one for one in ("br", "zstd", "compress") if one not in asked)
         return reply(body=b"\x00\x01", Content_Encoding=coding)
 
+    for kind, coding in (("application/json", "sealed"), ("text/plain", "compress")):
+        out = reply(body=b"\x00\x01", content_type=kind, Content_Encoding=coding, X_Request_Id="r")
+        error = await one_call(in_turn(out))
+        assert isinstance(error, UnexpectedResponseError)
+        assert error.message == (
+            f"get_application(app-1): {kind} with a Content-Encoding that was not asked for, "
+            "2 bytes instead of JSON"
+        )
+        assert (error.status, error.request_id, error.retryable) == (200, "r", True)
     error = await one_call(encoded)
     assert "Content-Encoding that was not asked for" in error.message
     assert error.retryable
-
-
-async def test_a_token_in_an_unknown_encoding_is_none() -> None:
-    """The token request says the same."""
     error = await one_call(in_turn(reply(body=b"\x00", Content_Encoding="sealed")), auth=OAUTH)
     assert isinstance(error, TokenError)
     assert "with a Content-Encoding that was not asked for, 1 bytes instead" in error.message
@@ -375,36 +367,28 @@ WORK: Final[dict[str, Callable[[IncomeClient], Any]]] = {
 
 
 @pytest.mark.parametrize(
-    ("work", "hook"), [*product(["call"], HOOKS[1:]), *product(WORK, HOOKS[:1])]
+    ("work", "hook", "auth"),
+    [
+        *product(["call"], HOOKS[1:], [PRIVATE]),
+        *product(WORK, HOOKS[:1], [PRIVATE]),
+        # All that wait for the token get it.
+        ("fetch", HOOKS[0], OAuth2ClientCredentials("user", CANARY)),
+    ],
 )
-async def test_a_bug_comes_out_as_itself(work: str, hook: str) -> None:
+async def test_a_bug_comes_out_as_itself(work: str, hook: str, auth: Auth) -> None:
     """It is not retried, not even by a poller, and shows where it was raised without variables."""
     trace, calls = broken_hook(hook)
     clock = JumpingClock()
     async with (
         Emulator(3, clock=clock) as service,
-        IncomeClient(service.url, auth=PRIVATE, clock=clock, trace_configs=[trace]) as client,
-    ):
-        with pytest.raises(TypeError, match="a bug") as caught:
-            await WORK[work](client)
-    assert clock.slept == []
-    assert len(calls) <= 4
-    assert "in hook" in str(caught.value.__notes__)
-
-
-async def test_a_bug_on_the_way_to_a_token_comes_out_as_itself() -> None:
-    """All that wait for the token get it, and the secret is in none of their reports."""
-    trace, calls = broken_hook("on_request_start")
-    clock = JumpingClock()
-    auth = OAuth2ClientCredentials("user", CANARY)
-    async with (
-        Emulator(3, clock=clock) as service,
         IncomeClient(service.url, auth=auth, clock=clock, trace_configs=[trace]) as client,
     ):
         for _ in range(2):
-            with pytest.raises(TypeError, match="a bug"):
-                await client.get_application("app-1")
-    assert (len(calls), clock.slept) == (2, [])
+            with pytest.raises(TypeError, match="a bug") as caught:
+                await WORK[work](client)
+            assert "in hook" in str(caught.value.__notes__)
+    assert clock.slept == []
+    assert 2 <= len(calls) <= 8
 
 
 async def test_a_bug_below_the_connection_comes_out_as_itself(
@@ -419,10 +403,7 @@ async def test_a_bug_below_the_connection_comes_out_as_itself(
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     async with IncomeClient("https://service.example", auth=PRIVATE, clock=clock) as client:
-        for call in (
-            client.get_application("app-1"),
-            client.download(signed, tmp_path / "slip"),
-        ):
+        for call in (client.get_application("app-1"), client.download(signed, tmp_path / "slip")):
             with pytest.raises(AttributeError, match="a bug") as caught:
                 await call
             assert "in look_up" in str(caught.value.__notes__)

@@ -34,15 +34,7 @@ from tests.support.beside import until as until_beside
 from tests.support.clients import BASIC, OAUTH
 from tests.support.loop_time import OrderedClock, pass_time
 from tests.support.proxies import tls_pair, tunnelling
-from tests.support.server import (
-    HUNG_UP,
-    RESET,
-    SILENT,
-    Reply,
-    Request,
-    ScriptedServer,
-    answer_to,
-)
+from tests.support.server import HUNG_UP, RESET, SILENT, Reply, Request, ScriptedServer, answer_to
 from tests.support.service import until
 
 ONCE: Final = RetryPolicy(max_attempts=1)

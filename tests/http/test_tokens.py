@@ -170,10 +170,7 @@ class Shop:
         now = self.clock.monotonic
         noon = NOON + timedelta(hours=ahead) - timedelta(seconds=now())
         return TokenCache(
-            self.request,
-            self.clock,
-            store=shelf,
-            wall_time=lambda: noon + timedelta(seconds=now()),
+            self.request, self.clock, store=shelf, wall_time=lambda: noon + timedelta(seconds=now())
         )
 
 

@@ -15,11 +15,7 @@ import aiohttp
 import pytest
 from attrs import define, evolve, field
 
-from income_client import (
-    ConnectionFailedError,
-    IncomeClient,
-    UnexpectedResponseError,
-)
+from income_client import ConnectionFailedError, IncomeClient, UnexpectedResponseError
 from income_client.testing import JumpingClock, make_document
 from tests.support.clients import BASIC, HERE, OAUTH
 from tests.support.payloads import APPLICATION, DOCUMENTS

@@ -157,7 +157,7 @@ def test_a_record_answers_for_its_application_and_its_documents() -> None:
     assert record.documents is not None
     documents = record.documents.documents
     assert [entry.document_type for entry in record.documents.all()] == [
-        *("paystub", "paystub", "unknown_form"),
+        *("paystub", "paystub", "unknown_form")
     ]
     assert [entry.document for entry in record.documents.all()][:2] == list(documents["paystub"])
     assert all(isinstance(document.extracted_data, Paystub) for document in documents["paystub"])

@@ -17,7 +17,7 @@ _MONEY_FIELDS = (
 )  # fmt: skip
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
-    ["a:b", "\\u003a", '":{"', "\u003a", "\x7f\x00", "Ünï"],
+    ["a:b", "\\u003a", '":{"', "\u003a", "\x7f\x00", "Ünï"]
 )
 
 
@@ -48,9 +48,7 @@ untyped = st.recursive(
     max_leaves=6,
 )
 unknown_fields = st.dictionaries(
-    st.sampled_from(["extra", "extracted_extra", "new field", "x:y", ""]),
-    untyped,
-    max_size=2,
+    st.sampled_from(["extra", "extracted_extra", "new field", "x:y", ""]), untyped, max_size=2
 )
 
 
@@ -122,10 +120,7 @@ def _applicants() -> st.SearchStrategy[Payload]:
 def _calculations() -> st.SearchStrategy[Payload]:
     source = _object(source_type=texts, calculated_income_amount=numbers, document_ids=_some(texts))
     income = _object(year=st.integers(0, 9999), income_sources=_some(source))
-    return _object(
-        incomes=_some(income),
-        suspected_fraudulent=_object(document_ids=_some(texts)),
-    )
+    return _object(incomes=_some(income), suspected_fraudulent=_object(document_ids=_some(texts)))
 
 
 def documents_replies() -> st.SearchStrategy[Payload]:

@@ -197,10 +197,7 @@ class Streams:
         self.release()
         texts = {number: output.close() for number, output in self._outputs.items()}
         return Ran(
-            status=status,
-            stdout=texts.get(1, ""),
-            stderr=texts.get(2, ""),
-            screen=texts.get(0, ""),
+            status=status, stdout=texts.get(1, ""), stderr=texts.get(2, ""), screen=texts.get(0, "")
         )
 
     def _pipe(self, number: int) -> int:
