@@ -38,7 +38,6 @@ from tests.support.server import HUNG_UP, RESET, SILENT, Reply, Request, Scripte
 from tests.support.service import until
 
 ONCE: Final = RetryPolicy(max_attempts=1)
-ELSEWHERE: Final = "belongs to the event loop in which it was first used"
 ALL_AT_ONCE: Final = 4
 
 
@@ -348,19 +347,6 @@ def test_a_client_whose_loop_has_ended_can_be_closed(
         gc.collect()
     assert [str(warning.message) for warning in caught] == []
     assert capfd.readouterr().err == ""
-
-
-def test_a_client_whose_loop_runs_elsewhere_is_not_closed() -> None:
-
-    async def stay(client: IncomeClient) -> None:
-        await get(client, *"abc")
-        with pytest.raises(ClientClosedError, match=ELSEWHERE):
-            await asyncio.to_thread(asyncio.run, client.aclose())
-        await get(client, *"abc")
-        await client.aclose()
-
-    with beside(ScriptedServer(answer_to)) as server:
-        asyncio.run(stay(IncomeClient(server.url, auth=BASIC)))
 
 
 async def test_a_forked_child_leaves_the_connection_to_its_parent(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from attrs import frozen
@@ -27,6 +27,7 @@ from income_client.http.endpoints import (
     token_request,
 )
 from income_client.http.transport import Transport
+from tests.support.beside import beside
 from tests.support.clients import CHUNKED, HERE, connected, fetched, one, open_connections, send
 from tests.support.leaks import held_by
 from tests.support.loop_time import pass_time, silence
@@ -220,14 +221,7 @@ async def test_what_is_under_way_can_be_ended(kind: str, moment: str, ending: st
 
 @every
 def test_another_event_loop_is_told_apart(kind: str) -> None:
-    """The connections belong to the loop of the first request."""
-
-    async def begin() -> tuple[Door, Any]:
-        stack = contextlib.AsyncExitStack()
-        server = await stack.enter_async_context(ScriptedServer(in_turn(reply())))
-        door = door_to(kind, server.url)
-        assert await door.ask() == b"{}"
-        return door, stack
+    """The connections belong to the loop of the first request, which can use and close them."""
 
     async def ask() -> Result:
         return await door.ask()
@@ -235,16 +229,17 @@ def test_another_event_loop_is_told_apart(kind: str) -> None:
     async def close() -> None:
         await door.aclose()
 
-    with asyncio.Runner() as first:
-        door, stack = first.run(begin())
+    with beside(ScriptedServer(in_turn(reply()))) as server, asyncio.Runner() as first:
+        door = door_to(kind, server.url)
+        assert first.run(ask()) == b"{}"
         with asyncio.Runner() as second:
             error = second.run(ask())
             assert isinstance(error, ClientClosedError)
             assert error.message == ELSEWHERE
             with pytest.raises(ClientClosedError, match=ELSEWHERE):
                 second.run(close())
+        assert first.run(ask()) == b"{}"
         first.run(close())
-        first.run(stack.aclose())
 
 
 # The transport of calls
