@@ -31,8 +31,8 @@ from income_client.http.replies import failure_of
 from income_client.instrumentation import Instrumentation
 from tests.support import server
 from tests.support.leaks import held_by
-from tests.support.listing import ListService, Rules, rows_at, serving
-from tests.support.walk_data import BASE, LIMITS, MALFORMED, MEANINGS, WALKERS, listings
+from tests.support.listing import BASE, ListService, Rules, rows_at, serving
+from tests.support.walk_data import LIMITS, MALFORMED, MEANINGS, WALKERS, listings
 
 START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

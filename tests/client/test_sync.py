@@ -55,10 +55,10 @@ from income_client.testing import JumpingClock
 from tests.support.beside import beside, until
 from tests.support.clients import BASIC, OAUTH
 from tests.support.leaks import held_by, package_frames
-from tests.support.listing import ListService, text_of
+from tests.support.listing import BASE, ListService, text_of
 from tests.support.pollers import pages_of
 from tests.support.server import EMPTY_PAGE, SILENT, ScriptedServer, in_turn, reply, token_rules
-from tests.support.walk_data import BASE, LIMITS, WALKERS, listings
+from tests.support.walk_data import LIMITS, WALKERS, listings
 
 HERE: Final = DownloadPolicy(
     allowed_hosts=("127.0.0.1",), require_https=False, allow_private_networks=True

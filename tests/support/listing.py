@@ -7,11 +7,11 @@ a scripted server. Both share nothing with the emulator.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from email.utils import formatdate
 from random import Random
-from typing import Any, Final, Literal, assert_never
+from typing import Any, Final, Literal, Self, assert_never
 
 from attrs import define, field, frozen
 
@@ -20,6 +20,9 @@ from income_client.testing import JumpingClock
 from tests.support.server import Reply, Request, ScriptedServer, reply, turns
 
 EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the service's times carry no zone
+BASE: Final = 1_700_000_000
+"""The second at which the data of these tests begins."""
+DAY: Final = 86_400
 _LIST_PATH: Final = "/v1/income/applications"
 _QUIET_TURNS: Final = 60
 """Turns of the loop without a request after which none is on its way."""
@@ -171,6 +174,12 @@ class Listing:
     """Every question, in order of arrival."""
     pages: list[tuple[Query, Page]] = field(factory=list, init=False)
     """Every page that was given, with its question."""
+
+    @classmethod
+    def of(cls, seconds: Iterable[int], now: int = 10 * DAY, **rules: Any) -> Self:
+        """Make one of updates, and with a present, so many seconds after ``BASE``."""
+        rows = rows_at([BASE + second for second in seconds])
+        return cls(rows=rows, now=BASE + now, rules=Rules(**rules))
 
     @property
     def overran(self) -> bool:

@@ -8,13 +8,10 @@ from hypothesis import strategies as st
 
 from income_client import ApplicationPaginator, ApplicationSummary, DecodeError, IncomeClient
 
-from .listing import Listing, Rules, rows_at, text_of
+from .listing import BASE, Listing, Rules, rows_at, text_of
 
 L = TypeVar("L", bound=Listing)
 
-BASE: Final = 1_700_000_000
-"""The second at which the data of these tests begins."""
-DAY: Final = 86_400
 LIMITS: Final = st.sampled_from([2, 3, 5, 10])
 WALKERS: Final = st.sampled_from([1, 2, 4, 8])
 CHANCES: Final = st.builds(Random, st.integers(0, 2**32))

@@ -10,8 +10,7 @@ from income_client.records.applications import ApplicationPage, ApplicationSumma
 from income_client.records.window import EPOCH
 from income_client.walk.planner import Question, WalkPlanner
 from income_client.walk.windows import Answer, Bounds, Delivery
-from tests.support.listing import Listing, Page, Query
-from tests.support.walk_data import DAY
+from tests.support.listing import DAY, Listing, Page, Query
 
 
 def rows_of(dates: Mapping[str, int]) -> tuple[ApplicationSummary, ...]:

@@ -11,11 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client import Window
-from tests.support.listing import Listing, ListService, Rules, rows_at, serving, text_of
+from tests.support.listing import BASE, DAY, Listing, ListService, rows_at, serving, text_of
 from tests.support.walk_data import (
-    BASE,
     CHANCES,
-    DAY,
     LIMITS,
     MEANINGS,
     WALKERS,
@@ -85,8 +83,8 @@ def test_inner_cuts_overlap_by_one_second_and_outer_bounds_do_not(
     """The complete pages of a walk form a chain from the lower bound to the upper one."""
     times = list(accumulate((chance.choice([5, 9, 400]) for _ in range(60)), initial=BASE))[1:]
     after, before = BASE + 7, times[-1] + 1
-    rules = Rules(order=order)
-    listing = Listing(rows=rows_at(times), now=before + 3 * DAY, rules=rules, chance=chance)
+    listing = Listing.of((second - BASE for second in times), order=order)
+    listing.chance = chance
     walked = dry_walk(listing, after, before, limit=10, walkers=walkers).run()
     assert set(walked.ids) == listing.truth(after, before)
     complete = sorted(

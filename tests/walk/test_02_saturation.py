@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from income_client import SaturatedWindowError, UnexpectedResponseError, Window
 from income_client.walk.windows import Answer, Bounds, FullSecond, Intervals, Saturation
 from tests.support.listing import (
+    BASE,
+    DAY,
     Listing,
     ListService,
     Outcome,
@@ -22,17 +24,7 @@ from tests.support.listing import (
     rows_at,
     serving,
 )
-from tests.support.walk_data import (
-    BASE,
-    CHANCES,
-    DAY,
-    MEANINGS,
-    WALKERS,
-    collect,
-    ids_of,
-    readings,
-    walk,
-)
+from tests.support.walk_data import CHANCES, MEANINGS, WALKERS, collect, ids_of, readings, walk
 from tests.support.walks import DryWalk, dry_walk, page_of
 
 LATER = BASE + 10 * DAY
@@ -111,8 +103,8 @@ def test_no_form_leaves_the_outer_bounds() -> None:
 
 
 def rows_per_second(sizes: list[int]) -> list[int]:
-    """Return the update times of so many rows in each second."""
-    return [BASE + second for second, size in enumerate(sizes) for _ in range(size)]
+    """Return a second for each of so many rows in each second."""
+    return [second for second, size in enumerate(sizes) for _ in range(size)]
 
 
 def clear_rows(walked: DryWalk) -> set[str]:
@@ -130,9 +122,8 @@ def test_seconds_with_fewer_rows_than_the_limit_are_never_saturated(
     sizes = data.draw(st.lists(nearly_full, min_size=2, max_size=8))
     after = BASE + data.draw(st.sampled_from([-3, -1, 0, 1]), "after")
     before = max(after, BASE + len(sizes) + data.draw(st.sampled_from([-2, -1, 0, 3]), "before"))
-    rules = Rules(order=order, **MEANINGS[meaning])
-    rows = rows_at(rows_per_second(sizes))
-    listing = Listing(rows=rows, now=LATER, rules=rules, chance=data.draw(CHANCES))
+    listing = Listing.of(rows_per_second(sizes), order=order, **MEANINGS[meaning])
+    listing.chance = data.draw(CHANCES)
     walked = dry_walk(listing, after, before, limit=limit, walkers=walkers).run()
     assert len(walked.ids) == len(set(walked.ids))
     assert set(walked.ids) == listing.truth(after, before)
@@ -165,9 +156,8 @@ def test_every_row_outside_of_saturated_seconds_is_yielded(
     meaning = data.draw(st.sampled_from(list(MEANINGS)), "meaning")
     sizes = data.draw(st.lists(st.sampled_from([limit, 3 * limit, limit - 1, 1, 0]), max_size=4))
     quiet = data.draw(st.lists(st.integers(10, 90), max_size=10, unique=True))
-    rules = Rules(order=data.draw(ORDERS), **MEANINGS[meaning])
-    times = rows_per_second(sizes) + [BASE + second for second in quiet]
-    listing = Listing(rows=rows_at(times), now=LATER, rules=rules)
+    order = data.draw(ORDERS)
+    listing = Listing.of([*rows_per_second(sizes), *quiet], order=order, **MEANINGS[meaning])
     walked = dry_walk(
         listing, BASE - 3, BASE + 100, limit=limit, walkers=walkers, keep_saturated=is_kept,
     ).run()  # fmt: skip
@@ -194,13 +184,12 @@ def test_every_row_outside_of_saturated_seconds_is_yielded(
 @pytest.mark.parametrize("sizes", [[2, 3, 2], [1, 9, 1], [2, 3, 3, 2]])
 def test_rows_beside_a_saturated_second_come_once(sizes: list[int], order: Any) -> None:
     """With inclusive bounds both neighbours return its rows, and each is yielded once."""
-    rules = Rules(order=order, lower_closed=True, upper_closed=True)
+    times = [*rows_per_second(sizes), 50]
     for walkers, is_kept in product((1, 2), (False, True)):
-        rows = rows_at([*rows_per_second(sizes), BASE + 50])
+        listing = Listing.of(times, order=order, **MEANINGS["both inclusive"])
         walked = dry_walk(
-            Listing(rows=rows, now=LATER, rules=rules), BASE - 3, BASE + 90,
-            limit=3, walkers=walkers, keep_saturated=is_kept,
-        ).run()  # fmt: skip
+            listing, BASE - 3, BASE + 90, limit=3, walkers=walkers, keep_saturated=is_kept
+        ).run()
         assert walked.planner.saturated
         assert len(walked.ids) == len(set(walked.ids)) == walked.planner.rows
 
@@ -208,8 +197,7 @@ def test_rows_beside_a_saturated_second_come_once(sizes: list[int], order: Any) 
 @pytest.mark.parametrize("on_saturated", ["raise", "report"])
 async def test_a_saturated_second_is_named_after_everything_else(on_saturated: Any) -> None:
     """By an error that has its rows, or by the walk, which then yields them."""
-    times = [BASE + 5] * 9 + [BASE + 20 * n for n in range(5)]
-    service = ListService(rows=rows_at(times), now=LATER, rules=Rules(slowness=3))
+    service = ListService.of([*[5] * 9, *range(0, 100, 20)], slowness=3)
     found: list[str] = []
     carried: list[str] = []
     async with serving(service) as client:
@@ -240,9 +228,9 @@ def test_every_row_is_yielded_or_its_second_is_reported(
     before = data.draw(st.sampled_from([None, BASE + len(sizes), BASE + 30]), "before")
     rules = data.draw(readings(40, oldest=None))
     assume(rules.future != "refuse" or before is None)
-    now = BASE + len(sizes) + data.draw(st.sampled_from([-1, 0, 9]), "now")
-    rows = rows_at(rows_per_second(sizes))
-    listing = Listing(rows=rows, now=now, rules=rules, chance=data.draw(CHANCES))
+    now = len(sizes) + data.draw(st.sampled_from([-1, 0, 9]), "now")
+    listing = Listing.of(rows_per_second(sizes), now)
+    listing.rules, listing.chance = rules, data.draw(CHANCES)
     walked = dry_walk(listing, after, before, limit=limit, walkers=walkers).run()
     end = listing.now + 1 if before is None else min(before, listing.now + 1)
     assert listing.truth(after, end) & clear_rows(walked) <= set(walked.ids)
@@ -250,7 +238,7 @@ def test_every_row_is_yielded_or_its_second_is_reported(
 
 def test_a_page_of_exactly_limit_rows_is_full() -> None:
     """Ten rows for a limit of ten may hide an eleventh, so the window is split."""
-    listing = Listing(rows=rows_at([BASE + 60 * n for n in range(11)]), now=LATER)
+    listing = Listing.of(range(0, 660, 60))
     for _ in range(2):
         walked = dry_walk(listing, BASE - 1, BASE + 601, limit=10).run()
         assert sorted(walked.ids) == sorted(listing.ids)
@@ -263,9 +251,8 @@ def test_a_page_of_exactly_limit_rows_is_full() -> None:
 @given(WALKERS, CHANCES)
 def test_a_service_that_ignores_the_limit_loses_nothing(walkers: int, chance: Random) -> None:
     """A page with more rows than the limit counts as full, and its window is split."""
-    times = [BASE + chance.randrange(3_000) for _ in range(60)]
-    rows = rows_at([*times, *[BASE + 1_000] * 30])
-    listing = Listing(rows=rows, now=LATER, chance=chance)
+    listing = Listing.of([*(chance.randrange(3_000) for _ in range(60)), *[1_000] * 30])
+    listing.chance = chance
 
     def unlimited(query: Query, page: Page) -> Outcome:
         keys = listing.truth(query.after or 0, query.before or 0)
@@ -284,8 +271,7 @@ def test_a_service_that_ignores_the_limit_loses_nothing(walkers: int, chance: Ra
 
 def crowded() -> tuple[Listing, list[str]]:
     """Return many rows in one second, among sparse ones, and the ids of the many."""
-    times = [BASE + 50] * 25 + [BASE + 7 * n for n in range(7)]
-    listing = Listing(rows=rows_at(times), now=LATER)
+    listing = Listing.of([*[50] * 25, *range(0, 49, 7)])
     return listing, sorted(key for key in listing.ids if listing.rows[key] == BASE + 50)
 
 
@@ -331,12 +317,11 @@ def test_a_narrower_window_that_misses_known_rows_proves_nothing(shown: int) -> 
     assert len(check_saturated(listing).planner.withheld) >= 10
 
 
-@pytest.mark.parametrize("status", [400, 422])
-async def test_a_second_stays_saturated_if_narrower_windows_are_refused(status: int) -> None:
+async def test_a_second_stays_saturated_if_narrower_windows_are_refused() -> None:
     """If the service refuses empty windows the walk does not fail; it reports the second."""
     listing, _ = crowded()
     service = ListService(rows=listing.rows, now=LATER)
-    service.twist = lambda query, page: status if is_narrow(query) else page
+    service.twist = lambda query, page: 422 if is_narrow(query) else page
     found: list[str] = []
     async with serving(service) as client:
         paginator = walk(client, BASE - 1, BASE + 200, limit=10)
@@ -350,10 +335,8 @@ async def test_a_second_stays_saturated_if_narrower_windows_are_refused(status: 
 @pytest.mark.parametrize(("seconds", "moves"), [(1, 6), (12, 1)])
 def test_updates_while_seconds_are_narrowed_saturate_none_of_them(seconds: int, moves: int) -> None:
     """A second is requested again when its rows move, and each second has its own patience."""
-    rules = Rules(lower_closed=True, upper_closed=True)
-    crowds = [BASE + 9 * number for number in range(seconds)]
-    times = [second + n for second in crowds for n in (4, 5, 6) for _ in range(6)]
-    listing = Listing(rows=rows_at(times), now=BASE + 1_000, rules=rules)
+    times = [9 * crowd + n for crowd in range(seconds) for n in (4, 5, 6) for _ in range(6)]
+    listing = Listing.of(times, 1_000, **MEANINGS["both inclusive"])
     moved: list[int] = []
 
     def move() -> None:
@@ -378,7 +361,8 @@ def test_updates_while_seconds_are_narrowed_saturate_none_of_them(seconds: int, 
 @pytest.mark.parametrize("walkers", [1, 4])
 def test_a_service_that_ignores_the_bounds_is_an_error(before: int | None, walkers: int) -> None:
     """It is detected early and each time, and a walk that continues has skipped no second."""
-    listing = Listing(rows=rows_at([BASE] * 10), now=LATER, most_requests=1_000)
+    listing = Listing.of([0] * 10)
+    listing.most_requests = 1_000
     keys = tuple(listing.rows)
     listing.twist = lambda query, page: evolve(page, ids=keys)
     walked = dry_walk(listing, 0, before, limit=10, walkers=walkers)
@@ -396,14 +380,9 @@ def test_contradictory_pages_end_in_an_error_or_in_reported_seconds(
 ) -> None:
     """Random contradictions of rows, counts and echoes never make a walk loop forever."""
     chance = data.draw(CHANCES)
-    rules = data.draw(readings(40, oldest=None, widest=None))
-    listing = Listing(
-        rows=rows_at([BASE + chance.randrange(40) for _ in range(30)]),
-        now=BASE + 60,
-        rules=rules,
-        chance=chance,
-        most_requests=3_000,
-    )
+    listing = Listing.of((chance.randrange(40) for _ in range(30)), 60)
+    listing.rules = data.draw(readings(40, oldest=None, widest=None))
+    listing.chance, listing.most_requests = chance, 3_000
 
     def lie(query: Query, page: Page) -> Outcome:
         if chance.random() < 0.6:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from income_client import InvalidRequestError, UnexpectedResponseError
 from income_client.records.window import Window
 from tests.support.listing import (
+    BASE,
+    DAY,
     Listing,
     ListService,
     Outcome,
@@ -17,20 +19,9 @@ from tests.support.listing import (
     Query,
     Rules,
     list_rules,
-    rows_at,
     serving,
 )
-from tests.support.walk_data import (
-    BASE,
-    DAY,
-    LIMITS,
-    MEANINGS,
-    WALKERS,
-    ids_of,
-    listings,
-    readings,
-    walk,
-)
+from tests.support.walk_data import LIMITS, MEANINGS, WALKERS, ids_of, listings, readings, walk
 from tests.support.walks import dry_walk
 
 FUTURES = ["accept", "lower", "refuse"]
@@ -54,8 +45,7 @@ def test_an_open_walk_reads_up_to_the_present_second(
 @pytest.mark.parametrize("meaning", MEANINGS)
 def test_a_walk_that_is_followed_ends_at_the_present_that_is_echoed(meaning: str) -> None:
     """One page that holds all is all it asks for; any other walk asks for a last one, too."""
-    rules = Rules(**MEANINGS[meaning])
-    listing = Listing(rows=rows_at([BASE + n for n in range(100)]), now=BASE + 90, rules=rules)
+    listing = Listing.of(range(100), 90, **MEANINGS[meaning])
     followed = dry_walk(listing, BASE - 1, None, limit=1000, date_ahead=0).run()
     assert (followed.planner.requests, followed.planner.present) == (1, BASE + 89)
     assert set(followed.ids) == listing.truth(BASE - 1, BASE + 90)
@@ -158,8 +148,8 @@ def updates_at_each_request(rules: Rules, seconds: int, jump: int) -> None:
     number = requests = 0
     while number <= requests:
         number += 1
-        times = [BASE - 100] + [BASE + 5 * n for n in range(12)]
-        listing = Listing(rows=rows_at(times), now=BASE + 60, rules=rules)
+        listing = Listing.of([-100, *range(0, 60, 5)], 60)
+        listing.rules = rules
         first, second, *_ = listing.rows
 
         def update() -> None:
@@ -204,8 +194,8 @@ def test_the_last_page_is_read_after_everything_else(
     meaning: str, future: Any, walkers: int
 ) -> None:
     """It is requested when no other request is open, is complete, and reaches the present."""
-    rules = Rules(future=future, order="random", **MEANINGS[meaning])
-    listing = Listing(rows=rows_at([BASE + 13 * n for n in range(40)]), now=BASE + 600, rules=rules)
+    times = range(0, 13 * 40, 13)
+    listing = Listing.of(times, 600, future=future, order="random", **MEANINGS[meaning])
     walked = dry_walk(listing, BASE - 1, None, limit=5, walkers=walkers)
     in_flight: list[int] = []
 
@@ -232,9 +222,7 @@ def test_the_last_page_is_read_after_everything_else(
 @pytest.mark.parametrize("future", ["lower", "refuse"])
 async def test_two_pages_of_one_second_prove_nothing(future: Any) -> None:
     """Behind an exclusive bound, rows of the present second show only once it has passed."""
-    service = ListService(
-        rows=rows_at([BASE, BASE + 9, BASE + 9]), now=BASE + 9, rules=Rules(future=future)
-    )
+    service = ListService.of([0, 9, 9], 9, future=future)
     async with serving(service) as client:
         found = await ids_of(walk(client, BASE - 1, None))
     assert sorted(found) == sorted(service.ids)
@@ -246,8 +234,7 @@ async def test_two_pages_of_one_second_prove_nothing(future: Any) -> None:
 @pytest.mark.parametrize("future", ["accept", "lower"])
 def test_a_walk_ends_although_the_service_s_clock_is_stuck(future: Any, before: int | None) -> None:
     """After some attempts the walk accepts the clock as it is; it neither loops nor fails."""
-    rules = Rules(future=future, clock_stands=True)
-    listing = Listing(rows=rows_at([BASE + n for n in range(9)]), now=BASE + 9, rules=rules)
+    listing = Listing.of(range(9), 9, future=future, clock_stands=True)
     walked = dry_walk(listing, BASE - 1, before, limit=5).run()
     assert sorted(walked.ids) == sorted(listing.ids)
     assert walked.planner.requests < 60
@@ -261,8 +248,8 @@ def test_a_burst_in_the_present_second_is_yielded_or_reported(
     rules = data.draw(readings(500, oldest=None, widest=None, clock_stands=st.booleans()))
     # A second that never passes cannot be narrowed if no bound may lie after it.
     assume(not rules.clock_stands or rules.future == "accept")
-    times = [BASE + 500] * rows + [BASE + n for n in range(30)]
-    listing = Listing(rows=rows_at(times), now=BASE + 500, rules=rules)
+    listing = Listing.of([*[500] * rows, *range(30)], 500)
+    listing.rules = rules
     walked = dry_walk(
         listing, BASE - 1, None, limit=20, walkers=walkers, keep_saturated=is_kept
     ).run()
@@ -296,7 +283,7 @@ def tell_no_time(listing: Listing) -> None:
 @pytest.mark.parametrize("rows", [5, 60])
 def test_an_unset_bound_echoed_as_the_end_of_time_is_not_the_present(rows: int) -> None:
     """With `Date` the walk ends there; what is updated later is yielded when it is resumed."""
-    listing = Listing(rows=rows_at([BASE + 9 * n for n in range(rows)]), now=BASE + 600)
+    listing = Listing.of((9 * n for n in range(rows)), 600)
     tell_no_time(listing)
     walked = dry_walk(listing, 0, None, limit=10).run()
     assert sorted(walked.ids) == sorted(listing.ids)
@@ -334,9 +321,7 @@ def test_a_walk_without_any_time_covers_no_second_to_come(
 @pytest.mark.parametrize("rows", [9, 10, 30])
 def test_a_crowded_present_is_read_or_reported_without_any_time(rows: int) -> None:
     """Where one second fills the page, the walk continues once that has passed."""
-    rules = Rules(date_ahead=None, upper_closed=True)
-    times = [BASE + n for n in range(20)] + [BASE + 500] * rows
-    listing = Listing(rows=rows_at(times), now=BASE + 500, rules=rules)
+    listing = Listing.of([*range(20), *[500] * rows], 500, date_ahead=None, upper_closed=True)
     tell_no_time(listing)
     walked = dry_walk(listing, BASE - 1, None, limit=10, walkers=2).run()
     assert {*walked.ids, *walked.planner.withheld} <= listing.ids
@@ -348,8 +333,7 @@ def test_a_crowded_present_is_read_or_reported_without_any_time(rows: int) -> No
 
 def test_a_service_whose_windows_all_end_with_time_is_an_error() -> None:
     """Nothing that it says leads to the present, and nothing is covered."""
-    rules = Rules(date_ahead=None, widest=DAY)
-    listing = Listing(rows=rows_at([BASE]), now=BASE + 10, rules=rules)
+    listing = Listing.of([0], 10, date_ahead=None, widest=DAY)
     tell_no_time(listing)
     walked = dry_walk(listing, BASE - 1, None, limit=5)
     with pytest.raises(UnexpectedResponseError, match="sends no time"):
@@ -370,8 +354,8 @@ async def test_what_is_refused_and_has_no_substitute_is_an_error(
     before: int | None, future: Any, twist: Any
 ) -> None:
     """The walk has an alternative to future bounds of its own, but to nothing else."""
-    rules = Rules(future=future)
-    service = ListService(rows=rows_at([BASE]), now=BASE + 10, rules=rules, twist=twist)
+    service = ListService.of([0], 10, future=future)
+    service.twist = twist
     async with serving(service) as client:
         with pytest.raises(InvalidRequestError):
             await ids_of(walk(client, BASE - 1, before))
@@ -386,8 +370,8 @@ async def test_a_present_that_moves_between_calls_is_found(step: int, widest: in
     def advance() -> None:
         service.now += step * (len(service.queries) > 4)
 
-    rules = Rules(widest=widest, cut="end", date_ahead=3, default_span=DAY)
-    service = ListService(rows={}, now=BASE, rules=rules, before_answer=advance)
+    service = ListService.of([], 0, widest=widest, cut="end", date_ahead=3, default_span=DAY)
+    service.before_answer = advance
     async with serving(service) as client:
         present = await client.service_time()
         assert BASE <= present.timestamp() <= service.now

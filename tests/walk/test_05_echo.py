@@ -11,30 +11,32 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client import DecodeError, MemoryCheckpointStore, UnexpectedResponseError
+from income_client import (
+    DecodeError,
+    IncomeClientError,
+    MemoryCheckpointStore,
+    UnexpectedResponseError,
+)
 from income_client.records.applications import ApplicationPage
 from income_client.records.window import EPOCH, Window
 from income_client.walk.windows import Answer, Bounds, split_by_echo
 from tests.support.listing import (
+    BASE,
+    DAY,
     Listing,
     ListService,
     Outcome,
     Page,
     Query,
-    Rules,
     rows_at,
     serving,
-    text_of,
 )
 from tests.support.walk_data import (
-    BASE,
     CHANCES,
-    DAY,
     LIMITS,
     MEANINGS,
     WALKERS,
     collect,
-    ids_of,
     listings,
     readings,
     walk,
@@ -42,6 +44,8 @@ from tests.support.walk_data import (
 from tests.support.walks import DryWalk, dry_walk
 
 HOUR = 3_600
+FIFTY = range(0, 50 * 97, 97)
+"""When each of fifty rows was updated, in seconds after the first."""
 
 # One page
 
@@ -148,11 +152,9 @@ def test_narrow_windows_are_walked_one_by_one(
     widest: int, apart: int, cut: Any, meaning: str, *, is_open: bool
 ) -> None:
     """In about as many requests as needed; a row at whose second one is cut is yielded once."""
-    rules = Rules(widest=widest, cut=cut, **MEANINGS[meaning])
-    times = [BASE + apart * n for n in range(50)]
-    end = times[-1] + 1
-    now, before = (end, None) if is_open else (end + 10 * DAY, end)
-    listing = Listing(rows=rows_at(times), now=now, rules=rules)
+    times = range(0, 50 * apart, apart)
+    now, before = (times[-1] + 1, None) if is_open else (10 * DAY, BASE + times[-1] + 1)
+    listing = Listing.of(times, now, widest=widest, cut=cut, **MEANINGS[meaning])
     walked = dry_walk(listing, BASE - 1, before, limit=60, walkers=3).run()
     assert sorted(walked.ids) == sorted(listing.ids)
     assert walked.planner.rows == len(listing.ids)
@@ -186,9 +188,7 @@ def test_what_is_no_longer_kept_is_passed_over(
     before: int | None, oldest: int, walkers: int
 ) -> None:
     """A lower bound that the service raises to its retention limit is not an error."""
-    times = [BASE + 97 * n for n in range(50)]
-    rules = Rules(oldest=oldest, order="random")
-    listing = Listing(rows=rows_at(times), now=BASE + 9_500, rules=rules)
+    listing = Listing.of(FIFTY, 9_500, oldest=oldest, order="random")
     walked = dry_walk(listing, BASE - 1, before, limit=10, walkers=walkers).run()
     assert sorted(walked.ids) == sorted(listing.truth(BASE - 1, BASE + 9_501))
     assert not walked.planner.covered.gaps(Window(BASE - 1, before or BASE + 9_498))
@@ -197,8 +197,8 @@ def test_what_is_no_longer_kept_is_passed_over(
 @given(CHANCES, WALKERS)
 def test_a_moving_retention_limit_loses_nothing_that_is_kept(chance: Random, walkers: int) -> None:
     """Everything that the service still keeps at the end of the walk was yielded."""
-    times = [BASE + chance.randrange(5_000) for _ in range(50)]
-    listing = Listing(rows=rows_at(times), now=BASE + 3 * DAY, chance=chance)
+    listing = Listing.of(chance.randrange(5_000) for _ in range(50))
+    listing.chance = chance
     oldest = BASE - 500
 
     def forget(query: Query, page: Page) -> Outcome:
@@ -215,8 +215,7 @@ def test_a_moving_retention_limit_loses_nothing_that_is_kept(chance: Random, wal
 @pytest.mark.parametrize("widest", [1, 2])
 def test_windows_too_narrow_to_prove_anything_are_an_error(widest: int) -> None:
     """A service that serves one or two seconds per window raises, and hides nothing."""
-    rules = Rules(widest=widest, cut="end")
-    listing = Listing(rows=rows_at([BASE + n for n in range(60)]), now=BASE + 900, rules=rules)
+    listing = Listing.of(range(60), 900, widest=widest, cut="end")
     with pytest.raises(UnexpectedResponseError, match=f"cuts windows down to {widest} s"):
         dry_walk(listing, BASE - 1, BASE + 60, limit=10).run()
 
@@ -242,8 +241,8 @@ def test_windows_of_another_zone_are_an_error_or_lose_nothing(
     before: int | None, hours: int
 ) -> None:
     """A service that applies bounds in another zone raises an error or is walked in full."""
-    times = [BASE + 1_700 * n for n in range(50)]
-    listing = Listing(rows=rows_at(times), now=BASE + DAY, most_requests=500)
+    listing = Listing.of(range(0, 50 * 1_700, 1_700), DAY)
+    listing.most_requests = 500
 
     def shift(query: Query, page: Page) -> Outcome:
         before = listing.now if query.before is None else query.before + hours * HOUR
@@ -270,8 +269,7 @@ def test_a_page_about_another_window_covers_nothing(elsewhere: str, before: int 
     """Whichever page it is: it raises or is requested again, and the walk can be continued."""
     errors = 0
     for number, walkers, days in product((1, 2, 5), (1, 4), (0, 30)):
-        times = [BASE + 97 * n for n in range(50)]
-        listing = Listing(rows=rows_at(times), now=BASE + 9_000 + days * DAY)
+        listing = Listing.of(FIFTY, 9_000 + days * DAY)
 
         def lie(query: Query, page: Page, number: int = number) -> Outcome:
             if len(listing.queries) != number:  # noqa: B023 - it is called within the turn
@@ -286,42 +284,40 @@ def test_a_page_about_another_window_covers_nothing(elsewhere: str, before: int 
     assert errors
 
 
-async def test_a_walk_is_iterated_again_after_a_page_about_another_window() -> None:
+# Over sockets
+
+
+@pytest.mark.parametrize(
+    ("bounds", "error"),
+    [
+        ({"after": BASE - DAY, "before": BASE - DAY}, UnexpectedResponseError),
+        ({"after": None}, DecodeError),
+        ({"before": '"2024-02-30T00:00:00"'}, DecodeError),
+    ],
+    ids=["another window", "no echo", "no time"],
+)
+async def test_a_walk_is_iterated_again_after_a_page_without_a_valid_echo(
+    bounds: dict[str, Any], error: type[IncomeClientError]
+) -> None:
     """What was yielded before the error is not repeated, and nothing is left out."""
-    service = ListService(rows=rows_at([BASE + 97 * n for n in range(50)]), now=BASE + 9_000)
+    service = ListService.of(FIFTY, 9_000)
     complete: list[Query] = []
 
     def lie(query: Query, page: Page) -> Outcome:
         if len(page.ids) < query.limit:
             complete.append(query)
-        return evolve(page, after=BASE - DAY, before=BASE - DAY) if complete == [query] else page
+        return evolve(page, **bounds) if complete == [query] else page
 
     service.twist = lie
     found: list[str] = []
     async with serving(service) as client:
         paginator = walk(client, BASE - 1, BASE + 5_000, limit=10)
-        with pytest.raises(UnexpectedResponseError) as caught:
+        with pytest.raises(error) as caught:
             await collect(paginator, found)
-        assert caught.value.retryable
+        assert caught.value.retryable is (error is UnexpectedResponseError)
         assert paginator.progress.covered_fraction < 1.0
         await collect(paginator, found)
     assert sorted(found) == sorted(service.ids)
-
-
-# Over sockets
-
-
-@pytest.mark.parametrize("bounds", [{"after": None}, {"before": '"2024-02-30T00:00:00"'}])
-async def test_a_malformed_echo_is_an_error(bounds: dict[str, Any]) -> None:
-    """A page without a valid echo is never accepted, though it have no rows."""
-    service = ListService(rows=rows_at([BASE + 97 * n for n in range(50)]), now=BASE + 30 * DAY)
-    service.twist = lambda query, page: evolve(page, ids=(), **bounds)
-    async with serving(service) as client:
-        paginator = walk(client, BASE - 1, BASE + 5_000, limit=10)
-        with pytest.raises(DecodeError):
-            await collect(paginator, [])
-        service.twist = lambda query, page: page
-        assert set(await ids_of(paginator)) == service.ids
 
 
 @pytest.mark.parametrize(
@@ -331,7 +327,7 @@ async def test_an_echo_at_the_end_of_the_calendar_is_an_error(
     until: int | None, before: int | None
 ) -> None:
     """The seconds after it cannot be requested, and the error says so."""
-    service = ListService(rows=rows_at([BASE + 1]), now=BASE + DAY)
+    service = ListService.of([1], DAY)
 
     def spoil(_: Query, page: Page) -> Outcome:
         upper = page.before if before is None else before
@@ -345,28 +341,3 @@ async def test_an_echo_at_the_end_of_the_calendar_is_an_error(
         with pytest.raises(UnexpectedResponseError):
             await anext(poller)
     assert len(service.queries) < 100
-
-
-@pytest.mark.parametrize("meaning", ["both exclusive", "both inclusive"])
-async def test_fractions_in_an_echo_make_it_narrower(meaning: str) -> None:
-    """A bound between two seconds covers the whole seconds inside; the rest is requested."""
-    times = [BASE + 7 * n for n in range(30)]
-    service = ListService(
-        rows=rows_at(times), now=BASE + 30 * DAY, rules=Rules(**MEANINGS[meaning])
-    )
-
-    def cut_fractions(query: Query, page: Page) -> Outcome:
-        if page.before - page.after < 10:
-            return page
-        # The service applies bounds half a second further in: neither is the second of a row.
-        first, last = page.after + 3, page.before - 3
-        keys = [key for key, second in service.rows.items() if first <= second <= last]
-        after, before = text_of(first - 1), text_of(last)
-        return Page(
-            after=f'"{after}.500000"', before=f'"{before}.500000"', ids=tuple(keys[: query.limit])
-        )
-
-    service.twist = cut_fractions
-    async with serving(service) as client:
-        found = await ids_of(walk(client, BASE - 1, BASE + 300, limit=50))
-    assert sorted(found) == sorted(service.ids)

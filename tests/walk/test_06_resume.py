@@ -15,9 +15,9 @@ from income_client import ApplicationPaginator, CheckpointError, PermissionDenie
 from income_client.records.window import Window
 from income_client.walk.checkpoint import read_checkpoint, write_checkpoint
 from income_client.walk.windows import Bounds, Intervals
-from tests.support.listing import Listing, ListService, Rules, rows_at, serving, text_of
+from tests.support.listing import BASE, DAY, Listing, ListService, serving, text_of
 from tests.support.server import turns
-from tests.support.walk_data import BASE, DAY, LIMITS, WALKERS, collect, ids_of, listings, walk
+from tests.support.walk_data import LIMITS, WALKERS, collect, ids_of, listings, walk
 from tests.support.walks import DryWalk, dry_walk
 
 # What is covered, as a set of seconds
@@ -316,9 +316,9 @@ def test_walks_that_follow_each_other_lose_nothing(
 @pytest.mark.parametrize("date_ahead", [0, None, -6 * 3_600])
 def test_no_second_that_has_not_passed_is_covered(date_ahead: int | None, cut: Any) -> None:
     """A shortened window does not show the present, as the service cuts future windows too."""
-    rules = Rules(widest=3_600, cut=cut, date_ahead=date_ahead, order="random")
-    times = [BASE + 100 * n for n in range(60)] + [BASE + 5_990 + n for n in range(9)]
-    listing = Listing(rows=rows_at(times), now=BASE + 6_000, rules=rules)
+    rules: dict[str, Any] = {"widest": 3_600, "cut": cut, "date_ahead": date_ahead}
+    times = [*range(0, 6_000, 100), *range(5_990, 5_999)]
+    listing = Listing.of(times, 6_000, order="random", **rules)
     walked = dry_walk(listing, BASE - 1, None, limit=5, walkers=4).run()
     assert sorted(walked.ids) == sorted(listing.ids)
     for seconds in (1, 60, 600):
@@ -331,8 +331,7 @@ def test_no_second_that_has_not_passed_is_covered(date_ahead: int | None, cut: A
 
 def test_a_saturated_second_is_never_covered() -> None:
     """A resumed walk requests it again, and reports it again."""
-    rows = rows_at([BASE + 50] * 30 + [BASE + n for n in range(40)])
-    listing = Listing(rows=rows, now=BASE + 30 * DAY)
+    listing = Listing.of([*[50] * 30, *range(40)])
     first = dry_walk(listing, BASE - 1, BASE + 100, limit=10).run()
     again = resumed(first)
     assert (len(first.ids), len(first.planner.withheld)) == (40, 10)
@@ -463,7 +462,7 @@ async def test_a_row_is_covered_once_the_next_one_is_requested(
 @pytest.mark.parametrize("by_page", [False, True])
 async def test_leaving_a_walk_covers_nothing_more(by_page: bool) -> None:
     """The page that a consumer holds when it leaves its loop is yielded again."""
-    service = ListService(rows=rows_at([BASE + 37 * n for n in range(60)]), now=BASE + 30 * DAY)
+    service = ListService.of(range(0, 60 * 37, 37))
     async with serving(service) as client:
         paginator = walk(client, BASE - 1, BASE + 5_000, limit=10, concurrency=4)
         ids: list[str] = []
@@ -482,9 +481,7 @@ async def test_leaving_a_walk_covers_nothing_more(by_page: bool) -> None:
 
 async def test_what_is_covered_is_not_read_again() -> None:
     """A finished walk with an upper bound sends nothing; an unfinished one reads the rest."""
-    rules = Rules(order="random")
-    times = [BASE + 37 * n for n in range(200)]
-    service = ListService(rows=rows_at(times), now=BASE + 30 * DAY, rules=rules)
+    service = ListService.of(range(0, 200 * 37, 37), order="random")
     found: list[str] = []
     async with serving(service) as client:
         paginator = walk(client, BASE - 1, BASE + 8_000, limit=10)
@@ -505,7 +502,7 @@ async def test_what_is_covered_is_not_read_again() -> None:
 
 async def test_a_checkpoint_is_checked_before_anything_is_requested() -> None:
     """It carries its span: bounds may be omitted or repeated, other bounds raise an error."""
-    service = ListService(rows=rows_at([BASE + 7 * n for n in range(80)]), now=BASE + 30 * DAY)
+    service = ListService.of(range(0, 80 * 7, 7))
     after, before = text_of(BASE), text_of(BASE + 600)
     async with serving(service) as client:
         for bounds in [(None, None), (after, None), (None, before), (after, before)]:

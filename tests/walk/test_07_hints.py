@@ -20,8 +20,8 @@ from income_client.records.window import Window
 from income_client.walk.density import FILL, Density
 from income_client.walk.planner import WalkPlanner
 from income_client.walk.windows import Answer, Bounds, Rows
-from tests.support.listing import Listing, Rules, rows_at
-from tests.support.walk_data import BASE, CHANCES, DAY, LIMITS, WALKERS, listings
+from tests.support.listing import BASE, DAY, Listing
+from tests.support.walk_data import CHANCES, LIMITS, WALKERS, listings
 from tests.support.walks import dry_walk, page_of, rows_of
 
 YEAR = 365 * DAY
@@ -153,9 +153,8 @@ def test_hostile_hints_cost_a_bounded_number_of_requests(
     dates: str, walkers: int, chance: Random
 ) -> None:
     """False dates cost a walk from 1970 some more requests, and none is repeated."""
-    times = [BASE + chance.randrange(10**6) for _ in range(150)]
-    rules = Rules(order="random")
-    listing = Listing(rows=rows_at(times), now=BASE + 10**6, rules=rules, chance=chance)
+    listing = Listing.of((chance.randrange(10**6) for _ in range(150)), 10**6, order="random")
+    listing.chance = chance
     misleading = hostile_dates(dates, listing)
     walked = dry_walk(listing, 0, None, limit=30, walkers=walkers, dates=misleading)
     assert sorted(walked.run().ids) == sorted(listing.ids)
@@ -184,8 +183,8 @@ DENSITIES: dict[str, Callable[[Random, int], int]] = {
 def test_the_number_of_requests_is_bounded_for_every_density(density: str, walkers: int) -> None:
     """However rows are spread over a year, a dozen requests per page are enough."""
     chance, limit = Random(5), 25
-    times = [BASE + DENSITIES[density](chance, number) for number in range(400)]
-    listing = Listing(rows=rows_at(times), now=BASE + YEAR + DAY, rules=Rules(order="random"))
+    times = [DENSITIES[density](chance, number) for number in range(400)]
+    listing = Listing.of(times, YEAR + DAY, order="random")
     walked = dry_walk(listing, BASE - 1, BASE + YEAR, limit=limit, walkers=walkers).run()
     assert sorted(walked.ids) == sorted(listing.ids)
     assert walked.planner.requests <= 12 * len(times) / limit
@@ -194,8 +193,7 @@ def test_the_number_of_requests_is_bounded_for_every_density(density: str, walke
 @pytest.mark.parametrize("limit", [5, 25, 100, 1000])
 def test_the_empty_time_before_the_first_application_takes_few_requests(limit: int) -> None:
     """A walk from 1970 reaches last month's data in few requests, whatever its limit."""
-    times = [BASE + 300 * n for n in range(2 * limit)]
-    listing = Listing(rows=rows_at(times), now=times[-1] + 1)
+    listing = Listing.of((300 * n for n in range(2 * limit)), 600 * limit)
     dates = {key: second - DAY for key, second in listing.rows.items()}
     walked = dry_walk(listing, 0, None, limit=limit, dates=dates).run()
     assert sorted(walked.ids) == sorted(listing.ids)
@@ -206,8 +204,8 @@ def test_the_empty_time_before_the_first_application_takes_few_requests(limit: i
 @pytest.mark.parametrize("span", [6_000, 10**6, 3 * 10**7])
 def test_an_empty_time_after_a_burst_takes_few_requests(span: int, limit: int) -> None:
     """Windows grow again quickly after a burst, whatever the limit."""
-    times = [BASE + number // (limit - 1) for number in range(7 * (limit - 1))]
-    listing = Listing(rows=rows_at(times), now=BASE + span + 30 * DAY)
+    times = [number // (limit - 1) for number in range(7 * (limit - 1))]
+    listing = Listing.of(times, span + 30 * DAY)
     dates = dict.fromkeys(listing.rows, BASE - YEAR)
     walked = dry_walk(listing, BASE - 1, BASE + span, limit=limit, dates=dates).run()
     assert sorted(walked.ids) == sorted(listing.ids)
@@ -275,8 +273,9 @@ def test_no_estimate_makes_a_walk_endless(
     chance = data.draw(CHANCES)
     is_narrow = HOSTILE_WIDTHS[widths](Random(0))(0, 1000) < 999
     span = 600 if is_narrow else data.draw(st.sampled_from([600, 10**6]), label="span")
-    times = [BASE + chance.randrange(span) for _ in range(data.draw(st.integers(0, 60)))]
-    listing = Listing(rows=rows_at(times), now=BASE + span, chance=chance)
+    rows = data.draw(st.integers(0, 60))
+    listing = Listing.of((chance.randrange(span) for _ in range(rows)), span)
+    listing.chance = chance
     walked = dry_walk(listing, BASE - 1, BASE + span, limit=limit, walkers=walkers)
     density = walked.planner.density = HostileDensity(limit, HOSTILE_WIDTHS[widths](Random(1)))
     walked.run()

@@ -8,19 +8,10 @@ import pytest
 from income_client import DecodeError, SaturatedWindowError
 from tests.support.clients import BASIC, running
 from tests.support.leaks import held_by
-from tests.support.listing import ListService, Rules, rows_at, serving
+from tests.support.listing import BASE, ListService, Rules, rows_at, serving
 from tests.support.payloads import BOUNDS, row_of_list
 from tests.support.server import in_turn, json_reply
-from tests.support.walk_data import (
-    BASE,
-    DATE,
-    MALFORMED,
-    WITHOUT_ID,
-    collect,
-    ids_of,
-    read_on,
-    walk,
-)
+from tests.support.walk_data import DATE, MALFORMED, WITHOUT_ID, collect, ids_of, read_on, walk
 
 LATER = BASE + 100_000
 

@@ -36,7 +36,7 @@ from tests.support import strategies
 from tests.support.canaries import CANARY
 from tests.support.export_records import known_record
 from tests.support.leaks import held_by
-from tests.support.listing import ListService, rows_at, serving
+from tests.support.listing import BASE, ListService, rows_at, serving
 from tests.support.payloads import (
     APPLICATION,
     DOCUMENTS,
@@ -48,7 +48,6 @@ from tests.support.payloads import (
 )
 from tests.support.server import Reply, ScriptedServer, in_turn, json_reply, reply
 from tests.support.walk_data import (
-    BASE,
     LIMITS,
     MALFORMED,
     WALKERS,
