@@ -33,10 +33,9 @@ from income_client.engines.relay import UpdateEvent
 from income_client.engines.worker import Worker
 from income_client.testing import JumpingClock, make_document
 from tests.support.clients import BASIC, HERE, hosting
-from tests.support.connections import application
 from tests.support.event_source import MemorySource, event
 from tests.support.polling import rest
-from tests.support.server import ScriptedServer, in_turn, reply
+from tests.support.server import ScriptedServer, application, in_turn, reply
 from tests.support.telemetry import collecting
 from tests.support.walks import rows_of
 
