@@ -32,8 +32,6 @@ from tests.support.server import (
 from tests.support.service import until
 
 URL: Final = "http://127.0.0.1:9000/callbacks"
-
-
 BASIC: Final = BasicAuth("partner", "invented-password")
 
 
@@ -102,7 +100,6 @@ async def test_a_payload_can_be_anything(options: dict[str, Any], sent: bytes) -
 
 
 async def test_an_update_comes_before_the_callback(service: Emulator) -> None:
-    """By the time the callback is there, the application has changed."""
     name = service.world.ids[0]
     service.advance(60)
     updated: list[int] = []
@@ -119,8 +116,6 @@ async def test_an_update_comes_before_the_callback(service: Emulator) -> None:
 
 
 FINAL: Final = (202, 301, 307, 400, 401, 404, 408, 413, 501, 505)
-
-
 PAUSES: Final = [1, 2, 4, 8, 16]
 
 
@@ -149,8 +144,6 @@ async def test_temporary_failures_are_sent_again(
 
 
 HONOURING: Final = {"honours_retry_after": True}
-
-
 DATE: Final = "Sat, 21 Nov 2026 12:00:00 GMT"
 
 
@@ -362,7 +355,6 @@ async def test_without_a_token_nothing_is_sent(
 
 
 async def test_a_failed_token_request_is_made_again() -> None:
-    """Where missing answers are followed by another attempt, missing tokens are too."""
     answers = in_turn(reply(503), token_reply("token-2"))
     async with Emulator(5, clock=JumpingClock()) as service, ScriptedServer(answers) as server:
         target = token_target_at(server, resends_unanswered=True)

@@ -144,7 +144,6 @@ async def test_requests_in_flight(session: aiohttp.ClientSession) -> None:
 
 
 async def test_close_ends_replies_held_back(session: aiohttp.ClientSession) -> None:
-    """Closing does not wait for replies that are held back."""
     async with Emulator(5, latency=3600) as service:
         waiting = asyncio.create_task(get_status(session, service))
         await until(lambda: service.max_in_flight == 1)

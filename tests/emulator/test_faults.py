@@ -89,11 +89,7 @@ def test_a_line_of_a_script_is_about_one_call() -> None:
 
 
 _SHARES = st.floats(0, 1) | st.integers(0, 100).map(lambda percent: percent / 100)
-
-
 _SECONDS = st.floats(0, 1e9)
-
-
 _SETTINGS = {
     "times": st.integers(1, 10**12) | st.none(),
     "rate": _SHARES,
@@ -183,7 +179,6 @@ def test_a_fault_of_a_share_or_a_span_falls_on_all_requests(text: str, fault: Fa
     ],
 )
 def test_a_script_that_cannot_be_read_is_refused(text: str, message: str) -> None:
-    """The message says what would have been read."""
     with pytest.raises(ConfigurationError, match=re.escape(message)):
         script(text)
 
@@ -311,7 +306,6 @@ async def test_close_ends_stalls_and_trickles() -> None:
 
 
 async def test_stalls_end_with_their_client(service: Emulator) -> None:
-    """A stalled request ends with its client, and others are served."""
     service.faults.add(Fault("stall"))
     waiting = asyncio.create_task(raw_reply(service))
     await until(lambda: len(service.requests) == 1)

@@ -255,7 +255,6 @@ async def test_a_large_file_ends_where_the_fault_says(
 
 
 async def test_a_cut_file_that_nobody_reads() -> None:
-    """Closing waits for no client that leaves a large file unread."""
     async with Emulator(1, file_bytes=16 * 2**20) as service, aiohttp.ClientSession() as session:
         document = await _document(session, service)
         service.faults.add(Fault("cut", path="/documents/*", keep=15 * 2**20))

@@ -1,7 +1,6 @@
 """What a service itself says, read past the client under test."""
 
 import json
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 from urllib.request import Request, urlopen
@@ -33,14 +32,10 @@ def documents_of(service: IncomeService, document_type: str | None = None) -> di
 
 def without_addresses(documents: Any) -> Any:
     """Return documents without the addresses of their files, which change with each reply."""
-    for each in _entries(documents["documents"]):
-        each["url"] = ""
+    for of_one_type in documents["documents"].values():
+        for each in of_one_type:
+            each["url"] = ""
     return documents
-
-
-def _entries(documents: dict[str, list[Any]]) -> Iterator[Any]:
-    for each in documents.values():
-        yield from each
 
 
 def parsed(lines: str) -> list[Any]:

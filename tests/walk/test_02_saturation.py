@@ -125,8 +125,7 @@ def test_seconds_with_fewer_rows_than_the_limit_are_never_saturated(
     listing = Listing.of(rows_per_second(sizes), order=order, **MEANINGS[meaning])
     listing.chance = data.draw(CHANCES)
     walked = dry_walk(listing, after, before, limit=limit, walkers=walkers).run()
-    assert len(walked.ids) == len(set(walked.ids))
-    assert set(walked.ids) == listing.truth(after, before)
+    assert sorted(walked.ids) == sorted(listing.truth(after, before))
     assert walked.planner.saturated == []
 
 
@@ -134,7 +133,6 @@ def test_seconds_with_fewer_rows_than_the_limit_are_never_saturated(
 def test_saturated_seconds_that_lie_apart_are_each_named(
     gap: int, meaning: str, walkers: int, chance: Random
 ) -> None:
-    """Three imports, however far from each other, are reported, and all other rows yielded."""
     crowds = [BASE + 5 + number * gap for number in range(3)]
     quiet = [BASE + 3, BASE + 30, BASE + 400, BASE + 3 * DAY]
     rules = Rules(order="random", **MEANINGS[meaning])

@@ -49,7 +49,6 @@ async def test_a_slow_consumer_stops_the_requests(
 
 
 async def test_a_walk_sends_nothing_before_it_is_iterated() -> None:
-    """Creating a walk and reading its attributes sends no request."""
     service = spread(20)
     async with serving(service) as client:
         paginator = walk(client, BASE - 1, None)

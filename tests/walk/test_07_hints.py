@@ -134,7 +134,6 @@ def hostile_dates(kind: str, listing: Listing) -> dict[str, int]:
 def test_application_dates_are_only_a_hint(
     data: st.DataObject, dates: str, limit: int, walkers: int, begins: int
 ) -> None:
-    """Whatever application dates the rows have, in any order, the ids are the same."""
     # A service that cuts windows to seconds is not walked from 1970.
     fixed: dict[str, Any] = {"oldest": None, "widest": None, "future": "accept"}
     listing = data.draw(listings(Listing, limit, [0, 9, 3 * DAY], **fixed))
@@ -143,8 +142,7 @@ def test_application_dates_are_only_a_hint(
     walked = dry_walk(
         listing, begins, before, limit=limit, walkers=walkers, dates=hostile_dates(dates, listing)
     ).run()
-    assert len(walked.ids) == len(set(walked.ids))
-    assert set(walked.ids) == listing.truth(begins, now + 1)
+    assert sorted(walked.ids) == sorted(listing.truth(begins, now + 1))
     assert walked.planner.saturated == []
 
 
@@ -192,7 +190,6 @@ def test_the_number_of_requests_is_bounded_for_every_density(density: str, walke
 
 @pytest.mark.parametrize("limit", [5, 25, 100, 1000])
 def test_the_empty_time_before_the_first_application_takes_few_requests(limit: int) -> None:
-    """A walk from 1970 reaches last month's data in few requests, whatever its limit."""
     listing = Listing.of((300 * n for n in range(2 * limit)), 600 * limit)
     dates = {key: second - DAY for key, second in listing.rows.items()}
     walked = dry_walk(listing, 0, None, limit=limit, dates=dates).run()
@@ -203,7 +200,6 @@ def test_the_empty_time_before_the_first_application_takes_few_requests(limit: i
 @pytest.mark.parametrize("limit", [2, 5, 25, 100])
 @pytest.mark.parametrize("span", [6_000, 10**6, 3 * 10**7])
 def test_an_empty_time_after_a_burst_takes_few_requests(span: int, limit: int) -> None:
-    """Windows grow again quickly after a burst, whatever the limit."""
     times = [number // (limit - 1) for number in range(7 * (limit - 1))]
     listing = Listing.of(times, span + 30 * DAY)
     dates = dict.fromkeys(listing.rows, BASE - YEAR)
@@ -216,7 +212,6 @@ def test_an_empty_time_after_a_burst_takes_few_requests(span: int, limit: int) -
 def test_the_order_in_which_replies_come_does_not_matter(
     data: st.DataObject, limit: int, seed: int
 ) -> None:
-    """In whatever order replies arrive, the same ids are yielded and the same is covered."""
     listing = data.draw(listings(Listing, limit, oldest=None, widest=None, date_ahead=0))
     last, ends = listing.now, []
     listing.now += 3 * DAY

@@ -26,45 +26,27 @@ def service_of(*kinds: str, times: list[int] | None = None, **options: Any) -> L
     return service
 
 
-@pytest.mark.parametrize("kind", MALFORMED)
-async def test_the_error_names_the_row_and_not_its_value(kind: str) -> None:
-    """It has the application's id, the place and the reason, and no retry was made."""
-    service = service_of(kind)
-    async with serving(service) as client:
-        paginator = walk(client, BASE - 1, BASE + 200)
-        found: list[str] = []
-        with pytest.raises(DecodeError) as caught:
-            await collect(paginator, found)
-        error = caught.value
-        assert len(service.queries) == 1
-        (malformed,) = service.malformed
-        assert set(found) == service.ids - {malformed}
-        assert await ids_of(paginator) == []
-    assert not error.retryable
-    assert error.status == 200
-    assert error.__cause__ is error.__context__ is None
-    assert "ref-" not in held_by(error)
-    (fault, *_) = error.faults
-    assert fault.path.startswith("$.applications[0]")
-    if kind in WITHOUT_ID:
-        assert error.subject is None
-        assert error.message.startswith(f"list_applications: {fault.path}: ")
-    else:
-        assert error.subject == malformed
-        assert error.message == f"list_applications: application {malformed}: {fault}"
-        assert error.is_row
-
-
-async def test_each_malformed_row_is_raised_once() -> None:
+async def test_each_malformed_row_is_raised_once_and_named_without_its_value() -> None:
     """All good rows of the page come first; then each new iteration raises one, and then ends."""
     service = service_of(*MALFORMED)
+    found: list[str] = []
     async with serving(service) as client:
         paginator = walk(client, BASE - 1, BASE + 200)
-        found: list[str] = []
-        for _ in MALFORMED:
-            with pytest.raises(DecodeError):
+        for place, (key, kind) in enumerate(zip(service.malformed, MALFORMED, strict=True)):
+            with pytest.raises(DecodeError) as caught:
                 await collect(paginator, found)
             assert len(found) == len(service.ids) - len(MALFORMED)
+            error, fault = caught.value, caught.value.faults[0]
+            assert (error.retryable, error.status, error.is_row) == (False, 200, True)
+            assert error.__cause__ is error.__context__ is None
+            assert "ref-" not in held_by(error)
+            assert fault.path.startswith(f"$.applications[{place}]")
+            if kind in WITHOUT_ID:
+                assert error.subject is None
+                assert error.message.startswith(f"list_applications: {fault.path}: ")
+            else:
+                assert error.subject == key
+                assert error.message == f"list_applications: application {key}: {fault}"
         await collect(paginator, found)
         assert len(service.queries) == 1
     assert set(found) == service.ids - service.malformed.keys()

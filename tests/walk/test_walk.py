@@ -61,7 +61,6 @@ async def test_a_walk_over_nothing_ends() -> None:
 
 @pytest.mark.parametrize("fault", PASSING)
 async def test_a_passing_failure_goes_unnoticed(fault: str) -> None:
-    """A walk through a failure that a retry survives gives every row once."""
     async with served(200) as (service, client):
         service.faults.add(PASSING[fault])
         view = client.with_options(timeouts=Timeouts(read=30, deadline=10_000))
@@ -76,7 +75,6 @@ async def test_a_passing_failure_goes_unnoticed(fault: str) -> None:
 
 
 async def test_an_error_carries_its_facts_out_of_a_walk() -> None:
-    """Status, attempts and request id of the request that failed are on the error."""
     async with served(200) as (service, client):
         service.faults.add(Fault("status", status=500, path="/v1/*", skip=3, times=None))
         view = client.with_options(retry=RetryPolicy(max_attempts=2))
