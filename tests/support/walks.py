@@ -1,16 +1,19 @@
 """Walks without a socket: the planner asks, the pure rule of the list call answers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from attrs import define, field
+from hypothesis import strategies as st
 
 from income_client.records.applications import ApplicationPage, ApplicationSummary
 from income_client.records.window import EPOCH
+from income_client.walk.checkpoint import read_checkpoint, write_checkpoint
 from income_client.walk.planner import Question, WalkPlanner
 from income_client.walk.windows import Answer, Bounds, Delivery
-from tests.support.listing import DAY, Listing, Page, Query
+from tests.support.listing import BASE, DAY, Listing, Page, Query
+from tests.support.walk_data import LIMITS, WALKERS, listings
 
 
 def rows_of(dates: Mapping[str, int]) -> tuple[ApplicationSummary, ...]:
@@ -46,6 +49,8 @@ class DryWalk:
     delivered: list[Delivery] = field(factory=list)
     in_flight: list[tuple[Question, Answer | None]] = field(factory=list)
     """Questions and their answers, None for one that is refused."""
+    options: Mapping[str, Any]
+    """Of the planner."""
 
     @property
     def ids(self) -> list[str]:
@@ -57,6 +62,15 @@ class DryWalk:
         while self.step():
             pass
         return self
+
+    def resumed(self) -> "DryWalk":
+        """Walk to the end from where this walk is."""
+        bounds = self.planner.bounds
+        _, covered = read_checkpoint(write_checkpoint(bounds, self.planner.covered))
+        options = {**self.options, "covered": covered}
+        return dry_walk(
+            self.listing, bounds.after, bounds.before, limit=self.limit, dates=self.dates, **options
+        ).run()
 
     def step(self) -> bool:
         """Ask all that can be asked, take one answer; tell whether there was one."""
@@ -97,17 +111,41 @@ def dry_walk(
     before: int | None,
     *,
     limit: int,
-    walkers: int = 1,
     dates: Mapping[str, int] | None = None,
-    **planner: Any,
+    **options: Any,
 ) -> DryWalk:
     """Prepare a walk; without ``dates`` they lie up to three days before the first update."""
     if dates is None:
         rows = enumerate(listing.rows.items())
         dates = {key: second - number * 7919 % (3 * DAY) for number, (key, second) in rows}
-    return DryWalk(
-        listing=listing,
-        planner=WalkPlanner(Bounds(after, before), limit=limit, walkers=walkers, **planner),
-        limit=limit,
-        dates=dates,
-    )
+    planner = WalkPlanner(Bounds(after, before), limit=limit, **{"walkers": 1, **options})
+    return DryWalk(listing=listing, planner=planner, limit=limit, dates=dates, options=options)
+
+
+@st.composite
+def walks(
+    draw: st.DrawFn,
+    /,
+    since: Sequence[int] = (5,),
+    after: Sequence[int] = (-1,),
+    is_open: Sequence[bool] = (False, True),
+    limits: st.SearchStrategy[int] = LIMITS,
+    walkers: st.SearchStrategy[int] = WALKERS,
+    **fixed: Any,
+) -> DryWalk:
+    """Draw a walk up to the present of a listing, which is its upper bound unless it is open.
+
+    Args:
+        draw: given by Hypothesis.
+        since: as for `listings`.
+        after: seconds from ``BASE`` to the lower bound.
+        is_open: whether there is no upper bound.
+        limits: of its pages.
+        walkers: how many questions are in flight at once.
+        fixed: as for `readings`.
+    """
+    limit = draw(limits, "limit")
+    listing = draw(listings(Listing, limit, since, **fixed))
+    lower = BASE + draw(st.sampled_from(after), "after")
+    before = None if draw(st.sampled_from(is_open), "is open") else listing.now
+    return dry_walk(listing, lower, before, limit=limit, walkers=draw(walkers, "walkers"))

@@ -23,7 +23,7 @@ from tests.support.walk_data import (
     readings,
     walk,
 )
-from tests.support.walks import dry_walk
+from tests.support.walks import DryWalk, dry_walk, walks
 
 CHICAGO = timezone(timedelta(hours=-6))
 
@@ -93,11 +93,10 @@ def test_inner_cuts_overlap_by_one_second_and_outer_bounds_do_not(
     assert [low - high for (_, high), (low, _) in pairwise(complete)] == [-1] * (len(complete) - 1)
 
 
-@given(st.data(), LIMITS)
-def test_one_walker_goes_in_ascending_order(data: st.DataObject, limit: int) -> None:
-    listing = data.draw(listings(Listing, limit, oldest=None, widest=None))
-    walked = dry_walk(listing, BASE - 1, listing.now, limit=limit).run()
-    rows = (delivery.page.applications for delivery in walked.delivered)
+@given(walks(is_open=[False], walkers=st.just(1), oldest=None, widest=None))
+def test_one_walker_goes_in_ascending_order(walked: DryWalk) -> None:
+    listing = walked.listing
+    rows = (delivery.page.applications for delivery in walked.run().delivered)
     seconds = [[listing.rows[row.application_id] for row in page] for page in rows if page]
     assert sum(map(len, seconds)) == len(listing.ids)
     assert all(max(one) <= min(other) for one, other in pairwise(seconds))

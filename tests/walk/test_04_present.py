@@ -21,24 +21,20 @@ from tests.support.listing import (
     list_rules,
     serving,
 )
-from tests.support.walk_data import LIMITS, MEANINGS, WALKERS, ids_of, listings, readings, walk
-from tests.support.walks import dry_walk
+from tests.support.walk_data import MEANINGS, WALKERS, ids_of, listings, readings, walk
+from tests.support.walks import DryWalk, dry_walk, walks
 
 FUTURES = ["accept", "lower", "refuse"]
 END = 253_402_300_799
 """The last second of the year 9999."""
 
 
-@given(st.data(), LIMITS, WALKERS)
-def test_an_open_walk_reads_up_to_the_present_second(
-    data: st.DataObject, limit: int, walkers: int
-) -> None:
+@given(walks(since=[0, 0, 1, 30], after=[-10, -1, 0, 1], is_open=[True]))
+def test_an_open_walk_reads_up_to_the_present_second(walked: DryWalk) -> None:
     """Every row is yielded once, including those of the second in which the walk ends."""
-    listing = data.draw(listings(Listing, limit, [0, 0, 1, 30]))
-    after = BASE + data.draw(st.sampled_from([-10, -1, 0, 1]), "after")
-    now = listing.now
-    walked = dry_walk(listing, after, None, limit=limit, walkers=walkers).run()
-    assert sorted(walked.ids) == sorted(listing.truth(after, now + 1))
+    now, listing = walked.listing.now, walked.listing
+    after = walked.planner.bounds.after
+    assert sorted(walked.run().ids) == sorted(listing.truth(after, now + 1))
 
 
 @pytest.mark.parametrize("meaning", MEANINGS)
@@ -287,32 +283,26 @@ def test_an_unset_bound_echoed_as_the_end_of_time_is_not_the_present(rows: int) 
     assert len(listing.queries) < 120
     listing.now += 60
     listing.touch(walked.ids[0])
-    again = dry_walk(listing, 0, None, limit=10, covered=walked.planner.covered).run()
-    assert walked.ids[0] in again.ids
+    assert walked.ids[0] in walked.resumed().ids
 
 
-@given(data=st.data(), limit=LIMITS, walkers=WALKERS)
-def test_a_walk_without_any_time_covers_no_second_to_come(
-    data: st.DataObject, limit: int, walkers: int
-) -> None:
+@given(walks(since=[10], is_open=[True], date_ahead=None, widest=None))
+def test_a_walk_without_any_time_covers_no_second_to_come(walked: DryWalk) -> None:
     """Updates during the walk lose nothing, and a resumed walk yields the later ones."""
-    fixed: dict[str, Any] = {"date_ahead": None, "widest": None}
-    listing = data.draw(listings(Listing, limit, [10], **fixed))
+    listing = walked.listing
     tell_no_time(listing)
     must = listing.truth(BASE - 1, END)
-    updates = Updates(listing, limit, until=listing.now + 10**6, moves_again=True)
+    updates = Updates(listing, walked.limit, until=listing.now + 10**6, moves_again=True)
     listing.before_answer = updates.happen
-    walked = dry_walk(listing, BASE - 1, None, limit=limit, walkers=walkers).run()
+    walked.run()
     assert must | updates.before(len(listing.queries), BASE) <= set(walked.ids)
-    covered = walked.planner.covered
-    assert all(window.before <= listing.now + 1 for window in covered)
+    assert all(window.before <= listing.now + 1 for window in walked.planner.covered)
     listing.before_answer = lambda: None
     listing.now += 60
     touched = next(iter(listing.rows), None)
     if touched is not None:
         listing.touch(touched)
-        again = dry_walk(listing, BASE - 1, None, limit=limit, covered=covered).run()
-        assert touched in again.ids
+        assert touched in walked.resumed().ids
 
 
 @pytest.mark.parametrize("rows", [9, 10, 30])

@@ -19,7 +19,7 @@ from income_client.walk.windows import Bounds, Intervals
 from tests.support.listing import BASE, DAY, Listing, ListService, serving, text_of
 from tests.support.server import turns
 from tests.support.walk_data import LIMITS, WALKERS, collect, ids_of, listings, walk
-from tests.support.walks import DryWalk, dry_walk
+from tests.support.walks import DryWalk, dry_walk, walks
 
 # What is covered, as a set of seconds
 
@@ -161,13 +161,9 @@ def test_what_is_no_state_is_refused(text: object) -> None:
 # The planner
 
 
-@given(st.data(), LIMITS, WALKERS)
-def test_planned_and_covered_windows_partition_the_span_at_every_step(
-    data: st.DataObject, limit: int, walkers: int
-) -> None:
+@given(walks(after=[0], is_open=[False]))
+def test_planned_and_covered_windows_partition_the_span_at_every_step(walked: DryWalk) -> None:
     """No second is in two places or in none, and no more questions are in flight than walkers."""
-    listing = data.draw(listings(Listing, limit))
-    walked = dry_walk(listing, BASE, listing.now, limit=limit, walkers=walkers)
     going = True
     while going:
         going = walked.step()
@@ -176,41 +172,29 @@ def test_planned_and_covered_windows_partition_the_span_at_every_step(
             assert part.after == position
             position = part.before
         assert position == walked.planner.span.before
-        assert len(walked.in_flight) <= walkers
+        assert len(walked.in_flight) <= walked.options["walkers"]
 
 
-@given(st.data(), LIMITS, WALKERS, st.booleans())
-def test_a_walk_that_crashed_anywhere_resumes_without_loss(
-    data: st.DataObject, limit: int, walkers: int, is_open: bool
-) -> None:
+@given(walks(), st.integers(0, 12))
+def test_a_walk_that_crashed_anywhere_resumes_without_loss(first: DryWalk, steps: int) -> None:
     """What was acknowledged before the crash and what the resumed walk yields is everything."""
-    listing = data.draw(listings(Listing, limit))
-    last = listing.now
-    before = None if is_open else last
-    options: dict[str, Any] = {"limit": limit, "walkers": walkers}
-    first = dry_walk(listing, BASE - 1, before, **options)
-    for _ in range(data.draw(st.integers(0, 12))):
-        if not first.step():
-            break
-    _, covered = read_checkpoint(write_checkpoint(first.planner.bounds, first.planner.covered))
-    again = dry_walk(listing, BASE - 1, before, covered=covered, **options).run()
-    assert set(first.ids) | set(again.ids) == listing.truth(BASE - 1, before or last + 1)
+    before = first.planner.bounds.before or first.listing.now + 1
+    for _ in range(steps):
+        first.step()
+    again = first.resumed()
+    assert set(first.ids) | set(again.ids) == first.listing.truth(BASE - 1, before)
     assert len(first.ids) == len(set(first.ids))
     assert len(again.ids) == len(set(again.ids))
 
 
-@given(st.data(), LIMITS, WALKERS)
-def test_a_question_that_failed_is_asked_again(
-    data: st.DataObject, limit: int, walkers: int
-) -> None:
+@given(walks(is_open=[True], oldest=None))
+def test_a_question_that_failed_is_asked_again(walked: DryWalk) -> None:
     """Dropping any question at any time changes nothing about the result."""
-    listing = data.draw(listings(Listing, limit, oldest=None))
-    walked = dry_walk(listing, BASE - 1, None, limit=limit, walkers=walkers)
     while walked.step():
-        if walked.in_flight and listing.chance.random() < 0.3:
+        if walked.in_flight and walked.listing.chance.random() < 0.3:
             question, _ = walked.in_flight.pop()
             walked.planner.drop(question)
-    assert sorted(walked.ids) == sorted(listing.ids)
+    assert sorted(walked.ids) == sorted(walked.listing.ids)
 
 
 @given(st.data(), LIMITS, WALKERS, st.integers(0, 3_600))
@@ -230,54 +214,36 @@ def test_updates_before_a_future_upper_bound_come_in_the_walk_or_its_resumption(
             listing.now += chance.choice([0, 1, 1])
 
     listing.before_answer = update
-    options: dict[str, Any] = {"limit": limit, "walkers": walkers, "keep_saturated": True}
-    first = dry_walk(listing, BASE - 10, before, **options)
+    first = dry_walk(listing, BASE - 10, before, limit=limit, walkers=walkers, keep_saturated=True)
     for _ in range(data.draw(st.sampled_from([1, 3, 9, 10**6]), label="steps")):
         if not first.step():
             break
     touched_later = {still.pop() for _ in range(min(len(still), limit - 1))}
-    covered = list(first.planner.covered)
     is_ahead = listing.now < before - 1
     if is_ahead:
         listing.now += 1
         for key in touched_later:
             listing.touch(key)
     listing.now = before + 2 * DAY
-    again = dry_walk(listing, BASE - 10, before, covered=covered, **options).run()
+    again = first.resumed()
     if not (first.planner.saturated or again.planner.saturated):
         assert must <= {*first.ids, *again.ids}
         assert not is_ahead or touched_later <= set(again.ids)
     if listing.rules.date_ahead is not None and not again.planner.saturated:
         # By now the whole span has passed and is covered.
         asked = len(listing.queries)
-        covered = list(again.planner.covered)
-        assert dry_walk(listing, BASE - 10, before, covered=covered, **options).run().ids == []
+        assert again.resumed().ids == []
         assert len(listing.queries) == asked
 
 
-def resumed(walked: DryWalk) -> DryWalk:
-    """Walk on from where a walk has ended."""
-    planner = walked.planner
-    return dry_walk(
-        walked.listing, planner.bounds.after, planner.bounds.before, limit=walked.limit,
-        covered=list(planner.covered),
-    ).run()  # fmt: skip
-
-
 @given(
-    data=st.data(),
-    limit=st.sampled_from([3, 5, 10]),
-    walkers=WALKERS,
-    rounds=st.lists(st.integers(0, 90), min_size=1, max_size=5),
+    walks(since=[2], is_open=[True], limits=st.sampled_from([3, 5, 10]), oldest=None),
+    st.lists(st.integers(0, 90), min_size=1, max_size=5),
 )
-def test_walks_that_resume_each_other_lose_no_update(
-    data: st.DataObject, limit: int, walkers: int, rounds: list[int]
-) -> None:
+def test_walks_that_resume_each_other_lose_no_update(walked: DryWalk, rounds: list[int]) -> None:
     """An open walk resumed after its end yields later updates, even of the same second."""
-    listing = data.draw(listings(Listing, limit, [2], oldest=None))
-    chance = listing.chance
-    walked = dry_walk(listing, BASE - 1, None, limit=limit, walkers=walkers).run()
-    assert set(walked.ids) == listing.ids
+    listing, chance, limit = walked.listing, walked.listing.chance, walked.limit
+    assert set(walked.run().ids) == listing.ids
     for seconds in rounds:
         listing.now += seconds
         crowd = sum(second == listing.now for second in listing.rows.values())
@@ -285,7 +251,7 @@ def test_walks_that_resume_each_other_lose_no_update(
         touched = chance.sample(sorted(listing.ids), chance.randint(0, room))
         for key in touched:
             listing.touch(key)
-        walked = resumed(walked)
+        walked = walked.resumed()
         assert set(touched) <= set(walked.ids)
         assert walked.planner.requests < 60 + 2 * len(touched)
 
@@ -326,7 +292,7 @@ def test_no_second_that_has_not_passed_is_covered(date_ahead: int | None, cut: A
         listing.now += seconds
         touched = next(iter(listing.rows))
         listing.touch(touched)
-        walked = resumed(walked)
+        walked = walked.resumed()
         assert touched in walked.ids
 
 
@@ -334,7 +300,7 @@ def test_a_saturated_second_is_never_covered() -> None:
     """A resumed walk requests it again, and reports it again."""
     listing = Listing.of([*[50] * 30, *range(40)])
     first = dry_walk(listing, BASE - 1, BASE + 100, limit=10).run()
-    again = resumed(first)
+    again = first.resumed()
     assert (len(first.ids), len(first.planner.withheld)) == (40, 10)
     assert (len(again.ids), len(again.planner.withheld)) == (0, 10)
     assert again.planner.saturated == first.planner.saturated
