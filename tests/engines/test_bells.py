@@ -15,11 +15,10 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from income_client import CheckpointError, CheckpointStore, IncomeClient
 from income_client.checkpoints.store import RingingStore
-from income_client.clock import SystemClock
 from income_client.engines.nats import NatsCheckpointStore
 from income_client.engines.postgres import PostgresCheckpointStore
 from income_client.engines.redis import RedisCheckpointStore
-from tests.support import loop_time
+from tests.support.loop_time import LoopClock, pass_time
 from tests.support.nats_server import PASSWORD, USERS, NatsServer, bucket, connected, running_server
 from tests.support.polling import NOW_TEXT, scene
 from tests.support.postgres import PostgresServer
@@ -32,8 +31,11 @@ from tests.support.redis_server import (
     valkey,
 )
 
-PATIENCE: Final = 30
+PATIENCE: Final = 150
 LISTENERS: Final = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
+
+
+pytestmark = pytest.mark.usefixtures("fast_loop")
 
 
 @define
@@ -58,7 +60,7 @@ class Listener:
         """Return the error with which it ends, and let time pass until then."""
         assert self.task is not None
         while not self.task.done():
-            loop_time.pass_time(1)
+            pass_time(1)
             await asyncio.wait([self.task], timeout=0.2)
         error = self.task.exception()
         assert isinstance(error, CheckpointError)
@@ -105,8 +107,8 @@ async def test_a_standby_wakes_the_poller_that_works(
 ) -> None:
     """Though the interval is an hour; the clocks are those of the machine."""
     async with (
-        scene(clock=SystemClock()) as place,
-        IncomeClient(place.service.url, auth=place.service.basic) as client,
+        scene(clock=LoopClock()) as place,
+        IncomeClient(place.service.url, auth=place.service.basic, clock=LoopClock()) as client,
         store_of(kind, request) as store,
     ):
         options: dict[str, Any] = {"start": NOW_TEXT, "documents": False}
@@ -185,11 +187,14 @@ async def test_a_bell_that_is_not_heard_is_named(postgres: PostgresServer) -> No
     settings = {"search_path": f"{schema}, pg_catalog"}
     async with postgres.pool(schema, server_settings=settings) as pool:
         await pool.execute(
-            f"CREATE FUNCTION {schema}.pg_notify(text, text) RETURNS void LANGUAGE sql AS ''"
+            f"CREATE TABLE {schema}.rings (); CREATE FUNCTION {schema}.pg_notify(text, text)"
+            " RETURNS void LANGUAGE sql AS 'INSERT INTO rings DEFAULT VALUES'"
         )
         store = PostgresCheckpointStore(pool)
         await store.create_schema()
         async with listening(store) as listener:
+            while not await pool.fetchval("SELECT count(*) FROM rings"):
+                pass
             assert "PgBouncer" in str(await listener.failure())
         assert listener.times == 0
         assert pool.get_idle_size() == pool.get_size()
@@ -314,7 +319,7 @@ async def _pings(redis: Any) -> Any:
 async def _pass_time(times: int) -> None:
     """Let nine seconds pass so many times: an answer may take ten."""
     for _ in range(times):
-        loop_time.pass_time(9)
+        pass_time(9)
         await asyncio.sleep(0.2)
 
 

@@ -27,6 +27,7 @@ from tests.support.event_source import NOW, event
 from tests.support.nats_server import PASSWORD, USERS, NatsServer, bucket, connected, running_server
 from tests.support.polling import scene
 
+pytestmark = pytest.mark.usefixtures("fast_loop")
 UPDATES: Final = StreamConfig(name="updates", subjects=["income.updates"])
 
 

@@ -16,10 +16,11 @@ from income_client.engines.worker import Worker
 from income_client.engines.worker_nats import nats_events
 from tests.support.brokers import until, working
 from tests.support.event_source import event
+from tests.support.loop_time import pass_time
 from tests.support.nats_server import NatsServer, connected, running_server
 
 _NUMBERS: Final = count(1)
-_SECONDS: Final = 40.0
+_SECONDS: Final = 200.0
 
 
 async def ignore(_: UpdateEvent) -> None:
@@ -79,12 +80,15 @@ class Place:
         return info.num_pending or 0, info.num_ack_pending or 0
 
 
+pytestmark = pytest.mark.usefixtures("fast_loop")
+
+
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server's time does not jump, so pauses are short."""
     monkeypatch.setattr("income_client.engines.worker._pause_after", lambda _: 0.01)
     monkeypatch.setattr("income_client.engines.worker._BROKER_PAUSES", (0.05, 0.1))
-    monkeypatch.setattr("income_client.engines.worker_nats._TELL_SECONDS", 0.5)
+    monkeypatch.setattr("income_client.engines.worker_nats._TELL_SECONDS", 2.5)
     monkeypatch.setattr("income_client.engines.worker_nats._LOOK_SECONDS", 0.1)
 
 
@@ -157,10 +161,10 @@ async def test_what_takes_longer_than_the_ack_wait_is_not_delivered_meanwhile(pl
 
     async def handle(_: UpdateEvent) -> None:
         next(began)
-        await asyncio.sleep(1.6)
+        await asyncio.sleep(5)  # a second of the server's time
 
     await place.publish(event())
-    first, second = (place.worker(handle, ack_wait=1.0) for _ in range(2))
+    first, second = (place.worker(handle, ack_wait=0.6) for _ in range(2))
     async with working(first), working(second):
         await until(lambda: first.status.handled + second.status.handled)
     assert next(began) == 1
@@ -248,16 +252,18 @@ async def test_a_worker_ends_once_the_callers_connection_is_closed_for_good(lost
 
 
 async def test_a_worker_does_not_start_with_wrong_credentials(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The password is not in the error."""
-    monkeypatch.setattr("income_client.engines.worker_nats._ANSWER_SECONDS", 1.0)
+    caplog.set_level("DEBUG", "income_client.nats")
     config = "authorization {user: worker, password: right}"
     for server in running_server(tmp_path, config):
         address = server.url.replace("//", "//worker:S3CRET@")
-        worker = Worker(ignore, nats_events(address, durable="incomes"))
+        running = asyncio.create_task(Worker(ignore, nats_events(address, durable="incomes")).run())
+        await until(lambda: "NATS: Error" in caplog.text)
+        pass_time(10)
         with pytest.raises(IncomeClientError, match="refused the credentials"):
-            await worker.run()
+            await running
 
 
 async def test_a_worker_does_not_start_with_an_invalid_address() -> None:
@@ -322,7 +328,7 @@ async def test_a_worker_waits_while_too_many_events_are_pending(place: Place) ->
     async with working(worker):
         await until(lambda: place.handled)
         before = place.client.stats["out_msgs"]
-        await asyncio.sleep(0.8)
+        await asyncio.sleep(1)
         assert place.client.stats["out_msgs"] - before < 3
         assert worker.status.is_connected
         go_on.set()

@@ -1,9 +1,10 @@
 """Time that a test moves: that of an event loop, or of a clock with sleepers in order."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from itertools import count
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 _TURNS: Final = 20
 """Turns of the loop in which a client takes in what lies ready; a slower one waits longer."""
@@ -15,9 +16,9 @@ _MOST_WAKES: Final = 1_000
 def pass_time(seconds: float) -> None:
     """Move the time of the running loop forward; its timers that are due by then end next."""
     loop = asyncio.get_running_loop()
-    unmoved = type(loop).time
-    ahead = loop.time() - unmoved(loop) + seconds
-    vars(loop)["time"] = lambda: unmoved(loop) + ahead
+    unmoved = vars(loop).get("hurried_time", partial(type(loop).time, loop))
+    ahead = loop.time() - unmoved() + seconds
+    vars(loop)["time"] = lambda: unmoved() + ahead
 
 
 async def stay_silent(seconds: float) -> NoReturn:
@@ -33,6 +34,21 @@ async def silence(seconds: float) -> AsyncIterator[bytes]:
     """Give nothing, as `stay_silent`; for a reply whose rest never comes."""
     yield b""
     await stay_silent(seconds)
+
+
+@contextmanager
+def hurried(times: int = 5) -> Iterator[None]:
+    """Have the time of the running loop pass so many times as fast, beside a server's real one."""
+    loop = asyncio.get_running_loop()
+    real, began = loop.time, loop.time()
+    selector: Any = vars(loop)["_selector"]
+    select = selector.select
+    vars(loop)["hurried_time"] = vars(loop)["time"] = lambda: began + (real() - began) * times
+    selector.select = lambda seconds: select(seconds and seconds / times)
+    try:
+        yield
+    finally:
+        selector.select = select
 
 
 class OrderedClock:
