@@ -26,9 +26,9 @@ LOST: Final = (
 )  # fmt: skip
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    """Run a server of the test's own."""
+    """Run a server, which starts again after each kill."""
     with postgres_server() as server:
         yield server
 

