@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from income_client import Event, PollFailed
 from income_client.checkpoints import SQLiteCheckpointStore
 from income_client.checkpoints.store import Change
 from income_client.errors import CheckpointConflictError, CheckpointError
 from tests.support.polling import ids_of, rest, scene, take
-from tests.support.service import client_tasks, until
+from tests.support.service import client_tasks
 from tests.support.store_files import filled, locked
 
 A_MOMENT = 0.05
@@ -102,37 +103,30 @@ async def test_calls_at_once_do_not_harm_each_other(tmp_path: Path) -> None:
     assert not any(isinstance(one, BaseException) for one in loads)
 
 
-async def test_nothing_is_held_open(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-
-    store = await filled(path)
+async def test_too_many_open_files_are_a_passing_fault(tmp_path: Path) -> None:
+    """Afterwards as after conflicts and damage no file is left open."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    store, new = await filled(tmp_path / "store.db"), SQLiteCheckpointStore(tmp_path / "new.db")
+    (tmp_path / "bad.db").write_bytes(b"bad" * 99)
     before = first_free()
-    for version in range(1, 6):
-        await store.save("default", "text", version=version)
+    for spare in (0, 1):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before + spare, limits[1]))
+        try:
+            with pytest.raises(CheckpointError) as caught:
+                await store.save("default", "two", version=1)
+            with pytest.raises(CheckpointError) as caught_anew:
+                await new.save("default", "one", version=0)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert caught.value.retryable
+        assert caught_anew.value.retryable
+    assert await store.save("default", "two", version=1) == 2
+    assert await new.save("default", "one", version=0) == 1
     with pytest.raises(CheckpointConflictError):
         await store.save("default", "text", version=1)
-    (tmp_path / "bad.db").write_bytes(b"bad" * 99)
     with pytest.raises(CheckpointError):
         await SQLiteCheckpointStore(tmp_path / "bad.db").load("default")
     assert first_free() == before
-
-
-@pytest.mark.parametrize("spare", [0, 1])
-async def test_too_many_open_files_are_a_passing_fault(tmp_path: Path, spare: int) -> None:
-    store, new = await filled(tmp_path / "store.db"), SQLiteCheckpointStore(tmp_path / "new.db")
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (first_free() + spare, limits[1]))
-    try:
-        with pytest.raises(CheckpointError) as caught:
-            await store.save("default", "two", version=1)
-        with pytest.raises(CheckpointError) as caught_anew:
-            await new.save("default", "one", version=0)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    assert caught.value.retryable
-    assert caught_anew.value.retryable
-    assert await store.save("default", "two", version=1) == 2
-    assert await new.save("default", "one", version=0) == 1
 
 
 async def test_a_store_that_another_save_makes_at_that_moment_is_not_gone(
@@ -176,7 +170,13 @@ async def test_a_locked_file_leaves_the_threads_of_the_loop_to_others(tmp_path: 
 @pytest.mark.parametrize("way", ["stop", "cancel"])
 async def test_a_locked_file_does_not_hold_up_the_end_of_a_poller(way: str, tmp_path: Path) -> None:
     """Its last batch is not committed then, and comes again; the checkpoint is whole."""
-    async with scene() as place:
+    failed = asyncio.Event()
+
+    def hear(event: Event) -> None:
+        if isinstance(event, PollFailed):
+            failed.set()
+
+    async with scene(on_event=hear) as place:
         path = tmp_path / "polls.db"
         place.store = SQLiteCheckpointStore(path)
         place.touch(1, 2)
@@ -186,7 +186,7 @@ async def test_a_locked_file_does_not_hold_up_the_end_of_a_poller(way: str, tmp_
         before = await place.store.load("default")
         with locked(path):
             committing = asyncio.create_task(batch.commit())
-            await until(lambda: poller.status.failures > 0)
+            await failed.wait()
             poller.stop() if way == "stop" else committing.cancel()
             await asyncio.wait([committing], timeout=PROMPT)
             assert committing.done()

@@ -20,42 +20,27 @@ CALLS: Sequence[Callable[[SQLiteCheckpointStore], Awaitable[Any]]] = (
 )
 
 
-def overwritten(text: bytes) -> Callable[[Path], None]:
-    def overwrite(path: Path) -> None:
-        path.write_bytes(text + path.read_bytes()[len(text) :])
-
-    return overwrite
+def overwritten(text: bytes) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(text + path.read_bytes()[len(text) :])
 
 
 def half(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:6144])
 
 
-def emptied(path: Path) -> None:
-    """Leave what a full disk leaves, or a shell that redirects to the file."""
-    path.write_bytes(b"")
+def changed(*statements: str, anew: bool = False) -> Callable[[Path], None]:
+    """Return what changes a database by SQL, or puts another one in its place."""
 
-
-def without_tables(path: Path) -> None:
-    """Put a database in the place to which nothing was ever written."""
-    path.unlink()
-    run_in(path, "PRAGMA user_version = 0")
-    assert path.stat().st_size > 0
-
-
-def changed(*statements: str) -> Callable[[Path], None]:
     def change(path: Path) -> None:
+        if anew:
+            path.unlink()
         run_in(path, *statements)
+        assert path.stat().st_size > 0
 
     return change
 
 
-def foreign(path: Path) -> None:
-    path.unlink()
-    run_in(path, "CREATE TABLE checkpoints (name, checkpoint, version, digest)")
-
-
-DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a text file": (overwritten(b"x" * 99_000), "file is not a database"),
     "zeros": (overwritten(bytes(99_000)), "file is not a database|another program"),
     "half a file": (half, "malformed"),
@@ -63,8 +48,14 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
         changed("DROP TABLE dead_letters", "DROP TABLE checkpoints"),
         "no such table: .* restore it from a backup",
     ),
-    "no bytes": (emptied, "is empty.* restore it from a backup, or remove it to begin anew"),
-    "a database without tables": (without_tables, "is empty.* or remove it to begin anew"),
+    "no bytes": (
+        lambda path: path.write_bytes(b""),
+        "is empty.* restore it from a backup, or remove it to begin anew",
+    ),
+    "a database without tables": (
+        changed("PRAGMA user_version = 0", anew=True),
+        "is empty.* or remove it to begin anew",
+    ),
     "bytes that are not UTF-8": (
         changed(
             "UPDATE checkpoints SET checkpoint = CAST(x'63346eff' AS TEXT)",
@@ -72,7 +63,10 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
         ),
         "cannot be read",
     ),
-    "another program": (foreign, "another program"),
+    "another program": (
+        changed("CREATE TABLE checkpoints (name, checkpoint, version, digest)", anew=True),
+        "another program",
+    ),
     "another application id": (changed("PRAGMA application_id = 7"), "another program"),
     "a newer version": (changed("PRAGMA user_version = 2"), "newer version of this package"),
 }
