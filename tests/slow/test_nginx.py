@@ -10,8 +10,9 @@ import pytest
 
 from tests.support.callback_certificates import SERVICE, Papers, pem_of
 from tests.support.callback_processes import free_port, nginx, nginx_program, uvicorn_command
-from tests.support.callbacks import Reply, ring
+from tests.support.callbacks import ring
 from tests.support.pages import EXAMPLES, commands, contents
+from tests.support.server import Reply
 
 pytest.importorskip("fastapi", reason="the guide's application needs the extra 'full'")
 

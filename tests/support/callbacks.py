@@ -19,7 +19,7 @@ from income_client.receivers.aiohttp import routes
 from income_client.receivers.asgi import Receiver
 from income_client.receivers.exchange import Answer, Refusal, RefusedError, RequestHead, make_answer
 from tests.support.loop_time import pass_time
-from tests.support.server import turns
+from tests.support.server import Reply, turns
 
 PATH: Final = "/callbacks"
 PASSWORD: Final = "invented-password-of-the-service"
@@ -154,15 +154,6 @@ def _listening(uds: Path | None) -> socket.socket:
     return listener
 
 
-@frozen
-class Reply:
-    """A reply as it came."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes = field(repr=False)
-
-
 def request_bytes(
     body: bytes = b"{}",
     *,
@@ -210,7 +201,7 @@ async def read_reply(reader: asyncio.StreamReader) -> Reply:
     first, *lines = head.strip().split("\r\n")
     fields = {name.lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
     body = await reader.readexactly(int(fields.get("content-length", "0")))
-    return Reply(int(first.split(" ")[1]), fields, body)
+    return Reply(status=int(first.split(" ")[1]), headers=fields, body=body)
 
 
 async def ring(
