@@ -213,6 +213,12 @@ def test_it_says_what_there_is() -> None:
     for words in ("app-1", "loan-1", "41,234.50", "86,000.50", "doc-3"):
         assert words in content
     assert content.count("without a currency") == 1
+    # Applicants without a calculation are shown.
+    text = draw(four_applicants())
+    headings = re.findall(r"^Applicant \d", text, re.MULTILINE)
+    assert headings == [f"Applicant {n}" for n in range(1, 5)]
+    assert "No income" in text[text.index("Applicant 4") :]
+    assert "no document" in draw(without_documents())
 
 
 def test_years_come_once_and_the_latest_first() -> None:
@@ -225,14 +231,6 @@ def test_years_come_once_and_the_latest_first() -> None:
     text = draw(made)
     assert re.findall(r"^20\d\d", text, re.MULTILINE) == ["2025", "2023"]
     assert flat(next(line for line in text.splitlines() if "total" in line)) == "total 4.00"
-
-
-def test_applicants_without_a_calculation_are_shown() -> None:
-    text = draw(four_applicants())
-    headings = re.findall(r"^Applicant \d", text, re.MULTILINE)
-    assert headings == [f"Applicant {n}" for n in range(1, 5)]
-    assert "No income" in text[text.index("Applicant 4") :]
-    assert "no document" in draw(without_documents())
 
 
 @given(payloads=ANY)
@@ -440,13 +438,11 @@ def test_what_the_service_says_is_never_markup(payloads: Payloads, hostile: str)
     assert targets <= {f"#{dict(attributes).get('id')}" for _, attributes in found.elements}
 
 
-def test_hostile_text_is_shown_as_it_is() -> None:
+def test_a_page_shows_hostile_text_as_it_is() -> None:
     sources = [source(hostile, 1) for hostile in HOSTILE[:-1]]
     text = page_text(one_year(*sources), SHOW_ALL)
     assert all(hostile.replace("_", " ") in text for hostile in HOSTILE[:-1])
-
-
-def test_a_page_needs_nothing_else() -> None:
+    # And needs nothing else.
     for made in CASES.values():
         content = page(made(), SHOW_ALL)
         assert "default-src 'none'; style-src 'unsafe-inline'" in content
@@ -519,9 +515,7 @@ def test_a_page_is_replaced_where_that_is_asked_for(write: Write, folder: Path) 
     assert (folder / "page.html").read_bytes().startswith(b"<!DOCTYPE html>")
     assert contents(folder)["page.html"] == 0o600
     assert (folder / "other").read_text() == "other"
-
-
-def test_only_a_regular_file_is_replaced(write: Write, folder: Path) -> None:
+    # Root would put the page in the place of a device.
     os.mkfifo(folder / "pipe")
     (folder / "link.html").symlink_to("pipe")
     for name in ("pipe", "link.html"):

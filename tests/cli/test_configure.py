@@ -217,18 +217,13 @@ def test_what_does_not_work_is_not_saved(
     assert (ran.status, "127.0.0.1:1" in ran.stderr) == (1, True)
     assert not file.exists()
     assert not [*file.parent.iterdir()]
-
-
-def test_only_a_regular_file_is_replaced(cli: Cli) -> None:
+    # Root would put the settings in the place of a device, and a pipe would never end.
     pipe = cli.folder / "pipe"
     os.mkfifo(pipe)
     ran = cli("configure", *NEW, "--config", str(pipe), stdin="secret\n")
     assert (ran.status, "not a regular file" in ran.stderr) == (2, True)
     assert pipe.is_fifo()
-
-
-def test_what_could_not_be_read_is_not_saved(cli: Cli, file: Path) -> None:
-    """A file that is too long would take all profiles with it."""
+    # A file that is too long could not be read, and would take all profiles with it.
     assert cli("configure", *NEW, stdin="secret\n").status == 0
     before = file.read_text("utf-8")
     ran = cli("configure", *NEW, "--profile", "x", stdin="x" * 70_000)

@@ -219,7 +219,7 @@ def test_what_comes_to_its_place_meanwhile_stays(form: str, export: Export) -> N
 
 
 @pytest.mark.parametrize("form", sorted(NAMES_BEHIND))
-def test_a_name_that_is_too_long_is_reported_at_once(form: str, export: Export) -> None:
+def test_a_place_that_cannot_be_is_reported_at_once(form: str, export: Export) -> None:
     pytest.importorskip("pyarrow")
     longest = "a" * (255 - NAMES_BEHIND[form])
     export.target = export.target.with_name(f"{longest}b")
@@ -228,12 +228,10 @@ def test_a_name_that_is_too_long_is_reported_at_once(form: str, export: Export) 
     assert "file name too long" in ran.stderr
     export.target = export.target.with_name(longest)
     assert export("--format", form).status == 0
-
-
-def test_a_missing_folder_is_reported_at_once(export: Export) -> None:
+    before = len(export.service.requests)
     export.target = export.target.parent / "none" / "all"
-    ran = export()
-    assert (ran.status, len(export.service.requests)) == (1, 0)
+    ran = export("--format", form)
+    assert (ran.status, len(export.service.requests)) == (1, before)
     assert "no such file or directory" in ran.stderr
     assert not export.target.parent.exists()
 

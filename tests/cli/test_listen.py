@@ -98,16 +98,6 @@ def test_a_person_gets_aligned_lines(
     } == {rows[0].index("income_calculations")}
 
 
-def test_a_payload_is_written_only_when_asked_for(listen: Listen) -> None:
-    def visit(command: Listening) -> None:
-        command.fire(payload={"application_id": "app-1", "borrower": "invented-name"})
-        (line,) = command.lines(1)
-        assert line["application_id"] == "app-1"
-        assert "payload" not in line
-
-    listen(visit)
-
-
 def test_a_terminal_shows_a_payload_on_request(listen: Listen, cli: Cli) -> None:
     """It may hold anything and cannot be masked, so --payload alone is refused there."""
     shown = "--show-personal-data"

@@ -163,19 +163,6 @@ def test_the_store_is_no_place_for_the_output(
         assert (poll.store.read_bytes(), len(poll.service.requests)) == (stored, before)
 
 
-def test_it_polls_until_it_is_stopped(poll: Poll) -> None:
-    def update(running: Running) -> None:
-        until(lambda: len(poll.service.requests) > 3)
-        poll.service.touch(poll.service.ids[4])
-        poll.service.advance(1)
-        running.stdout.wait_for_lines(1)
-        running.terminate()
-
-    ran = poll(*AGAIN, during=update)
-    assert (ran.status, complaints(ran)) == (0, "")
-    assert ids_in(ran.stdout) == [poll.service.ids[4]]
-
-
 # Failures
 
 
@@ -326,14 +313,12 @@ def test_each_interruption_has_its_status(
     assert ("0 polls, 0 records" in ran.stderr) is ("--once" in start)
 
 
-def test_a_full_disk_commits_nothing(poll: Poll) -> None:
+def test_a_full_disk_commits_nothing(poll: Poll, tmp_path: Path) -> None:
     ran = poll(*FROM_THE_BEGINNING, stdout=FULL)
     assert (ran.status, complaints(ran).count("\n")) == (1, 1)
     assert "no space left on device" in ran.stderr
     assert len(ids_in(poll("--once").stdout)) == 9
-
-
-def test_a_line_that_was_cut_off_spoils_no_other(poll: Poll, tmp_path: Path) -> None:
+    # A line that was cut off then spoils no other.
     lines = tmp_path / "lines"
     lines.write_bytes(b'{"application_id":"app-')
     for name in ("one", "two"):

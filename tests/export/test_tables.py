@@ -137,9 +137,7 @@ def test_what_people_group_by_has_columns() -> None:
     assert [one["is_current"] for one in row["addresses"]] == [True]
     for record, read in ((record_of(APPLICATION, None), False), (known_record(), True)):
         assert rows(record, "applications")[0]["documents_read"] is read
-
-
-def test_suspected_documents_are_marked() -> None:
+    # A document that any applicant's calculation doubts is marked in its own row.
     application = json.loads(json.dumps(APPLICATION))
     document_id = DOCUMENTS["documents"]["paystub"][0]["document_id"]
     calculation = application["income_calculations"]["applicant1"]
