@@ -26,7 +26,7 @@ from income_client.http.tokens import (
 from income_client.settings import Secret, Timeouts
 from income_client.testing import JumpingClock
 from tests.support.clients import Shelf, call, playing
-from tests.support.loop_time import pass_time
+from tests.support.loop_time import LoopClock, pass_time
 from tests.support.server import in_turn, reply, token_rules, turns
 
 NOON: Final = datetime(2026, 6, 30, 12, tzinfo=UTC)
@@ -434,16 +434,6 @@ async def test_a_wrong_time_of_day_only_costs_token_requests(
 
 LIFETIME: Final = 8.0
 SECONDS: Final = 100.0
-
-
-class LoopClock:
-    """The time of the running loop, as a client takes a clock."""
-
-    def monotonic(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
 
 @contextlib.contextmanager

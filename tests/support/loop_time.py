@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from typing import Any, Final, NoReturn
 
@@ -49,6 +50,18 @@ def hurried(times: int = 5) -> Iterator[None]:
         yield
     finally:
         selector.select = select
+
+
+class LoopClock:
+    """The time of the running loop, as a client takes a clock."""
+
+    def monotonic(self) -> float:
+        """Return the loop's seconds."""
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait as the loop waits."""
+        await asyncio.sleep(seconds)
 
 
 class OrderedClock:
