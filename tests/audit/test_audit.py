@@ -24,15 +24,18 @@ from income_client import (
     RequestSent,
 )
 from income_client.audit.auditor import Auditor
-from income_client.audit.comparison import out_of_order
+from income_client.audit.comparison import Comparison, out_of_order
+from income_client.audit.held import HeldTimes
 from income_client.emulator import Emulator
 from income_client.http.endpoints import Request, Response
 from income_client.http.replies import failure_of
 from income_client.instrumentation import Instrumentation
+from income_client.records.window import Window
 from tests.support import server
 from tests.support.leaks import held_by
 from tests.support.listing import BASE, ListService, Rules, rows_at, serving
 from tests.support.walk_data import LIMITS, MALFORMED, MEANINGS, WALKERS, listings
+from tests.support.walks import rows_of
 
 START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -570,3 +573,16 @@ def test_the_second_before_the_end_is_listed_by_some_walk() -> None:
             service.now = max(BASE + 50, second)
             audit = audited(service, {"app-1": at(BASE + 1)}, BASE, settle=3)
             assert audit.unlisted == ()
+
+
+def test_rows_of_a_page_that_ends_later_than_asked_for_are_undecided() -> None:
+    """They may have been updated since: then the second walk lists them, and none is a finding."""
+    held = HeldTimes()
+    held.add("app-old", BASE + 10, BASE + 10)
+    comparison = Comparison(held, until=BASE + 100, margin=None)
+    rows = rows_of({"app-new": BASE, "app-old": BASE})
+    comparison.add_page(Window(BASE + 90, BASE + 110), rows)
+    assert (comparison.missing, comparison.stale) == ({}, {})
+    assert comparison.undecided() == (2, 0)
+    comparison.add_recent(Window(BASE + 100, BASE + 120), rows)
+    assert comparison.undecided() == (0, 0)
