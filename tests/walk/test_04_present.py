@@ -181,16 +181,13 @@ def test_a_clock_that_leaps_at_any_request_hides_nothing(cut: Any, future: Any) 
 # The end
 
 
-@pytest.mark.parametrize("walkers", [1, 4])
 @pytest.mark.parametrize("future", FUTURES)
 @pytest.mark.parametrize("meaning", MEANINGS)
-def test_the_last_page_is_read_after_everything_else(
-    meaning: str, future: Any, walkers: int
-) -> None:
+def test_the_last_page_is_read_after_everything_else(meaning: str, future: Any) -> None:
     """It is requested when no other request is open, is complete, and reaches the present."""
     times = range(0, 13 * 40, 13)
     listing = Listing.of(times, 600, future=future, order="random", **MEANINGS[meaning])
-    walked = dry_walk(listing, BASE - 1, None, limit=5, walkers=walkers)
+    walked = dry_walk(listing, BASE - 1, None, limit=5, walkers=4)
     in_flight: list[int] = []
 
     def note() -> None:

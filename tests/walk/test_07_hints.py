@@ -267,7 +267,7 @@ def test_no_estimate_makes_a_walk_endless(
     """Whatever width is wanted, few pages at one place are full, and the rows are the same."""
     chance = data.draw(CHANCES)
     is_narrow = HOSTILE_WIDTHS[widths](Random(0))(0, 1000) < 999
-    span = 600 if is_narrow else data.draw(st.sampled_from([600, 10**6]), label="span")
+    span = 200 if is_narrow else data.draw(st.sampled_from([200, 10**6]), label="span")
     rows = data.draw(st.integers(0, 60))
     listing = Listing.of((chance.randrange(span) for _ in range(rows)), span)
     listing.chance = chance
