@@ -342,12 +342,8 @@ def test_what_is_removed_is_gone() -> None:
     assert (len(world), gone in world.ids, world.number_by_reference(reference)) == (8, False, None)
     assert world.truth(0, 300) == set(world.ids)
     assert world.id_near(4) == world.id_near(13) == stays
-    application = {
-        "application_id": gone,
-        "application_reference_id": reference,
-        "application_date": "1970-01-01T00:00:09",
-        "last_updated_at": "1970-01-01T00:01:39Z",
-    }
+    application = _application(4, 99)
+    application |= {"application_id": gone, "application_reference_id": reference}
     for _ in range(2):
         world.add(application)
         assert [world.id_of(number) for number in world.search(gone)] == [gone]

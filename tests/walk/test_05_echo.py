@@ -31,17 +31,8 @@ from tests.support.listing import (
     rows_at,
     serving,
 )
-from tests.support.walk_data import (
-    CHANCES,
-    LIMITS,
-    MEANINGS,
-    WALKERS,
-    collect,
-    listings,
-    readings,
-    walk,
-)
-from tests.support.walks import DryWalk, dry_walk
+from tests.support.walk_data import CHANCES, LIMITS, MEANINGS, WALKERS, collect, readings, walk
+from tests.support.walks import DryWalk, dry_walk, walks
 
 HOUR = 3_600
 FIFTY = range(0, 50 * 97, 97)
@@ -110,12 +101,10 @@ def applied(listing: Listing, after: int, before: int, limit: int) -> Page:
     return page
 
 
-@given(st.data(), LIMITS, WALKERS, st.sampled_from(["start", "end", "both"]))
-def test_windows_cut_short_at_random_lose_nothing(
-    data: st.DataObject, limit: int, walkers: int, cut: str
-) -> None:
-    listing = data.draw(listings(Listing, limit, oldest=None, widest=None))
-    times, chance, last = sorted(listing.rows.values()), listing.chance, listing.now
+@given(walks(is_open=[False], oldest=None, widest=None), st.sampled_from(["start", "end", "both"]))
+def test_windows_cut_short_at_random_lose_nothing(walked: DryWalk, cut: str) -> None:
+    listing, chance, last = walked.listing, walked.listing.chance, walked.listing.now
+    times = sorted(listing.rows.values())
     listing.now += 3 * DAY
 
     def cut_short(query: Query, page: Page) -> Outcome:
@@ -132,8 +121,7 @@ def test_windows_cut_short_at_random_lose_nothing(
         return applied(listing, after, before, query.limit)
 
     listing.twist = cut_short
-    walked = dry_walk(listing, BASE - 1, last, limit=limit, walkers=walkers).run()
-    assert sorted(walked.ids) == sorted(listing.truth(BASE - 1, last))
+    assert sorted(walked.run().ids) == sorted(listing.truth(BASE - 1, last))
     # Without its `Date` the service does not say that all of the span has passed.
     has_date = listing.rules.date_ahead is not None
     span = Window(BASE - 1, last) if has_date else walked.planner.span

@@ -8,7 +8,6 @@ from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 from attrs import evolve
@@ -22,7 +21,7 @@ from income_client.walk.planner import WalkPlanner
 from income_client.walk.windows import Answer, Bounds, Rows
 from tests.support.listing import BASE, DAY, Listing
 from tests.support.walk_data import CHANCES, LIMITS, WALKERS, listings
-from tests.support.walks import dry_walk, page_of, rows_of
+from tests.support.walks import DryWalk, dry_walk, page_of, rows_of, walks
 
 YEAR = 365 * DAY
 LIMIT = 1000
@@ -127,22 +126,16 @@ def hostile_dates(kind: str, listing: Listing) -> dict[str, int]:
     }
 
 
+# A service that cuts windows to seconds is not walked from 1970.
 @given(
-    st.data(), st.sampled_from(sorted(DATES)), LIMITS, WALKERS,
-    st.sampled_from([0, BASE - 400, BASE]),
-)  # fmt: skip
-def test_application_dates_are_only_a_hint(
-    data: st.DataObject, dates: str, limit: int, walkers: int, begins: int
-) -> None:
-    # A service that cuts windows to seconds is not walked from 1970.
-    fixed: dict[str, Any] = {"oldest": None, "widest": None, "future": "accept"}
-    listing = data.draw(listings(Listing, limit, [0, 9, 3 * DAY], **fixed))
-    now = listing.now
-    before = data.draw(st.sampled_from([None, now + 1]), "before")
-    walked = dry_walk(
-        listing, begins, before, limit=limit, walkers=walkers, dates=hostile_dates(dates, listing)
-    ).run()
-    assert sorted(walked.ids) == sorted(listing.truth(begins, now + 1))
+    walks(since=[0, 9, 3 * DAY], after=[-BASE, -400, 0], oldest=None, widest=None, future="accept"),
+    st.sampled_from(sorted(DATES)),
+)
+def test_application_dates_are_only_a_hint(walked: DryWalk, dates: str) -> None:
+    listing, bounds = walked.listing, walked.planner.bounds
+    expected = listing.truth(bounds.after, bounds.before or listing.now + 1)
+    walked.dates = hostile_dates(dates, listing)
+    assert sorted(walked.run().ids) == sorted(expected)
     assert walked.planner.saturated == []
 
 
