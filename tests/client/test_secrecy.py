@@ -59,7 +59,6 @@ from income_client import (
     StoredToken,
     Timeouts,
     from_json,
-    to_arrow,
     to_json,
 )
 from income_client.configuration import from_variables
@@ -812,29 +811,6 @@ def written(record: ApplicationRecord) -> None:
         tables.write(record)
 
 
-class Gone(asyncpg.Connection):  # type: ignore[misc]  # which has no types
-    """A connection whose server is gone."""
-
-    def __init__(self) -> None:
-        """Be none that was made."""
-
-    def __del__(self) -> None:
-        """Warn of nothing."""
-
-    def is_closed(self) -> NoReturn:
-        """Fail."""
-        raise_with_canary(OSError(CANARY))
-
-    def terminate(self) -> None:
-        """Do nothing."""
-
-
-async def in_transaction(pool: Any) -> None:
-    """Begin a transaction."""
-    async with PostgresCheckpointStore(pool).transaction(Gone()):
-        pass
-
-
 async def in_pool(work: Callable[[Any], Awaitable[object]]) -> object:
     """Use a pool whose server cannot be reached."""
     async with asyncpg.create_pool(f"postgresql://u:{CANARY}@127.0.0.1:1/x", min_size=0) as pool:
@@ -873,8 +849,6 @@ REFUSED: Final[dict[str, Callable[[], Any]]] = {
     ),
     "about another": lambda: UpdateEvent.from_json(json.dumps(EVENT | {"record": RECORD})),
     # Tables
-    "to_arrow": lambda: to_arrow([READ, from_json(ApplicationRecord, LARGE)]),
-    "of records by hand": lambda: to_arrow([READ, UNFIT]),
     "Parquet": lambda: written(from_json(ApplicationRecord, LARGE)),
     "Parquet of a record by hand": lambda: written(UNFIT),
     # Callbacks
@@ -909,8 +883,6 @@ REFUSED: Final[dict[str, Callable[[], Any]]] = {
     "invalid token in NATS": lambda: NatsTokenStore(
         key_value(json.dumps({"access_token": f"{CANARY}\n", "expires_at": str(NOW)}).encode())
     ).load(),
-    "address for a pool of checkpoints": lambda: PostgresCheckpointStore(DSN),
-    "address for a pool of tokens": lambda: PostgresTokenStore(DSN),
     "checkpoint in NATS": lambda: NatsCheckpointStore(key_value(CANARY.encode())).load("x"),
     "token in PostgreSQL": lambda: in_pool(lambda pool: PostgresTokenStore(pool).load()),
     "checkpoint in PostgreSQL": lambda: in_pool(
@@ -919,8 +891,6 @@ REFUSED: Final[dict[str, Callable[[], Any]]] = {
     "bell in PostgreSQL": lambda: in_pool(
         lambda pool: PostgresCheckpointStore(pool).listen("x", print)
     ),
-    "transaction in PostgreSQL": lambda: in_pool(in_transaction),
-    "address for checkpoints in Redis": lambda: RedisCheckpointStore(DSN),  # type: ignore[arg-type]
     "checkpoint in Redis": lambda: on_redis(lambda redis: RedisCheckpointStore(redis).load("x")),
     "token in Redis": lambda: on_redis(
         lambda redis: RedisTokenStore(redis).save(StoredToken(access_token=TOKEN, expires_at=NOW))
