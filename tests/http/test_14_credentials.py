@@ -72,10 +72,9 @@ async def test_a_call_is_not_redirected(
 ) -> None:
     """Any redirect is an error, also after a token renewal and after a retry.
 
-    The ``raise_for_status`` of a borrowed session does not replace our errors either. For a
-    token request this means that neither the client's secret nor its body is sent elsewhere.
+    The ``raise_for_status`` of a borrowed session does not replace our errors either.
     """
-    left = list(before)
+    left, outages = list(before), before.count(503)
 
     def answer(_: Request) -> Reply:
         places = {"another origin": other.url, "the same origin": server.url, "a path": ""}
@@ -93,13 +92,15 @@ async def test_a_call_is_not_redirected(
         assert (caught.value.status, caught.value.retryable) == (status, False)
         calls = [request.path for request in server.calls]
         assert calls == ["/v1/income/applications/app-1"] * (1 + len(before))
-        left[:], server.answer = [503] * (503 in before), answer
+        # Of a token request, neither the client's secret nor the body is sent elsewhere.
+        left += [503] * outages
+        server.answer = answer
         async with client_of(server.url, auth=OAUTH) as another:
             with pytest.raises(TokenError) as refused:
                 await another.get_application("app-2")
         assert (refused.value.status, refused.value.retryable) == (status, False)
-        tokens = [request.path for request in server.requests[-1 - (503 in before) :]]
-        assert tokens == ["/token"] * (1 + (503 in before))
+        tokens = [request.path for request in server.requests[-1 - outages :]]
+        assert tokens == ["/token"] * (1 + outages)
         assert other.requests == []
 
 

@@ -3,7 +3,9 @@
 import copy
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import partial
+from itertools import cycle
 from typing import Any, Final
 
 from attrs import frozen
@@ -49,12 +51,9 @@ def paystub(number: int, *, month: int = 1, year: int = 2026, **data: Any) -> Pa
     """Return a paystub for the first half of a month."""
     stub = copy.deepcopy(_STUB)
     stub["document_id"] = f"doc-{number}"
-    stub["extracted_data"] |= {
-        "pay_begin_date": f"{year:04}-{month:02}-01",
-        "pay_end_date": f"{year:04}-{month:02}-14",
-        "pay_date": f"{year:04}-{month:02}-19",
-        **data,
-    }
+    for name, day in (("pay_begin_date", 1), ("pay_end_date", 14), ("pay_date", 19)):
+        stub["extracted_data"][name] = f"{year:04}-{month:02}-{day:02}"
+    stub["extracted_data"] |= data
     return stub
 
 
@@ -74,7 +73,6 @@ def source(kind: str, amount: float | str, *document_ids: str) -> Payload:
 
 
 def calculation(years: dict[int, list[Payload]], *suspected: str) -> Payload:
-    """Return the calculation of one applicant."""
     return {
         "incomes": [{"year": year, "income_sources": each} for year, each in years.items()],
         "suspected_fraudulent": {"document_ids": list(suspected)},
@@ -194,72 +192,52 @@ _BY_NAME: Final = frozenset({"applicants", "income_calculations", "documents"})
 _PLAIN_NAMES: Final = frozenset({"applicant1", "paystub", "unknown_form"})
 
 
-def _names_in(value: Any) -> Iterator[str]:
-    match value:
-        case dict():
-            yield from value
-            for each in value.values():
-                yield from _names_in(each)
-        case list():
-            for each in value:
-                yield from _names_in(each)
-        case _:
-            pass
-
-
-_KNOWN: Final = frozenset(_names_in([APPLICATION, DOCUMENTS]))
+_KNOWN: Final = frozenset(re.findall(r'"(\w+)":', json.dumps([APPLICATION, DOCUMENTS])))
 
 
 def disguised(payloads: Payloads, words: list[str]) -> Payloads:
     """Return an application in which every personal text is one of the words."""
-    disguise = _Disguise(words)
-    return _named(disguise.of(payloads.application), disguise.of(payloads.documents))
+    word = partial(next, cycle(words))
 
-
-class _Disguise:
-    def __init__(self, words: list[str]) -> None:
-        self._words = words
-        self._used = 0
-
-    def of(self, value: Any) -> Any:
+    def of(value: Any) -> Any:
         match value:
             case dict():
-                return dict(self._field(key, each) for key, each in value.items())
+                return dict(field_of(key, each) for key, each in value.items())
             case list():
-                return [self.of(each) for each in value]
+                return [of(each) for each in value]
             case str():
                 return "".join(letter for letter in value if letter not in LETTERS)
             case _:
                 return value
 
-    def _field(self, key: str, value: Any) -> tuple[str, Any]:
+    def field_of(key: str, value: Any) -> tuple[str, Any]:
         if key in _BY_NAME and isinstance(value, dict):
-            return key, {self._name(name): self.of(each) for name, each in value.items()}
+            return key, {_name(name, word): of(each) for name, each in value.items()}
         if key in _DAYS:
             return key, BORN
         if key == "extracted_data" and "pay_date" not in value:
-            return key, {self._word(): self._word()}
+            return key, {word(): word()}
         if key in _PERSONAL:
-            return key, self._hidden(value)
-        return (key, self.of(value)) if key in _KNOWN else (self._word(), self._word())
+            return key, _hidden(value, word)
+        return (key, of(value)) if key in _KNOWN else (word(), word())
 
-    def _hidden(self, value: Any) -> Any:
-        match value:
-            case str():
-                return self._word()
-            case list():
-                return [self._hidden(each) for each in value]
-            case dict():
-                return {self._word(): self._hidden(each) for each in value.values()}
-            case _:
-                return value
+    return _named(of(payloads.application), of(payloads.documents))
 
-    def _name(self, name: str) -> str:
-        return name if name in _PLAIN_NAMES else f"{self._word()}{name!r}"
 
-    def _word(self) -> str:
-        self._used += 1
-        return self._words[self._used % len(self._words)]
+def _name(name: str, word: Callable[[], str]) -> str:
+    return name if name in _PLAIN_NAMES else f"{word()}{name!r}"
+
+
+def _hidden(value: Any, word: Callable[[], str]) -> Any:
+    match value:
+        case str():
+            return word()
+        case list():
+            return [_hidden(each, word) for each in value]
+        case dict():
+            return {word(): _hidden(each, word) for each in value.values()}
+        case _:
+            return value
 
 
 _FIXED: Final = frozenset(
