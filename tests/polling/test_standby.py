@@ -272,24 +272,37 @@ async def test_a_poller_without_standbys_continues_after_an_error(made: Cluster)
     assert ids_of([await made.result(anext(single.poller))]) == updated
 
 
-async def test_a_poller_that_was_replaced_drops_what_is_left_of_its_batch(made: Cluster) -> None:
-    """The other has delivered it: what comes next is what was updated since."""
-    leader = made.add()
+@pytest.mark.parametrize("way", ["records", "commit"])
+async def test_a_poller_that_was_replaced_waits_for_its_turn(made: Cluster, way: str) -> None:
+    """It drops what is left of its batch, which the other has delivered; a commit is refused.
+
+    What comes next is what was updated since.
+    """
     updated = made.place.touch(1, 2, 3)
-    record = await made.result(anext(leader.poller))
-    assert record.application_id in updated
+    leader, batches, batch = await made.batch()
+    if way == "records":
+        await batches.aclose()
+        assert (await made.result(anext(leader.poller))).application_id in updated
     standby = await made.started()
     await made.pass_time(17, paused=leader)
     assert sorted(ids_of(standby.records)) == sorted(updated)
     version = await made.version()
-    await made.resume(leader)
-    waiting = asyncio.ensure_future(anext(leader.poller))
+    waiting: asyncio.Future[Any]
+    if way == "records":
+        await made.resume(leader)
+        waiting = asyncio.ensure_future(anext(leader.poller))
+    else:
+        with pytest.raises(CheckpointConflictError):
+            await batch.commit()
+        waiting = asyncio.ensure_future(anext(batches))
     await made.settle()
     assert (leader.poller.status.is_standby, await made.version()) == (True, version)
     await standby.poller.aclose()
     again = made.place.touch(4)
     await made.pass_time(3)
-    assert ids_of([await waiting]) == again
+    found = await waiting
+    assert ids_of(found if way == "commit" else [found]) == again
+    await batches.aclose()
     await leader.poller.aclose()
 
 
@@ -329,28 +342,6 @@ async def test_numbers_of_batches_grow_over_takeovers(made: Cluster) -> None:
                     await batch.commit()
         await poller.aclose()
     assert numbers == sorted(set(numbers))
-
-
-async def test_the_commit_of_a_poller_that_was_replaced_is_refused(made: Cluster) -> None:
-    """The consumer learns of it; what it may do next is wait for its turn."""
-    made.place.touch(1)
-    leader, batches, batch = await made.batch()
-    standby = await made.started()
-    await made.pass_time(17, paused=leader)
-    assert len(standby.records) == 1
-    version = await made.version()
-    with pytest.raises(CheckpointConflictError):
-        await batch.commit()
-    assert await made.version() == version
-    waiting = asyncio.ensure_future(anext(batches))
-    await made.settle()
-    assert leader.poller.status.is_standby
-    await standby.poller.aclose()
-    updated = made.place.touch(2)
-    await made.pass_time(3)
-    assert ids_of(await waiting) == updated
-    await batches.aclose()
-    await leader.poller.aclose()
 
 
 async def test_the_lease_is_renewed_while_the_consumer_works(

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import contextlib
 import errno
 import importlib
 import multiprocessing.connection
@@ -13,7 +14,7 @@ import signal
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
 from typing import Any, Final
@@ -44,7 +45,8 @@ _OPEN_FILES: Final = Path("/proc/self/fd")
 
 def restrict() -> None:
     """Take from the standard library what it does not have on Windows."""
-    for name in [*_CALLS, *(name for name in dir(os) if _is_flag(name))]:
+    flags = [name for name in dir(os) if name.startswith("O_") and name not in _FLAGS]
+    for name in [*_CALLS, *flags]:
         delattr(os, name)
     for name in dir(signal):
         if name.startswith("SIG") and name.isupper() and name not in _SIGNALS:
@@ -54,96 +56,66 @@ def restrict() -> None:
     tempfile.TemporaryFile = tempfile.NamedTemporaryFile  # type: ignore[assignment]
     os.supports_dir_fd = set()
     os.supports_effective_ids = set()
-    for name in _TAKE_DIR_FD:
-        setattr(os, name, _without_dir_fd(getattr(os, name)))
+    _refuse(_TAKE_DIR_FD, _folder_descriptors)
     os.remove = os.unlink
-    os.rename = _replacing_nothing(os.rename)
-    for name in ("rename", "replace", "unlink", "remove"):
-        setattr(os, name, _refusing_open_files(getattr(os, name)))
-    os.open = _refusing_folders(os.open)
-    os.scandir = _refusing_descriptors(os.scandir)
-    os.fsync = _refusing_readers(os.fsync)  # type: ignore[assignment]
+    _refuse(("rename",), _existing_target)
+    _refuse(("rename", "replace", "unlink", "remove"), _open_file)
+    _refuse(("open",), _folder)
+    _refuse(("scandir",), _descriptor)
+    _refuse(("fsync",), _reader)
 
 
-def _is_flag(name: str) -> bool:
-    return name.startswith("O_") and name not in _FLAGS
+def _refuse(names: Iterable[str], check: Callable[..., None]) -> None:
+    """Have functions of `os` fail as a check of their arguments does."""
+    for name in names:
+        setattr(os, name, _checked(getattr(os, name), check))
 
 
-def _without_dir_fd(call: Callable[..., Any]) -> Callable[..., Any]:
+def _checked(call: Callable[..., Any], check: Callable[..., None]) -> Callable[..., Any]:
     @wraps(call)
     def checked(*args: Any, **options: Any) -> Any:
-        if any(options.get(name) is not None for name in ("dir_fd", "src_dir_fd", "dst_dir_fd")):
-            raise NotImplementedError("dir_fd unavailable on this platform")
+        check(*args, **options)
         return call(*args, **options)
 
     return checked
 
 
-def _refusing_open_files(call: Callable[..., Any]) -> Callable[..., Any]:
+def _folder_descriptors(*_: Any, **options: Any) -> None:
+    if any(options.get(name) is not None for name in ("dir_fd", "src_dir_fd", "dst_dir_fd")):
+        raise NotImplementedError("dir_fd unavailable on this platform")
+
+
+def _open_file(path: Any, *_: Any, **__: Any) -> None:
     """Let no open file be renamed or removed."""
-
-    @wraps(call)
-    def checked(path: Any, *args: Any, **options: Any) -> Any:
-        found = os.lstat(path)
-        if any(os.path.samestat(found, one) for one in _open_files()):
-            raise PermissionError(errno.EACCES, "another process uses the file", str(path))
-        return call(path, *args, **options)
-
-    return checked
-
-
-def _replacing_nothing(call: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(call)
-    def checked(path: Any, target: Any, **options: Any) -> Any:
-        if Path(target).exists():
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
-        return call(path, target, **options)
-
-    return checked
-
-
-def _open_files() -> Iterator[os.stat_result]:
+    found, opened = os.lstat(path), list[os.stat_result]()
     for link in _OPEN_FILES.iterdir():
-        try:
-            found = os.fstat(int(link.name))
-        except OSError:  # that of the listing itself
-            continue
-        if stat.S_ISREG(found.st_mode):
-            yield found
+        with contextlib.suppress(OSError):  # of the listing itself
+            opened.append(os.fstat(int(link.name)))
+    if any(stat.S_ISREG(one.st_mode) and os.path.samestat(found, one) for one in opened):
+        raise PermissionError(errno.EACCES, "another process uses the file", str(path))
 
 
-def _refusing_folders(call: Callable[..., int]) -> Callable[..., int]:
-    @wraps(call)
-    def checked(path: Any, *args: Any, **options: Any) -> int:
-        if Path(path).is_dir():
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-        return call(path, *args, **options)
-
-    return checked
+def _existing_target(_: Any, target: Any, **__: Any) -> None:
+    if Path(target).exists():
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
 
 
-def _refusing_descriptors(call: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(call)
-    def checked(path: Any = ".") -> Any:
-        if isinstance(path, int):
-            raise TypeError("scandir: path should be string, bytes, os.PathLike or None, not int")
-        return call(path)
-
-    return checked
+def _folder(path: Any, *_: Any, **__: Any) -> None:
+    if Path(path).is_dir():
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 
-def _refusing_readers(call: Callable[[int], None]) -> Callable[[int], None]:
+def _descriptor(path: Any = ".") -> None:
+    if isinstance(path, int):
+        raise TypeError("scandir: path should be string, bytes, os.PathLike or None, not int")
+
+
+def _reader(descriptor: int) -> None:
     """Let nothing be brought to the disk over a descriptor that is for reading only."""
-
-    @wraps(call)
-    def checked(descriptor: int) -> None:
-        lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text("ascii").splitlines()
-        flags = next(line.split()[1] for line in lines if line.startswith("flags:"))
-        if int(flags, 8) & 3 == os.O_RDONLY:
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        call(descriptor)
-
-    return checked
+    lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text("ascii").splitlines()
+    flags = next(line.split()[1] for line in lines if line.startswith("flags:"))
+    if int(flags, 8) & 3 == os.O_RDONLY:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
 
 def import_everything() -> None:
