@@ -33,9 +33,6 @@ class Refused:
     def relent(self) -> None:
         self.place.service.faults.clear()
 
-    def relent_after(self, seconds: float) -> None:
-        self.look = lambda since_first: self.relent() if since_first > seconds else None
-
     def hear(self, event: Event) -> None:
         """Record a failure and its time; let the test change the service at that moment."""
         if isinstance(event, PollFailed):
@@ -171,7 +168,7 @@ async def test_a_refused_application_among_others_is_a_dead_letter(scene: Refuse
 async def test_other_refusals_of_the_list_never_end_a_poller(scene: Refused, status: int) -> None:
     """Not even the first poll: a firewall may answer so during a deployment."""
     scene.refuse(LIST, status)
-    scene.relent_after(2 * FIVE_MINUTES)
+    scene.look = lambda seconds: scene.relent() if seconds > 2 * FIVE_MINUTES else None
     poller = scene.place.poll()
     (updated,) = scene.place.touch(3)
     assert (await anext(poller)).application_id == updated

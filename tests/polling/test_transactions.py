@@ -162,24 +162,20 @@ async def test_a_batch_is_not_committed_within_its_own_transaction(
     assert connection.rows == [place.ids[1]]
 
 
-async def test_a_poller_that_was_replaced_writes_no_rows(
+async def test_a_transaction_that_cannot_be_made_writes_no_rows(
     place: Scene, connection: Connection
 ) -> None:
+    """Neither of a poller that was replaced, nor with a store that has none."""
     poller = place.poll()
     place.touch(1)
     batch = await take(poller)
     await take(place.poll())
     with pytest.raises(CheckpointConflictError):
         await write(batch, connection)
-    assert connection.rows == []
-
-
-async def test_a_store_without_transactions_is_named(place: Scene) -> None:
     place.store = MemoryCheckpointStore()
-    poller = place.poll()
-    place.touch(1)
     with pytest.raises(ConfigurationError, match="transaction"):
-        await write(await take(poller), Connection())
+        await write(await take(place.poll()), connection)
+    assert connection.rows == []
 
 
 async def test_batches_are_committed_in_order(place: Scene, connection: Connection) -> None:
