@@ -64,7 +64,8 @@ def looking_up(names: Mapping[str, list[str]]) -> Iterator[Lookups]:
     connect = socket.socket.connect
 
     def found(host: Any, port: Any, *args: Any, **options: Any) -> list[Any]:
-        if is_ip(host):
+        with suppress(ValueError):
+            ip_address(host)
             return list(lookup(host, port, *args, **options))
         lookups.looked_up.append((host, port))
         addresses = names.get(host) or names.get("*")
@@ -83,12 +84,6 @@ def looking_up(names: Mapping[str, list[str]]) -> Iterator[Lookups]:
         patch.setattr(socket, "getaddrinfo", found)
         patch.setattr(socket.socket, "connect", guarded)
         yield lookups
-
-
-def is_ip(host: str) -> bool:
-    with suppress(ValueError):
-        return bool(ip_address(host))
-    return False
 
 
 def leading_to(location: str, status: int = 307) -> Trick:

@@ -97,15 +97,6 @@ def signed(number: int = 0, header: Mapping[str, Any] | None = None, **claims: A
     return token(number=number, header=header, **claims)
 
 
-def unsigned() -> str:
-    return f"{segment({'alg': 'none', 'typ': 'JWT'})}.{segment(dict(CLAIMS))}."
-
-
-def signed_with_the_public_key() -> str:
-    message = f"{segment({'alg': 'HS256', 'typ': 'JWT'})}.{segment(dict(CLAIMS))}"
-    return f"{message}.{segment(hmac.digest(public_pem('P-256'), message.encode(), 'sha256'))}"
-
-
 def attacks() -> list[tuple[str, Refusal, list[Field], dict[str, Any]]]:
     """Return path, reason and header fields of each, and what else is not as usual."""
 
@@ -118,6 +109,10 @@ def attacks() -> list[tuple[str, Refusal, list[Field], dict[str, Any]]]:
     def via(*values: str) -> list[Field]:
         return [*(("X-Forwarded-For", value) for value in values), LOGIN, JSON]
 
+    claims = segment(dict(CLAIMS))
+    unsigned = f"{segment({'alg': 'none', 'typ': 'JWT'})}.{claims}."
+    message = f"{segment({'alg': 'HS256', 'typ': 'JWT'})}.{claims}"
+    by_public_key = segment(hmac.digest(public_pem("P-256"), message.encode(), "sha256"))
     away = {"kid": "P-256-0", "jku": "http://127.0.0.1:1/keys"}
     usual, zipped = [LOGIN, JSON], [LOGIN, JSON, ("Content-Encoding", "gzip")]
     twice, sealed = login(f"{AUTHORIZATION}, {AUTHORIZATION}"), [*usual, ("Client-Cert", ":AAAA:")]
@@ -138,8 +133,8 @@ def attacks() -> list[tuple[str, Refusal, list[Field], dict[str, Any]]]:
         ("/basic", Refusal.METHOD, usual, {"method": "GET"}),
         ("/basic", Refusal.METHOD, usual, {"method": "TRACE"}),
         ("/tokens", Refusal.SCHEME_NOT_ACCEPTED, login(f"Token {signed()}"), no),
-        ("/tokens", Refusal.TOKEN_UNREADABLE, bearer(unsigned()), no),
-        ("/tokens", Refusal.TOKEN_ALGORITHM, bearer(signed_with_the_public_key()), no),
+        ("/tokens", Refusal.TOKEN_UNREADABLE, bearer(unsigned), no),
+        ("/tokens", Refusal.TOKEN_ALGORITHM, bearer(f"{message}.{by_public_key}"), no),
         ("/tokens", Refusal.TOKEN_SIGNATURE, bearer(signed(1, away)), no),
         ("/tokens", Refusal.TOKEN_KEY_UNKNOWN, bearer(signed(0, {"kid": "unknown"})), no),
         ("/tokens", Refusal.TOKEN_OUT_OF_TIME, bearer(signed(exp=NOW - 61)), no),

@@ -28,7 +28,6 @@ from tests.support.signed_tokens import accepting, private_key, public_pem, segm
 
 NOW: Final = 1_782_820_800.0
 URL: Final = "https://id.example.test/keys"
-SECRET: Final = "s3cret-" * 8
 AUTH: Final = CallbackBasicAuth("service", "invented-1", also=[BasicAuth("service", "invented-2")])
 
 

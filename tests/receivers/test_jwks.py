@@ -24,7 +24,6 @@ from income_client.receivers.jwks import (
     KeySetError,
     fetch_key_set,
 )
-from income_client.receivers.jwt import TokenKeys
 from income_client.receivers.receiver import TokenCheck
 from tests.support.callbacks import HandClock
 from tests.support.proxies import tls_pair
@@ -187,13 +186,6 @@ def others() -> set[asyncio.Task[object]]:
     return {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
 
 
-async def filled(play: ScriptedKeys) -> tuple[KeySetCache, TokenKeys]:
-    known = source(play)
-    keys = await known.keys()
-    assert isinstance(keys, TokenKeys)
-    return known, keys
-
-
 async def test_many_at_once_make_one_request() -> None:
     """It continues when all who wait have hung up, and serves all who come meanwhile."""
     play = ScriptedKeys("P-256")
@@ -217,7 +209,8 @@ async def test_many_at_once_make_one_request() -> None:
 async def test_a_renewal_holds_up_nobody() -> None:
     """Newer keys that are known are given at once to those who have looked among older ones."""
     play = ScriptedKeys("P-256")
-    known, keys = await filled(play)
+    known = source(play)
+    keys = await known.keys()
     play.seconds += 600
     play.answer = key_set("P-384")
     play.hold()

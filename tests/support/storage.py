@@ -25,8 +25,6 @@ from tests.support.server import Reply, Request, ScriptedServer, json_reply
 
 USER: Final = "invented-user"
 PASSWORD: Final = "invented-password"
-ENTITY: Final = '"v1"'
-"""The entity tag of a file unless it has another one."""
 EXPIRED: Final = Reply(
     status=403,
     body=b"<Error><Code>AccessDenied</Code><Message>Request has expired</Message></Error>",
@@ -40,23 +38,8 @@ class File:
     """What is stored under a path; quotes are part of its tag."""
 
     content: bytes = field(repr=False)
-    etag: str | None = ENTITY
+    etag: str | None = '"v1"'
     content_type: str = "application/pdf"
-
-
-def storage_rules(file: File, request: Request) -> Reply:
-    """Answer a request for a file, or for a part of it, as the standards say."""
-    headers = {"Content-Type": file.content_type, "ETag": file.etag}
-    wanted = request.headers.get("range")
-    if wanted is None or request.headers.get("if-range", file.etag) != file.etag:
-        return Reply(headers=headers, body=file.content)
-    first, _, last = wanted.removeprefix("bytes=").partition("-")
-    total, start = len(file.content), int(first)
-    if start >= total:
-        return Reply(status=416, headers={**headers, "Content-Range": f"bytes */{total}"})
-    part = file.content[start : int(last) + 1 if last else None]
-    place = f"bytes {start}-{start + len(part) - 1}/{total}"
-    return Reply(status=206, headers={**headers, "Content-Range": place}, body=part)
 
 
 Trick = Callable[[Request, Reply], Reply]
@@ -120,13 +103,23 @@ class Storage:
         return self.tricks.popleft()(request, honest) if self.tricks else honest
 
     def honest(self, request: Request) -> Reply:
-        """Return what a storage answers that plays no tricks."""
+        """Answer a request for a file, or for a part of it, as the standards say."""
         file = self.files.get(request.path)
         if file is None:
             return Reply(status=404)
         if request.query.partition("X-Signature=")[2] in self.expired:
             return EXPIRED
-        return storage_rules(file, request)
+        headers = {"Content-Type": file.content_type, "ETag": file.etag}
+        wanted = request.headers.get("range")
+        if wanted is None or request.headers.get("if-range", file.etag) != file.etag:
+            return Reply(headers=headers, body=file.content)
+        first, _, last = wanted.removeprefix("bytes=").partition("-")
+        total, start = len(file.content), int(first)
+        if start >= total:
+            return Reply(status=416, headers={**headers, "Content-Range": f"bytes */{total}"})
+        part = file.content[start : int(last) + 1 if last else None]
+        place = f"bytes {start}-{start + len(part) - 1}/{total}"
+        return Reply(status=206, headers={**headers, "Content-Range": place}, body=part)
 
     def _documents_of(self, application_id: str) -> Reply:
         payload = {
