@@ -233,6 +233,7 @@ def test_years_come_once_and_the_latest_first() -> None:
     assert flat(next(line for line in text.splitlines() if "total" in line)) == "total 4.00"
 
 
+@few_runs
 @given(payloads=ANY)
 def test_every_document_is_listed_in_the_services_order(payloads: Payloads) -> None:
     documents = payloads.documents["documents"]
@@ -419,8 +420,9 @@ def test_twice_as_much_is_twice_the_work(of_one: bool) -> None:
 # The page
 
 
-@given(payloads=ANY, hostile=st.sampled_from(HOSTILE))
-def test_what_the_service_says_is_never_markup(payloads: Payloads, hostile: str) -> None:
+@few_runs
+@given(payloads=ANY)
+def test_what_the_service_says_is_never_markup(payloads: Payloads) -> None:
     pages = [
         page(
             Payloads(
@@ -428,7 +430,7 @@ def test_what_the_service_says_is_never_markup(payloads: Payloads, hostile: str)
             ),
             SHOW_ALL,
         )
-        for text in (hostile, "harmless")
+        for text in (" ".join(HOSTILE), "harmless")
     ]
     found, expected = map(Reader, pages)
     assert found.elements == expected.elements

@@ -26,7 +26,7 @@ NOWHERE: Final = Path(os.devnull)
 """Where standard output goes, so that the terminal is left to bars."""
 STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
 HALF_WAY: Final = "/300.0 kB"
-pytestmark = pytest.mark.income_service(applications=3)
+pytestmark = pytest.mark.income_service(applications=2)
 large: Final = pytest.mark.income_service(applications=2, file_bytes=300_000)
 
 

@@ -335,7 +335,7 @@ def without_pauses(monkeypatch: pytest.MonkeyPatch) -> JumpingClock:
 
 
 def few_runs(test: Property) -> Property:
-    """Have a property whose every example runs a command draw a third of the examples."""
+    """Have a property whose examples run commands, or cost as much, draw a third of them."""
     return settings(max_examples=settings().max_examples // 3)(test)
 
 
