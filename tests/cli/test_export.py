@@ -26,7 +26,7 @@ from tests.support.streams import Terminal, closed_pipe
 
 NAMES_BEHIND: Final = {"jsonl": len(".manifest.json"), "parquet": len(".part")}
 FILES: Final = {"all", "all.manifest.json"}
-pytestmark = pytest.mark.income_service(applications=12)
+pytestmark = pytest.mark.income_service(applications=8)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_a_file_holds_everything(export: Export) -> None:
         assert to_json(from_json(ApplicationRecord, line)) == line
     assert stat.S_IMODE(export.target.stat().st_mode) == 0o600
     assert export.left == FILES
-    assert "12 applications updated from the beginning to 2026-06-30T12:00:00" in ran.stderr
+    assert "8 applications updated from the beginning to 2026-06-30T12:00:00" in ran.stderr
 
 
 def test_the_manifest_has_the_span(export: Export) -> None:
@@ -61,7 +61,7 @@ def test_the_manifest_has_the_span(export: Export) -> None:
         for one in export.service.ids
         if served(export.service, one)["last_updated_at"] > "2026-05-01T00:00:00Z"
     ]
-    assert 0 < len(expected) < 12
+    assert 0 < len(expected) < 8
     assert export.ids == sorted(expected)
     assert all(line["documents"] is None for line in export.lines)
     assert export.manifest == {
@@ -95,7 +95,7 @@ def test_the_next_export_continues(export: Export) -> None:
     export.target = export.target.with_name("second")
     export("--updated-after", after, "--pages")
     assert export.service.ids[7] in export.ids
-    assert len(export.ids) < 12
+    assert len(export.ids) < 8
     kinds = export.lines[0]["documents"]["documents"].values()
     assert all("pages" in document for documents in kinds for document in documents)
 
@@ -112,7 +112,7 @@ def test_parquet_is_a_folder_of_tables(export: Export) -> None:
     names = {path.name for path in files}
     assert names == {"manifest.json", *(f"{each}.parquet" for each in tables)}
     manifest = json.loads((export.target / "manifest.json").read_text("utf-8"))
-    assert manifest["rows"]["applications"] == manifest["records"] == 12
+    assert manifest["rows"]["applications"] == manifest["records"] == 8
     assert export.left == {"all"}
     assert " rows in 5 tables" in ran.stderr
 
@@ -393,7 +393,7 @@ def test_a_resumed_export_replaces_no_foreign_manifest(export: Export) -> None:
     assert export.left == {"all.part", "all.manifest.json"}
     manifest.unlink()
     assert export().status == 0
-    assert export.manifest["records"] == 12
+    assert export.manifest["records"] == 8
 
 
 def test_an_export_replaces_the_manifest_of_its_own_earlier_run(
@@ -412,9 +412,9 @@ def test_an_export_replaces_the_manifest_of_its_own_earlier_run(
         patch.setattr("os.link", full)
         patch.setattr("pathlib.Path.rename", full)
         assert export("--allow-missing").status == 1
-    assert (export.manifest["records"], export.left) == (11, {"all.manifest.json", "all.part"})
+    assert (export.manifest["records"], export.left) == (7, {"all.manifest.json", "all.part"})
     assert export().status == 0
-    assert (export.manifest["records"], export.left) == (12, FILES)
+    assert (export.manifest["records"], export.left) == (8, FILES)
 
 
 def test_a_file_system_without_links_gets_the_file(
@@ -432,7 +432,7 @@ def test_a_file_system_without_links_gets_the_file(
 
 
 def test_ids_choose_what_is_exported(export: Export) -> None:
-    chosen = export.service.ids[2:9]
+    chosen = export.service.ids[1:8]
     ran = export(chosen[0], "-", "--no-documents", stdin="\n".join(chosen[1:]))
     assert (ran.status, ran.stdout) == (0, f"{export.target}\n")
     assert export.ids == sorted(chosen)
