@@ -80,8 +80,9 @@ def test_only_what_was_applied_is_covered(
 @pytest.mark.parametrize("echo", [(500, 600), (10, 60), (201, 300), (10, 10), (99, 50), (600, 500)])
 def test_an_echo_of_another_window_is_an_error(echo: tuple[int, int]) -> None:
     """A page about other seconds is never taken for an empty one."""
-    with pytest.raises(UnexpectedResponseError):
+    with pytest.raises(UnexpectedResponseError) as caught:
         split_by_echo(ASKED, Bounds(99, 200), Window(*echo))
+    assert (caught.value.call, caught.value.retryable) == ("list_applications", True)
 
 
 def test_a_fraction_of_a_second_never_makes_an_echo_wider() -> None:
