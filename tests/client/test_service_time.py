@@ -1,6 +1,7 @@
 """The service's present, as the client learns it: never the end of a window that was cut short."""
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any, Final, Literal
@@ -29,6 +30,7 @@ DAY: Final = 86_400
 FUTURES: Final = ("accept", "lower", "refuse")
 Cut = Literal["start", "end"]
 Future = Literal["accept", "lower", "refuse"]
+Twist = Callable[[Query, Page], Outcome]
 
 
 def service_of(**rules: Any) -> ListService:
@@ -36,8 +38,8 @@ def service_of(**rules: Any) -> ListService:
     return ListService(rows=rows_at([NOW - 5]), now=NOW, rules=Rules(**rules))
 
 
-@pytest.mark.parametrize("widest", [2, 7 * DAY, None])
 @given(
+    widest=st.sampled_from([2, 7 * DAY, None]),
     cut=st.sampled_from(["start", "end"]),
     future=st.sampled_from(FUTURES),
     ahead=st.sampled_from([None, 0, 60, 7_200, -60, -7_200]),
@@ -76,57 +78,57 @@ async def test_the_present_is_found_while_time_passes(date: int | None) -> None:
     assert found - PRESENT == timedelta(seconds=len(service.queries))
 
 
-async def test_an_upper_bound_of_tomorrow_is_not_the_present() -> None:
-    """A service may answer for the whole day; what is updated later today is not read yet."""
+def tomorrow(_query: Query, page: Page) -> Outcome:
+    """Answer as a service that answers for the whole day."""
+    return evolve(page, before=NOW + DAY // 2)
+
+
+def unbounded(_query: Query, page: Page) -> Outcome:
+    """Answer as a service that applies no upper bound."""
+    return Page(after=page.after, before='"9999-12-31T23:59:59"', ids=page.ids)
+
+
+def run_away(query: Query, page: Page) -> Outcome:
+    """Answer for more than was asked, each time."""
+    return Page(after=page.after, before=(query.after or 0) + DAY, ids=())
+
+
+@pytest.mark.parametrize("twist", [tomorrow, unbounded])
+async def test_an_upper_bound_in_the_future_is_not_the_present(twist: Twist) -> None:
+    """What is updated later today is not read yet."""
     service = service_of()
-    service.twist = lambda _, page: evolve(page, before=NOW + DAY // 2)
+    service.twist = twist
     async with serving(service) as client:
         assert await client.service_time() == PRESENT
 
 
-async def test_a_service_without_upper_bound_has_the_time_of_its_date() -> None:
-    service = service_of()
-    service.twist = unbounded
-    async with serving(service) as client:
-        assert await client.service_time() == PRESENT
-
-
-async def test_a_service_that_tells_no_time_is_an_error() -> None:
-    """Neither a bound nor a Date: the local clock is no substitute."""
+@pytest.mark.parametrize("twist", [unbounded, run_away])
+async def test_a_service_that_tells_no_time_is_an_error(twist: Twist) -> None:
+    """Without a Date: the local clock is no substitute, and a bound is not followed for ever."""
     service = service_of(date_ahead=None)
-    service.twist = unbounded
+    service.twist = twist
     async with serving(service) as client:
-        with pytest.raises(UnexpectedResponseError, match="sends no time") as caught:
+        with pytest.raises(UnexpectedResponseError) as caught:
             await client.service_time()
-    assert caught.value.call == "list_applications"
-    assert str(caught.value) == "list_applications: the service sends no time"
-
-
-async def test_a_present_that_runs_away_is_an_error() -> None:
-    """A service that always answers for more than it was asked is not followed for ever."""
-    service = service_of(date_ahead=None)
-
-    def run_away(query: Query, page: Page) -> Outcome:
-        return Page(after=page.after, before=(query.after or 0) + DAY, ids=())
-
-    service.twist = run_away
-    async with serving(service) as client:
-        with pytest.raises(UnexpectedResponseError, match="sends no time"):
-            await client.service_time()
-    assert len(service.queries) < 200
-
-
-async def test_a_service_that_fails_is_its_error() -> None:
-    service = service_of()
-    service.twist = lambda query, page: 503
-    async with serving(service) as client:
+        assert caught.value.call == "list_applications"
+        assert str(caught.value) == "list_applications: the service sends no time"
+        assert len(service.queries) < 200
+        service.twist = lambda query, page: 503
         with pytest.raises(ServerError):
             await client.service_time()
 
 
-@pytest.mark.parametrize("future", FUTURES)
-@pytest.mark.parametrize("widest", [3_600, 7 * DAY])
-@pytest.mark.parametrize("date", [None, 0, 7_200], ids=["no-date", "date", "date-ahead"])
+@pytest.mark.parametrize(
+    ("date", "widest", "future"),
+    [
+        (None, 3_600, "accept"),
+        (None, 7 * DAY, "refuse"),
+        (0, 3_600, "lower"),
+        (0, 7 * DAY, "accept"),
+        (7_200, 3_600, "refuse"),
+        (7_200, 7 * DAY, "lower"),
+    ],
+)
 async def test_a_poller_without_start_begins_at_the_present(
     date: int | None, widest: int, future: Future
 ) -> None:
@@ -183,8 +185,3 @@ async def test_the_age_of_a_record_is_a_difference() -> None:
     async with served(1) as (service, client):
         application = await client.get_application(service.world.ids[0])
         assert await client.service_time() - application.last_updated_at > timedelta(0)
-
-
-def unbounded(_query: Query, page: Page) -> Outcome:
-    """Answer as a service that applies no upper bound."""
-    return Page(after=page.after, before='"9999-12-31T23:59:59"', ids=page.ids)
