@@ -172,7 +172,7 @@ def errors(subject: Subject) -> Iterator[str]:
     if not isinstance(subject.value, FunctionType):
         return
     named = subject.entries("Raises")
-    for node in ast.walk(ast.parse(source_of(subject.value))):
+    for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(subject.value)))):
         raised = node.exc if isinstance(node, ast.Raise) else None
         raised = raised.func if isinstance(raised, ast.Call) else raised
         name = raised.id if isinstance(raised, ast.Name) else ""
@@ -194,9 +194,8 @@ def attributes(subject: Subject) -> Iterator[str]:
     """Explain what a constructor leaves to be read."""
     cls = subject.value
     if isinstance(cls, type) and not attrs.has(cls) and "__init__" in vars(cls):
-        kept = set(
-            re.findall(r"^        self\.([a-z]\w*)(?::[^=]+)? = ", source_of(cls), re.MULTILINE)
-        )
+        written = "\n".join(map(ast.unparse, body_of(cls)))
+        kept = set(re.findall(r"^    self\.([a-z]\w*)(?::[^=]+)? = ", written, re.MULTILINE))
         for name in sorted(kept - set(vars(cls)) - set(subject.entries("Attributes"))):
             yield f"says nothing of its attribute {name}"
 
@@ -238,18 +237,22 @@ def _shown(hint: object, cls: type, name: str) -> str:
 
 
 @cache
-def source_of(subject: type | FunctionType) -> str:
-    """Return how it is written; to find a class, its whole module is parsed each time."""
-    return textwrap.dedent(inspect.getsource(subject))
+def _classes_of(path: str) -> dict[str, ast.ClassDef]:
+    """Return the classes of a module; `inspect` would read it whole for each of them."""
+    tree = ast.parse(Path(path).read_text("utf-8"))
+    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+def body_of(cls: type) -> list[ast.stmt]:
+    """Return what is written in the body of a class."""
+    return _classes_of(inspect.getfile(cls))[cls.__name__].body
 
 
 def field_lines(cls: type) -> dict[str, str]:
     """Return what stands below each field in the body of a class."""
-    (body,) = ast.parse(source_of(cls)).body
-    items = body.body if isinstance(body, ast.ClassDef) else []
     return {
         item.target.id: after.value.value
-        for item, after in pairwise(items)
+        for item, after in pairwise(body_of(cls))
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
         if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
         if isinstance(after.value.value, str)
