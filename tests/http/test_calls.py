@@ -73,7 +73,6 @@ def test_an_address_is_an_origin_with_a_prefix(base_url: str, api: str, token: s
 
 
 def test_the_address_of_a_proxy_is_kept_secret() -> None:
-    """It may hold the proxy's own credentials."""
     found = proxy_address("https://user:S3CRET@proxy.example:8080/")
     assert found.reveal() == "https://user:S3CRET@proxy.example:8080/"
     assert "S3CRET" not in repr(found)

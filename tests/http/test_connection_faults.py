@@ -312,28 +312,23 @@ async def test_a_proxy_that_refuses_is_treated_as_a_service_is(
         assert "authorization" not in asked.headers
 
 
-async def test_the_error_of_a_token_request_says_so_as_well() -> None:
-    """It is made once, and its secret stays with it."""
+async def test_the_errors_of_tokens_and_downloads_say_so_as_well(tmp_path: Path) -> None:
+    """With the same rules; that of a token request is made once, and its secret stays with it."""
     async with refusing(407, auth=OAUTH) as (client, proxy, _):
         error = await refusal(client)
     assert error.message == "token: proxy refused the connection with status 407"
     assert (error.status, error.retryable, error.attempts) == (407, False, 1)
     assert ["authorization" in request.headers for request in proxy.requests] == [False]
-
-
-@pytest.mark.parametrize(("status", "attempts"), [(407, 1), (502, 3)])
-async def test_the_error_of_a_download_says_so_as_well(
-    status: int, attempts: int, tmp_path: Path
-) -> None:
-    """With the same rules."""
     document = make_document(url=f"https://files.amazonaws.com/slip?signature={CANARY}")
-    async with refusing(status, "7") as (client, proxy, clock):
-        with pytest.raises(DownloadError, match=f"refused .* with status {status}") as caught:
-            await client.download(document, tmp_path / "slip")
-    error = caught.value
-    assert (error.status, error.retryable, error.retry_after) == (status, attempts > 1, 7)
-    assert len(proxy.requests) == attempts
-    assert clock.slept == [7] * (attempts - 1)
+    for status, attempts in ((407, 1), (502, 3)):
+        async with refusing(status, "7") as (client, proxy, clock):
+            with pytest.raises(DownloadError, match=f"refused .* with status {status}") as caught:
+                await client.download(document, tmp_path / "slip")
+        of_file = caught.value
+        assert (of_file.status, of_file.retry_after) == (status, 7)
+        assert of_file.retryable is (attempts > 1)
+        assert len(proxy.requests) == attempts
+        assert clock.slept == [7] * (attempts - 1)
 
 
 # Bugs

@@ -80,22 +80,22 @@ def test_a_field_that_is_wrong_is_named_and_not_shown(field: str, values: list[A
 
 
 TWICE: Final = b'{"access_token":"a","access_token":"b","token_type":"Bearer","expires_in":9}'
+OTHER_SHAPES: Final[tuple[Any, ...]] = (None, [], "abc", 1, TWICE)
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>S3CRET", b'{"access_token": "S3C', b"\xff"])
-def test_a_reply_that_is_not_json_can_be_retried(body: bytes) -> None:
-    """A page of some proxy, or a body cut short, may be gone the next time."""
-    error = failure(answered(body), TokenError)
-    assert error.retryable
-    assert error.message == f"token: text/html, {len(body)} bytes instead of JSON"
+def test_a_reply_that_is_not_json_can_be_retried() -> None:
+    """A page of some proxy, or a body cut short, may be gone the next time.
 
-
-@pytest.mark.parametrize("payload", [None, [], "abc", 1, TWICE])
-def test_whole_json_of_another_shape_is_not_retried(payload: Any) -> None:
-    """Nor is a reply that says two things."""
-    error = failure(answered(payload), TokenError)
-    assert not error.retryable
-    assert ("twice" in error.message) is (payload is TWICE)
+    Whole JSON of another shape is not, nor is a reply that says two things.
+    """
+    for body in (b"", b"<html>S3CRET", b'{"access_token": "S3C', b"\xff"):
+        error = failure(answered(body), TokenError)
+        assert error.retryable
+        assert error.message == f"token: text/html, {len(body)} bytes instead of JSON"
+    for payload in OTHER_SHAPES:
+        error = failure(answered(payload), TokenError)
+        assert not error.retryable
+        assert ("twice" in error.message) is (payload is TWICE)
 
 
 REFUSED: Final = "401 Unauthorized, the client credentials were refused"

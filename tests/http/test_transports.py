@@ -264,18 +264,15 @@ async def test_a_request_carries_what_it_needs_and_no_more() -> None:
     assert post.headers["content-type"] == "application/x-www-form-urlencoded"
 
 
-@pytest.mark.parametrize("tail", [b"", b"x" * 70_000])
-async def test_an_error_status_needs_no_body(tail: bytes) -> None:
-    """However the body of an error continues, its status is what counts."""
+async def test_a_status_that_is_no_success_needs_no_body() -> None:
+    """However the body of an error continues, or an upgrade nobody asked for, its status counts."""
     fields = {"Content-Length": "90000", "Retry-After": "3"}
-    found = await one(in_turn(Reply(status=503, headers=fields, body=tail, closed=True)))
-    assert isinstance(found, Response)
-    assert (found.status, found.body, found.headers["retry-after"]) == (503, b"", "3")
-
-
-async def test_an_upgrade_nobody_asked_for_ends_the_connection() -> None:
-    out = b"HTTP/1.1 101 X\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\nS3CRET"
-    found = await one(in_turn(Reply(raw=out)))
+    for tail in (b"", b"x" * 70_000):
+        found = await one(in_turn(Reply(status=503, headers=fields, body=tail, closed=True)))
+        assert isinstance(found, Response)
+        assert (found.status, found.body, found.headers["retry-after"]) == (503, b"", "3")
+    upgrade = b"HTTP/1.1 101 X\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\nS3CRET"
+    found = await one(in_turn(Reply(raw=upgrade)))
     assert isinstance(found, Response)
     assert (found.status, found.body) == (101, b"")
 

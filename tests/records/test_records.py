@@ -202,14 +202,11 @@ def test_no_repr_shows_a_borrowers_data() -> None:
 
 
 def test_a_repr_shows_ids_times_and_types() -> None:
+    """A key that is no plain name, an e-mail address say, is a star."""
     shown = repr(_application_record())
     for text in ("app-1", "loan-1", "doc-1", "file-1", "2024, 1, 31", "2023", "wages", "create"):
         assert text in shown
     assert "AmountPair(current=***, ytd=***" in shown
-
-
-def test_the_mappings_of_a_record_show_no_key_that_came_with_the_data() -> None:
-    """A key that is no plain name, an e-mail address say, is a star in a repr."""
     assert repr(FrozenDict({"ada@example.org": 1, "applicant1": 2})) == "{*: 1, applicant1: 2}"
     assert repr(UntypedDict({"ssn": "000112222"})) == "<1 fields>"
     assert shown_key("a" * 41) == shown_key("1a") == shown_key("ä") == shown_key(7) == "*"
