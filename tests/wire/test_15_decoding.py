@@ -390,15 +390,6 @@ async def _answering(out: Reply, **options: Any) -> AsyncIterator[tuple[Scripted
         yield server, client.get_application("app-1")
 
 
-async def test_a_reply_of_the_wrong_shape_is_requested_once_and_stays_private() -> None:
-    """The error has the path and the status, and neither it nor its frames have the body."""
-    wrong = {**APPLICATION, "applicants": {"applicant1": {"ssn": CANARY}}}
-    async with _answering(json_reply(wrong)) as (server, call):
-        with pytest.raises(DecodeError, match=r"\$\.applicants\.applicant1\.first_name") as caught:
-            await call
-    assert (caught.value.status, len(server.requests)) == (200, 1)
-
-
 @pytest.mark.parametrize("coding", ["told", "identity", "gzip", "deflate"])
 async def test_a_body_beyond_the_limit_is_not_read_to_its_end(coding: str) -> None:
     """Whether its length is told or not, compressed or not, it takes no more memory than that."""
