@@ -57,12 +57,12 @@ class Cluster:
     replicas: list[Replica] = field(factory=list)
     rounds: int = 1
 
-    def add(self, store: CheckpointStore | None = None, **options: Any) -> Replica:
+    def add(self, **options: Any) -> Replica:
         clock, service = StandingClock(), self.place.service
         client = IncomeClient(service.url, auth=service.basic, clock=clock)
         usual: dict[str, Any] = {"start": NOW_TEXT, "documents": False}
         usual |= {"standby": True, "lease": LEASE}
-        poller = client.poll(store or self.place.store, **usual | options)
+        poller = client.poll(self.place.store, **usual | options)
         replica = Replica(client=client, poller=poller, clock=clock)
         self.replicas.append(replica)
         return replica

@@ -3,8 +3,10 @@
 import asyncio
 import os
 import resource
+import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +30,25 @@ def first_free() -> int:
     return free
 
 
-async def test_a_lock_that_is_kept_is_a_passing_fault(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_read", [False, True], ids=["writer", "reader"])
+async def test_a_lock_that_is_kept_is_a_passing_fault(tmp_path: Path, *, is_read: bool) -> None:
     """Beyond its patience a save gives up, with nothing changed; reading is not held up."""
-    path = tmp_path / "store.db"
+    path, look = tmp_path / "store.db", "SELECT version FROM checkpoints WHERE name = 'default'"
     store = await filled(path)
     store._busy_seconds = A_MOMENT
-    with locked(path):
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN" if is_read else "BEGIN IMMEDIATE")
+        assert other.execute(look).fetchall() == [(1,)]
         with pytest.raises(CheckpointError, match="database is locked") as caught:
             await store.save("default", "two", version=1)
         assert (await store.load("default")).version == 1
-    assert caught.value.retryable
-    assert not isinstance(caught.value, CheckpointConflictError)
-    assert (caught.value.__cause__, caught.value.__context__) == (None, None)
-    assert await store.save("default", "two", version=1) == 2
+        assert other.execute(look).fetchall() == [(1,)]
+        other.execute("ROLLBACK")
+        assert caught.value.retryable
+        assert not isinstance(caught.value, CheckpointConflictError)
+        assert (caught.value.__cause__, caught.value.__context__) == (None, None)
+        assert await store.save("default", "two", version=1) == 2
+        assert other.execute(look).fetchall() == [(2,)]
 
 
 async def test_a_cancelled_save_has_ended_when_it_returns(

@@ -3,9 +3,7 @@
 import errno
 import os
 import resource
-import sqlite3
 import stat
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -190,22 +188,3 @@ async def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     unfinished.hardlink_to(path)
     assert (await SQLiteCheckpointStore(path).load("default")).version == 1
     assert {*names(tmp_path)} == others | {path.name}
-
-
-async def test_another_program_may_read_between_saves(tmp_path: Path) -> None:
-    """While it reads, a save waits and then fails; afterwards the save is made."""
-    path = tmp_path / "store.db"
-    store = SQLiteCheckpointStore(path)
-    await store.save("default", "one", version=0)
-    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
-        reader.execute("BEGIN")
-        query = "SELECT checkpoint FROM checkpoints"
-        assert reader.execute(query).fetchall() == [("one",)]
-        store._busy_seconds = 0.05
-        with pytest.raises(CheckpointError, match="locked") as caught:
-            await store.save("default", "two", version=1)
-        assert caught.value.retryable
-        assert reader.execute(query).fetchall() == [("one",)]
-        reader.execute("COMMIT")
-        assert await store.save("default", "two", version=1) == 2
-        assert reader.execute(query).fetchall() == [("two",)]
