@@ -35,6 +35,8 @@ from tests.support.service import NOW, client_tasks, collect, quiet, until
 APPLICATIONS: Final = 12
 LEASE: Final = 9
 BASE: Final = 1_700_000_000
+FEWER: Final = settings(max_examples=settings().max_examples * 2 // 3)
+"""Examples of what runs whole pollers."""
 _UNTIL_IT_SLEEPS: Final = 10_000
 _FEWEST_ROUNDS: Final = 6
 """Rounds of ten seconds in which nothing may come twice: longer than lease and lookback."""
@@ -313,7 +315,7 @@ def _second(record: ApplicationRecord) -> int:
 
 
 TestDelivery = DeliveryMachine.TestCase
-TestDelivery.settings = settings(max_examples=settings().max_examples * 2 // 3)
+TestDelivery.settings = FEWER
 
 
 async def test_each_update_comes_once() -> None:
@@ -458,6 +460,7 @@ async def test_one_consumer_at_a_time(place: Scene) -> None:
     await quiet(place.service)
 
 
+@FEWER
 @given(
     turns=st.integers(1, 60) | st.integers(60, 300), is_file=st.booleans(), is_same=st.booleans()
 )

@@ -34,8 +34,10 @@ FAULTS: Final[dict[str, tuple[dict[str, Any], int]]] = {
 """What is wrong with a record, and after how many attempts it is given up."""
 
 
-@pytest.mark.parametrize("is_alone", [False, True], ids=["among-others", "alone"])
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize(
+    ("name", "is_alone"),
+    [*((name, False) for name in FAULTS), ("deleted", True), ("failing", True), ("late", True)],
+)
 async def test_an_unreadable_record_becomes_a_dead_letter(
     place: Scene, name: str, *, is_alone: bool
 ) -> None:

@@ -130,7 +130,7 @@ async def test_a_poll_has_its_concurrency_in_flight(concurrency: int, documents:
     """While replies are held back there are that many requests, and one more for each reply."""
     held = HeldClock()
     held.is_held = True
-    async with scene(30, clock=held, latency=1) as place:
+    async with scene(12, clock=held, latency=1) as place:
         poller = place.poll(
             start="2000-01-01", concurrency=concurrency, documents=documents, once=True
         )
@@ -146,4 +146,4 @@ async def test_a_poll_has_its_concurrency_in_flight(concurrency: int, documents:
         held.release_all()
         await polling
         assert service.max_in_flight == concurrency
-        assert len(records) == 30
+        assert len(records) == 12

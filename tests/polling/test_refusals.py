@@ -153,7 +153,7 @@ async def test_a_refused_application_among_others_is_a_dead_letter(scene: Refuse
     assert set(ids_of(await first(poller, len(ids) - 1))) == {*ids} - {ids[3]}
     waiting = asyncio.create_task(anext(poller, None))
     attempts = 0
-    while attempts < 5:
+    while attempts < 3:
         polls = poller.status.polls
         await until(lambda polls=polls: poller.status.polls > polls)  # type: ignore[misc]
         (letter,) = await scene.place.store.dead_letters("default")
