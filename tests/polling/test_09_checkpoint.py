@@ -30,10 +30,6 @@ from tests.support.polling import (
 from tests.support.service import NOW, until
 
 
-async def text_of(place: Scene) -> str:
-    return (await place.store.load("default")).checkpoint or ""
-
-
 async def fail(batch: Batch) -> None:
     with pytest.raises(ValueError, match="away"):
         async with batch:
@@ -49,10 +45,10 @@ async def test_a_batch_is_committed_by_its_own_block() -> None:
             async with await take(place.poll()) as batch:
                 assert len(batch) == len(batch.records) == 2 - is_early
                 assert list(batch) == list(batch.records)
-                assert await text_of(place) != batch.checkpoint
+                assert await place.text() != batch.checkpoint
                 if is_early:
                     await batch.commit()
-            assert await text_of(place) == batch.checkpoint
+            assert await place.text() == batch.checkpoint
             version = (await place.store.load("default")).version
             await batch.commit()
             assert (await place.store.load("default")).version == version
@@ -165,7 +161,7 @@ async def test_batches_that_failed_come_again_in_their_order() -> None:
         await two.commit()
         await four.commit()
         assert await reached(place) == NOW
-        again = place.client.poll(MemoryCheckpointStore(), start=await text_of(place))
+        again = place.client.poll(MemoryCheckpointStore(), start=await place.text())
         assert {*ids_of(one), *ids_of(three)} <= set(ids_of(await rest(again)))
         assert [ids_of(await anext(batches)) for _ in range(2)] == [ids_of(one), ids_of(three)]
         await one.commit()
@@ -220,10 +216,10 @@ async def test_a_commit_that_was_cancelled_and_made_is_not_undone_at_the_end(pla
     store.failures, store.saves_first, store.error = 1, True, asyncio.CancelledError()
     with pytest.raises(asyncio.CancelledError):
         await batch.commit()
-    made = read_checkpoint(await text_of(place)).progress
+    made = read_checkpoint(await place.text()).progress
     assert made == read_checkpoint(batch.checkpoint).progress
     await poller.aclose()
-    assert read_checkpoint(await text_of(place)).progress == made
+    assert read_checkpoint(await place.text()).progress == made
     assert await rest(place.poll()) == []
 
 

@@ -266,8 +266,8 @@ async def test_a_poller_without_standbys_continues_after_an_error(made: Cluster)
     made.place.service.faults.add(Fault("status", status=401, path=path))
     with pytest.raises(IncomeClientError):
         await made.result(anext(single.poller))
-    text = (await made.place.store.load("default")).checkpoint
-    assert "lease" not in json.loads(text or "")
+    text = await made.place.text()
+    assert "lease" not in json.loads(text)
     updated = made.place.touch(1)
     assert ids_of([await made.result(anext(single.poller))]) == updated
 
@@ -473,8 +473,8 @@ async def test_what_is_stored_says_who_holds_the_lease(made: Cluster) -> None:
     for standby in (True, False):
         replica = await made.started(1, standby=standby)
         for _ in range(2):
-            text = (await made.place.store.load("default")).checkpoint
-            found.append(json.loads(text or "").get("lease"))
+            text = await made.place.text()
+            found.append(json.loads(text).get("lease"))
             await replica.poller.aclose()
     assert found == [LEASE, 0, None, 0]
 

@@ -6,15 +6,7 @@ from typing import Any
 
 
 class CancelledAt:
-    """Awaits a coroutine, and cancels it once.
-
-    Args:
-        work: what is cancelled.
-        number: at which of its awaits, counted from 0.
-
-    Attributes:
-        is_cancelled: whether it got so far.
-    """
+    """Awaits a coroutine, and cancels it once, if it gets so far: awaits are counted from 0."""
 
     def __init__(self, work: Coroutine[Any, Any, Any], number: int) -> None:
         self._work = work

@@ -31,7 +31,6 @@ class FailingDisk:
     error: int
     """How it fails, as in `errno`."""
     calls: list[str] = field(factory=list)
-    """The names of the calls so far."""
 
     @property
     def failed(self) -> str | None:
@@ -56,14 +55,7 @@ class FailingDisk:
 
 @contextmanager
 def failing_disk(folder: Path, number: int, error: int, *, locks: bool) -> Iterator[FailingDisk]:
-    """Fail the call with this number, of those about a folder.
-
-    Args:
-        folder: the folder, without a link in its path.
-        number: which call, counted from 0.
-        error: how it fails, as in `errno`.
-        locks: whether the file system has locks.
-    """
+    """Fail the call with this number, of those about a folder without a link in its path."""
     disk = FailingDisk(folder, number, error)
     real_flock = fcntl.flock
 

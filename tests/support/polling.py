@@ -14,6 +14,7 @@ from income_client import (
     Batch,
     CheckpointError,
     CheckpointStore,
+    DeadLetter,
     IncomeClient,
     MemoryCheckpointStore,
     Poller,
@@ -64,19 +65,23 @@ class Scene:
         body = json.dumps(page | {"applications": rows}).encode()
         self.service.faults.add(Fault("body", body=body, path=LIST, **fault))
 
+    async def text(self) -> str:
+        """Return the stored checkpoint."""
+        return (await self.store.load("default")).checkpoint or ""
+
     async def letters(self) -> list[str | None]:
         return [letter.application_id for letter in await self.store.dead_letters("default")]
 
 
 class FailingStore(MemoryCheckpointStore):
-    """Fails as many saves or loads as it is told to; a save before it has saved or afterwards.
+    """Fails as many calls as it is told to; a save before it has saved or afterwards.
 
     As stores of users, it compares versions and nothing else.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.failures = self.failing_loads = self.tries = 0
+        self.failures = self.failing_loads = self.failing_letters = self.tries = 0
         self.saves_first = False
         self.error: BaseException = CheckpointError("the store is locked", retryable=True)
 
@@ -85,6 +90,12 @@ class FailingStore(MemoryCheckpointStore):
             self.failing_loads -= 1
             raise CheckpointError("the store is away", retryable=True)
         return await super().load(name)
+
+    async def dead_letters(self, name: str) -> tuple[DeadLetter, ...]:
+        if self.failing_letters:
+            self.failing_letters -= 1
+            raise self.error
+        return await super().dead_letters(name)
 
     async def save(self, name: str, checkpoint: str, **changes: Any) -> int:
         self.tries += 1
