@@ -162,7 +162,8 @@ def test_progress_never_goes_back(seconds: list[int]) -> None:
         (19, None, True),  # where the lower bound is inclusive the list shows it again
         (17, None, False),
         (17, 19, True),  # it was updated after it was listed
-        (17, 17 + 4_000, False),  # a time that cannot be is not believed
+        (17, 17 + 3_600, True),
+        (17, 17 + 3_601, False),  # a time that cannot be is not believed
         (5_000, 18, True),
     ],
 )
