@@ -4,7 +4,6 @@ import asyncio
 import sqlite3
 import ssl
 import traceback
-from collections.abc import Callable, Mapping
 from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
@@ -78,45 +77,40 @@ def check_shows_nothing(error: BaseException) -> None:
     assert not names & {"fail", "connect", *CALLS}
 
 
-FINAL: Final[Mapping[str, Callable[[], Exception]]] = {
-    "a mistake": lambda: AttributeError(DSN),
-    "a missing key": lambda: KeyError(DSN),
-    "a wrong value": lambda: ValueError(DSN),
-    "a missing method": lambda: NotImplementedError(DSN),
-    "a store that cannot be used": lambda: CheckpointError("damaged"),
-    "a conflict": lambda: CheckpointConflictError("another has taken over"),
-}
-PASSING: Final[Mapping[str, Callable[[], Exception]]] = {
-    "a driver's error": lambda: DriverError(DSN),
-    "a timeout": lambda: TimeoutError(DSN),
-    "a lost connection": lambda: ConnectionResetError(DSN),
-    "an expired certificate": lambda: ssl.SSLCertVerificationError(DSN),
-    "a database that is away": lambda: sqlite3.OperationalError(DSN),
-    "a store that may come back": lambda: CheckpointError("locked", retryable=True),
-}
+FINAL: Final = (
+    *(AttributeError, KeyError, ValueError, NotImplementedError),
+    *(CheckpointError, CheckpointConflictError),
+)
+PASSING: Final = (
+    *(DriverError, TimeoutError, ConnectionResetError, ssl.SSLCertVerificationError),
+    *(sqlite3.OperationalError, CheckpointError),
+)
 
 
-@pytest.mark.parametrize(("name", "call"), [*zip(FINAL, cycle(CALLS), strict=False)])
-async def test_a_mistake_in_a_store_ends_the_poller_and_shows_nothing(name: str, call: str) -> None:
+@pytest.mark.parametrize(("kind", "call"), [*zip(FINAL, cycle(CALLS), strict=False)])
+async def test_a_mistake_in_a_store_ends_the_poller_and_shows_nothing(
+    kind: type[Exception], call: str
+) -> None:
     """Its author is told the class of the error and the lines that it passed."""
-    error = FINAL[name]()
+    is_own = issubclass(kind, CheckpointError)
     async with scene() as place:
-        place.store = Driver(call, error)
+        place.store = Driver(call, kind("damaged" if is_own else DSN))
         with pytest.raises(CheckpointError) as caught:
             await first(place.poll(), 1)
     check_shows_nothing(caught.value)
     assert not caught.value.retryable
-    if not isinstance(error, CheckpointError):
+    if not is_own:
         assert "mistake" in caught.value.message
-        assert type(error).__name__ in caught.value.message
+        assert kind.__name__ in caught.value.message
         assert f"{Path(__file__).name}:" in caught.value.message
 
 
-@pytest.mark.parametrize(("name", "call"), [*zip(PASSING, cycle(CALLS), strict=False)])
-async def test_a_passing_failure_of_a_store_is_retried(name: str, call: str) -> None:
+@pytest.mark.parametrize(("kind", "call"), [*zip(PASSING, cycle(CALLS), strict=False)])
+async def test_a_passing_failure_of_a_store_is_retried(kind: type[Exception], call: str) -> None:
     """Until the store is back; the status shows the failure, and nothing of the store."""
+    own = CheckpointError("locked", retryable=True)
     async with scene() as place:
-        place.store = store = Driver(call, PASSING[name](), times=5)
+        place.store = store = Driver(call, own if kind is CheckpointError else kind(DSN), times=5)
         place.touch(1)
         place.service.advance(10)
         poller = place.poll()
