@@ -5,14 +5,15 @@ anyone could find out, and is not played.
 """
 
 import gzip
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 from hypothesis import strategies as st
 
 from tests.support.server import Reply, Request
-from tests.support.storage import File, Storage, Trick
+from tests.support.storage import File, Storage
 
 PATH: Final = "/slip"
 SIZES: Final = (5000, 700, 150_000, 5000, 2, 0)
@@ -24,42 +25,38 @@ class Script:
 
     versions: tuple[File, ...]
     """What the file is, and what it becomes."""
-    acts: tuple[tuple[str, Any], ...]
+    acts: Sequence[tuple[str, float]]
     """What is done to each reply, by name, with a figure."""
     max_attempts: int
-    contents: frozenset[bytes] = field(init=False, repr=False)
 
-    @contents.default
-    def _whole(self) -> frozenset[bytes]:
+    @property
+    def contents(self) -> frozenset[bytes]:
+        """What may be at the place in the end."""
         return frozenset(version.content for version in self.versions)
 
     def play(self, storage: Storage) -> None:
         """Have a storage do it, each change of the file with the next version."""
-        storage.files[PATH] = self.versions[0]
-        storage.tricks.extend(self._tricks(storage))
-
-    def _tricks(self, storage: Storage) -> Iterator[Trick]:
-        versions = iter(self.versions[1:])
+        storage.files[PATH], *later = self.versions
+        versions = iter(later)
         # What no reply has told before can be no contradiction.
         is_length_known = not any(name.startswith("chunk") for name, _ in self.acts)
 
-        def done(name: str, figure: Any) -> Trick:
-            def trick(request: Request, reply: Reply) -> Reply:
-                if name == "change":
+        def act(name: str, figure: float, request: Request, reply: Reply) -> Reply:
+            match name:
+                case "change":
                     storage.files[PATH] = next(versions, storage.files[PATH])
                     return storage.honest(request)
-                if name == "expire":
+                case "expire":
                     storage.expired.add(request.target.partition("X-Signature=")[2])
                     return storage.honest(request)
-                if name == "ignore If-Range":
+                case "ignore If-Range":
                     return _part_of(next(versions, storage.files[PATH]), request, reply)
-                if name == "promise a shorter file" and is_length_known:
+                case "promise a shorter file" if is_length_known:
                     return _piece(reply, 0, len(reply.body) // 2, is_end=True)
-                return ACTS[name](reply, figure)
+                case _:
+                    return ACTS[name](reply, figure)
 
-            return trick
-
-        return (done(name, figure) for name, figure in self.acts)
+        storage.tricks.extend(partial(act, *one) for one in self.acts)
 
 
 def script(*names: str) -> Script:
@@ -78,9 +75,7 @@ def scripts() -> st.SearchStrategy[Script]:
     return st.builds(
         Script,
         st.tuples(etags, sizes).map(_versions),
-        st.tuples(st.one_of(cuts, cuts, others), st.lists(st.one_of(cuts, others), max_size=5)).map(
-            lambda drawn: (drawn[0], *drawn[1])
-        ),
+        st.lists(st.one_of(cuts, cuts, others), min_size=1, max_size=6),
         st.sampled_from([1, 3, 8]),
     )
 
