@@ -106,18 +106,6 @@ async def test_a_good_callback_is_passed_on_and_answered_with_json() -> None:
     ]
 
 
-async def test_the_answer_waits_for_on_callback() -> None:
-    """A process that dies before has not answered, and the service sends again."""
-    handler = Holding()
-    receiver = accepting(handler)
-    task = asyncio.create_task(answered(receiver))
-    await until(lambda: receiver.status.waiting == 1)
-    assert not task.done()
-    handler.may_end.set()
-    assert (await task).status == 200
-    assert (handler.done, receiver.status.waiting) == (1, 0)
-
-
 async def test_a_failure_is_answered_with_503(caplog: pytest.LogCaptureFixture) -> None:
     def fail(callback: Callback) -> None:
         raise ValueError(callback.application_id)
@@ -251,7 +239,8 @@ async def test_refusals_are_logged_once_a_minute(caplog: pytest.LogCaptureFixtur
     assert receiver.status.refused == {"authorization_missing": 100}
 
 
-async def test_a_full_queue_is_answered_with_503() -> None:
+async def test_an_answer_waits_for_on_callback_and_a_full_queue_is_answered_with_503() -> None:
+    """A process that dies before has not answered, and the service sends again."""
     handler = Holding()
     receiver = accepting(handler, concurrency=2, queue=3)
     tasks = [asyncio.create_task(answered(receiver, {"event_type": str(n)})) for n in range(5)]
@@ -259,9 +248,11 @@ async def test_a_full_queue_is_answered_with_503() -> None:
     full = await answered(receiver, {"event_type": "5"})
     assert (full.status, header(full, "Retry-After")) == (503, "5")
     assert len(handler.began) == 2
+    assert not any(task.done() for task in tasks)
     handler.may_end.set()
     assert [answer.status for answer in await asyncio.gather(*tasks)] == [200] * 5
-    assert (handler.done, receiver.status.refused) == (5, {"queue_full": 1})
+    assert (handler.done, receiver.status.waiting) == (5, 0)
+    assert receiver.status.refused == {"queue_full": 1}
 
 
 async def test_repeats_are_marked_and_run_all_the_same() -> None:
