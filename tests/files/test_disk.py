@@ -7,8 +7,8 @@ import hashlib
 import os
 import sys
 import threading
-from collections.abc import Callable
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,15 +52,12 @@ def test_missing_folders_are_made_for_their_owner_alone(tmp_path: Path) -> None:
     assert mode_of(made[0]) == 0o755
 
 
-@pytest.mark.parametrize("folder_at", [make_folder, check_folder])
-def test_a_link_below_the_folder_is_no_folder(
-    tmp_path: Path, folder_at: Callable[..., Path]
-) -> None:
+def test_a_link_below_the_folder_is_no_folder(tmp_path: Path) -> None:
     """It is neither followed nor replaced."""
     (tmp_path / "true").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "true")
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
-    for name in ("link", "dangling"):
+    for name, folder_at in product(("link", "dangling"), (make_folder, check_folder)):
         with pytest.raises(OSError, match="a symbolic link is"):
             folder_at(tmp_path, (name,))
     assert not (tmp_path / "nowhere").exists()

@@ -434,32 +434,27 @@ async def test_a_callable_that_fails_refuses_and_is_logged_by_its_class(
     assert all(record.exc_info is None for record in named)
 
 
-async def test_cancellation_passes_through_a_callable() -> None:
-    begun = asyncio.Event()
+async def test_verify_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it waited for was cancelled, or it takes too long: a failure of its own.
 
-    async def wait(text: str) -> bool:
-        begun.set()
-        return await hang(text)
+    The cancellation of who waits for it passes through.
+    """
+    began = asyncio.Event()
 
-    task = asyncio.create_task(asking(wait)("token"))
-    await begun.wait()
-    task.cancel()
+    async def wait_for_a_cancelled_task(_text: str) -> bool:
+        task = asyncio.create_task(asyncio.Event().wait())
+        asyncio.get_running_loop().call_soon(task.cancel)
+        return await task
+
+    async def hang(_text: str) -> bool:
+        began.set()
+        return await asyncio.Event().wait()
+
+    checked = asyncio.create_task(asking(hang)("token"))
+    await began.wait()
+    checked.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await task
-
-
-async def wait_for_a_cancelled_task(_text: str) -> bool:
-    task = asyncio.create_task(asyncio.Event().wait())
-    asyncio.get_running_loop().call_soon(task.cancel)
-    return await task
-
-
-async def hang(_text: str) -> bool:
-    return await asyncio.Event().wait()
-
-
-@pytest.mark.parametrize("verify", [wait_for_a_cancelled_task, hang])
-async def test_verify_has_its_time(verify: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it waited for was cancelled, or it takes too long: a failure of its own."""
+        await checked
     monkeypatch.setattr("income_client.receivers.receiver._VERIFY_SECONDS", 0.01)
-    assert await asking(verify)("opaque") is Refusal.VERIFIER_FAILED
+    for verify in (wait_for_a_cancelled_task, hang):
+        assert await asking(verify)("opaque") is Refusal.VERIFIER_FAILED
