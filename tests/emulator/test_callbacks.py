@@ -117,54 +117,41 @@ async def test_an_update_comes_before_the_callback(service: Emulator) -> None:
 
 FINAL: Final = (202, 301, 307, 400, 401, 404, 408, 413, 501, 505)
 PAUSES: Final = [1, 2, 4, 8, 16]
-
-
-@pytest.mark.parametrize(
-    ("statuses", "attempts", "slept"),
-    [
-        ((429, 500, 502, 503, 504, 200), (429, 500, 502, 503, 504, 200), PAUSES),
-        ((503,), (503,) * 6, PAUSES),
-        *(((status,), (status,), []) for status in FINAL),
-    ],
-)
-async def test_temporary_failures_are_sent_again(
-    statuses: tuple[int, ...], attempts: tuple[int, ...], slept: list[float]
-) -> None:
-    """The same bytes up to five times more, after growing pauses; all else is final at once."""
-    clock = JumpingClock()
-    answers = in_turn(*(reply(status, Location="/elsewhere") for status in statuses))
-    async with Emulator(5, clock=clock) as service, ScriptedServer(answers) as server:
-        delivery = await service.fire_callback(target=target_at(server))
-    assert (delivery.attempts, clock.slept) == (attempts, slept)
-    assert delivery.delivered is (attempts[-1] == 200)
-    assert {(request.path, request.body) for request in server.requests} == {
-        ("/callbacks", server.requests[0].body)
-    }
-    assert len(server.requests) == len(attempts)
-
-
 HONOURING: Final = {"honours_retry_after": True}
 DATE: Final = "Sat, 21 Nov 2026 12:00:00 GMT"
 
 
 @pytest.mark.parametrize(
-    ("options", "retry_after", "slept"),
+    ("options", "retry_after", "statuses", "slept"),
     [
-        (HONOURING, "30", [30]),
-        *((HONOURING, text, [1]) for text in ("0", "1.5", "-9", "1" * 10, DATE)),
-        ({}, "30", [1]),
-        ({"pauses": [3]}, "30", [3]),
+        ({}, None, (429, 500, 502, 503, 504, 200), PAUSES),
+        ({}, None, (503,) * 6, PAUSES),
+        *(({}, None, (status,), []) for status in FINAL),
+        ({}, "30", (503, 200), [1]),
+        ({"pauses": [3]}, "30", (503, 200), [3]),
+        (HONOURING, "30", (503, 200), [30]),
+        *((HONOURING, text, (503, 200), [1]) for text in ("0", "1.5", "-9", "1" * 10, DATE)),
     ],
 )
-async def test_pauses_are_a_setting(
-    options: dict[str, Any], retry_after: str, slept: list[float]
+async def test_temporary_failures_are_sent_again(
+    options: dict[str, Any], retry_after: str | None, statuses: tuple[int, ...], slept: list[float]
 ) -> None:
-    """Pauses are as given; Retry-After in seconds lengthens them where it is honoured."""
+    """The same bytes up to five times more, after growing pauses; all else is final at once.
+
+    Retry-After in seconds lengthens a pause where it is honoured.
+    """
     clock = JumpingClock()
-    answers = in_turn(reply(503, Retry_After=retry_after), reply())
+    answers = in_turn(
+        *(reply(status, Location="/elsewhere", Retry_After=retry_after) for status in statuses)
+    )
     async with Emulator(5, clock=clock) as service, ScriptedServer(answers) as server:
-        await service.fire_callback(target=target_at(server, **options))
-    assert clock.slept == slept
+        delivery = await service.fire_callback(target=target_at(server, **options))
+    assert (delivery.attempts, clock.slept) == (statuses, slept)
+    assert delivery.delivered is (statuses[-1] == 200)
+    assert {(request.path, request.body) for request in server.requests} == {
+        ("/callbacks", server.requests[0].body)
+    }
+    assert len(server.requests) == len(statuses)
 
 
 @pytest.mark.parametrize(

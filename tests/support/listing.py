@@ -62,28 +62,25 @@ class Rules:
 
 @frozen(kw_only=True)
 class Query:
-    """One question as it arrived."""
+    """One question as it arrived: its bounds in seconds, its limit or the contract's default."""
 
     after: int | None
-    """``updated_after`` in seconds."""
     before: int | None
-    """``updated_before`` in seconds."""
     limit: int
-    """``limit``; the contract's default where it was left out."""
     sent: Mapping[str, str] = field(factory=dict)
     """The parameters as they were sent."""
 
 
 @frozen(kw_only=True)
 class Page:
-    """One page, before it is written."""
+    """One page, before it is written.
+
+    The bounds that it echoes are seconds, JSON to be written in their place, or None for nothing.
+    """
 
     after: Any
-    """Lower bound that is echoed: seconds, JSON to be written in its place, or None for nothing."""
     before: Any
-    """Upper bound, likewise."""
     ids: tuple[str, ...]
-    """The rows, at most ``limit``."""
 
 
 Outcome = Page | int
@@ -159,9 +156,7 @@ class Listing:
     rows: dict[str, int]
     """The second of the last update of each application."""
     now: int
-    """The present second."""
     rules: Rules = field(factory=Rules)
-    """How the contract is read."""
     chance: Random = field(factory=lambda: Random(0))
     """Decides on random order, and on slowness."""
     before_answer: Callable[[], None] = lambda: None
