@@ -66,27 +66,16 @@ def test_a_width_is_never_below_one_second_nor_beyond_the_end(
         assert density.pages(position, end) >= 0
 
 
-def test_without_knowledge_the_whole_gap_is_asked_for() -> None:
-    """Most spans are small."""
-    assert Density(LIMIT).width(0, 10**6) == 10**6
-
-
-def test_an_even_density_fills_pages_to_the_aim() -> None:
-    """Ten rows a second make windows of some eighty-five seconds."""
-    density = Density(LIMIT)
-    density.width(0, 10**6)
-    density.complete(Window(0, 50), rows(500))
-    assert density.width(50, 10**6) == int(FILL * 999 / 10)
-
-
-def test_windows_grow_by_eight_at_the_most() -> None:
-    """A gap in the data does not make the walk request a whole year."""
-    density = Density(LIMIT)
-    density.width(0, 10**9)
-    density.complete(Window(0, 100), rows(1))
-    assert density.width(100, 10**9) == 800
-    density.complete(Window(100, 200), rows(0))
-    assert density.width(200, 10**9) == 800
+def test_a_window_is_as_wide_as_fills_a_page_by_what_is_known() -> None:
+    """All of the gap, of which most are small; then to the aim; never over eight times the last."""
+    even, sparse = Density(LIMIT), Density(LIMIT)
+    assert even.width(0, 10**6) == 10**6
+    even.complete(Window(0, 50), rows(500))
+    assert even.width(50, 10**6) == int(FILL * 999 / 10)
+    sparse.width(0, 10**9)
+    for start, found in ((0, 1), (100, 0)):
+        sparse.complete(Window(start, start + 100), rows(found))
+        assert sparse.width(start + 100, 10**9) == 800
 
 
 def test_the_halves_of_a_part_expect_together_what_it_did() -> None:

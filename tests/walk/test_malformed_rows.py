@@ -1,6 +1,7 @@
 """A walk reports a row that cannot be read, and continues behind it when it is iterated again."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -8,18 +9,24 @@ import pytest
 from income_client import DecodeError, SaturatedWindowError
 from tests.support.clients import BASIC, running
 from tests.support.leaks import held_by
-from tests.support.listing import BASE, ListService, Rules, rows_at, serving
+from tests.support.listing import BASE, ListService, serving
 from tests.support.payloads import BOUNDS, row_of_list
 from tests.support.server import in_turn, json_reply
-from tests.support.walk_data import DATE, MALFORMED, WITHOUT_ID, collect, ids_of, read_on, walk
+from tests.support.walk_data import (
+    DATE,
+    MALFORMED,
+    MEANINGS,
+    WITHOUT_ID,
+    collect,
+    ids_of,
+    read_on,
+    walk,
+)
 
-LATER = BASE + 100_000
 
-
-def service_of(*kinds: str, times: list[int] | None = None, **options: Any) -> ListService:
+def service_of(*kinds: str, times: Iterable[int] = range(0, 120, 10), **rules: Any) -> ListService:
     """Return a service whose first rows are malformed in these ways."""
-    times = [BASE + 10 * number for number in range(12)] if times is None else times
-    service = ListService(rows=rows_at(times), now=LATER, **options)
+    service = ListService.of(times, **rules)
     service.malformed = {
         key: MALFORMED[kind](key) for key, kind in zip(service.rows, kinds, strict=False)
     }
@@ -56,7 +63,7 @@ async def test_each_malformed_row_is_raised_once_and_named_without_its_value() -
 
 async def test_pages_hold_neither_rows_taken_before_nor_malformed_ones() -> None:
     """One is raised once, whichever way the rest of its page is read; without a rest is no page."""
-    service = service_of("null", "no date", times=[BASE + number for number in range(6)])
+    service = service_of("null", "no date", times=range(6))
     async with serving(service) as client:
         paginator = walk(client, BASE - 1, BASE + 200)
         found = [(await anext(paginator)).application_id]
@@ -68,7 +75,7 @@ async def test_pages_hold_neither_rows_taken_before_nor_malformed_ones() -> None
         await read_on(paginator, found, errors)
     assert sorted(found) == sorted(service.ids - service.malformed.keys())
     assert len(errors) == 1
-    async with serving(service_of("null", times=[BASE])) as client:
+    async with serving(service_of("null", times=[0])) as client:
         paginator = walk(client, BASE - 1, BASE + 200)
         with pytest.raises(DecodeError):
             await anext(paginator.pages())
@@ -100,7 +107,7 @@ async def test_a_malformed_row_of_a_saturated_second_is_raised_too(
     kind: str, on_saturated: Any
 ) -> None:
     """It is no row of the error about the second, since it cannot be read."""
-    service = service_of(kind, times=[BASE] * 4 + [BASE + 50])
+    service = service_of(kind, times=[0, 0, 0, 0, 50])
     found: list[str] = []
     errors: list[DecodeError] = []
     carried: list[str] = []
@@ -127,7 +134,7 @@ def row(application_id: str, reference: str) -> str:
 @pytest.mark.parametrize("order", ["sound first", "malformed first"])
 async def test_a_malformed_row_does_not_hide_a_sound_one_of_its_id(order: str) -> None:
     """Whichever comes first on the page, one is yielded and the other is raised."""
-    service = service_of(times=[BASE, BASE + 3])
+    service = service_of(times=[0, 3])
     first, second = service.rows
     both = [row(first, '"loan"'), row(first, "null")]
     service.malformed = {first: ",".join(both if order == "sound first" else both[::-1])}
@@ -144,8 +151,7 @@ async def test_a_malformed_row_with_the_id_of_another_application_does_not_hide_
     victim: int, limit: int
 ) -> None:
     """On one page or on neighbouring ones: every sound row comes once, the other is raised once."""
-    rules = Rules(lower_closed=True, upper_closed=True)
-    service = service_of(times=[BASE + number for number in range(5)], rules=rules)
+    service = service_of(times=range(5), **MEANINGS["both inclusive"])
     *others, last = service.rows
     service.malformed = {last: row(others[victim], "null")}
     found: list[str] = []
@@ -158,8 +164,7 @@ async def test_a_malformed_row_with_the_id_of_another_application_does_not_hide_
 
 async def test_nothing_is_in_flight_after_a_malformed_row() -> None:
     """The iteration has ended with the error: its requests end with it, and are made again."""
-    times = [BASE + 100 * number for number in range(60)]
-    service = service_of("null", times=times)
+    service = service_of("null", times=range(0, 6_000, 100))
     async with serving(service) as client:
         before = asyncio.all_tasks()
         paginator = walk(client, BASE - 1, BASE + 7_000, limit=5, concurrency=4)
