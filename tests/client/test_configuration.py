@@ -311,49 +311,32 @@ make_from_env: Any = IncomeClient.from_env
 FILE: Final = f"{table('top.example')}[profiles.two]\n{table('two.example')}"
 
 
-@pytest.mark.parametrize(
-    ("profile", "by_path", "in_environment", "host"),
-    [
-        (None, False, False, "top.example"),
-        ("two", False, False, "two.example"),
-        (None, False, True, "variables.example"),
-        ("two", False, True, "two.example"),
-        (None, True, True, "top.example"),
-        ("two", True, True, "two.example"),
-    ],
-)
-def test_a_client_is_made_from_a_configuration_file(
-    profile: str | None,
-    by_path: bool,
-    in_environment: bool,
-    host: str,
-    tmp_path: Path,
-    environ: Environ,
-) -> None:
-    """A profile comes before the environment, and so does a file whose path is given."""
-    path = written(tmp_path / "config/income-client/config.toml", FILE)
-    if by_path:
-        path = path.rename(tmp_path / "other.toml")
-    if in_environment:
-        environ(BASIC | {"INCOME_BASE_URL": "https://variables.example"})
-    client = IncomeClient.from_config(profile, path if by_path else None, concurrency=3)
-    assert repr(client) == f"<IncomeClient of {host}>"
+def test_a_client_is_made_from_a_configuration_file(tmp_path: Path, environ: Environ) -> None:
+    """A profile comes before the environment, and so does a file whose path is given.
 
+    INCOME_PROFILE is what profile is where that is not given, over the other variables too.
+    """
 
-def test_the_variable_chooses_a_profile(tmp_path: Path, environ: Environ) -> None:
-    """INCOME_PROFILE is what profile is where that is not given, over the other variables too."""
+    def host(*given: Any) -> str:
+        client = IncomeClient.from_config(*given, concurrency=3)
+        return repr(client).removeprefix("<IncomeClient of ").removesuffix(".example>")
+
     path = written(tmp_path / "config/income-client/config.toml", FILE)
+    other = written(tmp_path / "other.toml", FILE)
+    assert (host(), host("two")) == ("top", "two")
     environ(BASIC | {"INCOME_BASE_URL": "https://variables.example"})
-    for value, host in (("two", "two.example"), ("", "variables.example")):
-        environ({"INCOME_PROFILE": value})
-        assert repr(IncomeClient.from_config()) == f"<IncomeClient of {host}>"
-        assert repr(IncomeClient.from_config("two")) == "<IncomeClient of two.example>"
-        assert repr(IncomeClient.from_env()) == "<IncomeClient of variables.example>"
+    assert (host(), host("two")) == ("variables", "two")
+    assert (host(None, other), host("two", other)) == ("top", "two")
+    environ({"INCOME_PROFILE": "two"})
+    assert (host(), host("two")) == ("two", "two")
+    assert repr(IncomeClient.from_env()) == "<IncomeClient of variables.example>"
+    environ({"INCOME_PROFILE": ""})
+    assert (host(), host("two")) == ("variables", "two")
     environ({"INCOME_CONFIG": str(path.rename(tmp_path / "elsewhere.toml"))})
-    assert repr(IncomeClient.from_config("two")) == "<IncomeClient of two.example>"
+    assert host("two") == "two"
     environ({"INCOME_PROFILE": "three"})
     with pytest.raises(ConfigurationError, match=r"no profile three \(of INCOME_PROFILE\); there"):
-        IncomeClient.from_config()
+        host()
 
 
 UNUSABLE: Final = {
@@ -412,14 +395,16 @@ def test_a_wrong_argument_is_an_error_without_what_the_file_holds(
 # Secrets in files
 
 
-FILE_OF_SECRET: Final = {
-    "INCOME_CLIENT_SECRET_FILE": {"INCOME_CLIENT_ID": "id"},
-    "INCOME_PASSWORD_FILE": {"INCOME_USERNAME": "user"},
-}
 AUTHS: Final[dict[str, Callable[[str], object]]] = {
     "INCOME_CLIENT_SECRET_FILE": lambda secret: OAuth2ClientCredentials("id", secret),
     "INCOME_PASSWORD_FILE": lambda secret: BasicAuth("user", secret),
 }
+
+
+def kept_in(name: str, path: Path) -> Configuration:
+    """Return settings whose secret is in a file."""
+    user = {"INCOME_CLIENT_ID": "id"} if "CLIENT" in name else {"INCOME_USERNAME": "user"}
+    return from_variables(URL | user | {name: str(path)})
 
 
 def auth_of(found: Configuration) -> FileCredentials:
@@ -429,7 +414,7 @@ def auth_of(found: Configuration) -> FileCredentials:
     return auth
 
 
-@pytest.mark.parametrize("name", FILE_OF_SECRET)
+@pytest.mark.parametrize("name", AUTHS)
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
 def test_a_secret_is_read_from_its_file_each_time(name: str, end: str, tmp_path: Path) -> None:
     """The end of its line is no part of it; a link to it may be replaced, as containers do."""
@@ -437,7 +422,7 @@ def test_a_secret_is_read_from_its_file_each_time(name: str, end: str, tmp_path:
     first.write_bytes(f"invented {end}".encode())
     second.write_bytes(f"ínvented-too{end}".encode())
     link.symlink_to(first)
-    auth = auth_of(from_variables(URL | FILE_OF_SECRET[name] | {name: str(link)}))
+    auth = auth_of(kept_in(name, link))
     assert auth() == AUTHS[name]("invented ")
     link.unlink()
     with pytest.raises(SecretFileError, match=r"^cannot read .*/secret: no such file"):
@@ -458,7 +443,7 @@ UNUSABLE_SECRETS: Final[dict[str, tuple[bytes | None, str]]] = {
 
 
 @pytest.mark.shows_private("file", reason="the file is where the secret is kept")
-@pytest.mark.parametrize("name", FILE_OF_SECRET)
+@pytest.mark.parametrize("name", AUTHS)
 @pytest.mark.parametrize("what", UNUSABLE_SECRETS)
 def test_an_unusable_file_of_a_secret_is_an_error(what: str, name: str, tmp_path: Path) -> None:
     """It names the setting and the file, and nothing of what it holds."""
@@ -467,7 +452,7 @@ def test_an_unusable_file_of_a_secret_is_an_error(what: str, name: str, tmp_path
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ConfigurationError) as caught:
-        from_variables(URL | FILE_OF_SECRET[name] | {name: str(path)}).auth()
+        kept_in(name, path).auth()
     expected = f"{name} cannot be used: {fault.format(path=path)}"
     assert (str(caught.value), caught.value.argument) == (expected, name[7:].lower())
 
