@@ -142,9 +142,9 @@ async def test_an_id_does_not_change_where_a_call_goes() -> None:
                 await client.get_application(application_id)
             request = server.requests[-1]
             prefix, _, rest = request.path.partition("/v1/income/applications/")
-            assert prefix == ""
-            assert "/" not in rest
-            assert request.query == ""
+            assert prefix == "", application_id
+            assert "/" not in rest, application_id
+            assert request.query == "", application_id
         assert len(server.requests) == len(ODD_IDS)
 
 
@@ -161,22 +161,22 @@ EXPOSED: Final = (
 )  # fmt: skip
 
 
-def test_credentials_are_not_sent_in_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To whatever address it may be, where it is not this machine; with a proxy elsewhere too."""
-    pairs = [*((address, None) for address in EXPOSED), *product(LOCAL, FAR)]
-    for address, proxy in pairs:
-        said = "" if proxy is None else " is http, and proxy is"
-        with pytest.raises(ConfigurationError, match=f"base_url{said}"):
-            client_of(address, proxy=proxy)
-        with pytest.raises(ConfigurationError, match=f"auth_url{said}"):
-            client_of(SERVICE, auth=OAUTH, auth_url=address, proxy=proxy)
-        with monkeypatch.context() as patch:
-            patch.setenv("INCOME_BASE_URL", SERVICE)
-            patch.setenv("INCOME_CLIENT_ID", "partner")
-            patch.setenv("INCOME_CLIENT_SECRET", "invented")
-            patch.setenv("INCOME_AUTH_URL", address)
-            with pytest.raises(ConfigurationError, match=f"auth_url{said}"):
-                IncomeClient.from_env(proxy=proxy)
+@pytest.mark.parametrize(("address", "proxy"), [*product(EXPOSED, [None]), *product(LOCAL, FAR)])
+def test_credentials_are_not_sent_in_plain_text(
+    address: str, proxy: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither to another machine nor, where the address is of this one, to a proxy elsewhere."""
+    said = "" if proxy is None else " is http, and proxy is"
+    with pytest.raises(ConfigurationError, match=f"base_url{said}"):
+        client_of(address, proxy=proxy)
+    with pytest.raises(ConfigurationError, match=f"auth_url{said}"):
+        client_of(SERVICE, auth=OAUTH, auth_url=address, proxy=proxy)
+    monkeypatch.setenv("INCOME_BASE_URL", SERVICE)
+    monkeypatch.setenv("INCOME_CLIENT_ID", "partner")
+    monkeypatch.setenv("INCOME_CLIENT_SECRET", "invented")
+    monkeypatch.setenv("INCOME_AUTH_URL", address)
+    with pytest.raises(ConfigurationError, match=f"auth_url{said}"):
+        IncomeClient.from_env(proxy=proxy)
 
 
 async def test_https_and_this_machine_are_accepted() -> None:

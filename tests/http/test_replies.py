@@ -140,15 +140,15 @@ def test_a_body_that_is_not_whole_json_can_be_retried(content_type: str) -> None
     """A body that was cut short is a decoding error; whole JSON will be wrong again."""
     for body in (b"", SUMMARY[:-1], b"\xff\xfe{"):
         error = read(answered(200, body, content_type=content_type, request_id="q"))
-        assert isinstance(error, DecodeError)
-        assert error.retryable
+        assert isinstance(error, DecodeError), body
+        assert error.retryable, body
         assert (error.status, error.request_id) == (200, "q")
     for body, kind in product(
         (b"null", b"[]", b'{"application_id": 12}'), (content_type, "", "text/html")
     ):
         error = read(answered(200, body, content_type=kind))
-        assert isinstance(error, DecodeError)
-        assert not error.retryable
+        assert isinstance(error, DecodeError), (body, kind)
+        assert not error.retryable, (body, kind)
         assert error.message.startswith("get_application(app-1): $")
 
 

@@ -90,11 +90,11 @@ def test_a_reply_that_is_not_json_can_be_retried() -> None:
     """
     for body in (b"", b"<html>S3CRET", b'{"access_token": "S3C', b"\xff"):
         error = failure(answered(body), TokenError)
-        assert error.retryable
+        assert error.retryable, body
         assert error.message == f"token: text/html, {len(body)} bytes instead of JSON"
     for payload in OTHER_SHAPES:
         error = failure(answered(payload), TokenError)
-        assert not error.retryable
+        assert not error.retryable, payload
         assert ("twice" in error.message) is (payload is TWICE)
 
 

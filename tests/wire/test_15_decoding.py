@@ -22,10 +22,8 @@ from income_client import (
     ApplicationPage,
     ApplicationRecord,
     ApplicationSummary,
-    BasicAuth,
     ConfigurationError,
     DecodeError,
-    IncomeClient,
     UnexpectedResponseError,
     from_json,
     to_json,
@@ -34,6 +32,7 @@ from income_client.wire.codec import parse
 from income_client.wire.rows import MalformedRow, decode_rows
 from tests.support import strategies
 from tests.support.canaries import CANARY
+from tests.support.clients import BASIC, running
 from tests.support.export_records import known_record
 from tests.support.leaks import held_by
 from tests.support.listing import BASE, ListService, rows_at, serving
@@ -46,7 +45,7 @@ from tests.support.payloads import (
     text_of,
     tree_of,
 )
-from tests.support.server import Reply, ScriptedServer, in_turn, json_reply, reply
+from tests.support.server import in_turn, json_reply, reply
 from tests.support.walk_data import (
     LIMITS,
     MALFORMED,
@@ -381,15 +380,6 @@ def test_the_empty_string_is_an_absent_amount_only_in_a_pair() -> None:
 # Over a connection
 
 
-@contextlib.asynccontextmanager
-async def _answering(out: Reply, **options: Any) -> AsyncIterator[tuple[ScriptedServer, Any]]:
-    async with (
-        ScriptedServer(in_turn(out)) as server,
-        IncomeClient(server.url, auth=BasicAuth("partner", "invented"), **options) as client,
-    ):
-        yield server, client.get_application("app-1")
-
-
 @pytest.mark.parametrize("coding", ["told", "identity", "gzip", "deflate"])
 async def test_a_body_beyond_the_limit_is_not_read_to_its_end(coding: str) -> None:
     """Whether its length is told or not, compressed or not, it takes no more memory than that."""
@@ -409,13 +399,11 @@ async def test_a_body_beyond_the_limit_is_not_read_to_its_end(coding: str) -> No
     if bits:
         fields["Content_Encoding"] = coding
     out = reply(body=b"", slow=chunks, **fields) if coding != "told" else reply(body=body)
-    async with _answering(out, max_response_bytes=2**20) as (server, call):
+    async with running(in_turn(out), auth=BASIC, max_response_bytes=2**20) as (server, client):
         tracemalloc.start()
         try:
-            with pytest.raises(
-                UnexpectedResponseError, match="larger than 1048576 bytes"
-            ) as caught:
-                await call
+            with pytest.raises(UnexpectedResponseError, match="larger than 1048576") as caught:
+                await client.get_application("app-1")
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
@@ -426,8 +414,9 @@ async def test_a_body_beyond_the_limit_is_not_read_to_its_end(coding: str) -> No
 
 async def test_a_body_of_just_the_limit_is_read() -> None:
     out = json_reply(APPLICATION)
-    async with _answering(out, max_response_bytes=len(out.body)) as (_, call):
-        assert (await call).application_id == "app-1"
+    limit = len(out.body)
+    async with running(in_turn(out), auth=BASIC, max_response_bytes=limit) as (_, client):
+        assert (await client.get_application("app-1")).application_id == "app-1"
 
 
 # Rows that are malformed
@@ -471,11 +460,12 @@ async def test_malformed_rows_hide_no_other_row_of_a_walk(
     kinds = data.draw(st.fixed_dictionaries({}, optional=any_kind), "malformed")
     service.malformed = {key: MALFORMED[kind](key) for key, kind in kinds.items()}
     options: dict[str, Any] = {"limit": limit, "concurrency": walkers}
+    span = BASE - 1, None if is_open else last
     found: list[str] = []
     errors: list[DecodeError] = []
     again: list[str] = []
     async with serving(service) as client:
-        paginator = walk(client, BASE - 1, None if is_open else last, **options)
+        paginator = walk(client, *span, **options)
         checkpoint, held = paginator.checkpoint, 0
         for _ in range(data.draw(st.integers(0, len(kinds)), "errors before the checkpoint")):
             with contextlib.suppress(DecodeError):
@@ -486,9 +476,7 @@ async def test_malformed_rows_hide_no_other_row_of_a_walk(
         resumed = client.list_applications(resume=checkpoint, **options)
         await read_on(resumed, again, [], most=len(kinds))
         found.clear()
-        await read_on(
-            walk(client, BASE - 1, None if is_open else last, **options), found, errors, len(kinds)
-        )
+        await read_on(walk(client, *span, **options), found, errors, len(kinds))
     listed = service.truth(BASE - 1, last + is_open)
     assert len(found) == len(set(found))
     assert set(found) == listed - kinds.keys()
