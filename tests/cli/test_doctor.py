@@ -213,12 +213,7 @@ REFUSALS: Final[dict[str, tuple[Fault, int, str, str]]] = {
     "token: 401": (no_token(status=401), 4, "token: 401", "client id and secret"),
     "token: 403": (no_token(status=403), 4, "token: 403", "refuses this account"),
     "token: 404": (no_token(status=404), 1, "token: 404", "check INCOME_BASE_URL"),
-    "token: 429": (
-        no_token(status=429, headers=PAUSE),
-        1,
-        "429 Too Many Requests (retry after 7",
-        LATER,
-    ),
+    "token: 429": (no_token(status=429, headers=PAUSE), 1, "429 Too Many Requests (retry", LATER),
     "token: 503": (no_token(status=503), 1, "token: 503", OWNER),
     "token: HTML": (no_token("body", **SIGN_IN), 1, "token: ", "check INCOME_BASE_URL"),
     "token: redirect": (no_token("redirect"), 1, "token: ", "check INCOME_BASE_URL"),

@@ -71,18 +71,6 @@ class Emulating:
         kind = BasicAuth if "INCOME_USERNAME" in self.variables else OAuth2ClientCredentials
         return IncomeClient(self.variables["INCOME_BASE_URL"], auth=kind(name, secret), **options)
 
-    def fetch(self, rest: str = "") -> tuple[int, str, str]:
-        """Return status, head and body of a reply; it must have printed Basic credentials."""
-        auth = BasicAuth(self.variables["INCOME_USERNAME"], self.variables["INCOME_PASSWORD"])
-        url = f"{self.variables['INCOME_BASE_URL']}{LIST}{rest}"
-        request = Request(url, headers={"Authorization": auth.authorization().reveal()})
-        try:
-            with urlopen(request) as got:
-                return got.status, str(got.headers), got.read().decode()
-        except HTTPError as error:
-            with error:
-                return error.code, str(error.headers), ""
-
 
 Emulate = Callable[..., Ran]
 
@@ -393,17 +381,16 @@ def test_an_endpoint_that_hangs_holds_nothing_back(emulate: Emulate) -> None:
     """No more than 16 callbacks are under way; updates continue, and those left out are counted."""
     with beside(ScriptedServer(in_turn(SILENT))) as server:
 
-        def is_updated(emulator: Emulating, one: str) -> bool:
-            text = json.loads(emulator.fetch(f"/{one}")[2])
-            updated_at = datetime.fromisoformat(text["last_updated_at"].removesuffix("Z"))
-            return updated_at >= emulator.service_time
-
-        def watch(emulator: Emulating) -> None:
-            rows = json.loads(emulator.fetch("?limit=1000")[2])["applications"]
+        async def watch(emulator: Emulating) -> None:
             until(lambda: len(server.requests) >= 16)
-            # By then there were 40 updates at least, and so callbacks that were left out.
-            until(lambda: all(is_updated(emulator, row["application_id"]) for row in rows))
+            async with emulator.client() as client:
+                waiting = {row.application_id async for row in client.list_applications()}
+                # Once all were updated there were callbacks that were left out.
+                while waiting:
+                    async for record in client.fetch_records({*waiting}, documents=False):
+                        if record.last_updated_at.replace(tzinfo=None) >= emulator.service_time:
+                            waiting.discard(record.application_id)
 
-        ran = emulate(watch, "--basic", "--updates", "500", "--callbacks", server.url)
+        ran = emulate(watch, "--updates", "500", "--callbacks", server.url)
         assert len(server.requests) == 16
     assert "16" in ran.stderr

@@ -95,27 +95,17 @@ def test_a_file_that_nobody_named_is_not_needed(shell: Cli, tmp_path: Path) -> N
 # Where secrets go
 
 
-@st.composite
-def _places(draw: st.DrawFn) -> tuple[dict[str, str], dict[str, str]]:
-    """Draw what the environment and a file say, addresses as A and B."""
-    addresses = st.sampled_from(["A", "B"])
+def said_in(place: str) -> st.SearchStrategy[dict[str, str]]:
+    """Draw what the environment or a file says, addresses as A and B."""
     names = st.sampled_from(["one", "two"])
-    environment, file = (
-        draw(
-            st.fixed_dictionaries(
-                {},
-                optional={
-                    "base_url": addresses,
-                    "client_id": names,
-                    "client_secret": st.just(f"{place}-secret"),
-                    "username": names,
-                    "password": st.just(f"{place}-password"),
-                },
-            )
-        )
-        for place in ("environment", "file")
-    )
-    return environment, file
+    texts: dict[str, st.SearchStrategy[str]] = {
+        "base_url": st.sampled_from(["A", "B"]),
+        "client_id": names,
+        "client_secret": st.just(f"{place}-secret"),
+        "username": names,
+        "password": st.just(f"{place}-password"),
+    }
+    return st.fixed_dictionaries({}, optional=texts)
 
 
 def _credentials(request: Request) -> tuple[str, str]:
@@ -137,7 +127,7 @@ def servers() -> Iterator[dict[str, ScriptedServer]]:
         yield {"A": one, "B": other}
 
 
-@given(places=_places())
+@given(places=st.tuples(said_in("environment"), said_in("file")))
 def test_a_secret_goes_only_where_it_was_meant_to_go(
     places: tuple[dict[str, str], dict[str, str]],
     servers: dict[str, ScriptedServer],
