@@ -41,7 +41,7 @@ from tests.support.application_payloads import (
     without_documents,
 )
 from tests.support.cli import Cli, few_runs
-from tests.support.looking import SHOW_ALL, Look, draw, page
+from tests.support.looking import SHOW_ALL, Look, draw, page, unstyled
 from tests.support.streams import Ran
 
 BAR: Final = re.compile(r"[ █▏▎▍▌▋▊▉]+")
@@ -62,7 +62,7 @@ def test_the_command_shows_what_is_drawn(look: Look) -> None:
     """Tests of any application are about the drawing and the page, without the command."""
     for made, arguments in ((suspicious(), ()), (four_applicants(), (SHOW_ALL,))):
         lines = draw(made, *arguments, width=100).splitlines()
-        on_terminal = look.plain(made, *arguments, width=100).splitlines()
+        on_terminal = unstyled(look(made, *arguments, width=100)).splitlines()
         assert [line.rstrip() for line in on_terminal] == lines
         assert look(made, *arguments).splitlines() == lines
         assert look.page(made, *arguments) == page(made, *arguments)

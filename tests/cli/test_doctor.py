@@ -19,7 +19,6 @@ from tests.support.served import served
 from tests.support.server import accepting
 from tests.support.streams import Ran, Terminal
 
-NOW: Final = int(datetime(2026, 6, 30, 12, tzinfo=UTC).timestamp())
 DAY: Final = 86_400
 LIST: Final = "/v1/income/applications"
 FIRST: Final = "0001-01-01T00:00:00"

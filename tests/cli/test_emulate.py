@@ -39,7 +39,6 @@ from tests.support.streams import Ran
 HERE: Final = DownloadPolicy(
     allowed_hosts=("127.0.0.1",), require_https=False, allow_private_networks=True
 )
-LIST: Final = "/v1/income/applications"
 MIDNIGHT: Final = datetime(2026, 6, 30, tzinfo=UTC)
 
 

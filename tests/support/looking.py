@@ -22,9 +22,14 @@ SHOW_ALL: Final = "--show-personal-data"
 _STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
+def unstyled(text: str) -> str:
+    """Return what a terminal shows without colours."""
+    return _STYLE.sub("", text)
+
+
 def draw(payloads: Payloads, *arguments: str, width: int = 100) -> str:
     """Return what is drawn of an application in this width, without its styles."""
-    return _STYLE.sub("", "\n".join(drawn(Drawing(_view(payloads, arguments)), width)))
+    return unstyled("\n".join(drawn(Drawing(_view(payloads, arguments)), width)))
 
 
 def page(payloads: Payloads, *arguments: str) -> str:
@@ -51,33 +56,28 @@ class Look:
     def __init__(self, shell: Cli) -> None:
         self._shell = shell
 
-    def serve(self, payloads: Payloads) -> None:
-        """Have the service say this of app-1."""
+    def __call__(
+        self, payloads: Payloads, *arguments: str, width: int | None = None, **env: str
+    ) -> str:
+        """Return what is printed: on a terminal of this width, or in a pipe."""
+        self._serve(payloads)
+        terminal = None if width is None else Terminal(columns=width)
+        ran = self._shell("application", "app-1", *arguments, terminal=terminal, env=env)
+        assert ran.status == 0, ran
+        return ran.stdout + ran.screen.replace("\r\n", "\n")
+
+    def page(self, payloads: Payloads, *arguments: str) -> str:
+        """Return the page that is written."""
+        self._serve(payloads)
+        path = Path(self._shell.folder, "page.html")
+        ran = self._shell("application", "app-1", "--html", str(path), "--overwrite", *arguments)
+        assert ran.status == 0, ran
+        return path.read_text("utf-8")
+
+    def _serve(self, payloads: Payloads) -> None:
         application, documents = payloads.bodies
         self._shell.service.faults.clear()
         self._shell.service.faults.add(
             Fault("body", path="*/app-1", body=application, times=None),
             Fault("body", path="*/app-1/documents", body=documents, times=None),
         )
-
-    def __call__(
-        self, payloads: Payloads, *arguments: str, width: int | None = None, **env: str
-    ) -> str:
-        """Return what is printed: on a terminal of this width, or in a pipe."""
-        self.serve(payloads)
-        terminal = None if width is None else Terminal(columns=width)
-        ran = self._shell("application", "app-1", *arguments, terminal=terminal, env=env)
-        assert ran.status == 0, ran
-        return ran.stdout + ran.screen.replace("\r\n", "\n")
-
-    def plain(self, payloads: Payloads, *arguments: str, width: int = 80) -> str:
-        """Return what is printed on a terminal, without its styles."""
-        return _STYLE.sub("", self(payloads, *arguments, width=width))
-
-    def page(self, payloads: Payloads, *arguments: str) -> str:
-        """Return the page that is written."""
-        self.serve(payloads)
-        path = Path(self._shell.folder, "page.html")
-        ran = self._shell("application", "app-1", "--html", str(path), "--overwrite", *arguments)
-        assert ran.status == 0, ran
-        return path.read_text("utf-8")
