@@ -40,16 +40,15 @@ LIMIT = 6
 OUTER = Bounds(0, 1000)
 
 
-def page(after: int, before: int, rows: set[str], *, is_full: bool = False) -> Answer:
+def page(after: int, before: int, *rows: str, limit: int = LIMIT) -> Answer:
     """Make an answer with rows of these ids."""
-    listed = page_of(after, before, dict.fromkeys(rows, 0))
-    return Answer.of(listed, 0 if is_full else len(rows) + 1, None)
+    return Answer.of(page_of(after, before, dict.fromkeys(rows, 0)), limit, None)
 
 
-def overfull(rows: set[str], outer: Bounds = OUTER, asked: Bounds | None = None) -> FullSecond:
+def overfull(first: Answer, outer: Bounds = OUTER) -> FullSecond:
     """Begin with a full page."""
-    asked = asked or Bounds(S - 1, S + 1)
-    return FullSecond(S, outer, asked, page(S - 1, S + 1, rows, is_full=True), Saturation())
+    asked = Bounds(first.echo.after, first.echo.before)
+    return FullSecond(S, outer, asked, first, Saturation())
 
 
 @given(st.tuples(*[st.integers(0, LIMIT + 2)] * 3), st.booleans(), st.booleans())
@@ -57,44 +56,44 @@ def test_a_second_is_covered_only_with_all_its_rows(
     sizes: tuple[int, int, int], lower: bool, upper: bool
 ) -> None:
     """Whatever the meaning of the bounds, and always if each second fits a page."""
-    held = {S + at - 1: {f"{at}-{n}" for n in range(size)} for at, size in enumerate(sizes)}
-    seconds = [S - 1] * lower + [S] + [S + 1] * upper
-    wide = set().union(*(held[at] for at in seconds))
-    assume(len(wide) >= LIMIT)
-    second = overfull(set(sorted(wide)[:LIMIT]))
+    rows = rows_at([S + at - 1 for at in range(3) for _ in range(sizes[at])])
+    rules = Rules(order="id", lower_closed=lower, upper_closed=upper)
+    listing = Listing(rows=rows, now=LATER, rules=rules)
+
+    def answer(form: Bounds) -> Answer:
+        found = listing.page(Query(after=form.after, before=form.before, limit=LIMIT))
+        assert isinstance(found, Page)
+        return page(found.after, found.before, *found.ids)
+
+    first = answer(Bounds(S - 1, S + 1))
+    assume(first.is_full)
+    second = overfull(first)
     while (form := second.next()) is not None:
-        before = form.before or 0
-        rows: set[str] = set()
-        for at, ids in held.items():
-            is_after = at >= form.after if lower else at > form.after
-            is_before = at <= before if upper else at < before
-            rows |= ids if is_after and is_before else set()
-        shown = set(sorted(rows)[:LIMIT])
-        second.receive(form, page(form.after, before, shown, is_full=len(rows) >= LIMIT))
+        second.receive(form, answer(form))
     if second.covered:
-        assert held[S] <= set(second.rows)
+        assert {key for key, at in rows.items() if at == S} <= set(second.rows)
     if all(size < LIMIT for size in sizes):
         assert second.covered
 
 
 @pytest.mark.parametrize("answer", ["another echo", "refused"])
 def test_a_form_that_was_not_answered_exactly_proves_nothing(answer: str) -> None:
-    second = overfull({"a"})
+    second = overfull(page(S - 1, S + 1, "a", limit=1))
     while (form := second.next()) is not None:
         if answer == "refused":
             second.refuse(form)
         else:
-            second.receive(form, page(form.after - 1, (form.before or 0) + 1, {"a"}))
+            second.receive(form, page(form.after - 1, (form.before or 0) + 1, "a"))
     assert not second.covered
 
 
 def test_no_form_leaves_the_outer_bounds() -> None:
     """At the edge of the walk no neighbour's second is asked for."""
-    second = overfull({"a"}, outer=Bounds(S, S + 1), asked=Bounds(S, S + 1))
+    second = overfull(page(S, S + 1, "a", limit=1), outer=Bounds(S, S + 1))
     asked = []
     while (form := second.next()) is not None:
         asked.append(form)
-        second.receive(form, page(form.after, form.before or 0, {"a"}))
+        second.receive(form, page(form.after, form.before or 0, "a"))
     assert asked == [Bounds(S, S)]
     assert second.covered
 

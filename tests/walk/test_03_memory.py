@@ -83,13 +83,13 @@ async def test_few_rows_wait_for_a_slow_consumer(walkers: int) -> None:
     assert given_rows == 480
 
 
-async def most_memory(count: int, walkers: int, before: int | None) -> int:
-    """Return the peak memory of a walk over this many applications, in bytes."""
-    # Each id is long, so that ids that are kept show in the memory used.
+@pytest.mark.parametrize(("rows", "walkers", "before"), [(320, 1, None), (750, 4, BASE + SPAN + 1)])
+async def test_remembered_ids_are_bounded(rows: int, walkers: int, before: int | None) -> None:
+    """Ids are kept for a few pages per walker, not for the whole walk."""
     service = spread(0, slowness=4)
-    chance = Random(count)
-    for number in range(count):
-        service.rows[f"{number:0{LONG_ID}d}"] = BASE + chance.randrange(SPAN)
+    chance = Random(rows)
+    # Each id is long, so that ids that are kept show in the memory used.
+    service.rows = {f"{n:0{LONG_ID}d}": BASE + chance.randrange(SPAN) for n in range(rows)}
     most = given_rows = 0
     async with serving(service) as client:
         paginator = walk(client, BASE - 1, before, limit=10, concurrency=walkers)
@@ -104,14 +104,7 @@ async def most_memory(count: int, walkers: int, before: int | None) -> int:
                     most = max(most, tracemalloc.get_traced_memory()[0])
         finally:
             tracemalloc.stop()
-    assert given_rows == count
-    return most
-
-
-@pytest.mark.parametrize(("rows", "walkers", "before"), [(320, 1, None), (750, 4, BASE + SPAN + 1)])
-async def test_remembered_ids_are_bounded(rows: int, walkers: int, before: int | None) -> None:
-    """Ids are kept for a few pages per walker, not for the whole walk."""
-    most = await most_memory(rows, walkers, before)
+    assert given_rows == rows
     pages = 10 * LONG_ID * (walkers + 1)
     assert most < 12 * pages, f"{most / pages:.1f} pages for each walker"
 
