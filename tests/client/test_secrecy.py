@@ -81,6 +81,7 @@ from income_client.settings import Auth
 from income_client.testing import JumpingClock, make_document
 from tests.support.callback_certificates import Papers
 from tests.support.canaries import CANARY, private_in
+from tests.support.clients import HERE
 from tests.support.disk_faults import failing_disk
 from tests.support.leaks import held_by
 from tests.support.loop_time import pass_time, silence, stay_silent
@@ -222,12 +223,7 @@ async def place(answer: Answer, folder: Path, **options: Any) -> AsyncIterator[P
             "timeouts": Timeouts(read=30, deadline=10_000),
             "max_response_bytes": 10_000,
             "on_event": events.append,
-            "downloads": DownloadPolicy(
-                allowed_hosts=("127.0.0.1",),
-                require_https=False,
-                allow_private_networks=True,
-                max_bytes=10_000,
-            ),
+            "downloads": evolve(HERE, max_bytes=10_000),
         }
         url = options.pop("url", server.url)
         async with IncomeClient(url, **usual | options) as client:
@@ -247,22 +243,12 @@ async def error_of(call: str, at: Place) -> BaseException | None:
 
 # Faults of the service
 
-PAY: Final = 90817263.43
-PRIVATE: Final = {
-    "first_name": f"{CANARY}-first",
-    "last_name": f"{CANARY}-last",
-    "email": f"{CANARY}@mail.example",
-    "phone": "90817263001",
-    "ssn": "90817263002",
+PRIVATE: Final[dict[str, object]] = {
+    **{name: f"{CANARY}-{name}" for name in ("first_name", "last_name", "email", "employer_name")},
+    **{name: f"{CANARY}-{name}" for name in ("street_address", "city", "file_reference_id")},
+    **dict.fromkeys(("phone", "ssn", "zip"), "90817263002"),
+    **dict.fromkeys(("calculated_income_amount", "current", "ytd"), 90817263.43),
     "date_of_birth": "1913-02-03",
-    "street_address": f"{CANARY}-street",
-    "city": f"{CANARY}-city",
-    "zip": "90817263003",
-    "calculated_income_amount": PAY,
-    "file_reference_id": f"{CANARY}-file.pdf",
-    "current": PAY,
-    "ytd": PAY,
-    "employer_name": f"{CANARY}-employer",
     "url": f"https://{CANARY}.s3.amazonaws.com/a?X-Amz-Signature={CANARY}",
 }
 

@@ -23,7 +23,6 @@ def held_by(error: BaseException) -> str:
     shown = []
     for one in _chain(error):
         shown += [str(one), repr(one), repr(one.args), repr(vars(one))]
-        shown += traceback.format_exception(one)
         for frame in _frames_below(one):
             shown += [f"{name}={value!r}" for name, value in frame.f_locals.items()]
     try:
