@@ -414,16 +414,19 @@ def auth_of(found: Configuration) -> FileCredentials:
     return auth
 
 
+@pytest.mark.shows_private("file", reason="the file is where the secret is kept")
 @pytest.mark.parametrize("name", AUTHS)
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
 def test_a_secret_is_read_from_its_file_each_time(name: str, end: str, tmp_path: Path) -> None:
     """The end of its line is no part of it; a link to it may be replaced, as containers do."""
     link, first, second = tmp_path / "secret", tmp_path / "first", tmp_path / "second"
-    first.write_bytes(f"invented {end}".encode())
+    first.write_bytes(f"{CANARY} {end}".encode())
     second.write_bytes(f"ínvented-too{end}".encode())
     link.symlink_to(first)
-    auth = auth_of(kept_in(name, link))
-    assert auth() == AUTHS[name]("invented ")
+    found = kept_in(name, link)
+    auth = auth_of(found)
+    assert auth() == AUTHS[name](f"{CANARY} ")
+    assert CANARY not in f"{found!r} {auth!r} {auth()!r} {found.make_client(IncomeClient, {})!r}"
     link.unlink()
     with pytest.raises(SecretFileError, match=r"^cannot read .*/secret: no such file"):
         auth()
@@ -438,6 +441,7 @@ UNUSABLE_SECRETS: Final[dict[str, tuple[bytes | None, str]]] = {
     "not text": (b"c4n4ry\xff", "{path} is not text in UTF-8"),
     "two lines": (b"c4n4ry\nc4n4ry\n",
                   "{path} holds a character that a Basic credential cannot carry"),
+    "a NUL": (b"c4n4ry\0", "{path} holds a character that a Basic credential cannot carry"),
     "too long": (b"c4n4ry" * 20_000, "{path} is longer than 64 KiB"),
 }  # fmt: skip
 

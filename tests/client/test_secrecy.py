@@ -61,7 +61,6 @@ from income_client import (
     from_json,
     to_json,
 )
-from income_client.configuration import from_variables
 from income_client.downloads.downloader import Downloader
 from income_client.emulator import CallbackTarget
 from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore, nats_publisher
@@ -464,23 +463,6 @@ async def test_a_function_for_credentials(function: str, tmp_path: Path) -> None
     async with place(failing(refusal, refusal), tmp_path, auth=OF_AUTH[function]) as at:
         for call in OF_EACH_KIND:
             assert isinstance(await error_of(call, at), IncomeClientError), call
-
-
-@pytest.mark.shows_private("file", reason="the file is where the secret is kept")
-def test_a_file_of_a_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of what cannot be used as one nothing is shown."""
-    path = tmp_path / "password"
-    monkeypatch.setenv("INCOME_BASE_URL", "https://income.example")
-    monkeypatch.setenv("INCOME_USERNAME", "user")
-    monkeypatch.setenv("INCOME_PASSWORD_FILE", str(path))
-    for content in (f"{CANARY}\x00", f"{CANARY}\n{CANARY}", f"{CANARY}\udcff", CANARY * 20_000):
-        path.write_bytes(content.encode("utf-8", "surrogateescape"))
-        with pytest.raises(ConfigurationError, match="INCOME_PASSWORD_FILE cannot be") as caught:
-            IncomeClient.from_env()
-        assert private_in(held_by(caught.value)) is None
-    path.write_text(CANARY, "utf-8")
-    found = from_variables()
-    assert private_in(f"{found!r} {found.auth()!r} {IncomeClient.from_env()!r}") is None
 
 
 SOURCE: Final = "income_calculations applicant1 incomes 0 income_sources 0"
