@@ -85,7 +85,6 @@ def test_the_package_keeps_the_rules() -> None:
     ("rule", "module"), BAD, ids=[f"{rule.__name__}-{module.name}" for rule, module in BAD]
 )
 def test_the_rule_bites(rule: Rule, module: Module) -> None:
-    """A small bad example breaks it."""
     assert list(rule(module))
 
 

@@ -102,7 +102,6 @@ LEAKS: dict[Callable[[], None], str] = {
 
 @pytest.mark.parametrize("leak", LEAKS)
 def test_a_leak_is_seen(leak: Callable[[], None]) -> None:
-    """Wherever something private comes out."""
     leak()
     assert list(WATCH.taken()) == [LEAKS[leak]]
 

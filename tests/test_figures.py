@@ -106,5 +106,4 @@ def test_bars_are_written_into_texts_that_begin_with_a_label() -> None:
 
 
 def test_a_report_survives_its_json() -> None:
-    """What is read is what was written."""
     assert from_json(to_json(REPORT)) == REPORT

@@ -64,16 +64,12 @@ def test_each_extra_is_in_its_table() -> None:
     cells = [line.split("|")[1] for line in table.splitlines()]
     named = re.findall(r"`(\w+)`", " ".join(cells))
     assert sorted(named) == sorted(PROJECT["optional-dependencies"])
-    assert f"CPython {PROJECT['requires-python'].removeprefix('>=')} or later" in TEXT
 
 
-def test_the_version_is_this_one() -> None:
-    """What is said of stability is of the version that is installed."""
+def test_each_version_is_the_one_of_the_package() -> None:
+    """Its own, those of Python, each with its end, and the lowest of aiohttp."""
     assert f"This is {income_client.__version__}," in TEXT
-
-
-def test_each_python_has_its_end() -> None:
-    """Those that are supported are those of the package, and of aiohttp the lowest is named."""
+    assert f"CPython {PROJECT['requires-python'].removeprefix('>=')} or later" in TEXT
     (line,) = re.findall(r"^\| CPython \|(.*)\|$", TEXT, re.MULTILINE)
     versions = re.findall(r"3\.\d+", line)
     of_package = [
@@ -129,17 +125,13 @@ def test_every_module_is_in_the_table_of_subjects() -> None:
     assert {path for path in modules - set(named) if not path.endswith("/__init__.py")} == set()
 
 
-def test_files_that_pages_name_exist() -> None:
-    """A contributor looks for what a recipe names: in the package, or beside it."""
+def test_what_recipes_look_for_is_there() -> None:
+    """Files, in the package or beside it, and the names in them, which may change one day."""
     text = (PACKAGE / "guide" / "internals.md").read_text("utf-8")
     named = re.findall(r"`([\w/]+\.(?:py|md|toml))`", text)
     missing = {name for name in named if not any((one / name).exists() for one in (PACKAGE, ROOT))}
     assert missing == {"cli/NAME.py", "tests/cli/test_NAME.py", "engines/NAME.py"}
-
-
-def test_names_that_recipes_look_for_are_in_their_files() -> None:
-    """A place is a file and a name in it, which may be called otherwise one day."""
-    text = " ".join((PACKAGE / "guide" / "internals.md").read_text("utf-8").split())
+    text = " ".join(text.split())
     behind = re.findall(r"`([\w./]+)` \(`(\w+)`\)", text)
     before = [(file, name) for name, file in re.findall(r"`(\w+)` in `([\w./]+)`", text)]
     places = [
@@ -163,7 +155,6 @@ def test_what_the_client_works_with_is_tested() -> None:
 
 
 def test_every_page_is_in_the_table_of_the_guide() -> None:
-    """The table of contents of the guide is complete."""
     linked = re.findall(r"^\| \[[\w-]+\]\(income_client/guide/([\w-]+\.md)\)", TEXT, re.MULTILINE)
     assert sorted(linked) == [page.name for page in PAGES[1:]]
 
@@ -187,13 +178,9 @@ def _imported(node: ast.AST) -> list[str]:
     return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
 
 
-def test_both_commands_are_there() -> None:
-    """The demo comes first."""
-    assert contents("sh") == [f"{DEMO}\n", f"{TESTS}\n"]
-
-
-def test_ci_takes_the_commands_from_here() -> None:
+def test_ci_takes_both_commands_from_here() -> None:
     """What CI runs is read from this file, so that the two cannot drift apart."""
+    assert contents("sh") == [f"{DEMO}\n", f"{TESTS}\n"]
     ended = subprocess.run(
         [ROOT / ".ci" / "run", "commands"], capture_output=True, text=True, check=True
     )
@@ -201,7 +188,6 @@ def test_ci_takes_the_commands_from_here() -> None:
 
 
 def test_extras_in_commands_exist() -> None:
-    """Everything that a page installs exists."""
     texts = " ".join(page.read_text("utf-8") for page in PAGES)
     named = re.findall(r"(?:income-client|\.)\[([\w,]+)\]", texts)
     extras = {extra for several in named for extra in several.split(",")}

@@ -112,7 +112,6 @@ async def test_what_does_not_speak_http_is_known() -> None:
 
 
 def test_an_error_of_a_row_is_about_its_application() -> None:
-    """Its message names the row's application behind the call."""
     error = DecodeError((PayloadFault("$", "broken"),), is_row=True, subject="app-1")
     assert error.message == "application app-1: $: broken"
     error.name_call("list_applications", error.subject)

@@ -574,7 +574,6 @@ async def test_a_proxy_that_refuses(status: int, tmp_path: Path) -> None:
 
 
 async def test_a_server_that_is_not_trusted(papers: Papers, tmp_path: Path) -> None:
-    """Of a failed handshake nothing is shown."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(papers.files["certificate"], papers.files["key"])
     async with place(GOOD, tmp_path, tls=context) as at:
@@ -894,7 +893,6 @@ async def test_what_is_refused(what: str) -> None:
 
 
 def test_what_a_test_could_see_of_values_on_the_way() -> None:
-    """Requests, replies and secrets can be printed."""
     response = Response(status=200, headers={"a": CANARY}, body=BODY)
     request = list_applications(application_reference_id=CANARY)
     secret = Secret(CANARY)
