@@ -26,18 +26,12 @@ OAUTH2_VARIABLES: Final = {
 }
 _ADDRESS: Final = re.compile(r"(https?://\S+)\r?\n")
 
-
 Talking = Running | Process
 """A command that prints."""
 
 
 class Listening:
-    """The command while it listens, and a service that sends callbacks.
-
-    Attributes:
-        running: the command.
-        url: where callbacks go.
-    """
+    """The command while it listens at a URL, and a service that sends callbacks there."""
 
     def __init__(self, running: Talking, service: IncomeService) -> None:
         self.running: Final = running
@@ -50,7 +44,6 @@ class Listening:
 
     @property
     def token_url(self) -> str:
-        """Where tokens are issued."""
         return self.url.removesuffix("/callbacks") + "/token"
 
     def target(self, **options: Any) -> CallbackTarget:
@@ -77,12 +70,7 @@ class Listening:
 
 
 class Listen:
-    """Runs the command.
-
-    Args:
-        cli: the command.
-        service: what sends the callbacks.
-    """
+    """Runs the command beside a service that sends callbacks."""
 
     def __init__(self, cli: Cli, service: IncomeService) -> None:
         self._cli = cli

@@ -29,12 +29,10 @@ class Output:
 
     @property
     def text(self) -> str:
-        """Everything so far."""
         return self._bytes.decode("utf-8", "replace")
 
     @property
     def lines(self) -> list[str]:
-        """The complete lines so far."""
         return self.text.split("\n")[:-1]
 
     def wait_for(self, text: str, times: int = 1) -> str:
@@ -114,7 +112,6 @@ class Ran:
 
     @property
     def lines(self) -> list[str]:
-        """The lines of standard output."""
         return self.stdout.splitlines()
 
     @property

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import pytest
 from attrs import frozen
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import _internal as metrics_globals
@@ -62,7 +63,11 @@ def collecting() -> Iterator[Collected]:
     tracers = TracerProvider(shutdown_on_exit=False)
     tracers.add_span_processor(SimpleSpanProcessor(found.exporter))
     meters = MeterProvider([found.reader], shutdown_on_exit=False)
-    with _globals():
+    with pytest.MonkeyPatch.context() as patch:
+        # They can be set once in the life of a process; a test is a life of its own.
+        for module, name in ((trace, "_TRACER_PROVIDER"), (metrics_globals, "_METER_PROVIDER")):
+            patch.setattr(module, name, None)
+            patch.setattr(module, f"{name}_SET_ONCE", Once())
         trace.set_tracer_provider(tracers)
         metrics.set_meter_provider(meters)
         try:
@@ -70,22 +75,3 @@ def collecting() -> Iterator[Collected]:
         finally:
             meters.shutdown()
             tracers.shutdown()
-
-
-@contextlib.contextmanager
-def _globals() -> Iterator[None]:
-    # They can be set once in the life of a process; a test is a life of its own.
-    names = (
-        (trace, "_TRACER_PROVIDER"),
-        (trace, "_TRACER_PROVIDER_SET_ONCE"),
-        (metrics_globals, "_METER_PROVIDER"),
-        (metrics_globals, "_METER_PROVIDER_SET_ONCE"),
-    )
-    before = [getattr(module, name) for module, name in names]
-    for module, name in names:
-        setattr(module, name, Once() if name.endswith("_ONCE") else None)
-    try:
-        yield
-    finally:
-        for (module, name), value in zip(names, before, strict=True):
-            setattr(module, name, value)
