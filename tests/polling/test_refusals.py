@@ -22,8 +22,8 @@ FIVE_MINUTES: Final = 300.0
 class Refused:
     """A service that can refuse credentials, and the times of its poller's failures."""
 
-    place: Scene
-    clock: JumpingClock
+    clock: JumpingClock = field(factory=JumpingClock)
+    place: Scene = field(init=False)
     failed: list[tuple[float, PollFailed]] = field(factory=list)
     look: Callable[[float], None] = lambda _: None
 
@@ -43,29 +43,19 @@ class Refused:
     def since_first(self) -> float:
         return self.failed[-1][0] - self.failed[0][0]
 
-    async def worked(self, **options: Any) -> "tuple[Poller, asyncio.Task[str | None]]":
+    async def worked(self, **options: Any) -> "tuple[Poller, asyncio.Task[list[Any]]]":
         """Return a poller that has polled once, and a task that waits for its next record."""
         poller = self.place.poll(**options)
-
-        async def next_id() -> str | None:
-            record = await anext(poller, None)
-            return None if record is None else record.application_id
-
-        waiting = asyncio.create_task(next_id())
+        waiting = asyncio.create_task(first(poller, 1))
         await until(lambda: poller.status.polls == 1)
         return poller, waiting
 
 
 @pytest.fixture
 async def scene() -> AsyncIterator[Refused]:
-    clock, made = JumpingClock(), list[Refused]()
-
-    def hear(event: Event) -> None:
-        made[0].hear(event)
-
-    async with polling.scene(clock=clock, on_event=hear) as place:
-        made.append(Refused(place, clock))
-        yield made[0]
+    refused = Refused()
+    async with polling.scene(clock=refused.clock, on_event=refused.hear) as refused.place:
+        yield refused
 
 
 @pytest.mark.parametrize(
@@ -114,8 +104,8 @@ async def test_five_minutes_count_from_the_first_refusal_since_it_worked(scene: 
         await until(lambda polls=polls: poller.status.polls > polls)  # type: ignore[misc]
         assert shown == [(n, AuthenticationError) for n in range(1, len(shown) + 1)]
     assert poller.status.failures == 0
-    (updated,) = scene.place.touch(3)
-    assert await waiting == updated
+    updated = scene.place.touch(3)
+    assert ids_of(await waiting) == updated
 
 
 async def test_an_outage_between_refusals_is_not_counted_as_a_refusal(scene: Refused) -> None:
@@ -131,8 +121,8 @@ async def test_an_outage_between_refusals_is_not_counted_as_a_refusal(scene: Ref
     scene.look = look
     scene.refuse()
     await until(lambda: not scene.place.service.faults)
-    (updated,) = scene.place.touch(3)
-    assert await waiting == updated
+    updated = scene.place.touch(3)
+    assert ids_of(await waiting) == updated
     assert {failed.status for _, failed in scene.failed} == {401, 503}
     assert poller.status.failures == 0
 
