@@ -20,17 +20,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from income_client import (
-    BasicAuth,
     DownloadError,
     DownloadPolicy,
-    IncomeClient,
     RetryPolicy,
     UnsafeLinkError,
 )
 from income_client.downloads.links import read_link
 from tests.support.downloads import files_below
 from tests.support.server import Reply, ScriptedServer, in_turn, reply
-from tests.support.storage import PASSWORD, USER, Trick, document_at, serving, storing
+from tests.support.storage import PASSWORD, USER, Trick, document_at, storing
 
 ONCE = RetryPolicy(max_attempts=1)
 BUCKET = "bucket.s3.amazonaws.com"
@@ -104,20 +102,13 @@ async def test_a_storage_sees_no_credential_and_no_cookie(
     monkeypatch.setenv("NETRC", str(netrc))
     cookies = aiohttp.CookieJar(unsafe=True)
     async with (
-        serving() as storage,
         aiohttp.ClientSession(
             headers={"Authorization": "Bearer of-the-session", "X-Key": "of-the-session"},
             cookies={"session": "of-the-session"},
             cookie_jar=cookies,
             trust_env=True,
         ) as session,
-        IncomeClient(
-            storage.server.url,
-            auth=BasicAuth(USER, PASSWORD),
-            session=session,
-            downloads=storage.policy,
-            retry=RetryPolicy(base_delay=0.001),
-        ) as client,
+        storing(session=session) as (storage, client),
     ):
         storage.store("/a", bytes(100_000))
         storage.tell("a", storage.address("/a"))
