@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import pytest
 
+from income_client import __version__
 from income_client.cli.app import command_line
 from income_client.emulator import Fault
 from income_client.engines.postgres import SCHEMA
@@ -80,6 +81,7 @@ def test_what_other_programs_call_it(line: str, same: str, cli: Cli) -> None:
     shown = cli(*line.split())
     assert (shown.status, shown.stderr) == (0, "")
     assert shown.stdout == cli(*same.split()).stdout
+    assert (shown.stdout == f"{__version__}\n") is (line == "version")
 
 
 def test_help_has_examples_and_fits_any_encoding(any_name: str, cli: Cli) -> None:
