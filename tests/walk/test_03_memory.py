@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client import ApplicationSummary
+from income_client import ApplicationSummary, Window
+from income_client.walk.windows import Overlap
 from tests.support.listing import BASE, DAY, ListService, serving
 from tests.support.walk_data import WALKERS, collect, walk
 
@@ -81,6 +82,15 @@ async def test_few_rows_wait_for_a_slow_consumer(walkers: int) -> None:
                 assert summaries() <= (2 * walkers + 2) * 8
             assert paginator.progress.rows - given_rows <= (2 * walkers + 1) * 8
     assert given_rows == 480
+
+
+def test_only_ids_beside_what_is_still_planned_are_remembered() -> None:
+    """A row of a page that was forgotten would be taken for a new one."""
+    overlap, ids = Overlap(), [f"app-{number}" for number in range(100)]
+    for number, one in enumerate(ids):
+        overlap.add_page(Window(10 * number - 1, 10 * number + 11), {one})
+        overlap.drop_pages([Window(10 * number + 10, 1_000)])
+    assert set(ids) - overlap.add_page(Window(0, 1_000), set(ids)) == {ids[-1]}
 
 
 @pytest.mark.parametrize(("rows", "walkers", "before"), [(320, 1, None), (750, 4, BASE + SPAN + 1)])
