@@ -433,6 +433,7 @@ def test_bytes_of_half_a_character_spoil_their_row_only() -> None:
     assert [row.application_id for row in page.applications] == ["app-1", "app-2"]
     assert decode_rows(body.replace(b"\xed\xa0\x80", b"\xff"), keep_extra=True) is None
     assert decode_rows(body[:-1], keep_extra=True) is None
+    assert decode_rows(b"[]", keep_extra=True) is None
 
 
 def test_an_error_names_a_thousand_halves_of_characters_at_most() -> None:
