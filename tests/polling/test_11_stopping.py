@@ -194,7 +194,10 @@ async def test_one_poll_delivers_all_that_is_new() -> None:
 
 
 async def test_the_next_single_poll_begins_where_the_last_one_ended(place: Scene) -> None:
-    """A job that is started now and then misses nothing, and gets nothing twice."""
+    """A job that is started now and then misses nothing, and gets nothing twice.
+
+    One that fails is not retried beyond what the client's own policy does.
+    """
     for numbers in ([1, 2], [], [3]):
         updated = place.touch(*numbers)
         place.service.advance(10)
@@ -204,10 +207,6 @@ async def test_the_next_single_poll_begins_where_the_last_one_ended(place: Scene
     place.service.advance(60)
     assert [record async for record in place.poll(once=True)] == []
     assert await reached(place) >= before + 60
-
-
-async def test_a_single_poll_that_fails_raises_its_error(place: Scene) -> None:
-    """It is not retried beyond what the client's own policy does."""
     place.service.faults.add(Fault("status", status=503, path=LIST, times=None))
     poller = place.poll(once=True)
     with pytest.raises(ServerError):

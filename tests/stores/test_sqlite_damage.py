@@ -138,8 +138,12 @@ INSERT INTO dead_letters VALUES (
 """
 
 
-async def test_a_ring_changes_nothing_that_earlier_versions_look_at(tmp_path: Path) -> None:
-    """It is counted in a table of its own; before there is a file, it makes none."""
+async def test_a_file_of_an_earlier_version_is_read_and_written(tmp_path: Path) -> None:
+    """Its digests are not looked at, and it leaves the WAL mode that those versions used.
+
+    A ring is counted in a table of its own, and changes nothing that they look at; before there
+    is a file, it makes none.
+    """
     path = tmp_path / "store.db"
     store = SQLiteCheckpointStore(path)
     await store.ring("default")
@@ -153,13 +157,6 @@ async def test_a_ring_changes_nothing_that_earlier_versions_look_at(tmp_path: Pa
         await store.ring("default")
     assert run_in(path, "SELECT * FROM bells") == [("default", 3)]
     assert [run_in(path, look) for look in looks] == before
-
-
-async def test_a_file_of_an_earlier_version_is_read_and_written(tmp_path: Path) -> None:
-    """Its digests are not looked at, and it leaves the WAL mode that those versions used."""
-    path = tmp_path / "store.db"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(EARLIER)
     store = SQLiteCheckpointStore(path)
     assert await store.load("default") == StoredCheckpoint(checkpoint="so far", version=4)
     assert await store.dead_letters("default") == (letter(5),)
