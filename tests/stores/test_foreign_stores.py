@@ -146,6 +146,7 @@ async def test_what_ends_a_call_of_a_store_shows_nothing_of_it() -> None:
     [
         *(("load", None), ("load", ("text",))),
         *(("dead_letters", 7), ("dead_letters", [{"application_id": "app-1"}])),
+        *(("save", None), ("save", 7)),
     ],
 )
 async def test_what_is_not_what_a_store_gives_is_an_error_of_the_tree(
@@ -153,7 +154,7 @@ async def test_what_is_not_what_a_store_gives_is_an_error_of_the_tree(
 ) -> None:
     """A store that returns rows, or nothing, is found out at its first call."""
 
-    async def gives(_name: str) -> object:
+    async def gives(*_: object, **__: object) -> object:
         return given
 
     async with scene() as place:
