@@ -205,7 +205,8 @@ async def test_a_poller_that_ends_gives_its_lease_up(
 ) -> None:
     """So that a deployment does not wait for it to expire; nothing comes again."""
     updated = made.place.touch(1, 2)
-    leader = await made.started(2, interval=3600.0, standby=standby)
+    once = ending == "once" and not standby
+    leader = await made.started(2, interval=3600.0, standby=standby, once=once)
     waiting = await made.started(2) if standby else None
     assert leader.task is not None
     match ending:
@@ -217,7 +218,7 @@ async def test_a_poller_that_ends_gives_its_lease_up(
             leader.task.cancel()
             await asyncio.wait([leader.task])
             await leader.poller.aclose()
-        case _:
+        case "once" if standby:
             leader.poller.stop(after_poll=True)
             leader.poller.wake()
             await made.pass_time(1)
