@@ -30,6 +30,8 @@ async def test_a_poller_leaves_nothing_behind(place: Scene, ending: str) -> None
     async for _ in single:
         assert client_tasks() == set()
         break
+    await quiet(place.service)
+    assert client_tasks() == set()
     leader, standby = (place.poll(standby=True, interval=600) for _ in range(2))
     await anext(leader)
     waiting = asyncio.create_task(anext(standby, None))
