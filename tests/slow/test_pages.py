@@ -106,7 +106,7 @@ def _command(run: RunCommand, line: str) -> RunExample:
 async def _played(play: RunExample, folder: Path) -> None:
     """Call something with a service that the environment names, updated in the last days."""
     start = datetime.now(UTC).replace(tzinfo=None)
-    async with Emulator(300, start=start) as service:
+    async with Emulator(60, start=start) as service:
         with pytest.MonkeyPatch.context() as patch:
             for variable, value in variables(service).items():
                 patch.setenv(variable, value)
