@@ -47,9 +47,10 @@ class Export:
 
     @property
     def kept(self) -> list[str]:
-        """The applications that are kept in the part."""
+        """The applications that are kept in the part, in lines that are whole by now."""
         path = self.part / "records.jsonl"
-        return [_id_in(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+        lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+        return list(map(_id_in, lines))
 
     @property
     def lines(self) -> list[Any]:
