@@ -87,6 +87,11 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Run four at least with the slow tests: many of them wait for servers and processes."""
+    return max(4, os.cpu_count() or 1) if config.getoption("full") else None
+
+
 def pytest_make_parametrize_id(val: Any, argname: str) -> str | None:
     """Name a parameter by words, never by the address of an object or by a key made just now."""
     if isinstance(val, str | bytes) and len(val) > 100:

@@ -1,6 +1,8 @@
 """The site: what README and guide link is there, and every public name has its entry."""
 
 import ast
+import fcntl
+import os
 import re
 import subprocess
 import sys
@@ -36,13 +38,16 @@ class Links:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build it as contributors do; a warning is an error."""
+    """Build it as contributors do, once for all workers; a warning is an error."""
     pytest.importorskip("furo", reason="building the site needs the extra 'site'")
-    folder = tmp_path_factory.mktemp("site")
-    built = subprocess.run(
-        [sys.executable, ROOT / ".site", folder], capture_output=True, text=True, check=False
-    )
-    assert (built.returncode, built.stderr) == (0, "")
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "site"
+    with Path(f"{folder}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            command = [sys.executable, str(ROOT / ".site"), str(folder)]
+            built = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert (built.returncode, built.stderr) == (0, "")
     return folder / "html"
 
 
