@@ -309,12 +309,16 @@ class ApplicationPaginator:
             DecodeError: likewise, after the page that the malformed row is missing from.
             IncomeClientError: a request failed for good; iterating again tries again.
         """
+        handed_out: Delivery | None = None
         try:
             while (page := self._take_rest() or await self._next_page()) is not None:
+                handed_out = self._handed_out
                 if page.applications:
                     yield page
         finally:
-            await self.aclose()
+            # After a loop that was left, this may come once the next one waits for more.
+            if self._handed_out is handed_out:
+                await self.aclose()
 
     @property
     def progress(self) -> WalkProgress:

@@ -59,6 +59,23 @@ async def test_a_walk_over_nothing_ends() -> None:
     assert len(list_queries(service)) == 3
 
 
+@pytest.mark.parametrize("goes_on", ["rows", "pages"])
+async def test_a_loop_over_pages_that_was_left_does_not_end_the_next_one(goes_on: str) -> None:
+    """The loop's end comes later, while requests of the next one are in flight."""
+    async with served(100) as (service, client):
+        walk = client.list_applications(limit=7)
+        found: list[str] = []
+        async for page in walk.pages():
+            found += [row.application_id for row in page.applications]
+            break
+        if goes_on == "rows":
+            found += await ids_of(walk)
+        else:
+            async for page in walk.pages():
+                found += [row.application_id for row in page.applications]
+    assert sorted(found) == sorted(service.world.ids)
+
+
 @pytest.mark.parametrize("fault", PASSING)
 async def test_a_passing_failure_goes_unnoticed(fault: str) -> None:
     async with served(200) as (service, client):
