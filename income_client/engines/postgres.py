@@ -26,6 +26,7 @@ from income_client.checkpoints.store import (
     in_order,
     in_whole_seconds,
 )
+from income_client.concurrency import wait_for_end
 from income_client.errors import (
     CheckpointConflictError,
     CheckpointError,
@@ -635,11 +636,9 @@ class _Pool:
         releasing = asyncio.gather(
             self.pool.release(connection, timeout=_RELEASE_SECONDS), return_exceptions=True
         )
-        try:
-            await asyncio.shield(releasing)
-        except asyncio.CancelledError:
-            await releasing
-            raise
+        cancellation = await wait_for_end(releasing)
+        if cancellation is not None:
+            raise cancellation
 
     async def leave_if_read_only(self, error: BaseException) -> None:
         """Have every session connect anew if this one has reached a server that is read-only."""
