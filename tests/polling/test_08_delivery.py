@@ -19,7 +19,6 @@ from income_client import (
     CheckpointConflictError,
     CheckpointCreated,
     CheckpointError,
-    ConfigurationError,
     Event,
     IncomeClient,
     MemoryCheckpointStore,
@@ -370,24 +369,6 @@ async def test_a_damaged_checkpoint_is_an_error(place: Scene) -> None:
         await first(place.poll(name="spoilt"), 1)
 
 
-async def test_a_store_that_was_emptied_by_accident_is_an_error(
-    place: Scene, tmp_path: Path
-) -> None:
-    """A file of no bytes does not begin anew: the update is delivered once it is restored."""
-    path = tmp_path / "polls.db"
-    place.store = SQLiteCheckpointStore(path)
-    assert await rest(place.poll(start=None)) == []
-    updated, held = place.touch(5), path.read_bytes()
-    path.write_bytes(b"")
-    place.store = SQLiteCheckpointStore(path)
-    place.service.requests.clear()
-    with pytest.raises(CheckpointError, match="is empty"):
-        await rest(place.poll(start=None))
-    assert len(place.service.requests) == 0
-    path.write_bytes(held)
-    assert ids_of(await rest(place.poll(start=None))) == updated
-
-
 class Chatty(MemoryCheckpointStore):
     """A foreign store whose text holds a password."""
 
@@ -446,18 +427,6 @@ async def test_a_name_that_must_exist_does_not_begin_anew(
     updated = place.touch(5)
     assert ids_of(await rest(place.poll(**options))) == updated
     await until(lambda: client_tasks() == set())
-
-
-async def test_one_consumer_at_a_time(place: Scene) -> None:
-    poller = place.poll()
-    waiting = asyncio.create_task(anext(poller))
-    await asyncio.sleep(0)
-    with pytest.raises(ConfigurationError):
-        await anext(poller)
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    await quiet(place.service)
 
 
 @FEWER

@@ -17,10 +17,8 @@ from income_client import (
 )
 from income_client.polling.checkpoint import read_checkpoint
 from tests.support.polling import (
-    NOW_TEXT,
     FailingStore,
     Scene,
-    first,
     ids_of,
     reached,
     rest,
@@ -78,20 +76,8 @@ async def test_a_batch_whose_block_fails_comes_again_with_growing_delays(place: 
             await fail(batch)
         updated = later
         assert len(pauses) == 5
+        assert str(poller.status.last_error) == "the block of a batch has failed: ValueError"
         assert all(2**n / 2 <= pause <= 2**n for n, pause in enumerate(pauses, start=1))
-
-
-async def test_a_checkpoint_kept_elsewhere_begins_where_it_was() -> None:
-    """With data and checkpoint in one transaction of the caller, nothing is repeated."""
-    async with scene(30, batch_size=10) as place:
-        place.touch(*range(25))
-        text, ids = NOW_TEXT, list[str]()
-        while len(ids) < 25:
-            batch = await take(
-                place.client.poll(MemoryCheckpointStore(), start=text, documents=False)
-            )
-            text, ids = batch.checkpoint, ids + ids_of(batch)
-        assert len(set(ids)) == 25
 
 
 async def test_all_of_history_comes_batch_by_batch() -> None:
@@ -189,23 +175,6 @@ async def test_an_empty_poll_waits_for_the_open_batch(place: Scene) -> None:
     await waiting
 
 
-async def test_an_older_poller_overwrites_nothing_once_a_newer_one_has_begun(place: Scene) -> None:
-    """Its commit fails without a save, for good; the newer one delivers what it held."""
-    place.store = store = FailingStore()
-    held = place.touch(1)
-    older, newer = place.poll(), place.poll()
-    batch = await take(older)
-    assert ids_of(await first(newer, 1)) == held
-    before, store.tries = await store.load("default"), 0
-    with pytest.raises(CheckpointConflictError):
-        async with batch:
-            pass
-    with pytest.raises(CheckpointConflictError):
-        await rest(older)
-    assert (await store.load("default"), store.tries) == (before, 0)
-    assert await rest(newer) == []
-
-
 async def test_a_commit_that_was_cancelled_and_made_is_not_undone_at_the_end(place: Scene) -> None:
     """Closing the poller stores where it is, and not where it was before that commit."""
     place.store = store = FailingStore()
@@ -250,21 +219,3 @@ async def test_an_older_poller_overwrites_nothing_where_versions_meet(
     assert await place.store.load("default") == before
     await newer.commit()
     assert await reached(place) > read_checkpoint(before.checkpoint or "").reached
-
-
-async def test_a_poller_whose_checkpoint_vanishes_begins_again_where_it_began(
-    place: Scene, caplog: pytest.LogCaptureFixture
-) -> None:
-    """What it has delivered comes again, what was updated meanwhile comes, and the log says so."""
-    place.store = store = MemoryCheckpointStore()
-    updated = place.touch(1, 2)
-    poller = place.poll()
-    delivered = ids_of(await first(poller, 2))
-    place.service.advance(10)
-    store._stored.clear()
-    updated += place.touch(3)
-    delivered += ids_of(await first(poller, 3))
-    assert sorted(delivered) == sorted([*updated, *updated[:2]])
-    await poller.aclose()
-    assert read_checkpoint((await store.load("default")).checkpoint or "").takeovers == 2
-    assert "gone from the store: whatever was updated since" in caplog.text

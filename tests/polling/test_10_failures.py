@@ -134,18 +134,6 @@ async def test_others_show_that_the_service_works() -> None:
         assert await place.letters() == []
 
 
-async def test_a_bad_row_does_not_hold_up_the_others(place: Scene) -> None:
-    """The poller needs only its id; a reference that was cut inside a character does no harm."""
-    ids = place.touch(1, 2, 3)
-    place.show(
-        row_of_list(ids[0], application_date=None),
-        row_of_list(ids[1], application_reference_id="LOAN \ud83d"),
-        row_of_list(ids[2]),
-        times=3,
-    )
-    assert sorted(ids_of(await first(place.poll(), 3))) == sorted(ids)
-
-
 async def test_a_saturated_second_is_reported_and_not_raised(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

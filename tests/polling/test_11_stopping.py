@@ -8,7 +8,6 @@ import pytest
 from attrs import evolve
 
 from income_client import (
-    ApplicationRecord,
     Batch,
     ClientClosedError,
     IncomeClient,
@@ -19,7 +18,7 @@ from income_client.emulator import Fault
 from income_client.polling.checkpoint import Checkpoint, read_checkpoint
 from income_client.testing import JumpingClock
 from tests.support.polling import LIST, NOW_TEXT, Scene, first, ids_of, reached, rest, scene
-from tests.support.service import HeldClock, client_tasks, collect, quiet, until
+from tests.support.service import HeldClock, client_tasks, quiet, until
 
 
 @pytest.mark.parametrize("ending", ["left", "cancelled", "stopped", "closed"])
@@ -89,22 +88,6 @@ async def test_stopping_ends_a_request_that_is_under_way(place: Scene, start: st
     assert place.requests("list_applications") == 1
 
 
-async def test_a_pause_that_the_service_asks_for_is_kept() -> None:
-    """It may be longer than the poller's own pauses, and waking does not shorten it."""
-    clock = JumpingClock()
-    async with scene(clock=clock) as place:
-        headers = {"Retry-After": "900"}
-        place.service.faults.add(Fault("status", status=429, path=LIST, headers=headers))
-        poller = place.poll()
-        waiting = asyncio.create_task(anext(poller))
-        await until(lambda: poller.status.failures == 1)
-        poller.wake()
-        await until(lambda: poller.status.polls >= 1)
-        assert max(clock.slept) >= 899
-        poller.stop()
-        await asyncio.wait([waiting])
-
-
 async def test_a_closed_client_ends_a_poller(place: Scene) -> None:
     other = IncomeClient(place.service.url, auth=place.service.oauth2, clock=JumpingClock())
     poller = other.poll(MemoryCheckpointStore(), start="2026-06-30")
@@ -158,26 +141,6 @@ async def test_a_wrong_local_clock_changes_nothing(monkeypatch: pytest.MonkeyPat
         with monkeypatch.context() as patch:
             patch.setattr(time, "time", lambda wrong=wrong: wrong)
             assert await story() == right
-
-
-async def test_a_poller_ends_with_its_task_group(place: Scene) -> None:
-    """The failure of another task cancels the poller, and nothing is lost."""
-    updated, got = place.touch(1), list[ApplicationRecord]()
-
-    async def fail() -> None:
-        await until(lambda: bool(got))
-        raise ZeroDivisionError
-
-    async def work() -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(collect(place.poll(), got))
-            group.create_task(fail())
-
-    with pytest.raises(ExceptionGroup):
-        await work()
-    assert ids_of(got) == updated
-    await quiet(place.service)
-    assert {t for t in client_tasks() if "income_client" not in t.get_name()} == set()
 
 
 async def test_one_poll_delivers_all_that_is_new() -> None:

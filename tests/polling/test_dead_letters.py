@@ -304,20 +304,3 @@ async def test_a_report_says_whether_a_dead_letter_is_new(caplog: pytest.LogCapt
     assert all(lost in line.getMessage() for line in lines)
     assert "became a dead letter" in lines[0].getMessage()
     assert "remains a dead letter" in lines[1].getMessage()
-
-
-async def test_a_checkpoint_without_its_store_knows_none(place: Scene) -> None:
-    """A store that is made anew is given both, or what could not be read never comes."""
-    lost = lose(place, 1)
-    await rest(place.poll(once=True))
-    letters = await place.store.dead_letters("default")
-    checkpoint = (await place.store.load("default")).checkpoint
-    assert checkpoint is not None
-    place.service.faults.clear()
-    place.service.advance(LONG)
-    place.store = MemoryCheckpointStore()
-    assert await rest(place.poll(start=checkpoint, once=True)) == []
-    place.store = MemoryCheckpointStore()
-    await place.store.save("default", checkpoint, version=0, dead_letters=letters)
-    (record,) = await rest(place.poll(once=True))
-    assert record.application_id == lost

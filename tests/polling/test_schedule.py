@@ -18,9 +18,6 @@ from income_client.errors import (
 )
 from income_client.polling.schedule import Schedule, run_unless_set
 from income_client.testing import JumpingClock
-from tests.support.pollers import StandingClock
-from tests.support.polling import scene
-from tests.support.service import quiet, until
 
 DAY = 86_400.0
 FAILED = ServerError("failed")
@@ -213,33 +210,3 @@ async def test_work_ends_before_what_stops_it_goes_on(ending: str) -> None:
     assert waiting.cancelled() == (ending == "cancellation")
     if not waiting.cancelled():
         assert waiting.result() == ("done" if ending == "result and event" else None)
-
-
-async def test_a_woken_poller_polls_once_more_and_lists_the_present_second() -> None:
-    """A second after the last poll began, however often it is woken, also during a poll."""
-    clock = StandingClock()
-    async with scene(clock=clock, time_flows=False) as place:
-        poller = place.poll(interval=100)
-
-        async def polls_after(seconds: int) -> int:
-            await quiet(place.service)
-            for _ in range(seconds):
-                clock.advance(1)
-                await quiet(place.service)
-            return poller.status.polls
-
-        waiting = asyncio.create_task(anext(poller))
-        await quiet(place.service)
-        for _ in range(3):
-            poller.wake()
-        assert [await polls_after(seconds) for seconds in (0, 1, 10)] == [1, 2, 2]
-        asked = place.requests("list_applications")
-        poller.wake()
-        await until(lambda: place.requests("list_applications") > asked)
-        assert poller.status.polls == 2
-        for _ in range(3):
-            poller.wake()
-        assert [await polls_after(seconds) for seconds in (0, 1, 60)] == [3, 4, 4]
-        (updated,) = place.touch(7)
-        poller.wake()
-        assert (await waiting).application_id == updated

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from income_client import Event, IncomeClient, RequestAnswered, UnexpectedResponseError
-from income_client.emulator.times import http_date, stamp
+from income_client import UnexpectedResponseError
+from income_client.emulator.times import http_date
 from tests.support.polling import NOW_TEXT, Scene, first, ids_of, reached, rest, scene
 from tests.support.service import NOW, until
 
@@ -43,28 +43,6 @@ async def test_a_checkpoint_is_behind_echo_and_date(
     place.show(before=echo, headers={"Date": date}, times=None)
     await rest(place.poll(settle=SETTLE))
     assert now - SETTLE - 1 <= await reached(place) <= now - SETTLE
-
-
-async def test_what_was_updated_between_listing_and_reading_comes_once() -> None:
-    """Also to the next process, and where the echo of a cut window is far behind the present."""
-    times = [NOW - 3 * DAY, NOW - 2 * DAY]
-    async with scene(times, max_span=6 * 3_600, span_clamp="before") as place:
-        delivered: list[str] = []
-
-        def update(event: Event) -> None:
-            if not delivered and isinstance(event, RequestAnswered) and "list" in event.call:
-                place.touch(0)
-
-        url, auth, start = place.service.url, place.service.oauth2, stamp(times[0])
-        async with IncomeClient(url, auth=auth, on_event=update) as client:
-            poller = client.poll(place.store, start=start, documents=False)
-            async for batch in poller.batches():
-                async with batch:
-                    delivered += ids_of(batch)
-                if len(delivered) == len(place.ids):
-                    break
-        assert delivered == list(place.ids)
-        assert ids_of(await rest(place.poll(start=start))) == []
 
 
 async def test_a_service_without_any_time_is_an_error(place: Scene) -> None:

@@ -16,7 +16,6 @@ from income_client import (
     ApplicationRecord,
     Batch,
     CheckpointConflictError,
-    CheckpointError,
     CheckpointStore,
     IncomeClient,
     IncomeClientError,
@@ -401,35 +400,13 @@ async def test_failures_are_counted_until_one_succeeds(*, saves_first: bool) -> 
         assert "the store is away" in str(standby.poller.status.last_error)
 
 
-async def test_a_store_says_once_whether_a_standby_could_save() -> None:
-    """When it begins to wait; who takes the name at once finds out by its first save."""
-
-    class Narrow(MemoryCheckpointStore):
-        asked = 0
-
-        async def check_rights(self, name: str) -> None:
-            assert name == "default"
-            self.asked += 1
-            if self.asked == 1:
-                raise CheckpointError("no rights for now", retryable=True)
-
-    async with cluster(store := Narrow()) as made:
-        leader = await made.started(interval=3600.0)
-        standby = await made.started(1, interval=3600.0)
-        assert "no rights" in str(standby.poller.status.last_error)
-        await made.pass_time(12)
-        assert store.asked == 2
-        assert (standby.poller.status.is_standby, standby.poller.status.failures) == (True, 0)
-        assert leader.poller.status.last_error is None
-
-
-@pytest.mark.parametrize("is_gone", [False, True])
+@pytest.mark.parametrize(("is_gone", "standby"), [(False, True), (True, True), (True, False)])
 async def test_a_store_that_has_lost_what_was_saved_leads_to_redelivery(
-    caplog: pytest.LogCaptureFixture, *, is_gone: bool
+    caplog: pytest.LogCaptureFixture, *, is_gone: bool, standby: bool
 ) -> None:
     """It was restored to an older state, or emptied: all since comes again, which the log says."""
     async with cluster(store := MemoryCheckpointStore()) as nodes:
-        leader = await nodes.started(interval=5.0)
+        leader = await nodes.started(interval=5.0, standby=standby)
         updated, kept = [], {}
         for number in (1, 2, 3):
             updated += nodes.place.touch(number)
@@ -466,18 +443,6 @@ async def test_each_lease_is_as_long_as_its_holder_says(made: Cluster) -> None:
     assert standby.poller.status.is_standby
     await made.pass_time(3, paused=leader)
     assert not standby.poller.status.is_standby
-
-
-async def test_what_is_stored_says_who_holds_the_lease(made: Cluster) -> None:
-    """Seconds while it is renewed, nothing while a poller without standby works, 0 afterwards."""
-    found = []
-    for standby in (True, False):
-        replica = await made.started(1, standby=standby)
-        for _ in range(2):
-            text = await made.place.text()
-            found.append(json.loads(text).get("lease"))
-            await replica.poller.aclose()
-    assert found == [LEASE, 0, None, 0]
 
 
 async def test_a_wait_that_is_cancelled_again_and_again_still_becomes_leader(made: Cluster) -> None:

@@ -96,21 +96,6 @@ def test_a_loop_that_is_closed_over_a_save_leaves_nothing_behind(tmp_path: Path)
     assert asyncio.run(store.load("default")).version == 2
 
 
-async def test_calls_at_once_do_not_harm_each_other(tmp_path: Path) -> None:
-    """Among many saves for one version a single one wins, and loads see whole checkpoints."""
-    path = tmp_path / "store.db"
-    stores = [SQLiteCheckpointStore(path) for _ in range(3)]
-    calls = [
-        *(store.save("default", f"text {n}", version=0) for n in range(5) for store in stores),
-        *(store.load("default") for store in stores),
-    ]
-    results = await asyncio.gather(*calls, return_exceptions=True)
-    saves, loads = results[:15], results[15:]
-    assert saves.count(1) == 1
-    assert sum(isinstance(one, CheckpointConflictError) for one in saves) == 14
-    assert not any(isinstance(one, BaseException) for one in loads)
-
-
 async def test_too_many_open_files_are_a_passing_fault(tmp_path: Path) -> None:
     """Afterwards as after conflicts and damage no file is left open."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
