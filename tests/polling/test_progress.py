@@ -193,6 +193,14 @@ def test_times_that_cannot_be_are_not_remembered() -> None:
     assert kept(one) == {key(3)}
 
 
+def test_only_the_version_delivered_last_is_known() -> None:
+    """An application that went back to what it was is delivered again."""
+    one = progress()
+    assert [admit(one, 1, digest) for digest in (A, A, B, B, A)] == [True, False, True, False, True]
+    one.advance(100)
+    assert [admit(one, 1, digest) for digest in (A, B, A)] == [False, True, True]
+
+
 def test_memory_is_bounded() -> None:
     """Years of history in one poll fill none; the latest are known."""
     one = progress()
