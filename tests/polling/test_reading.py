@@ -324,6 +324,7 @@ def test_good_rows_survive_bad_ones(faults: list[dict[str, Any] | None]) -> None
     page = page_of({**BOUNDS, "applications": [*rows, rows[0]]})
     found = [row.application_id for row in page.applications]
     assert found == [f"app-{n}" for n in [*range(len(faults)), 0]]
+    assert ids_on(page) == tuple(found[:-1])
 
 
 def test_a_page_whose_own_extra_is_refused_keeps_its_rows() -> None:
