@@ -1,4 +1,4 @@
-"""The README is short and complete; its tables, links and words are those of the package."""
+"""The README is short and complete; its tables, links, words and figures are the project's."""
 
 import ast
 import re
@@ -12,9 +12,22 @@ from typing import Final
 import pytest
 
 import income_client
-from tests.support.pages import DEMO, EXAMPLES, PACKAGE, PAGES, README, SKILL, TESTS, contents
+from benchmarks.report import figures_written_in, from_json, to_markdown
+from tests.changed import FOLDERS, find_tests
+from tests.support.pages import (
+    DEMO,
+    EXAMPLES,
+    GUIDE,
+    PACKAGE,
+    PAGES,
+    README,
+    SKILL,
+    TESTS,
+    contents,
+)
 from tests.support.processes import ROOT
 
+RESULTS: Final = ROOT / "benchmarks" / "results.json"
 PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 TEXT: Final = README.read_text("utf-8")
 COMES_WITH: Final[Mapping[str, str]] = {
@@ -86,6 +99,14 @@ def test_each_version_is_the_one_of_the_package() -> None:
     assert f"from {lowest.removeprefix('aiohttp>=')} on" in TEXT
 
 
+def test_the_newest_entry_of_the_changelog_is_this_version() -> None:
+    """Entries are dated, the newest first."""
+    changes = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    entries = re.findall(r"^## \[([^]]+)\] - (\d{4}-\d\d-\d\d)$", changes, re.MULTILINE)
+    assert entries[0][0] == income_client.__version__
+    assert [day for _, day in entries] == sorted((day for _, day in entries), reverse=True)
+
+
 def test_every_promise_is_linked_to_its_tests() -> None:
     """The guarantees are numbered as the promises are."""
     linked = re.findall(r"\[(\d+)\]\((tests/\w+/test_(\d\d)_\w+\.py)\)", TEXT)
@@ -115,7 +136,7 @@ def _anchor(heading: str) -> str:
 
 def test_every_module_is_in_the_table_of_subjects() -> None:
     """What a file decides is said once; only those that collect names are not there."""
-    text = (PACKAGE / "guide" / "internals.md").read_text("utf-8")
+    text = (GUIDE / "internals.md").read_text("utf-8")
     table = text.partition("## Which file decides what")[2].partition("\n## ")[0]
     cells = " ".join(line.split("|")[1] for line in table.splitlines() if line.startswith("| `"))
     named = re.findall(r"`([\w/]+\.py)`", cells)
@@ -125,9 +146,19 @@ def test_every_module_is_in_the_table_of_subjects() -> None:
     assert {path for path in modules - set(named) if not path.endswith("/__init__.py")} == set()
 
 
+def test_every_module_has_tests_that_contributors_find() -> None:
+    """``tests.changed`` runs them; the page has a row for each folder of another name."""
+    for path in PACKAGE.rglob("*.py"):
+        found = list(find_tests(path.relative_to(ROOT).as_posix()))
+        assert found, path
+        assert all((ROOT / one).exists() for one in found), found
+    rows = {f"| `{part}/` | `tests/{folder}` |" for part, folder in FOLDERS.items()}
+    assert rows <= set((GUIDE / "internals.md").read_text("utf-8").splitlines())
+
+
 def test_what_recipes_look_for_is_there() -> None:
     """Files, in the package or beside it, and the names in them, which may change one day."""
-    text = (PACKAGE / "guide" / "internals.md").read_text("utf-8")
+    text = (GUIDE / "internals.md").read_text("utf-8")
     named = re.findall(r"`([\w/]+\.(?:py|md|toml))`", text)
     missing = {name for name in named if not any((one / name).exists() for one in (PACKAGE, ROOT))}
     assert missing == {"cli/NAME.py", "tests/cli/test_NAME.py", "engines/NAME.py"}
@@ -193,3 +224,23 @@ def test_extras_in_commands_exist() -> None:
     extras = {extra for several in named for extra in several.split(",")}
     assert {"callbacks", "cli", "dev"} <= extras
     assert extras <= set(PROJECT["optional-dependencies"])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_quoted_figure_is_measured(page: Path) -> None:
+    """Each label is in the report; figures and bars that are written anew are those of the page."""
+    text, report = page.read_text("utf-8"), from_json(RESULTS.read_text("utf-8"))
+    tables = re.findall(r"^\| [^|]+ \| measured \|\n\|[-:| ]+\|\n((?:\|.*\n)+)", text, re.MULTILINE)
+    quoted = re.findall(r"^\| (.+) \| (.+) \|$", "".join(tables), re.MULTILINE)
+    assert {label for label, _ in quoted} <= {row.label for row in report.rows()}
+    blank = re.sub(r"^.*█ [\d.]+\n", "", text, flags=re.MULTILINE)
+    for label, figure in quoted:
+        blank = blank.replace(f"| {label} | {figure} |", f"| {label} | ? |")
+    assert figures_written_in(blank, report) == text
+
+
+def test_the_stored_results_are_of_one_whole_run() -> None:
+    """The table beside them has the same figures."""
+    report = from_json(RESULTS.read_text("utf-8"))
+    assert not report.is_quick
+    assert RESULTS.with_suffix(".md").read_text("utf-8") == to_markdown(report)

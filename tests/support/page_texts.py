@@ -15,8 +15,8 @@ from attrs import fields, has
 
 import income_client
 from income_client import ApplicationRecord, Document, Paystub, errors
-from tests.support.architecture import LAYERS, MAY_IMPORT
 from tests.support.processes import ROOT, environment, run
+from tests.test_architecture import LAYERS, MAY_IMPORT
 
 _ASK_FOR_NOTES: Final = """
 import asyncio
