@@ -1,5 +1,6 @@
-"""The watch over all tests sees what is private wherever it comes out."""
+"""What watches all tests sees what is private, and what their server raises, wherever it is."""
 
+import asyncio
 import base64
 import json
 import logging
@@ -20,6 +21,7 @@ from income_client.instrumentation import Instrumentation
 from tests.support.canaries import SECRET, TOKEN, WATCH, Watch, private_in
 from tests.support.cli import Cli
 from tests.support.payloads import APPLICATION, DOCUMENTS
+from tests.support.server import Reply, Request, ScriptedServer
 
 pytest_plugins = ("pytester",)
 
@@ -182,3 +184,17 @@ def test_a_secret_in_base64_is_known(before: str) -> None:
 def test_what_payloads_hold_is_known(payload: object) -> None:
     """A borrower's data is private."""
     assert private_in(json.dumps(payload))
+
+
+async def test_what_an_answer_raises_fails_its_test() -> None:
+    """Though it is raised in another task."""
+
+    def answer(request: Request) -> Reply:
+        raise AssertionError(request.path)
+
+    with pytest.raises(AssertionError, match="/somewhere"):  # noqa: PT012 - raised at its end
+        async with ScriptedServer(answer) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(b"GET /somewhere HTTP/1.1\r\n\r\n")
+            assert await reader.read() == b""
+            writer.close()
