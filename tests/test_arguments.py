@@ -217,6 +217,38 @@ NOT_NEGATIVE: Final = "must be a finite number, 0 or more, not {}"
 COUNT: Final = "must be a whole number, 1 or more, not {}"
 WHOLE: Final = "must be a whole number, 0 or more, not {}"
 FLAG: Final = "must be True or False, not {}"
+NUMBERS: Final[dict[str, tuple[list[Any], str]]] = {
+    POSITIVE: ([0, -1.0, True, "2", math.nan, math.inf], """
+        IncomeClient.max_rate with_options.deadline Timeouts.connect Timeouts.read
+        Timeouts.deadline poll.interval poll.lease StoredToken.lifetime CallbackReceiver.timeout
+        CallbackReceiver.body_timeout CallbackReceiver.retry_after Worker.timeout
+        Worker.stop_timeout nats_events.ack_wait CallbackTarget.timeout
+    """),
+    NOT_NEGATIVE: ([-1, True, "60", math.nan, math.inf], """
+        audit.settle poll.settle poll.lookback DownloadPolicy.minimum_rate
+        CallbackReceiver.repeat_window Emulator.days Emulator.latency Fault.interval Fault.after
+    """),
+    COUNT: ([0, 1.5, 2.0, True, "4"], """
+        IncomeClient.concurrency IncomeClient.max_response_bytes audit.concurrency
+        list_applications.concurrency fetch_records.concurrency fetch_documents.concurrency
+        download_all.concurrency poll.concurrency DownloadPolicy.max_bytes
+        CallbackReceiver.concurrency CallbackReceiver.queue CallbackReceiver.max_body_bytes
+        Worker.attempts Worker.concurrency Emulator.token_lifetime ServiceRules.max_span
+        ServiceRules.url_lifetime ServiceRules.token_lifetime ServiceRules.file_bytes Fault.times
+    """),
+    WHOLE: ([-1, 2.0, 5.5, True, math.nan], """
+        RetryPolicy.budget DownloadPolicy.max_redirects Emulator.port
+        ServiceRules.visibility_delay ServiceRules.default_span Fault.skip Fault.keep
+        make_record.paystubs make_record.suspected
+    """),
+    FLAG: ([0, 1, "yes"], """
+        IncomeClient.keep_error_bodies IncomeClient.telemetry download.overwrite poll.once
+        poll.standby DownloadPolicy.require_https DownloadPolicy.allow_private_networks
+        ServiceRules.url_signed_once ServiceRules.upper_closed CallbackTarget.renews_on_401
+    """),
+}  # fmt: skip
+"""Numbers and flags: what is refused, and where."""
+
 # fmt: off
 REFUSED: Final[dict[str, dict[str, Rows]]] = {
     "IncomeClient": {
@@ -272,28 +304,18 @@ REFUSED: Final[dict[str, dict[str, Rows]]] = {
         f"base_url {PLAIN_HTTP}": given({"proxy": PROXY, "base_url": "http://127.0.0.1:8000"}),
         f"auth_url {PLAIN_HTTP}":
             given({"proxy": PROXY, "auth": OAUTH2, "auth_url": "http://127.0.0.1:8000"}),
-        f"concurrency {COUNT}": [0, 2.0, True],
-        f"max_rate {POSITIVE}": [0, "4", math.nan],
-        f"max_response_bytes {COUNT}": [0, 1.5],
         'service_timezone must be a tzinfo such as zoneinfo.ZoneInfo("America/New_York"), not {}':
             ["America/Chicago"],
         "session must be ClientSession, not {}": ["session"],
-        f"keep_error_bodies {FLAG}": ["yes"],
-        f"telemetry {FLAG}": ["yes"],
         "on_event is called, not awaited: a plain function": [*NO_PLAIN_FUNCTIONS],
     },
     "with_options": {
-        f"deadline {POSITIVE}": [0, "2"],
         "timeouts must be a Timeouts, not {}": [5, {"deadline": 2}],
         "retry must be a RetryPolicy, not {}": [3],
     },
     "Timeouts": {
-        f"connect {POSITIVE}": [0, True],
-        f"read {POSITIVE}": [-1, math.nan],
-        f"deadline {POSITIVE}": ["1", math.inf],
     },
     "RetryPolicy": {
-        f"budget {WHOLE}": [5.5, 500.0, -1, True, None, "500", math.nan],
         "wait must be a plain function or None, not {}": [3, "3", wait_none, waits, retry_any],
         "stop must be a plain function or None, not {}": [3, wait_none, waits],
     },
@@ -353,16 +375,13 @@ REFUSED: Final[dict[str, dict[str, Rows]]] = {
     "audit": {
         "held must be a mapping of ids to times, or an iterable of such pairs, not {}": [None, 7,
             "app-1", b"app-1"],
-        f"settle {NOT_NEGATIVE}": [-1, math.nan, "60", True],
         "margin must be None or a finite number, 1 or more, not {}": [-1, 0, 0.9, math.inf, "60",
             True],
-        f"concurrency {COUNT}": [0, True, 2.0],
         "updated_after must not be later than updated_before":
             given({"updated_after": "2026-06-02", "updated_before": "2026-06-01"}),
     },
     "list_applications": {
         "limit must be a whole number from 2 to 1000, not {}": [0, 1, 1001, True, "10", None, 10.0],
-        f"concurrency {COUNT}": [0, True, 2.0],
         "updated_after must not be later than updated_before":
             given({"updated_after": "2026-06-02", "updated_before": "2026-06-01"}),
         "updated_after must be a datetime, a date, or the ISO 8601 text of either, not {}":
@@ -377,19 +396,16 @@ REFUSED: Final[dict[str, dict[str, Rows]]] = {
     "fetch_records": {
         "applications must be an iterable of ids, summaries or applications": ["app-1", b"app-1",
             None, 7, SECRET],
-        f"concurrency {COUNT}": [0, 2.0, True, "4"],
         "on_error must be 'raise' or 'yield', not {}": ["ignore"],
     },
     "fetch_documents": {
         "applications must be an iterable of ids, summaries or applications": ["app-1", SECRET],
-        f"concurrency {COUNT}": [0, 2.0],
         "on_error must be 'raise' or 'yield', not {}": ["ignore"],
     },
     "download": {
         "document must be one Document; download_all takes many, not {}": [f"https://x/{SECRET}"],
         "file must be 0: a document has one address, and so one file": [1, -1, True, "0"],
         "on_progress is called, not awaited: a plain function": [*NO_PLAIN_FUNCTIONS],
-        f"overwrite {FLAG}": ["no"],
         "a destination's path must be a str or an os.PathLike of str": each("destination", "",
             "a\0b"),
         "a destination must be a path, an object with write() for bytes, or a store of obstore":
@@ -406,7 +422,6 @@ REFUSED: Final[dict[str, dict[str, Rows]]] = {
         ): [None, SECRET],
         "directory must be the path of a folder, or a store of obstore": [None, open],
         "a destination's path must be a str or an os.PathLike of str": each("directory", ""),
-        f"concurrency {COUNT}": [0, 2.0],
         "on_error must be 'raise' or 'yield', not {}": ["ignore"],
         "a name template must contain {document_id} or {file_reference_id}":
             each("names", "no fields", "", "plain", "{application_id}.{ext}", ".{ext}"),
@@ -436,16 +451,9 @@ REFUSED: Final[dict[str, dict[str, Rows]]] = {
     "poll": {
         "checkpoints must be an object with the methods load, save, dead_letters, not {}":
             ["store.db", SECRET],
-        f"interval {POSITIVE}": [0],
-        f"settle {NOT_NEGATIVE}": [-1],
-        f"lookback {NOT_NEGATIVE}": [math.nan],
-        f"concurrency {COUNT}": [0],
         "name must be a str that is not empty": [""],
         "start must be a time, its ISO 8601 text, or a batch's checkpoint, not {}": ["yesterday",
             17],
-        f"once {FLAG}": [None, 1, "yes"],
-        f"lease {POSITIVE}": [0, -1.0, "1"],
-        f"standby {FLAG}": [1],
     },
     "BasicAuth": {
         f"username {NO_CREDENTIAL}": ["a:b", f"u:{SECRET}", f"u\udcff{SECRET}"],
@@ -467,7 +475,6 @@ REFUSED: Final[dict[str, dict[str, Rows]]] = {
     "StoredToken": {
         "access_token must be a token that a header can carry": ["", "a\r\nb", 7],
         "expires_at must be a datetime with a zone": [NOW.replace(tzinfo=None), "2026"],
-        f"lifetime {POSITIVE}": [0, math.nan, True],
     },
     "DownloadPolicy": {
         "allowed_hosts must be a list of one host or more, not {}": ["a.example", b"a.example", (),
@@ -496,11 +503,6 @@ REFUSED: Final[dict[str, dict[str, Rows]]] = {
         "allowed_hosts: the entry holds a user name or a password": [["user:password@example.com"]],
         "allowed_hosts: the entry is not plain ASCII": [["exämple.com"], ["example .com"],
             ["example.com\n"]],
-        f"require_https {FLAG}": [1, None],
-        f"allow_private_networks {FLAG}": [0, "no"],
-        f"max_bytes {COUNT}": [0, 1.0, True],
-        f"max_redirects {WHOLE}": [-1, 1.0, True, None],
-        f"minimum_rate {NOT_NEGATIVE}": [-1, math.nan, math.inf, "1"],
         "ssl must be SSLContext, not {}": [True, False, "context"],
     },
     "SQLiteCheckpointStore": {
@@ -654,25 +656,13 @@ REFUSED: Final[dict[str, dict[str, Rows]]] = {
         "on_callback must be a function that does not yield": [7, yields],
         "on_callback must take one argument, the Callback": [lambda: None,
             lambda _callback, _more: None],
-        f"concurrency {COUNT}": [0],
-        f"queue {COUNT}": [0],
-        f"timeout {POSITIVE}": [0],
-        f"body_timeout {POSITIVE}": [-1],
-        f"repeat_window {NOT_NEGATIVE}": [-1],
-        f"retry_after {POSITIVE}": [math.inf],
-        f"max_body_bytes {COUNT}": [1.5],
         "on_repeat must be 'run' or 'skip', not {}": ["ignore"],
         "trusted_proxies are several, such as ['198.51.100.7', '2001:db8::/32']": ["10.0.0.1"],
     },
     "Worker": {
-        f"attempts {COUNT}": [0],
-        f"concurrency {COUNT}": [0],
-        f"timeout {POSITIVE}": [0],
-        f"stop_timeout {POSITIVE}": [-1],
         "handle must be an asynchronous function, not {}": [print],
     },
     "nats_events": {
-        f"ack_wait {POSITIVE}": [0],
         "durable must be str, not {}": [1],
     },
     "NatsTokenStore": {
@@ -700,7 +690,6 @@ REFUSED: Final[dict[str, dict[str, Rows]]] = {
         "applications is how many there are, or the second of each one's last update": ["many",
             [1.5]],
         "seed must be a whole number, not {}": ["seven"],
-        f"days {NOT_NEGATIVE}": [-1],
         "pattern is one of uniform, bursts, growth, diurnal, pareto, bmodel, seconds": ["sideways"],
         "start must be a datetime without zone, not {}": ["2026-06-30",
             datetime(2026, 6, 30, tzinfo=UTC)],
@@ -714,10 +703,7 @@ REFUSED: Final[dict[str, dict[str, Rows]]] = {
         "control_token must be Secret, not of type str": ["a-long-token"],
         "control_token must be 8 or more characters, no blanks":
             [*map(Secret, ("short", "with a blank", "with-\u00fcmlaut", ""))],
-        f"latency {NOT_NEGATIVE}": [-1, math.nan],
-        f"port {WHOLE}": [-1],
         "rules must be ServiceRules, not {}": [{"order": "shuffled"}],
-        f"token_lifetime {COUNT}": [1.5],
         "Emulator has no option oder; did you mean order?": each("oder", "random"),
         "Emulator has no option aplications; did you mean applications?": each("aplications", 3),
         "callbacks must be a CallbackTarget or None, not {}": [URL],
@@ -732,36 +718,23 @@ REFUSED: Final[dict[str, dict[str, Rows]]] = {
         "Order must be one of ascending, descending, shuffled, random": each("order", "sideways"),
         "SpanClamp must be one of after, before": each("span_clamp", "both"),
         "FutureBounds must be one of accept, clamp, refuse": each("future", "perhaps"),
-        f"max_span {COUNT}": [0],
-        f"visibility_delay {WHOLE}": [-1],
-        f"default_span {WHOLE}": [-1],
-        f"url_lifetime {COUNT}": [True],
-        f"token_lifetime {COUNT}": [1.5, None],
-        f"url_signed_once {FLAG}": [1],
-        f"file_bytes {COUNT}": [0],
         "clock_offset must be a whole number, not {}": ["1"],
-        f"upper_closed {FLAG}": ["no"],
     },
     "Fault": {
         (
             "FaultKind must be one of status, reset, drop, cut, stall, trickle, garbage, "
             "redirect, body"
         ): each("kind", "slow"),
-        f"times {COUNT}": [0, 1.5],
-        f"skip {WHOLE}": [None],
         "path must be of type str, not {}": [None],
         "status must be a whole number, not {}": ["503"],
         "status must be a status, 100 or more, not {}": [99],
         "headers must be of type Mapping, not {}": ["Retry-After: 1"],
         "body must be of type bytes, not {}": ["{}"],
-        f"keep {WHOLE}": [-1],
-        f"interval {NOT_NEGATIVE}": [-1],
         "there is no call get_document; did you mean get_documents?": each("call", "get_document"),
         "rate must be a share from 0 to 1, not {}": [1.5, "20%"],
         "seed must be a whole number, not {}": given({"rate": 0.5, "seed": None}),
         f"retry_after {WHOLE}": given({"kind": "status", "retry_after": -5}),
         "retry_after goes with status, redirect, body, not with drop": [5],
-        f"after {NOT_NEGATIVE}": [math.inf],
     },
     "Faults.add": {
         "a fault must be a script or a Fault, not {}": each("fault", FaultKind.RESET, None),
@@ -785,8 +758,6 @@ REFUSED: Final[dict[str, dict[str, Rows]]] = {
         "ssl is given, and no address is https": [ssl.create_default_context()],
         "pauses must be several numbers of seconds, not {}": [3],
         "each of the pauses must be a finite number, 0 or more, not -1": each("pauses", [1, -1]),
-        f"timeout {POSITIVE}": [0, math.inf],
-        f"renews_on_401 {FLAG}": [1],
     },
     "make_applicant": {
         "make_applicant has no option frist_name; did you mean first_name?": each("frist_name", 1),
@@ -805,16 +776,18 @@ REFUSED: Final[dict[str, dict[str, Rows]]] = {
         "make_record has no option aplication_id; did you mean application_id?":
             each("aplication_id", 1),
         "make_record has no option suspeced; did you mean suspected?": each("suspeced", 1),
-        "suspected must be from 0 to 1, the number of pay slips": [2],
         f"applicants {WHOLE}": [-1, True],
-        f"paystubs {WHOLE}": [-1, 2.5, True],
-        f"suspected {WHOLE}": [-1, 2.5, True],
+        "suspected must be from 0 to 1, the number of pay slips": [2],
     },
 }
 # fmt: on
 
 
 def _messages() -> Iterator[Any]:
+    for message, (values, places) in NUMBERS.items():
+        for place in places.split():
+            call, _, name = place.partition(".")
+            yield pytest.param(call, f"{name} {message}", each(name, *values), id=place)
     for call, messages in REFUSED.items():
         for message, rows in messages.items():
             name = message.split()[0].rstrip(":,")
