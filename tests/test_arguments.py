@@ -239,7 +239,7 @@ NUMBERS: Final[dict[str, tuple[list[Any], str]]] = {
     WHOLE: ([-1, 2.0, 5.5, True, math.nan], """
         RetryPolicy.budget DownloadPolicy.max_redirects Emulator.port
         ServiceRules.visibility_delay ServiceRules.default_span Fault.skip Fault.keep
-        make_record.paystubs make_record.suspected
+        make_record.applicants make_record.paystubs make_record.suspected
     """),
     FLAG: ([0, 1, "yes"], """
         IncomeClient.keep_error_bodies IncomeClient.telemetry download.overwrite poll.once
@@ -776,7 +776,6 @@ REFUSED: Final[dict[str, dict[str, Rows]]] = {
         "make_record has no option aplication_id; did you mean application_id?":
             each("aplication_id", 1),
         "make_record has no option suspeced; did you mean suspected?": each("suspeced", 1),
-        f"applicants {WHOLE}": [-1, True],
         "suspected must be from 0 to 1, the number of pay slips": [2],
     },
 }

@@ -305,7 +305,7 @@ def _make_applicant(number: int) -> Applicant:
 def _by_slot(number: int, applicants: Applicants) -> Mapping[str, Applicant]:
     if isinstance(applicants, Mapping):
         return dict(applicants)
-    if isinstance(applicants, int):
+    if not isinstance(applicants, Iterable):
         _check_whole("applicants", applicants)
         # The first applicant of an application is never the second of another.
         applicants = [_make_applicant(number + 10**6 * place) for place in range(applicants)]
