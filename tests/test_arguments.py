@@ -56,13 +56,7 @@ from income_client.engines.worker import Worker
 from income_client.engines.worker_nats import nats_events
 from income_client.receivers import CallbackReceiver
 from income_client.receivers.networks import TrustedProxies
-from income_client.testing import (
-    make_applicant,
-    make_application,
-    make_document,
-    make_paystub,
-    make_record,
-)
+from income_client.testing import make_document, make_record
 from tests.support.canaries import SECRET
 from tests.support.event_source import MemorySource
 from tests.support.signed_tokens import public_jwk
@@ -81,7 +75,6 @@ EMPTY: Final[Any] = None
 PAYLOAD: Final = {"ssn": SECRET}
 BYTES: Final = SECRET.encode()
 NO_TEXT: Final = Secret(f"{SECRET}\udcff")
-DOCUMENT: Final = make_document()
 CLIENT: Final[Any] = IncomeClient(URL, auth=BASIC)
 
 
@@ -141,57 +134,43 @@ def valid(make: Callable[..., object], **usual: Any) -> Callable[..., object]:
 
 
 CALLS: Final[dict[str, Callable[..., object]]] = {
+    **{name: getattr(CLIENT, name) for name in (
+        "with_options", "get_application_page", "get_application", "get_documents",
+        "find_application", "list_applications",
+    )},
+    **{call.__name__: call for call in (
+        Timeouts, RetryPolicy, Secret, DownloadPolicy, SQLiteCheckpointStore, ParquetTables,
+        to_arrow, CallbackClientCertificate, CallbackSourceNetworks, TrustedProxies, to_json,
+        ServiceRules, make_document, make_record,
+    )},
     "IncomeClient": valid(IncomeClient, base_url=URL, auth=BASIC),
-    "with_options": CLIENT.with_options,
-    "Timeouts": Timeouts,
-    "RetryPolicy": RetryPolicy,
-    "get_application_page": CLIENT.get_application_page,
-    "get_application": CLIENT.get_application,
-    "get_documents": CLIENT.get_documents,
-    "find_application": CLIENT.find_application,
     "get_json": valid(CLIENT.get_json, path="/v1/x"),
-    "list_applications": CLIENT.list_applications,
     "audit": valid(CLIENT.audit, held={}),
     "fetch_records": valid(CLIENT.fetch_records, applications=[]),
     "fetch_documents": valid(CLIENT.fetch_documents, applications=[]),
-    "download": valid(CLIENT.download, document=DOCUMENT, destination=Path("x")),
+    "download": valid(CLIENT.download, document=make_document(), destination=Path("x")),
     "download_all": valid(CLIENT.download_all, documents=[], directory=Path("x")),
     "poll": valid(CLIENT.poll, checkpoints=MemoryCheckpointStore()),
-    "Secret": Secret,
     "BasicAuth": valid(BasicAuth, username="u", password=SECRET),
     "OAuth2ClientCredentials": valid(OAuth2ClientCredentials, client_id="a", client_secret=SECRET),
     "StoredToken": valid(StoredToken, access_token="t", expires_at=NOW),
-    "DownloadPolicy": DownloadPolicy,
-    "SQLiteCheckpointStore": SQLiteCheckpointStore,
-    "ParquetTables": ParquetTables,
-    "to_arrow": to_arrow,
     "CallbackBasicAuth": valid(CallbackBasicAuth, username="u", password=SECRET),
     "CallbackBearerAuth": valid(CallbackBearerAuth, keys=KEY, issuer=ISSUER, audience="a"),
     "jwks_url": lambda url: CallbackBearerAuth(jwks_url=url, issuer=ISSUER, audience="a"),
     "verify": partial(CallbackBearerAuth, verify=bool),
-    "CallbackClientCertificate": CallbackClientCertificate,
     "CallbackTokenIssuer": valid(CallbackTokenIssuer, client_id="a", client_secret=LONG),
-    "CallbackSourceNetworks": CallbackSourceNetworks,
-    "TrustedProxies": TrustedProxies,
     "CallbackReceiver": valid(CallbackReceiver, on_callback=print, auth=CALLBACKS),
     "Worker": valid(Worker, handle=waits, source=MemorySource()),
     "nats_events": valid(partial(nats_events, f"nats://u:{SECRET}@127.0.0.1:1"), durable="incomes"),
     "NatsTokenStore": partial(NatsTokenStore, EMPTY),
     "UpdateEvent.from_json": UpdateEvent.from_json,
     "from_json": lambda kind=ApplicationRecord, text=b"1": from_json(kind, text),
-    "to_json": to_json,
     "Emulator": valid(Emulator, applications=1),
     "RemoteEmulator": valid(RemoteEmulator, url="http://127.0.0.1:80"),
-    "ServiceRules": ServiceRules,
     "Fault": valid(Fault, kind="drop"),
     "Faults.add": lambda fault: Faults().add(Fault("reset"), fault),
     "CallbackTarget": valid(CallbackTarget, url="http://127.0.0.1/"),
-    "make_applicant": make_applicant,
-    "make_application": make_application,
-    "make_document": make_document,
-    "make_paystub": make_paystub,
-    "make_record": make_record,
-}
+}  # fmt: skip
 
 
 OF_THE_EMULATOR: Final = frozenset({"Emulator", "RemoteEmulator", "CallbackTarget"})
@@ -278,14 +257,11 @@ REFUSED: Final[dict[str, dict[str, Rows]]] = {
             ["http://token.example"],
         "auth_url holds a user name or a password; these go into auth":
             ["https://user:invented-password@token.example"],
-        "auth_url names no host": ["http://127.0.0.1."],
         "auth_url must be an address in printable ASCII": ["", f"https://token.example:{SECRET}"],
         "proxy must be an address in printable ASCII": [SECRET, f"http://[{SECRET}",
             f"http://user:{SECRET}\r\n@proxy", f"http://127.0.0.1\\@user:{SECRET}@proxy", ""],
         "proxy is neither https nor http": [f"socks5://user:{SECRET}@proxy"],
         "proxy names no host": [f"http://user:{SECRET}@"],
-        "proxy has a port that is not a number from 1 to 65535":
-            [f"http://user:{SECRET}@proxy:99999"],
         "proxy must be a str, found {}": [b"http://user:x@proxy", 7],
         "concurrency must be a whole number, 1 or more, not 0":
             given({"proxy": f"http://user:{SECRET}@proxy", "concurrency": 0}),
@@ -573,12 +549,7 @@ REFUSED: Final[dict[str, dict[str, Rows]]] = {
         "jwks_url holds a user name, a password or a fragment":
             each("url", f"https://user:{SECRET}@id.example.test/keys",
             f"https://id.example.test/keys#{SECRET}"),
-        "jwks_url has a port that is not a number from 1 to 65535":
-            each("url", "https://id.example.test:0/keys"),
-        "jwks_url must be an address in printable ASCII":
-            each("url", "https://id.example.test:x/keys", "https://[::1/keys",
-            "https://id.example.test\\@127.0.0.1/", "https://id.example.test/keys\n",
-            "https://id.example.test/k y", "https://ü.example.test/", "x" * 5000),
+        "jwks_url must be an address in printable ASCII": each("url", "https://a.example/k y"),
         "jwks_url must be a str, found {}": each("url", 5),
     },
     "verify": {
@@ -689,7 +660,6 @@ REFUSED: Final[dict[str, dict[str, Rows]]] = {
         f"applications {WHOLE}": [-5, True],
         "applications is how many there are, or the second of each one's last update": ["many",
             [1.5]],
-        "seed must be a whole number, not {}": ["seven"],
         "pattern is one of uniform, bursts, growth, diurnal, pareto, bmodel, seconds": ["sideways"],
         "start must be a datetime without zone, not {}": ["2026-06-30",
             datetime(2026, 6, 30, tzinfo=UTC)],
@@ -703,9 +673,7 @@ REFUSED: Final[dict[str, dict[str, Rows]]] = {
         "control_token must be Secret, not of type str": ["a-long-token"],
         "control_token must be 8 or more characters, no blanks":
             [*map(Secret, ("short", "with a blank", "with-\u00fcmlaut", ""))],
-        "rules must be ServiceRules, not {}": [{"order": "shuffled"}],
         "Emulator has no option oder; did you mean order?": each("oder", "random"),
-        "Emulator has no option aplications; did you mean applications?": each("aplications", 3),
         "callbacks must be a CallbackTarget or None, not {}": [URL],
     },
     "RemoteEmulator": {
@@ -716,9 +684,6 @@ REFUSED: Final[dict[str, dict[str, Rows]]] = {
     },
     "ServiceRules": {
         "Order must be one of ascending, descending, shuffled, random": each("order", "sideways"),
-        "SpanClamp must be one of after, before": each("span_clamp", "both"),
-        "FutureBounds must be one of accept, clamp, refuse": each("future", "perhaps"),
-        "clock_offset must be a whole number, not {}": ["1"],
     },
     "Fault": {
         (
@@ -726,10 +691,7 @@ REFUSED: Final[dict[str, dict[str, Rows]]] = {
             "redirect, body"
         ): each("kind", "slow"),
         "path must be of type str, not {}": [None],
-        "status must be a whole number, not {}": ["503"],
         "status must be a status, 100 or more, not {}": [99],
-        "headers must be of type Mapping, not {}": ["Retry-After: 1"],
-        "body must be of type bytes, not {}": ["{}"],
         "there is no call get_document; did you mean get_documents?": each("call", "get_document"),
         "rate must be a share from 0 to 1, not {}": [1.5, "20%"],
         "seed must be a whole number, not {}": given({"rate": 0.5, "seed": None}),
@@ -741,40 +703,24 @@ REFUSED: Final[dict[str, dict[str, Rows]]] = {
     },
     "CallbackTarget": {
         f"url must be an {HERE}": ["http://example.com/callbacks", "http://127.0.0.1.example.com/",
-            "http://10.0.0.1/", "http://user@127.0.0.1/", "http://127.0.0.1@example.com/",
-            "http://app.localhost/", f"http://user:{SECRET}@127.0.0.1/",
-            "http://127.0.0.1\\@example.com/", "http://127.0.0.1/#part", "http://127.0.0.1/a b",
-            "http://127.0.0.1/\r\nX: y", "http://127.1/", "http://0.0.0.0/", "http://0x7f.0.0.1/",
-            "http://127.0.0.01/", "http://[::ffff:127.0.0.1]/", "http://127.0.0.1:/",
-            "ftp://127.0.0.1/", "HTTP://127.0.0.1/", "127.0.0.1:9000", "", None,
-            b"http://127.0.0.1/"],
+            "http://user@127.0.0.1/", f"http://user:{SECRET}@127.0.0.1/", "http://127.0.0.1/#part",
+            "http://127.0.0.1\\@example.com/", "http://127.0.0.1/a b", "http://127.0.0.1:/",
+            "http://[::ffff:127.0.0.1]/", "ftp://127.0.0.1/", "127.0.0.1:9000", "", None],
         "url must have a port up to 65535": ["http://127.0.0.1:70000/"],
         f"token_url must be an {HERE}":
             given(*({"auth": OAUTH2, "token_url": url} for url in ("http://10.0.0.1/", ""))),
         "auth must be BasicAuth or OAuth2ClientCredentials, not {}": ["secret"],
         "token_url is needed where auth is OAuth2ClientCredentials": each("auth", OAUTH2),
         "token_url is given, and auth is not OAuth2ClientCredentials": ["http://127.0.0.1/"],
-        "ssl must be SSLContext, not {}": [True],
         "ssl is given, and no address is https": [ssl.create_default_context()],
         "pauses must be several numbers of seconds, not {}": [3],
         "each of the pauses must be a finite number, 0 or more, not -1": each("pauses", [1, -1]),
-    },
-    "make_applicant": {
-        "make_applicant has no option frist_name; did you mean first_name?": each("frist_name", 1),
-    },
-    "make_application": {
-        "make_application has no option document; did you mean documents?": each("document", 1),
     },
     "make_document": {
         "make_document has no option extracted_dat; did you mean extracted_data?":
             each("extracted_dat", 1),
     },
-    "make_paystub": {
-        "make_paystub has no option aplicant; did you mean applicant?": each("aplicant", 1),
-    },
     "make_record": {
-        "make_record has no option aplication_id; did you mean application_id?":
-            each("aplication_id", 1),
         "make_record has no option suspeced; did you mean suspected?": each("suspeced", 1),
         "suspected must be from 0 to 1, the number of pay slips": [2],
     },
