@@ -7,8 +7,6 @@ from functools import partial
 from typing import Final
 
 import pytest
-from attrs import frozen
-from yarl import URL
 
 from income_client import (
     ClientClosedError,
@@ -22,17 +20,15 @@ from income_client.http.endpoints import (
     Response,
     addresses,
     get_application,
-    get_documents,
     list_applications,
     token_request,
 )
-from income_client.http.transport import Transport
+from income_client.http.transport import Pool, Transport
 from tests.support.beside import beside
 from tests.support.clients import CHUNKED, HERE, connected, fetched, one, open_connections, send
 from tests.support.leaks import held_by
 from tests.support.loop_time import pass_time, silence
 from tests.support.server import (
-    HUNG_UP,
     Answer,
     Reply,
     Request,
@@ -50,42 +46,30 @@ ELSEWHERE: Final = "the client belongs to the event loop in which it was first u
 Result = bytes | IncomeClientError
 
 
-@frozen
-class Door:
-    """A transport to one server, and what is asked through it."""
-
-    ask: Callable[..., Awaitable[Result]]
-    """Makes one request, and returns the body of its reply; takes the seconds of silence."""
-    aclose: Callable[[], Awaitable[None]]
-    in_use: Callable[[], int]
-    """Counts the connections that are neither closed nor back in the pool."""
+Ask = Callable[..., Awaitable[Result]]
+"""Makes one request, and returns the body of its reply; takes the seconds of silence."""
 
 
-def door_to(kind: str, url: str) -> Door:
-    """Return a transport of one kind to an address."""
+def opened(kind: str, url: str) -> tuple[Ask, Pool]:
+    """Return how to ask at an address through a transport of one kind, and its connections."""
     if kind == "files":
         pool = FilePool(HERE)
-
-        async def fetch(read: float = 5.0) -> Result:
-            return await fetched(pool, url, read=read)
-
-        return Door(fetch, pool.aclose, lambda: open_connections(pool))
+        return partial(fetched, pool, url), pool
     transport = Transport(addresses(url))
 
     async def call(read: float = 5.0) -> Result:
         found = await send(transport, read=read)
         return found.body if isinstance(found, Response) else found
 
-    return Door(call, transport.pool.aclose, lambda: open_connections(transport.pool))
+    return call, transport.pool
 
 
 @contextlib.asynccontextmanager
-async def open_door(kind: str, answer: Answer) -> AsyncIterator[tuple[Door, ScriptedServer]]:
-    async with (
-        ScriptedServer(answer) as server,
-        contextlib.aclosing(door_to(kind, server.url)) as door,
-    ):
-        yield door, server
+async def serving(kind: str, answer: Answer) -> AsyncIterator[tuple[Ask, Pool, ScriptedServer]]:
+    async with ScriptedServer(answer) as server:
+        ask, pool = opened(kind, server.url)
+        async with contextlib.aclosing(pool):
+            yield ask, pool, server
 
 
 def failure_in(found: Result) -> IncomeClientError:
@@ -105,10 +89,10 @@ every = pytest.mark.parametrize("kind", ["calls", "files"])
 async def test_connections_are_used_again(kind: str) -> None:
     """A reply that was read to its end gives its connection back, whatever its status."""
     replies = [reply(), reply(404, b"x" * 5000), reply(204, b""), reply(503), reply()]
-    async with open_door(kind, in_turn(*replies)) as (door, server):
+    async with serving(kind, in_turn(*replies)) as (ask, pool, server):
         for _ in range(5):
-            assert isinstance(await door.ask(), bytes)
-            assert door.in_use() == 0
+            assert isinstance(await ask(), bytes)
+            assert open_connections(pool) == 0
     assert {request.connection for request in server.requests} == {0}
 
 
@@ -128,47 +112,8 @@ NOT_HTTP: Final = {
 @pytest.mark.parametrize("fault", NOT_HTTP)
 async def test_what_cannot_be_read_is_a_failure(kind: str, fault: str) -> None:
     """Broken HTTP is reported by kind; nothing of it is shown, and it can be tried again."""
-    async with open_door(kind, in_turn(Reply(raw=NOT_HTTP[fault], closed=True))) as (door, _):
-        assert failure_in(await door.ask()).message.endswith("what came is not HTTP")
-
-
-@every
-@pytest.mark.parametrize(("sent", "is_reset"), [(0, False), (5, False), (500, False), (500, True)])
-async def test_a_body_that_ends_early_is_noticed(kind: str, sent: int, is_reset: bool) -> None:
-    """Cut before the head, within it or within the body: never a reply, never a hang."""
-    partial_reply = reply(body=b"x" * 1000, cut=sent, reset=is_reset)
-    async with open_door(kind, in_turn(partial_reply)) as (door, _):
-        message = failure_in(await door.ask()).message
-    assert sent or message.endswith("connection closed without a reply")
-
-
-@every
-async def test_a_broken_connection_is_not_retried_behind_our_back(kind: str) -> None:
-    """One request is one at the server, on a fresh connection and on a used one."""
-    async with open_door(kind, in_turn(reply(), HUNG_UP)) as (door, server):
-        assert await door.ask() == b"{}"
-        for _ in range(2):
-            failure_in(await door.ask())
-        assert len(server.requests) == 3
-
-
-@every
-async def test_one_dead_connection_is_enough(kind: str) -> None:
-    together = asyncio.Barrier(8)
-    dead = set[int]()
-
-    async def answer(request: Request) -> Reply:
-        if len(server.requests) <= 8:
-            await together.wait()
-        return HUNG_UP if request.connection in dead else reply()
-
-    async with open_door(kind, answer) as (door, server):
-        await asyncio.gather(*[door.ask() for _ in range(8)])
-        dead.update(server.connections)
-        failure_in(await door.ask())
-        for _ in range(3):
-            assert await door.ask() == b"{}"
-        assert len(server.requests) == 12
+    async with serving(kind, in_turn(Reply(raw=NOT_HTTP[fault], closed=True))) as (ask, _, _):
+        assert failure_in(await ask()).message.endswith("what came is not HTTP")
 
 
 BROKEN_OFF: Final = "connected, but the other side broke off the TLS handshake"
@@ -187,10 +132,12 @@ async def test_a_handshake_that_fails_is_told_from_a_refusal(kind: str) -> None:
     async with accepting(converse) as port:
         endings = {"plain text": "TLS handshake failed", "fin": BROKEN_OFF, "rst": BROKEN_OFF}
         for ending, text in endings.items():  # noqa: B007 - the server reads it
-            async with contextlib.aclosing(door_to(kind, f"https://127.0.0.1:{port}")) as door:
-                assert text in failure_in(await door.ask()).message
-    async with contextlib.aclosing(door_to(kind, f"http://127.0.0.1:{port}")) as door:
-        assert failure_in(await door.ask()).message.endswith("connection refused")
+            ask, pool = opened(kind, f"https://127.0.0.1:{port}")
+            assert text in failure_in(await ask()).message
+            await pool.aclose()
+    ask, pool = opened(kind, f"http://127.0.0.1:{port}")
+    assert failure_in(await ask()).message.endswith("connection refused")
+    await pool.aclose()
 
 
 @every
@@ -199,16 +146,16 @@ async def test_a_handshake_that_fails_is_told_from_a_refusal(kind: str) -> None:
 async def test_what_is_under_way_can_be_ended(kind: str, moment: str, ending: str) -> None:
     """By a cancellation, which closes its connection, or by closing the transport for good."""
     out = reply(body=b"x" * 100, cut=-50 if moment == "body" else 0, held=True)
-    async with open_door(kind, in_turn(out)) as (door, server):
-        task = asyncio.ensure_future(door.ask(3600))
+    async with serving(kind, in_turn(out)) as (ask, pool, server):
+        task = asyncio.ensure_future(ask(read=3600))
         if moment != "connecting":
             await until(lambda: bool(server.requests))
             await turns(20)
         await asyncio.sleep(0)
         if ending == "closed":
             for _ in range(2):
-                await door.aclose()
-            for error in (await task, await door.ask()):
+                await pool.aclose()
+            for error in (await task, await ask()):
                 assert isinstance(error, ClientClosedError)
                 assert error.message == "the client was closed"
             assert len(server.requests) == (0 if moment == "connecting" else 1)
@@ -216,30 +163,27 @@ async def test_what_is_under_way_can_be_ended(kind: str, moment: str, ending: st
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert door.in_use() == 0
+        assert open_connections(pool) == 0
 
 
 @every
 def test_another_event_loop_is_told_apart(kind: str) -> None:
     """The connections belong to the loop of the first request, which can use and close them."""
 
-    async def ask() -> Result:
-        return await door.ask()
-
-    async def close() -> None:
-        await door.aclose()
+    async def asked() -> Result:
+        return await ask()
 
     with beside(ScriptedServer(in_turn(reply()))) as server, asyncio.Runner() as first:
-        door = door_to(kind, server.url)
-        assert first.run(ask()) == b"{}"
+        ask, pool = opened(kind, server.url)
+        assert first.run(asked()) == b"{}"
         with asyncio.Runner() as second:
-            error = second.run(ask())
+            error = second.run(asked())
             assert isinstance(error, ClientClosedError)
             assert error.message == ELSEWHERE
             with pytest.raises(ClientClosedError, match=ELSEWHERE):
-                second.run(close())
-        assert first.run(ask()) == b"{}"
-        first.run(close())
+                second.run(pool.aclose())
+        assert first.run(asked()) == b"{}"
+        first.run(pool.aclose())
 
 
 # The transport of calls
@@ -277,29 +221,6 @@ async def test_a_status_that_is_no_success_needs_no_body() -> None:
     assert (found.status, found.body) == (101, b"")
 
 
-@pytest.mark.parametrize(
-    "root",
-    ["http://127.0.0.1:8000", "https://a.example", "https://a.example/x/y%2F", "http://[::1]:80"],
-)
-@pytest.mark.parametrize("name", ["plain", "%2F ~+'&é", ":@?#"])
-def test_an_address_is_that_of_the_whole_text(root: str, name: str) -> None:
-    """Whether it is put together of its parts or read from a text: the same to the last byte."""
-    places = addresses(root, "https://login.example/y/")
-    transport = Transport(places)
-    for request in (
-        get_application(name),
-        get_documents(name, pages=True),
-        list_applications(updated_after="2024-01-01T00:00:00", application_reference_id=name),
-        token_request(),
-    ):
-        origin = places.token if request.form else places.api
-        query = f"?{request.query}" if request.query else ""
-        url, wanted = transport.url_of(request), URL(origin + request.path + query, encoded=True)
-        assert (url, str(url), url.raw_path_qs) == (wanted, str(wanted), wanted.raw_path_qs)
-        assert (url.raw_host, url.port) == (wanted.raw_host, wanted.port)
-        assert url.host_port_subcomponent == wanted.host_port_subcomponent
-
-
 @pytest.mark.parametrize("prefix", ["/income%2Fapi", "/%7Elender", "/a%20b"])
 async def test_the_path_of_the_address_is_sent_as_it_was_given(prefix: str) -> None:
     """What is quoted in it stays quoted: it may mean something else to a gateway."""
@@ -321,10 +242,10 @@ LIMIT: Final = 100.0
 async def test_a_silent_service_is_given_up(kind: str, sent: int) -> None:
     """The task itself continues; what was sent is not sent again, and the next is answered."""
     begun = reply(body=b"x" * 100, cut=sent, slow=partial(silence, LIMIT))
-    async with open_door(kind, in_turn(begun, reply())) as (door, server):
-        error = failure_in(await door.ask(LIMIT))
+    async with serving(kind, in_turn(begun, reply())) as (ask, _, server):
+        error = failure_in(await ask(read=LIMIT))
         assert len(server.requests) == 1
-        assert await door.ask() == b"{}"
+        assert await ask() == b"{}"
     assert isinstance(error, DeadlineExceededError) is (kind == "calls")
     assert error.message.endswith("nothing came for too long")
     task = asyncio.current_task()
