@@ -202,20 +202,6 @@ async def test_a_call_is_repeated_once_whatever_comes_between(failures: int) -> 
         assert len(clock.slept) == failures
 
 
-@pytest.mark.parametrize("max_rate", [None, 50])
-async def test_no_call_fails_where_each_token_serves_a_few_calls(max_rate: float | None) -> None:
-    """Refused calls use a new token first, before it is used up.
-
-    So does a service behave that keeps one token of a client alive, while other processes
-    ask for tokens as well.
-    """
-    names = [str(number) for number in range(64)]
-    async with running(uses=16, concurrency=8, max_rate=max_rate) as (service, client):
-        assert set(await outcomes(client, names)) == {"done"}
-        assert service.token_requests == 4
-        assert all(service.references.count(name) <= 2 for name in names)
-
-
 async def test_a_repetition_goes_ahead_of_calls_that_were_not_sent_yet() -> None:
     """It keeps its slot, and is first in the queue of ``max_rate``."""
     async with running(uses=1, concurrency=1) as (service, client):

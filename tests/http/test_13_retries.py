@@ -189,28 +189,6 @@ async def test_the_deadline_bounds_the_body() -> None:
         assert (await failure(client)).message == "list_applications: not done within 60 s"
 
 
-@pytest.mark.parametrize("limit", ["deadline", "read"])
-async def test_calls_that_begin_at_different_times_all_end(limit: str) -> None:
-    is_allowed = asyncio.Event()
-
-    async def answer(request: Request) -> Reply:
-        return EMPTY_PAGE if request.reference == "b" and await is_allowed.wait() else SILENT
-
-    timeouts = Timeouts(**{"read": 1000, "deadline": 1000} | {limit: 60})
-    async with calling(answer, retry=ONCE, timeouts=timeouts) as (service, client, _):
-        calls = []
-        for name in "abc":
-            calls.append(asyncio.create_task(outcomes(client, [name])))
-            await until(lambda: service.references[-1:] == [name])  # noqa: B023 - awaited at once
-            pass_time(20)
-        is_allowed.set()
-        assert await calls[1] == ["done"]
-        for call in (calls[0], calls[2]):
-            pass_time(40)
-            await until(call.done)
-            assert call.result() == ["DeadlineExceededError"]
-
-
 async def test_a_turn_that_comes_after_the_deadline_raises_at_once() -> None:
     async with calling(in_turn(EMPTY_PAGE), max_rate=0.1) as (service, client, clock):
         await ask(client)
@@ -328,19 +306,6 @@ async def test_a_call_whose_deadline_is_within_the_pause_fails_at_once() -> None
         assert {"queued", "late"}.isdisjoint(service.references)
 
 
-async def test_a_429_delays_other_calls_no_longer_than_the_cap() -> None:
-    """Of a day's pause, 60 seconds are kept; that of a second one, long after, is kept as well."""
-    again = reply(429, Retry_After="40")
-    answer = in_turn(reply(429, Retry_After="86400"), EMPTY_PAGE, again, EMPTY_PAGE)
-    async with calling(answer, retry=ONCE) as (service, client, clock):
-        assert (await failure(client)).retry_after == 86400
-        await ask(client)
-        clock.advance(100)
-        assert isinstance(await failure(client), RateLimitedError)
-        await ask(client)
-        assert [call.at for call in service.calls] == [0, 60, 160, 200]
-
-
 async def test_a_longer_pause_is_kept_by_calls_that_wait_already() -> None:
     """A call in flight is asked for another pause while others wait for the first one's end."""
     clock = OrderedClock()
@@ -360,19 +325,6 @@ async def test_a_longer_pause_is_kept_by_calls_that_wait_already() -> None:
         assert await first == ["RateLimitedError"] * 2
         assert await late == ["done"]
         assert service.calls[-1].at == 70
-
-
-async def test_a_503_delays_only_its_own_call() -> None:
-    clock = OrderedClock()
-    answer = in_turn(reply(503, Retry_After="30"), EMPTY_PAGE)
-    async with running(answer, auth=BASIC, clock=clock) as (service, client):
-        failing = asyncio.create_task(ask(client, "failing"))
-        await clock.let_pass(1)
-        await ask(client, "other")
-        await clock.let_pass(30)
-        await failing
-        assert service.references == ["failing", "other", "failing"]
-        assert [call.at for call in service.calls] == [0, 1, 30]
 
 
 async def test_a_429_keeps_the_queue_of_max_rate() -> None:
