@@ -7,7 +7,6 @@ import socket
 import ssl
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -163,18 +162,6 @@ def demanding(authority: trustme.CA, version: ssl.TLSVersion) -> Iterator[str]:
             thread.join()
 
 
-def certificate(kind: str, authority: trustme.CA) -> trustme.LeafCert | None:
-    match kind:
-        case "good":
-            return authority.issue_cert("partner")
-        case "of a stranger":
-            return trustme.CA().issue_cert("partner")
-        case "expired":
-            first, last = (datetime(year, 1, 1, tzinfo=UTC) for year in (2020, 2021))
-            return authority.issue_cert("partner", not_before=first, not_after=last)
-    return None
-
-
 @pytest.mark.parametrize(
     ("kind", "version", "text"),
     [
@@ -182,7 +169,6 @@ def certificate(kind: str, authority: trustme.CA) -> trustme.LeafCert | None:
         # An older server does not say what is missing.
         ("none", ssl.TLSVersion.TLSv1_2, PERHAPS_WANTED),
         ("of a stranger", ssl.TLSVersion.TLSv1_3, REFUSED),
-        ("expired", ssl.TLSVersion.TLSv1_2, REFUSED),
         ("good", ssl.TLSVersion.TLSv1_3, "503 Service Unavailable"),
     ],
     ids=lambda value: value.name if isinstance(value, ssl.TLSVersion) else None,
@@ -194,9 +180,9 @@ async def test_a_service_that_wants_a_client_certificate_is_understood(
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     authority.configure_trust(context)
-    sent = certificate(kind, authority)
-    if sent is not None:
-        sent.configure_cert(context)
+    if kind != "none":
+        issuer = authority if kind == "good" else trustme.CA()
+        issuer.issue_cert("partner").configure_cert(context)
     policy = DownloadPolicy(allowed_hosts=("127.0.0.1",), allow_private_networks=True, ssl=context)
     options: dict[str, Any] = {"clock": JumpingClock(), "ssl": context, "downloads": policy}
     with demanding(authority, version) as url:
@@ -384,23 +370,3 @@ async def test_a_bug_comes_out_as_itself(work: str, hook: str, auth: Auth) -> No
             assert "in hook" in str(caught.value.__notes__)
     assert clock.slept == []
     assert 2 <= len(calls) <= 8
-
-
-async def test_a_bug_below_the_connection_comes_out_as_itself(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """That of a download leaves no file, and its report shows no signed address."""
-    clock = JumpingClock()
-    signed = make_document(url=f"https://files.amazonaws.com/slip?X-Amz-Signature={CANARY}")
-
-    def look_up(*_: Any, **__: Any) -> None:
-        raise AttributeError("a bug")
-
-    monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    async with IncomeClient("https://service.example", auth=PRIVATE, clock=clock) as client:
-        for call in (client.get_application("app-1"), client.download(signed, tmp_path / "slip")):
-            with pytest.raises(AttributeError, match="a bug") as caught:
-                await call
-            assert "in look_up" in str(caught.value.__notes__)
-    assert clock.slept == []
-    assert not any(tmp_path.iterdir())  # noqa: ASYNC240 - one look

@@ -1,7 +1,6 @@
 """Replies become records or the error that says best what to do."""
 
 import json
-import pickle
 from datetime import timedelta, timezone
 from itertools import product
 from typing import Final
@@ -76,16 +75,6 @@ def test_a_message_names_the_call_and_the_status() -> None:
     )
     assert str(listed) == "list_applications: 404 Not Found; is base_url right?"
     assert str(token) == "token: 404 Not Found; is auth_url right?"
-
-
-def test_a_decoding_error_says_the_same_everywhere() -> None:
-    """The name of the call is in its text, its repr and its arguments, after pickling as well."""
-    error = read(answered(200, b"[]"))
-    assert isinstance(error, DecodeError)
-    message = f"get_application(app-1): {error.faults[0]}"
-    for one in (error, error.again(), pickle.loads(pickle.dumps(error))):
-        assert (one.message, one.args) == (message, (message,))
-        assert repr(one) == f"DecodeError({message!r})"
 
 
 @pytest.mark.parametrize(

@@ -165,10 +165,10 @@ class Shop:
             lifetime=self.lifetime,
         )
 
-    def cache(self, shelf: Shelf, ahead: int = 0) -> TokenCache:
-        """Return what a process has whose time of day is ahead of the clock by some hours."""
+    def cache(self, shelf: Shelf) -> TokenCache:
+        """Return what a process has which begins at noon."""
         now = self.clock.monotonic
-        noon = NOON + timedelta(hours=ahead) - timedelta(seconds=now())
+        noon = NOON - timedelta(seconds=now())
         return TokenCache(
             self.request, self.clock, store=shelf, wall_time=lambda: noon + timedelta(seconds=now())
         )
@@ -407,27 +407,6 @@ async def test_a_claim_is_not_waited_for_long(shop: Shop, clock: JumpingClock) -
     assert text(await shop.cache(shelf).get()) == "s"
     await turns(10)
     assert await shelf.claim(5)
-
-
-@pytest.mark.parametrize("hours", [-24, 1])
-async def test_a_wrong_time_of_day_only_costs_token_requests(
-    shop: Shop, clock: JumpingClock, hours: int
-) -> None:
-    """A process whose clock differs from the others' still gets tokens that are accepted."""
-    shelf = ClaimedShelf(clock)
-    caches = [shop.cache(shelf, ahead) for ahead in (0, hours)]
-    ends: dict[str, float] = {}
-    for _ in range(60):
-        for cache in caches:
-            for is_last in (False, True):
-                token = await cache.get()
-                if clock.monotonic() < ends.setdefault(text(token), clock.monotonic() + 3600):
-                    break
-                assert not is_last
-                cache.invalidate(token)
-            await turns(10)
-        clock.advance(600)
-    assert shop.asked <= 2 * 12
 
 
 # A store that is slow

@@ -46,7 +46,6 @@ class When(enum.Enum):
     TAIL = "in the last segment of the reply before"
 
 
-JOINED: Final = (When.SAME, When.TAIL)
 always = pytest.mark.parametrize("when", When, ids=lambda when: when.name)
 
 
@@ -141,7 +140,7 @@ async def test_what_nobody_asked_for_answers_no_call(
         assert len(service.server.connections) == 1
 
 
-@pytest.mark.parametrize("when", JOINED)
+@pytest.mark.parametrize("when", [When.SAME, When.TAIL])
 @pytest.mark.parametrize("part", [STRAY[:30], b"\r\n"], ids=["half a head", "an empty line"])
 async def test_a_part_that_comes_with_a_reply_spoils_no_other(part: bytes, when: When) -> None:
     """It cannot be told apart from the reply before it, and is ignored."""
@@ -195,20 +194,6 @@ async def test_every_idle_connection_may_have_a_stray_reply(when: When) -> None:
         await get(client, *[f"next-{n}" for n in range(8)])
         assert len(service.over) == 16
         assert set(service.over[8:]).isdisjoint(service.over[:8])
-
-
-@always
-async def test_a_stray_reply_is_no_token_and_no_application(when: When) -> None:
-    """Token requests and calls go over the same connections where the host is the same."""
-    clock = JumpingClock()
-    async with straying(when, STRAY, STRAY, auth=OAUTH, clock=clock) as (service, client):
-        await get(client, "app-1")
-        await service.pass_time()
-        clock.advance(4000)
-        await get(client, "app-2")
-        paths = [request.name for request in service.server.requests]
-        assert paths == ["token", "app-1", "token", "app-2"]
-        assert service.over == ([0, 1, 2, 2] if when in JOINED else [0, 0, 1, 1])
 
 
 @pytest.mark.parametrize("hook", ["on_connection_reuseconn", "on_request_headers_sent"])
