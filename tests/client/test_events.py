@@ -1,14 +1,17 @@
-"""What a program is told of calls, walks, records, polls and files; telling breaks nothing."""
+"""What a program, and OpenTelemetry, is told of calls, walks, records, polls and files."""
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pytest
+from opentelemetry import trace
+from opentelemetry.trace import SpanKind, StatusCode
+from yarl import URL
 
 from income_client import (
     AuthenticationError,
@@ -33,11 +36,15 @@ from income_client import (
     Timeouts,
     TokenRenewed,
     WindowSplit,
+    telemetry,
 )
 from income_client.emulator import Emulator, Fault
 from income_client.http.session import SessionManager
+from income_client.settings import Auth
+from income_client.telemetry import Telemetry
+from income_client.testing import JumpingClock
 from income_client.wire.times import wire_time
-from tests.support.clients import BASIC, OAUTH, Shelf, call, failure, playing
+from tests.support.clients import BASIC, OAUTH, Shelf, call, failure, playing, session_to
 from tests.support.loop_time import stay_silent
 from tests.support.polling import NOW_TEXT, rest
 from tests.support.server import (
@@ -46,12 +53,14 @@ from tests.support.server import (
     Answer,
     Reply,
     Request,
+    ScriptedServer,
     in_turn,
     reply,
     token_reply,
     token_rules,
 )
 from tests.support.service import NOW, served, until
+from tests.support.telemetry import Collected, collecting, ids_of
 
 E = TypeVar("E", bound=Event)
 
@@ -95,32 +104,55 @@ def shapes(events: list[Event]) -> list[tuple[Any, ...]]:
     return found
 
 
-def one_attempt(status: int | None, error: str | None) -> list[tuple[Any, ...]]:
+CALL: Final = "get_application"
+REFUSED: Final = (CALL, 1, 401, "AuthenticationError")
+
+
+def one_attempt(status: int | None, error: str | None, of: str = CALL) -> list[tuple[Any, ...]]:
     """Return the shapes of a call of one attempt that ends like this."""
-    return [
-        ("sent", "get_application", 1),
-        ("answered", "get_application", 1, status, error),
-        ("finished", "get_application", 1, status, error),
-    ]
+    ends = [(kind, of, 1, status, error) for kind in ("answered", "finished")]
+    return [("sent", of, 1), *ends]
+
+
+BOUGHT: Final = [*one_attempt(200, None, "token"), ("token", False)]
 
 
 @pytest.mark.parametrize(
-    ("answer", "status", "error"),
+    ("auth", "answer", "told"),
     [
-        (reply(), 200, None),
-        (reply(404), 404, "NotFoundError"),
-        (HUNG_UP, None, "ConnectionFailedError"),
+        (BASIC, in_turn(reply()), one_attempt(200, None)),
+        (BASIC, in_turn(reply(404)), one_attempt(404, "NotFoundError")),
+        (BASIC, in_turn(HUNG_UP), one_attempt(None, "ConnectionFailedError")),
+        # The purchase is a call of its own; the first refused token is a retry without a pause.
+        (
+            OAUTH,
+            token_rules(in_turn(reply(401), reply())),
+            [
+                *(*BOUGHT, ("sent", CALL, 1), ("answered", *REFUSED)),
+                *(*BOUGHT, ("retried", *REFUSED), ("sent", CALL, 2)),
+                *(("answered", CALL, 2, 200, None), ("finished", CALL, 2, 200, None)),
+            ],
+        ),
+        # One that cannot be replaced is no retry: whoever counts them counts requests.
+        (
+            OAUTH,
+            token_rules(in_turn(reply(401)), in_turn(token_reply(), reply(400))),
+            [
+                *(*BOUGHT, ("sent", CALL, 1), ("answered", *REFUSED)),
+                *(*one_attempt(400, "AuthenticationError", "token"), ("finished", *REFUSED)),
+            ],
+        ),
     ],
-    ids=["works", "fails", "hung up"],
+    ids=["works", "fails", "hung up", "another token", "no other token"],
 )
-async def test_a_call_is_three_events(answer: Reply, status: int | None, error: str | None) -> None:
+async def test_a_call_is_told_from_its_first_request_to_its_end(
+    auth: Auth, answer: Answer, told: list[tuple[Any, ...]]
+) -> None:
     """The class of what it raised is its last word, also where no reply came."""
-    async with heard(in_turn(answer), retry=ONCE) as (session, events):
-        if error is None:
+    async with heard(answer, auth=auth, retry=ONCE) as (session, events):
+        with contextlib.suppress(IncomeClientError):
             await call(session)
-        else:
-            assert type(await failure(session)).__name__ == error
-    assert shapes(events) == one_attempt(status, error)
+    assert shapes(events) == told
 
 
 @pytest.mark.parametrize(
@@ -229,41 +261,6 @@ async def test_the_log_has_the_request_id_of_each_reply(
     assert {one for _, one in ids_in(events)} == {shown}
 
 
-async def test_tokens_are_told_of() -> None:
-    """The purchase is a call of its own; the first refused token is a retry without a pause."""
-    answers = token_rules(in_turn(reply(401), reply()))
-    async with heard(answers, auth=OAUTH) as (session, events):
-        await call(session)
-    bought = [
-        ("sent", "token", 1),
-        ("answered", "token", 1, 200, None),
-        ("finished", "token", 1, 200, None),
-        ("token", False),
-    ]
-    assert shapes(events) == [
-        *bought,
-        ("sent", "get_application", 1),
-        ("answered", "get_application", 1, 401, "AuthenticationError"),
-        *bought,
-        ("retried", "get_application", 1, 401, "AuthenticationError"),
-        ("sent", "get_application", 2),
-        ("answered", "get_application", 2, 200, None),
-        ("finished", "get_application", 2, 200, None),
-    ]
-
-
-async def test_a_repetition_that_never_goes_out_is_not_told() -> None:
-    """A refused token that cannot be replaced is no retry: whoever counts them counts requests."""
-    answer = token_rules(in_turn(reply(401)), in_turn(token_reply(), reply(400)))
-    async with heard(answer, auth=OAUTH) as (session, events):
-        await failure(session)
-    sent = [event.call for event in of(RequestSent, events)]
-    assert sent == ["token", "get_application", "token"]
-    assert of(RequestRetried, events) == []
-    (finished,) = (one for one in of(CallFinished, events) if one.call == "get_application")
-    assert (finished.attempts, finished.status, finished.error) == (1, 401, "AuthenticationError")
-
-
 async def test_a_token_of_the_store_is_shared() -> None:
     """Then none is bought."""
     ends = datetime.now(UTC) + timedelta(hours=1)
@@ -275,39 +272,6 @@ async def test_a_token_of_the_store_is_shared() -> None:
     (renewed,) = of(TokenRenewed, events)
     assert renewed.is_shared
     assert renewed.lifetime > 0
-
-
-@pytest.mark.parametrize("error", [ValueError("invented-secret"), asyncio.CancelledError()])
-async def test_a_hook_that_raises_breaks_nothing(
-    error: BaseException, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It is complained of once, by the class of its error; it is called on, for views too."""
-    events: list[Event] = []
-
-    def hook(event: Event) -> None:
-        events.append(event)
-        raise error
-
-    with caplog.at_level(logging.DEBUG, "income_client.events"):
-        async with playing(in_turn(reply()), auth=BASIC, on_event=hook) as (session, _, _):
-            await call(session)
-            await call(session.with_options(retry=ONCE))
-    assert len(events) == 6
-    (line,) = caplog.records
-    assert line.levelno == logging.WARNING
-    assert line.getMessage().startswith(f"on_event raised {type(error).__name__};")
-    assert "invented-secret" not in caplog.text + repr(vars(line))
-
-
-async def test_without_a_hook_nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-
-    def refuse(*_: Any, **__: Any) -> None:
-        raise AssertionError
-
-    for cls in (RequestSent, RequestAnswered, CallFinished, TokenRenewed):
-        monkeypatch.setattr(cls, "__init__", refuse)
-    async with playing(token_rules(in_turn(reply()))) as (session, _, _):
-        await call(session)
 
 
 # Walks, records, polls, files
@@ -453,3 +417,204 @@ async def test_a_file_is_told_of_at_its_end(tmp_path: Path) -> None:
         assert failed.error is not None
         assert first.document_id == document.document_id
         assert first.attempts >= 1
+
+
+# OpenTelemetry
+
+
+APPLICATION = "income_client get_application"
+REQUEST = "GET /v1/income/applications/{application_id}"
+
+
+@pytest.fixture
+def exported() -> Iterator[Collected]:
+    """What OpenTelemetry is told during a test."""
+    with collecting() as found:
+        yield found
+
+
+async def test_a_call_is_a_span_and_so_is_each_attempt(exported: Collected) -> None:
+    """Within the program's own span, with the conventional attributes of HTTP, and no address."""
+    events: list[object] = []
+    tracer = trace.get_tracer("program")
+    answers = in_turn(reply(503), reply())
+    async with playing(answers, auth=BASIC, on_event=events.append) as (session, server, _):
+        with tracer.start_as_current_span("program's") as outer:
+            await call(session)
+            assert trace.get_current_span() is outer
+    assert len(events) == 6  # of the hook, which is told as well
+    (span,) = exported.named(APPLICATION)
+    assert span.kind is SpanKind.INTERNAL
+    assert span.parent is not None
+    assert span.parent.span_id == outer.get_span_context().span_id
+    assert span.status.status_code is StatusCode.UNSET
+    attributes: dict[str, Any] = dict(span.attributes or {})
+    assert attributes.pop("income_client.waited") > 0
+    assert attributes == {
+        "income_client.call": "get_application",
+        "server.address": "127.0.0.1",
+        "income_client.attempts": 2,
+        "http.response.status_code": 200,
+    }
+    assert [event.name for event in span.events] == ["pause"]
+    first, second = exported.named(REQUEST)
+    always = {
+        "http.request.method": "GET",
+        "server.address": "127.0.0.1",
+        "server.port": URL(server.url).port,
+        "url.template": "/v1/income/applications/{application_id}",
+    }
+    failed = {"http.response.status_code": 503, "error.type": "ServerError"}
+    assert dict(first.attributes or {}) == {**always, **failed}
+    resent = {"http.request.resend_count": 1, "http.response.status_code": 200}
+    assert dict(second.attributes or {}) == {**always, **resent}
+    statuses = [StatusCode.ERROR, StatusCode.UNSET]
+    assert [one.status.status_code for one in (first, second)] == statuses
+    for one in (first, second):
+        assert one.kind is SpanKind.CLIENT
+        assert ids_of(one)[2] == ids_of(span)[1]
+
+
+async def test_the_error_of_a_call_is_in_its_spans(exported: Collected) -> None:
+    """By its class: its message would name the application. A cancellation is no failure."""
+
+    def cancel(_: Request) -> Reply:
+        task.cancel()
+        return SILENT
+
+    async with playing(in_turn(reply(404), cancel), auth=BASIC) as (session, _, _):
+        await failure(session)
+        task = asyncio.create_task(call(session))
+        await asyncio.wait((task,))
+    assert [span.name for span in exported.spans] == [REQUEST, APPLICATION] * 2
+    names = ["NotFoundError"] * 2 + ["CancelledError"] * 2
+    assert [(span.attributes or {})["error.type"] for span in exported.spans] == names
+    codes = [StatusCode.ERROR] * 2 + [StatusCode.UNSET] * 2
+    assert [span.status.status_code for span in exported.spans] == codes
+    assert {(span.status.description, span.events) for span in exported.spans} == {(None, ())}
+
+
+async def test_the_token_is_requested_within_the_call_that_needed_it(exported: Collected) -> None:
+    """Its purchase is a span of its own, below the call's."""
+    async with playing(token_rules(in_turn(reply()))) as (session, _, _):
+        await call(session)
+    request, token, _, application = exported.spans
+    assert (request.name, token.name) == ("POST /token", "income_client token")
+    assert application.name == APPLICATION
+    assert token.parent is not None
+    assert application.context is not None
+    assert token.parent.span_id == application.context.span_id
+    assert exported.points("income_client.tokens") == [
+        ({"income_client.token.source": "requested"}, 1)
+    ]
+
+
+async def test_counts_tell_what_was_done(exported: Collected) -> None:
+    """Calls, requests, retries, pages, records, polls, lag and dead letters are counted."""
+    clock = JumpingClock()
+    async with Emulator(30, clock=clock, time_flows=True) as service:
+        ids = service.world.ids
+        service.faults.add(Fault("status", status=404, times=None, path=f"*/{ids[4]}"))
+        service.faults.add(Fault("status", status=500, path=f"*/{ids[5]}"))
+        async with IncomeClient(service.url, auth=service.oauth2, clock=clock) as client:
+            walked = [row async for row in client.list_applications()]
+            store = MemoryCheckpointStore()
+            records = await rest(client.poll(store, name="mine", start="2026-01-01"))
+            service.advance(300)  # after which the dead letter is tried again
+            assert await rest(client.poll(store, name="mine")) == []
+    # First, since older SDKs give a gauge to one collection only.
+    ((_, lag),) = exported.points("income_client.poll.lag")
+    assert 0 <= lag < 60
+    assert sum(value for _, value in exported.points("income_client.walk.rows")) == len(walked)
+    assert exported.points("income_client.walk.pages")
+    assert exported.points("income_client.records") == [({}, len(records))]
+    mine = {"income_client.poller": "mine"}
+    assert exported.points("income_client.polls") == [(mine, 2)]
+    assert exported.points("income_client.dead_letters") == [(mine, 1)]
+    requests = exported.points("income_client.requests")
+    assert sum(value for _, value in requests) == len(service.requests)
+    ((retried, count),) = exported.points("income_client.retries")
+    assert (retried["error.type"], count) == ("ServerError", 1)
+    calls = exported.points("income_client.call.duration")
+    assert sum(count for _, count in calls) + len(service.requests) == len(exported.spans)
+
+
+async def test_nothing_private_is_exported(exported: Collected) -> None:
+    """No id of an application, no address, no secret and no token, whatever comes of a call."""
+    clock = JumpingClock()
+    async with Emulator(5, clock=clock) as service:
+        ids = service.world.ids
+        service.faults.add(Fault("status", status=404, times=None, path=f"*/{ids[1]}"))
+        service.faults.add(Fault("body", body=b"{}", times=None, path=f"*/{ids[2]}"))
+        async with IncomeClient(service.url, auth=service.oauth2, clock=clock) as client:
+            async for _ in client.fetch_records(ids, on_error="yield"):
+                pass
+            await client.find_application(service.world.reference_of(0))
+            await client.get_json(f"/v1/income/applications/{ids[0]}")
+        shown = exported.shown()
+        secret = service.oauth2.client_secret.reveal()
+    assert APPLICATION in shown
+    assert "http://" not in shown
+    assert "url.full" not in shown
+    assert "Bearer" not in shown
+    assert secret not in shown
+    assert [one for one in (*ids, *map(service.world.reference_of, range(5))) if one in shown] == []
+
+
+async def test_a_provider_set_before_the_first_call_is_found() -> None:
+    """One that is made at import counts as well; without a provider, or off, nobody is told."""
+    async with ScriptedServer(in_turn(reply())) as server:
+        early, silent = session_to(server.url, auth=BASIC), session_to(server.url, auth=BASIC)
+        off = session_to(server.url, auth=BASIC, telemetry=False)
+        await call(silent)
+        assert silent.instrumentation.emit is None
+        with collecting() as exported:
+            for session in (early, silent, off):
+                await call(session)
+        assert off.instrumentation.emit is None
+        for session in (early, silent, off):
+            await session.aclose()
+    assert [span.name for span in exported.spans] == [REQUEST, APPLICATION]
+
+
+@pytest.mark.parametrize(
+    ("of", "broken", "error"),
+    [
+        (None, "on_event", ValueError("invented-secret")),
+        (None, "on_event", asyncio.CancelledError()),
+        *(
+            (Telemetry, name, ValueError("invented-secret"))
+            for name in ("begin_call", "found", "count_event", "_count_call")
+        ),
+        (telemetry, "_set_ending", ValueError("invented-secret")),
+    ],
+)
+async def test_a_listener_that_raises_breaks_nothing(
+    of: object,
+    broken: str,
+    error: BaseException,
+    exported: Collected,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is complained of once, by the class of its error; a hook is called on, for views too."""
+    failed: list[None] = []
+
+    def fail(*_: object, **__: object) -> None:
+        failed.append(None)
+        raise error
+
+    options: dict[str, Any] = {"auth": OAUTH, "retry": ONCE}
+    if of is None:
+        options["on_event"] = fail
+    else:
+        monkeypatch.setattr(of, broken, fail)
+    with caplog.at_level(logging.WARNING, "income_client.events"):
+        async with playing(token_rules(in_turn(reply())), **options) as (session, _, _):
+            await call(session)
+            await call(session.with_options(retry=ONCE))
+    (line,) = caplog.records
+    name = "on_event" if of is None else "telemetry"
+    assert line.getMessage().startswith(f"{name} raised {type(error).__name__};")
+    assert "invented-secret" not in caplog.text + repr(vars(line))
+    assert of is not None or len(failed) == 10
