@@ -3,18 +3,16 @@
 import asyncio
 import tracemalloc
 from collections.abc import AsyncIterator
-from itertools import product
 from typing import Any
 
 import pytest
 
 from income_client.downloads.http import FilePool
-from income_client.errors import DownloadError, UnsafeLinkError
+from income_client.errors import UnsafeLinkError
 from income_client.http.endpoints import proxy_address
 from income_client.settings import DownloadPolicy, Timeouts
 from tests.support.clients import (
     CANARY,
-    CHUNKED,
     body_of,
     fetched,
     link_to,
@@ -88,40 +86,6 @@ async def test_a_proxy_may_be_anywhere() -> None:
 
 
 # Bodies
-
-
-OPEN_ENDED = b"HTTP/1.1 200 X\r\nConnection: close\r\n\r\nbody"
-
-
-WHOLE = (
-    (reply(body=b"body"), b"body"),
-    (reply(body=b""), b""),
-    (Reply(raw=CHUNKED + b"2\r\nbo\r\n2\r\ndy\r\n0\r\n\r\n"), b"body"),
-    (Reply(raw=OPEN_ENDED, closed=True), b"body"),
-    (reply(206, b"dy", Content_Range="bytes 2-3/4"), b"dy"),
-)
-
-
-async def test_a_body_is_read_to_its_end() -> None:
-    async with pooled(in_turn(*(out for out, _ in WHOLE))) as (pool, server):
-        for _, body in WHOLE:
-            with await pool.get(link_to(server.url), {}, WAITS) as found:
-                assert await body_of(found) == body
-                assert await found.read() == b""
-                assert CANARY not in repr(found)
-
-
-async def test_a_reply_that_contradicts_itself_is_an_error() -> None:
-    """A field that decides on the body must not come twice."""
-    fields = "Content-Length", "Content-Range", "ETag", "Content-Encoding", "Location"
-    for name, last in product(fields, ("4", "5")):
-        length = "" if name == "Content-Length" else "Content-Length: 4\r\n"
-        head = f"HTTP/1.1 200 X\r\n{length}{name}: 4\r\n{name}: {last}\r\n\r\nbody"
-        async with pooled(in_turn(Reply(raw=head.encode()))) as (pool, server):
-            error = await fetched(pool, server.url)
-        assert isinstance(error, DownloadError)
-        twice = f"the header field {name.lower()} came twice"
-        assert error.message in (twice, "what came is not HTTP")
 
 
 ERRORS = (

@@ -1,7 +1,7 @@
 """Names of files: templates, texts from outside as components of paths, extensions."""
 
 import re
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from attrs import evolve
@@ -15,7 +15,6 @@ from income_client.downloads.naming import (
     extension_of,
     safe_component,
 )
-from income_client.errors import ConfigurationError
 from tests.support import places
 
 # Templates
@@ -42,14 +41,6 @@ def test_a_template_is_text_with_plain_fields(
 ) -> None:
     made = NameTemplate.read(template).of(FACTS)
     assert (made.folders, made.with_extension("pdf")) == (folders, name)
-
-
-@pytest.mark.parametrize("field", ["application_id", "document_type", "file_reference_id"])
-def test_a_fact_that_is_not_known_is_asked_for(field: str) -> None:
-    template = NameTemplate.read(f"{{{field}}}/{{document_id}}")
-    unknown: dict[str, Any] = {field: None}
-    with pytest.raises(ConfigurationError, match=re.escape(f"{{{field}}}")):
-        template.of(evolve(FACTS, **unknown))
 
 
 def test_a_name_that_becomes_that_of_a_device_is_changed() -> None:

@@ -1,7 +1,6 @@
 """Places of files: which one a destination means, where files land, what a stream gets."""
 
 import asyncio
-import hashlib
 import io
 import os
 import socket
@@ -17,7 +16,7 @@ from typing import Any
 import pytest
 from obstore.store import LocalStore, MemoryStore
 
-from income_client.downloads.destinations import DiskPlace, Existing, Published, StreamPlace
+from income_client.downloads.destinations import DiskPlace, StreamPlace
 from income_client.downloads.many import places_in
 from income_client.downloads.object_store import StorePlace
 from income_client.downloads.temporary_file import Spool, TemporaryFile
@@ -130,41 +129,23 @@ async def test_a_stream_that_cannot_take_a_file_is_refused(tmp_path: Path) -> No
 
 
 async def test_a_file_lands_below_its_folder(tmp_path: Path) -> None:
+    """Missing folders are made for their owner alone, once; to look makes none."""
+    top = tmp_path / "new" / "er"
     before = os.umask(0)
     try:
-        published = await put(DiskPlace.below(tmp_path / "new" / "er", SORTED, FACTS), PDF)
+        place = DiskPlace.below(top, SORTED, FACTS)
+        assert await place.find_existing() == ()
+        assert os.listdir(tmp_path) == []  # noqa: PTH208 - a folder counts too
+        assert await put(place, PDF) == Landed(top / WHERE, was_there=False)
     finally:
         os.umask(before)
-    top = tmp_path / "new" / "er"
-    assert published == Landed(top / WHERE, was_there=False)
     assert files_below(tmp_path / "new") == {f"er/{WHERE}": PDF}
     assert mode_of(top / WHERE) == 0o600
     folders = [tmp_path / "new", top, top / "app-1", top / "app-1" / "paystub"]
     assert {mode_of(one) for one in folders} == {0o700}
-
-
-@pytest.mark.parametrize(
-    ("content_type", "content", "name"),
-    [
-        ("image/png", PDF, "doc-1.png"),
-        ("application/octet-stream", PDF, "doc-1.pdf"),
-        (None, b"?", "doc-1.bin"),
-        ("../../x", b"", "doc-1.bin"),
-    ],
-)
-async def test_its_extension_is_of_our_own_making(
-    tmp_path: Path, content_type: str | None, content: bytes, name: str
-) -> None:
-    """A media type chooses from our table, and is never part of a name."""
-    place = DiskPlace.below(tmp_path, FLAT, FACTS)
-    await put(place, content, content_type=content_type)
-    assert files_below(tmp_path) == {name: content}
-    (existing,) = await place.find_existing()
-    assert existing == Existing(tmp_path / name, len(content))
-    there = await place.match_existing(existing, hashlib.md5(content).hexdigest())
-    sha256 = hashlib.sha256(content).hexdigest()
-    assert there == Published(tmp_path / name, len(content), sha256, was_there=True)
-    assert await place.match_existing(existing, hashlib.md5(b"another").hexdigest()) is None
+    folders[-1].chmod(0o755)
+    assert await put(place, PDF) == Landed(top / WHERE, was_there=True)
+    assert mode_of(folders[-1]) == 0o755
 
 
 async def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:

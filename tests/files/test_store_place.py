@@ -1,6 +1,5 @@
 """Object stores: an object is whole or absent, and never replaced without a word."""
 
-import asyncio
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -141,27 +140,3 @@ async def test_a_key_that_a_store_refuses_is_a_value(tmp_path: Path) -> None:
     place = StorePlace(LocalStore(tmp_path), SORTED, FACTS)
     assert isinstance(await put(place, PDF), DownloadError)
     assert files_below(tmp_path) == {"app-1": b"file"}
-
-
-async def test_an_upload_in_parts_that_is_cancelled_is_aborted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its source fails, so that the library tells the store to forget the parts."""
-    monkeypatch.setattr(object_store, "LONGEST_SINGLE", 1000)
-    monkeypatch.setattr(object_store, "_PART", 1000)
-    began = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    real = object_store._Parts.__next__
-
-    def first(parts: object_store._Parts) -> bytes:
-        loop.call_soon_threadsafe(began.set)
-        return real(parts)
-
-    monkeypatch.setattr(object_store._Parts, "__next__", first)
-    place = StorePlace(LocalStore(tmp_path), FLAT, FACTS)
-    task = asyncio.create_task(put(place, LONG))
-    await began.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert files_below(tmp_path) in ({}, {"doc-1.pdf": LONG})

@@ -1,9 +1,7 @@
 """Many files: whatever has documents is taken, bounded, and what fails is reported."""
 
 import asyncio
-import errno
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,6 @@ from attrs import evolve
 
 from income_client import (
     ApplicationRecord,
-    ClientClosedError,
     ConfigurationError,
     DocumentEntry,
     DownloadedFile,
@@ -21,8 +18,7 @@ from income_client import (
     DownloadProgress,
 )
 from tests.support.downloads import Scene, files_below, scene
-from tests.support.limits import room_for
-from tests.support.service import client_tasks, until
+from tests.support.service import client_tasks
 
 
 async def shapes(play: Scene) -> dict[str, Any]:
@@ -117,24 +113,6 @@ async def test_a_failure_is_raised_and_ends_the_rest_or_is_yielded(
     assert len(files_below(tmp_path / "b")) == 8
 
 
-async def test_a_failing_disk_can_be_told_from_a_failing_file(tmp_path: Path, play: Scene) -> None:
-    """The loop is left at the first failure of the disk, and the other files are not asked for."""
-    documents = await play.documents(20)
-    play.fail("status", status=400)
-    found = []
-    stream = play.client.download_all(documents, tmp_path, 1, on_error="yield")
-    with room_for(3, errno.ENOSPC):
-        async with aclosing(stream):
-            async for one in stream:
-                found.append(one)
-                match one:
-                    case DownloadFailure(error=DownloadError(disk_failed=True)):
-                        break
-    assert sum(isinstance(one, DownloadFailure) for one in found) == 2
-    assert (len(found), len(files_below(tmp_path))) == (5, 3)
-    assert len(play.asked) == 5
-
-
 async def test_a_name_that_cannot_be_made_or_is_taken_is_a_failure_of_its_document(
     tmp_path: Path, play: Scene
 ) -> None:
@@ -150,21 +128,6 @@ async def test_a_name_that_cannot_be_made_or_is_taken_is_a_failure_of_its_docume
     found = [one async for one in stream]
     assert sum(isinstance(one, DownloadFailure) for one in found) == 1
     assert list(files_below(tmp_path / "b")) == ["slip"]
-
-
-async def test_an_iteration_that_was_cancelled_does_not_go_on(tmp_path: Path, play: Scene) -> None:
-    documents = await play.documents(5)
-    play.fail("stall", times=None)
-    stream = play.client.download_all(documents, tmp_path)
-    waiting = asyncio.ensure_future(anext(stream))
-    await until(lambda: len(play.asked) == 5)
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    assert files_below(tmp_path) == {}
-    assert client_tasks() == set()
-    with pytest.raises(ClientClosedError):
-        await anext(stream)
 
 
 async def test_what_a_callback_raises_comes_out(tmp_path: Path, play: Scene) -> None:

@@ -140,29 +140,6 @@ def test_another_version_has_another_length(*, is_new: bool) -> None:
     assert receiver.content == DIGITS[:10]
 
 
-NO_FILES: Final[tuple[dict[str, str], ...]] = (
-    {},
-    {"content-length": ""},
-    {"content-length": "3, 3"},
-    {"content-length": "-3"},
-    {"content-length": "3", "content-encoding": "gzip"},
-    {"content-length": "3", "content-encoding": "identity, br"},
-    {"transfer-encoding": "gzip"},
-    {"content-length": "3", "transfer-encoding": "gzip"},
-    {"content-length": "3", "transfer-encoding": "chunked, identity"},
-    {"content-length": "3", "transfer-encoding": "\x0bchunked"},
-    {"content-length": "-3", "transfer-encoding": "chunked"},
-)
-
-
-def test_a_body_that_is_not_the_file_for_certain_is_refused() -> None:
-    """An encoded body, and one whose end is like a cut, is no file."""
-    for headers in NO_FILES:
-        with pytest.raises(DownloadError) as caught:
-            Transfer(DownloadPolicy()).begin_body(200, headers, now=0)
-        assert not caught.value.retryable
-
-
 def test_a_part_where_all_was_asked_for_is_refused() -> None:
     """Nobody knows what came before it; what an earlier request had asked for is over."""
     told: Any = {"content_range": "bytes 4-9/10"}
