@@ -3,11 +3,12 @@
 import asyncio
 import hashlib
 import os
+import tracemalloc
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-import aiohttp
 import pytest
 from attrs import evolve
 
@@ -27,13 +28,25 @@ from income_client import (
     Timeouts,
 )
 from income_client.downloads.downloader import FreshAddresses
+from income_client.downloads.http import FilePool
 from income_client.emulator import Fault
-from income_client.errors import IncomeClientError, ServerError
+from income_client.errors import IncomeClientError, ServerError, UnsafeLinkError
+from income_client.http.endpoints import proxy_address
 from income_client.testing import JumpingClock
-from tests.support.clients import HERE, hosting
-from tests.support.downloads import Scene, files_below, mode_of, scene
+from tests.support.clients import (
+    CANARY,
+    HERE,
+    body_of,
+    fetched,
+    hosting,
+    link_to,
+    open_connections,
+    pooled,
+)
+from tests.support.downloads import Scene, files_below, scene
 from tests.support.loop_time import pass_time, silence
 from tests.support.server import Reply, ScriptedServer, in_turn, reply
+from tests.support.service import until
 from tests.support.storage import Storage, document_at, storing
 
 ONCE = RetryPolicy(max_attempts=1)
@@ -52,35 +65,25 @@ def test_by_default_files_come_from_public_object_storage_only() -> None:
     assert hash(given) is not None
 
 
-async def test_a_file_is_whole_and_private_at_its_path(tmp_path: Path, play: Scene) -> None:
-    document = await play.document()
-    path = tmp_path / "slip.pdf"
-    file = await play.client.download(document, path)
-    content = play.content(document)
-    assert files_below(tmp_path) == {"slip.pdf": content}
-    assert mode_of(path) == 0o600
-    assert document.source is not None
-    assert file == DownloadedFile(
-        document_id=document.document_id,
-        application_id=document.source.application_id,
-        document_type=document.source.document_type,
-        file=0,
-        path=path,
-        size=len(content),
-        sha256=hashlib.sha256(content).hexdigest(),
-        content_type="application/pdf",
-        was_there=False,
-    )
-    assert document.url.partition("?")[2] not in repr(file)
-
-
 async def test_in_a_folder_names_come_from_a_template(tmp_path: Path, play: Scene) -> None:
     """An entry of `all()` is as good as its document, also without a source."""
     document = await play.document()
     assert document.source is not None
     folder = tmp_path / document.source.application_id / document.source.document_type
     first = await play.client.download(document, tmp_path)
-    assert first.path == folder / f"{document.document_id}-0.pdf"
+    content = play.content(document)
+    assert first == DownloadedFile(
+        document_id=document.document_id,
+        application_id=document.source.application_id,
+        document_type=document.source.document_type,
+        file=0,
+        path=folder / f"{document.document_id}-0.pdf",
+        size=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+        content_type="application/pdf",
+        was_there=False,
+    )
+    assert document.url.partition("?")[2] not in repr(first)
     named = await play.client.download(
         document, f"{tmp_path}/new/", names="{file_reference_id}.{ext}"
     )
@@ -210,28 +213,6 @@ async def test_a_storage_that_sends_on_and_hangs_up_is_followed(tmp_path: Path) 
         assert files_below(tmp_path) == {"slip": b"file"}
 
 
-async def test_a_bug_is_not_taken_for_a_fault_of_the_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It comes out as it is, at once, and nothing is left of the file."""
-
-    async def broken(*_: object) -> bytes:
-        raise AttributeError("a bug")
-
-    def broken_at_once(*_: object) -> bytes:
-        raise AttributeError("a bug")
-
-    monkeypatch.setattr(aiohttp.StreamReader, "read_nowait", broken_at_once)
-    for name in ("read", "readany", "readchunk"):
-        monkeypatch.setattr(aiohttp.StreamReader, name, broken)
-    async with storing() as (storage, client):
-        document = storage.store("/a", b"file")
-        with pytest.raises(AttributeError, match="a bug"):
-            await client.download(document, tmp_path / "slip")
-        assert len(storage.asked) == 1
-    assert files_below(tmp_path) == {}
-
-
 # Fresh addresses: asked for once for all downloads of a client
 
 
@@ -286,16 +267,6 @@ async def test_who_is_cancelled_while_it_asks_harms_nobody(tmp_path: Path, cance
     assert files_below(tmp_path).keys() >= {one.document_id for one in documents[cancelled:]}
 
 
-async def test_an_answer_is_used_for_a_minute(tmp_path: Path) -> None:
-    clock = JumpingClock()
-    async with storing(clock=clock) as (storage, client):
-        for number, document in enumerate(expired(storage, 6)):
-            await download(client, document, tmp_path)
-            assert len(storage.api_asked) == 1 + number // 3
-            clock.advance(25)
-    check(tmp_path, 6)
-
-
 async def test_a_file_that_is_gone_is_not_looked_for_at_an_older_address(tmp_path: Path) -> None:
     """One guess is made where no storage speaks of expiry, so it is made with a new answer."""
     clock = JumpingClock()
@@ -311,27 +282,6 @@ async def test_a_file_that_is_gone_is_not_looked_for_at_an_older_address(tmp_pat
         await download(client, document_at(storage.address("/gone"), "doc-1"), tmp_path)
         assert len(storage.api_asked) == 2
     assert files_below(tmp_path) == {"doc-0": b"moved", "doc-1": b"moved"}
-
-
-async def test_an_id_under_two_types_has_two_addresses(play: Scene) -> None:
-    """And one under one type twice has none that could be trusted."""
-    one = await play.client.get_documents(play.service.world.ids[0])
-    ((_, first), (_, second), *_) = one.all()
-    twin = evolve(second, document_id=first.document_id)
-
-    async def asked(_: str) -> ApplicationDocuments:
-        return evolve(
-            one, documents={"unknown_form": (first,), "w3": (twin,), "both": (first, twin)}
-        )
-
-    addresses = FreshAddresses(JumpingClock(), "app-1")
-    for document_type, address in (("unknown_form", first.url), ("w3", twin.url), ("both", None)):
-        fresh = addresses.get(document_type, first.document_id, stale="old", since=0, ask=asked)
-        if address is None:
-            with pytest.raises(DownloadError, match="several"):
-                await fresh
-        else:
-            assert await fresh == address
 
 
 async def test_a_failure_to_renew_is_shared_by_those_who_wait() -> None:
@@ -376,3 +326,130 @@ async def test_credentials_that_are_refused_meanwhile_are_told(tmp_path: Path, p
     play.service.faults.add(Fault("status", status=401, path="/v1/*", times=None))
     with pytest.raises(AuthenticationError):
         await play.client.download(document, tmp_path / "slip.pdf")
+
+
+# What is asked of a storage, byte by byte, and how a body comes
+
+
+WAITS = Timeouts(read=5)
+STAYS_OUT = DownloadPolicy(allowed_hosts=["localhost:*", "*.example.com:*"], require_https=False)
+AWKWARD = (
+    "/a%2Fb/%7Ename/c+d%20e?X-Amz-Signature=%2F%7E+%20%27&empty=&key",
+    "/a?b??c=?/&d=/e",
+    "//double//slash/",
+    "/a/../b/./c",
+    "/a;b=c,d:e@f!$&'()*",
+    "/%E2%82%AC%zz%",
+    '/"<>[]^`{|}?"<>[]^`{|}',
+    "/?a=b",
+)
+
+
+async def test_a_request_is_the_address_and_five_fields() -> None:
+    more = {"Range": "bytes=5-", "If-Range": '"tag"'}
+    async with pooled(in_turn(reply(body=b"whole")), user_agent="test/1") as (pool, server):
+        for target in AWKWARD:
+            with await pool.get(link_to(server.url, target), more, WAITS) as found:
+                assert await body_of(found) == b"whole"
+    for target, request in zip(AWKWARD, server.requests, strict=True):
+        lines = request.head.decode().removesuffix("\r\n\r\n").split("\r\n")
+        assert lines[0] == f"GET {target} HTTP/1.1"
+        assert sorted(lines[1:]) == [
+            "Accept-Encoding: identity",
+            "Accept: */*",
+            f"Host: 127.0.0.1:{server.port}",
+            'If-Range: "tag"',
+            "Range: bytes=5-",
+            "User-Agent: test/1",
+        ]
+
+
+async def test_the_environment_adds_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    (tmp_path / ".netrc").write_text(f"default login {CANARY} password {CANARY}\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    async with pooled(in_turn(reply(Set_Cookie="a=b"))) as (pool, server):
+        for _ in range(2):
+            # Cookies of bare IP addresses would not be kept anyway.
+            assert await fetched(pool, f"http://localhost:{server.port}") == b"{}"
+    for request in server.requests:
+        assert set(request.headers) == {"host", "user-agent", "accept", "accept-encoding"}
+        assert request.headers["user-agent"].startswith("income-client/")
+
+
+async def test_a_proxy_may_be_anywhere() -> None:
+    """It is the caller's own choice; it is given the address as it is, and no name of ours."""
+    async with ScriptedServer(in_turn(reply(body=b"whole"))) as server:
+        proxy = proxy_address(f"http://user:word@127.0.0.1:{server.port}")
+        pool = FilePool(STAYS_OUT, proxy=proxy)
+        assert await fetched(pool, "http://files.example.com", "/a%2Fb?c=%7E") == b"whole"
+        refused = await fetched(pool, "http://localhost:1")
+        await pool.aclose()
+    (head,) = (request.head for request in server.requests)
+    assert head.startswith(b"GET http://files.example.com/a%2Fb?c=%7E HTTP/1.1\r\n")
+    assert b"\r\nProxy-Authorization: Basic " in head
+    assert b"\r\nAuthorization" not in head
+    assert isinstance(refused, UnsafeLinkError)
+
+
+# Bodies
+
+
+ERRORS = (
+    (reply(403, b"<Code>AccessDenied</Code>"), "<Code>AccessDenied</Code>"),
+    (reply(403, b"x" * 2000), "x" * 1000),
+    (reply(403, b"x" * 1000), "x" * 1000),
+    (reply(403, b"\xff!"), "\ufffd!"),
+    (reply(403, b""), ""),
+    (reply(403, b"x" * 100, cut=-1), "x" * 99),
+    (reply(403, b"x" * 100, cut=-1, held=True), "x" * 99),
+)
+
+
+async def test_the_text_of_an_error_is_bounded() -> None:
+    async with pooled(in_turn(*(out for out, _ in ERRORS))) as (pool, server):
+        for out, text in ERRORS:
+            with await pool.get(link_to(server.url), {}, WAITS) as found:
+                reading = asyncio.create_task(found.error_text(limit=1000, seconds=60))
+                while out.held and not reading.done():
+                    await asyncio.sleep(0)
+                    pass_time(6)
+                assert await reading == text
+
+
+async def test_memory_does_not_grow_with_the_file() -> None:
+    piece = b"x" * 2**20
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(32):
+            yield piece
+
+    head = Reply(headers={"Content-Length": f"{32 * 2**20}"}, slow=pieces, held=True)
+    async with pooled(in_turn(head)) as (pool, server):
+        size = 0
+        with await pool.get(link_to(server.url), {}, WAITS) as found:
+            tracemalloc.start()
+            while read := await found.read():
+                size += len(read)
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+    assert size == 32 * 2**20
+    assert peak < 8 * 2**20
+
+
+async def test_leaving_early_closes_the_connection() -> None:
+    """The rest of a body is not waited for, and never taken for the next reply."""
+
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield b"x" * 50_000
+
+    head = Reply(headers={"Content-Length": "1000000000000"}, slow=endless)
+    async with pooled(in_turn(head, head, reply(body=b"next"))) as (pool, server):
+        for reads_some in (False, True):
+            with await pool.get(link_to(server.url), {}, WAITS) as found:
+                assert not reads_some or await found.read()
+            assert open_connections(pool) == 0
+            await until(lambda: not server.connections)
+        assert await fetched(pool, server.url, "/more") == b"next"
