@@ -161,28 +161,6 @@ async def test_idle_connections_make_room(caplog: pytest.LogCaptureFixture) -> N
     ]
 
 
-async def test_no_more_connections_than_that_are_served_at_a_time() -> None:
-    begun, may_end = asyncio.Semaphore(0), asyncio.Event()
-    at_once = 0
-
-    async def slow(_: web.Request) -> web.Response:
-        nonlocal at_once
-        at_once += 1
-        assert at_once <= 2
-        begun.release()
-        await may_end.wait()
-        at_once -= 1
-        return web.Response(headers={"Connection": "close"})
-
-    async with served(slow, idle_timeout=NEVER, max_connections=2) as url:
-        asking = [asyncio.create_task(answered(url)) for _ in range(5)]
-        for _ in range(2):
-            await begun.acquire()
-        assert not any(one.done() for one in asking)
-        may_end.set()
-        assert await asyncio.gather(*asking) == [OK] * 5
-
-
 async def test_a_client_that_does_not_speak_tls_is_not_waited_for() -> None:
     """Neither one that is silent, nor one that says something else; others are served."""
     context, trusting = tls_pair()

@@ -20,7 +20,6 @@ from income_client import (
     Secret,
     receivers,
 )
-from income_client.receivers.auth import CallbackGate
 from income_client.receivers.exchange import REWRITTEN_PEER, UNIX_PEER, Refusal, RequestHead
 from income_client.receivers.networks import TrustedProxies
 from tests.support.callbacks import refusal_of
@@ -94,11 +93,6 @@ def test_a_secret_is_as_long_as_its_hash() -> None:
         assert accepting(keys=Secret("x" * (length + 1)), algorithms=[algorithm]).keys
 
 
-def test_a_key_set_address_is_https_or_on_this_machine() -> None:
-    for url in (URL, f"{URL}?x=1", "http://127.0.0.1:8/k", "http://[::1]/k"):
-        assert accepting(keys=None, jwks_url=url).jwks_url == url
-
-
 def test_without_signed_tokens_their_library_is_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The value is made with verify where joserfc does not exist; else the extra is named."""
     for name in ("joserfc", "cryptography"):
@@ -108,45 +102,6 @@ def test_without_signed_tokens_their_library_is_not_loaded(monkeypatch: pytest.M
     assert CallbackBearerAuth(verify=bool).keys is None
     with pytest.raises(ConfigurationError, match=r"pip install 'income-client\[callbacks\]'"):
         accepting(keys=None, jwks_url=URL)
-
-
-BEARER: Final = CallbackBearerAuth(verify=lambda _token: True)
-NETWORKS: Final = CallbackSourceNetworks(["198.51.100.0/24"])
-GOOD: Final = b"Basic " + encoded("service:invented-1")
-ELSEWHERE: Final = "203.0.113.9"
-
-
-def head(*authorization: bytes, peer: str = "198.51.100.7") -> RequestHead:
-    fields = tuple((b"authorization", value) for value in authorization)
-    return RequestHead(method="POST", headers=fields, peer=peer)
-
-
-def gate(*auth: Any) -> CallbackGate:
-    return CallbackGate(auth, proxies=TrustedProxies(["10.0.0.1"]))
-
-
-def test_of_basic_and_bearer_either_will_do() -> None:
-    both = gate(AUTH, BEARER)
-    assert both.check(head(GOOD), now=NOW) is None
-    assert both.check(head(b"bearer  abc"), now=NOW) == "abc"
-    assert both.challenges == ('Basic realm="callbacks"', 'Bearer realm="callbacks"')
-
-
-def test_addresses_are_looked_at_before_passwords() -> None:
-    both = gate(AUTH, NETWORKS)
-    for request, expected in (
-        (head(GOOD), None),
-        (head(GOOD, peer=ELSEWHERE), Refusal.SOURCE_NOT_ALLOWED),
-        (head(peer=ELSEWHERE), Refusal.SOURCE_NOT_ALLOWED),
-        (head(), Refusal.AUTHORIZATION_MISSING),
-    ):
-        assert refusal_of(both.check, request, now=NOW) is expected
-
-
-@given(st.lists(st.tuples(st.binary(max_size=20), st.binary(max_size=60)), max_size=5))
-def test_no_head_raises(fields: list[tuple[bytes, bytes]]) -> None:
-    request = RequestHead(method="POST", headers=tuple(fields), peer="198.51.100.7")
-    refusal_of(gate(AUTH, BEARER, NETWORKS).check, request, now=NOW)
 
 
 # Where a request came from
@@ -201,11 +156,6 @@ def test_the_chain_is_walked_from_the_right() -> None:
         assert source(peer, *forwarded) == expected
     found = {forwarded: source(PROXY, forwarded) for forwarded in UNREADABLE}
     assert found == dict.fromkeys(UNREADABLE, "source_unreadable")
-
-
-@given(st.lists(st.ip_addresses(), max_size=5))
-def test_a_stranger_s_header_counts_for_nothing(addresses: list[object]) -> None:
-    assert source("203.0.113.9", ", ".join(map(str, addresses))) == "203.0.113.9"
 
 
 @given(st.binary(max_size=300))

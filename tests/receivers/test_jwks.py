@@ -96,12 +96,6 @@ async def fetched(answer: Answer, **limits: Any) -> Any:
         return await fetch_key_set(f"{server.url}/keys?S3CRET=1", **limits)
 
 
-async def test_a_key_set_comes_back_as_it_is() -> None:
-    found = {**key_set("P-256"), "extra": 1}
-    answer = reply(body=json.dumps(found).encode(), content_type="text/plain")
-    assert await fetched(in_turn(answer)) == found
-
-
 async def test_the_request_carries_nothing_from_the_environment(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:

@@ -11,7 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client import Callback, CallbackRejectedError, CallbackSourceNetworks
+from income_client import (
+    Callback,
+    CallbackBearerAuth,
+    CallbackRejectedError,
+    CallbackSourceNetworks,
+)
 from income_client.receivers import CallbackReceiver
 from income_client.receivers.adapters import BodyCutError
 from income_client.receivers.exchange import (
@@ -203,9 +208,11 @@ async def test_of_a_refused_head_no_body_is_read() -> None:
 
 async def test_all_wrong_credentials_get_the_same_answer() -> None:
     wrong = (None, "", "Basic", "Basic !", "Basic c2VydmljZTpvdGhlcg==", "Bearer x", "Digest a=b")
-    (answer,) = {await answered(accepting(), head=head_of(value)) for value in wrong}
+    receiver = CallbackReceiver(bool, auth=(BASIC, CallbackBearerAuth(verify=lambda _token: False)))
+    (answer,) = {await answered(receiver, head=head_of(value)) for value in wrong}
     assert answer.status == 401
-    assert header(answer, "WWW-Authenticate") == 'Basic realm="callbacks"'
+    challenges = 'Basic realm="callbacks", Bearer realm="callbacks"'
+    assert header(answer, "WWW-Authenticate") == challenges
     assert header(answer, "Retry-After") is None
 
 

@@ -1,22 +1,26 @@
 """The endpoint on real servers: the requests it gets, and the answers that are sent."""
 
-import gzip
-import ssl
+import logging
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
+import trustme
 from aiohttp import web
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from income_client import Callback, CallbackTokenIssuer
+from income_client import Callback, CallbackTokenIssuer, ConfigurationError
 from income_client.receivers import CallbackReceiver
 from income_client.receivers.adapters import endpoint_of
+from income_client.receivers.aiohttp import routes
 from income_client.receivers.asgi import Receiver
-from income_client.receivers.exchange import REWRITTEN_PEER, UNIX_PEER
+from income_client.receivers.exchange import REWRITTEN_PEER, UNIX_PEER, RequestHead, make_answer
 from income_client.receivers.tls import callback_ssl_context
 from income_client.receivers.uvicorn import H11Protocol, HttpToolsProtocol
-from tests.support.callback_certificates import Papers, der_of
+from tests.support.callback_certificates import Papers, der_of, issued, pem_of
 from tests.support.callbacks import (
     AUTHORIZATION,
     BASIC,
@@ -34,7 +38,7 @@ OURS = [H11Protocol, HttpToolsProtocol]
 CHUNKED = b"POST /callbacks HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 each_server = pytest.mark.parametrize("http", ["aiohttp", "h11", "httptools"])
-each_protocol = pytest.mark.parametrize("http", OURS)
+each_of_ours = pytest.mark.parametrize("http", ["aiohttp", *OURS])
 
 
 def served(endpoint: Recording, http: Any, **options: Any) -> AbstractAsyncContextManager[str]:
@@ -48,7 +52,7 @@ async def test_a_connection_serves_many_requests_and_a_cut_body_is_noticed(http:
     endpoint = Recording()
     async with served(endpoint, http) as url:
         async with connected(url) as (reader, writer):
-            for body in (b"1", b"2" * 300_000):
+            for body in (b"1", b"2" * 2**21):
                 writer.write(request_bytes(body))
                 answer = await read_reply(reader)
                 assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
@@ -56,7 +60,7 @@ async def test_a_connection_serves_many_requests_and_a_cut_body_is_noticed(http:
             await writer.drain()
         await until(lambda: len(endpoint.bodies) == 3)
         assert (await ring(url)).status == 200
-    assert endpoint.bodies == [b"1", b"2" * 300_000, None, b"{}"]
+    assert endpoint.bodies == [b"1", b"2" * 2**21, None, b"{}"]
 
 
 @each_server
@@ -102,36 +106,21 @@ async def test_forwarded_addresses_do_not_take_the_place_of_the_peer(
     assert [head.peer for head in endpoint.heads] == [peer, peer, "127.0.0.1"]
 
 
-@each_protocol
-async def test_certificates_come_by_the_extension_of_asgi(papers: Papers, http: Any) -> None:
-    """In PEM, beside what else the scope has; where TLS asks for none, there is none."""
-    scopes = []
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        scopes.append(dict(scope))
-        await Receiver(Recording())(scope, receive, send)
-
-    context = callback_ssl_context(**papers.files, client_certificates="optional")
-    paper = papers.service()
-    async with served_by_uvicorn(app, context, http=http) as url:
-        await ring(url, ssl=papers.client(paper))
-        await ring(url, ssl=papers.client())
-    with_one, without = (scope["extensions"]["tls"] for scope in scopes)
-    assert with_one["client_cert_chain"] == [ssl.DER_cert_to_PEM_cert(der_of(paper))]
-    assert without["client_cert_chain"] == []
-    assert with_one["client_cert_error"] is None
-    assert with_one["tls_version"] == 0x0304
-    async with served_by_uvicorn(app, http=http) as url:
-        await ring(url)
-    assert "tls" not in scopes[-1]["extensions"]
-    endpoint = Recording()
-    context = callback_ssl_context(**papers.files | {"client_ca": None})
-    async with served_by_uvicorn(Receiver(endpoint), context, http=http) as url:
-        await ring(url, ssl=papers.client(papers.stranger()))
-    assert endpoint.heads[0].certificate is None
+@each_of_ours
+async def test_certificates_are_those_that_tls_has_verified(papers: Papers, http: Any) -> None:
+    """Where it asks for none, one that is sent all the same is none."""
+    endpoint, paper = Recording(), papers.service()
+    asking = callback_ssl_context(**papers.files, client_certificates="optional")
+    async with served(endpoint, http, ssl=asking) as url:
+        for one in (paper, None):
+            assert (await ring(url, ssl=papers.client(one))).status == 200
+    silent = callback_ssl_context(**papers.files | {"client_ca": None})
+    async with served(endpoint, http, ssl=silent) as url:
+        assert (await ring(url, ssl=papers.client(papers.stranger()))).status == 200
+    assert [head.certificate for head in endpoint.heads] == [der_of(paper), None, None]
 
 
-@each_protocol
+@pytest.mark.parametrize("http", OURS)
 async def test_trailers_are_no_headers(http: Any) -> None:
     """What comes behind the body was written by anybody, and may have passed a proxy."""
     endpoint = Recording()
@@ -142,10 +131,10 @@ async def test_trailers_are_no_headers(http: Any) -> None:
     for head in endpoint.heads:
         assert head.values(b"x-forwarded-for") == ()
         assert head.values(b"host") == (b"x",)
-    assert len(endpoint.heads) == 2
+    assert endpoint.bodies == [b"{}"] * 2
 
 
-@pytest.mark.parametrize("http", ["aiohttp", *OURS])
+@each_of_ours
 async def test_a_body_with_two_lengths_hides_no_request(http: str) -> None:
     """A proxy may take the other length, and send what it hides as somebody's own request."""
     callbacks: list[Callback] = []
@@ -163,17 +152,6 @@ async def test_a_body_with_two_lengths_hides_no_request(http: str) -> None:
                 assert (await read_reply(reader)).status == 400
                 assert await reader.read() == b""
     assert callbacks == []
-
-
-async def test_every_method_leads_to_the_endpoint() -> None:
-    endpoint = Recording()
-    methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PROPFIND"]
-    async with served_by_aiohttp(endpoint) as url:
-        for method in methods:
-            async with connected(url) as (reader, writer):
-                writer.write(request_bytes(method=method))
-                assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
-    assert [head.method for head in endpoint.heads] == methods
 
 
 async def test_heads_come_as_they_were_sent() -> None:
@@ -198,27 +176,210 @@ async def test_heads_come_as_they_were_sent() -> None:
     assert (head.peer, head.certificate) == ("127.0.0.1", None)
 
 
-async def test_large_bodies_are_the_endpoint_s_to_limit_and_wrong_framing_is_aiohttp_s() -> None:
+# ASGI by the specification alone: messages in, messages out
+
+
+PAPER = issued(trustme.CA())
+DER, PEM = der_of(PAPER), pem_of(PAPER)
+OTHER = pem_of(issued(trustme.CA(), "elsewhere.example"))
+REQUEST: Final[dict[str, Any]] = {"type": "http.request"}
+GONE: Final[dict[str, Any]] = {"type": "http.disconnect"}
+
+
+WHOLE: Final = ({"type": "http.request", "body": b"{}"},)
+
+
+def scope_of(**changed: Any) -> dict[str, Any]:
+    """Return the ASGI scope of a callback."""
+    return {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "POST",
+        "path": "/callbacks",
+        "headers": [(b"content-type", b"application/json")],
+        "client": ("192.0.2.9", 4711),
+        "server": ("192.0.2.1", 443),
+    } | changed
+
+
+async def sent_by(
+    app: Callable[[Any, Any, Any], Awaitable[None]],
+    scope: dict[str, Any],
+    messages: Iterable[dict[str, Any]] = WHOLE,
+) -> list[MutableMapping[str, Any]]:
+    """Return what an ASGI application sends upon these messages."""
+    sent: list[MutableMapping[str, Any]] = []
+    coming = iter(messages)
+
+    async def receive() -> dict[str, Any]:
+        return next(coming)
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    return sent
+
+
+async def head_in(scope: dict[str, Any]) -> RequestHead:
+    """Return the head that an endpoint gets from an ASGI scope."""
     endpoint = Recording()
-    body = bytes(5 * 2**20)
-    async with served_by_aiohttp(endpoint) as url:
-        assert (await ring(url, body)).status == 200
-        async with connected(url) as (reader, writer):
-            writer.write(CHUNKED + b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
-            assert (await read_reply(reader)).status == 200
-        async with connected(url) as (reader, writer):
-            writer.write(CHUNKED + b"3\r\nabc\r\nnothing of the kind\r\n")
-            assert (await reader.readline()).split(b" ")[1] == b"400"
-    assert (len(endpoint.heads), endpoint.bodies) == (2, [body, b"abcde"])
+    await sent_by(Receiver(endpoint), scope)
+    return endpoint.heads[0]
 
 
-async def test_a_compressed_body_is_not_unpacked_for_an_endpoint_that_refuses_it() -> None:
-    bomb = gzip.compress(bytes(2**24))
-    async with (
-        served_by_aiohttp(Recording(refuses=True)) as url,
-        connected(url) as (reader, writer),
+async def test_a_body_comes_in_pieces() -> None:
+    """Their members may be left out, as the specification has it; the client may go away."""
+    begin, more = {**REQUEST, "body": b"ab", "more_body": True}, {**REQUEST, "more_body": True}
+    endpoint = Recording()
+    for pieces in ([REQUEST], [begin, more, {**REQUEST, "body": b"c"}], [begin, GONE]):
+        await sent_by(Receiver(endpoint), scope_of(), pieces)
+    assert endpoint.bodies == [b"", b"abc", None]
+
+
+async def test_a_client_that_has_gone_is_no_error() -> None:
+    """Some servers raise when there is nobody left to send to."""
+
+    async def gone(message: MutableMapping[str, Any]) -> None:
+        raise ConnectionResetError
+
+    async def receive() -> dict[str, Any]:
+        return REQUEST
+
+    await Receiver(Recording())(scope_of(), receive, gone)
+
+
+async def test_a_body_that_was_not_read_ends_the_connection() -> None:
+    """Where the version of HTTP has that header; in others it would be an error."""
+    app = Receiver(Recording(refuses=True))
+    for version, closes in (("1.0", True), ("1.1", True), ("2", False)):
+        start, _ = await sent_by(app, scope_of(http_version=version), ())
+        assert start["status"] == 413
+        assert ((b"connection", b"close") in start["headers"]) is closes
+
+
+async def test_it_may_be_the_whole_application() -> None:
+    """It starts and stops, and serves nothing but HTTP."""
+
+    async def types_sent(kind: str, *came: str) -> list[str]:
+        messages = [{"type": f"{kind}.{one}"} for one in came]
+        return [one["type"] for one in await sent_by(app, {"type": kind}, messages)]
+
+    app = Receiver(Recording())
+    started = await types_sent("lifespan", "startup", "shutdown")
+    assert started == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert await types_sent("websocket", "connect") == ["websocket.close"]
+    with pytest.raises(ConfigurationError):
+        await types_sent("postcard")
+
+
+def test_what_is_not_an_endpoint_is_refused_at_once() -> None:
+    nothing: Any = print
+    for make in (Receiver, partial(routes, path="/callbacks")):
+        with pytest.raises(ConfigurationError):
+            make(nothing)
+
+
+def tls(**changed: Any) -> dict[str, Any]:
+    return {"tls": {"client_cert_chain": [PEM], "client_cert_error": None} | changed}
+
+
+CERTIFICATES: Final[tuple[tuple[Any, bytes | None], ...]] = (
+    (tls(), DER),
+    (tls(client_cert_chain=(PEM, OTHER)), DER),
+    (None, None),
+    ({}, None),
+    ({"tls": None}, None),
+    ({"tls": {}}, None),
+    *((tls(client_cert_chain=one), None) for one in ([], None, ["none", PEM], [DER])),
+    (tls(client_cert_error="unable to get local issuer certificate"), None),
+    (tls(client_cert_error=""), None),
+)
+
+
+async def test_a_certificate_comes_by_the_tls_extension() -> None:
+    """The first of the chain, if it can be read and the server finds nothing wrong with it."""
+    for extensions, certificate in CERTIFICATES:
+        assert (await head_in(scope_of(extensions=extensions))).certificate == certificate
+
+
+def forwarded(value: str, name: bytes = b"x-forwarded-for", **changed: Any) -> dict[str, Any]:
+    return scope_of(headers=[(name, value.encode("latin-1"))], **changed)
+
+
+TCP: Final = ("192.0.2.1", 443)
+ENDS: Final[tuple[tuple[Any, Any, str | None], ...]] = (
+    (("192.0.2.9", 4711), TCP, "192.0.2.9"),
+    (["2001:db8::9", 1], TCP, "2001:db8::9"),
+    *((None, server, None) for server in (TCP, None, ("", None))),
+    *((None, server, UNIX_PEER) for server in (("/s", None), ["/s", None])),
+    (("192.0.2.9", 4711), ("/s", None), REWRITTEN_PEER),
+    *((("192.0.2.9", port), TCP, REWRITTEN_PEER) for port in (0, None, -4711, 70000)),
+    ((None, 4711), TCP, REWRITTEN_PEER),
+)
+
+
+async def test_who_the_other_end_is() -> None:
+    """An address with a port that connections have; a socket of the file system; or unknown."""
+    for client, server, peer in ENDS:
+        assert (await head_in(scope_of(client=client, server=server))).peer == peer
+
+
+async def test_with_a_forwarding_header_no_peer_is_believed() -> None:
+    """The address may be the header's, unless the caller says that the server's is true."""
+    for name, value in (
+        *((b"X-Forwarded-For", value) for value in ("198.51.100.7", "192.0.2.9", "", "unix:")),
+        (b"x-real-ip", "198.51.100.7"),
+        (b"Forwarded", "for=192.0.2.9"),
     ):
-        fields = (("Content-Encoding", "gzip"),)
-        writer.write(request_bytes(bomb[:100], headers=fields, length=len(bomb)))
-        answer = await read_reply(reader)
-    assert (answer.status, answer.headers["connection"]) == (413, "close")
+        scope, endpoint = forwarded(value, name), Recording()
+        assert (await head_in(scope)).peer == REWRITTEN_PEER
+        await sent_by(Receiver(endpoint, is_peer_true=True), scope)
+        assert endpoint.heads[0].peer == "192.0.2.9"
+
+
+IPV4 = "198.51.100.7"
+HOPS = [
+    IPV4,
+    *(f"{IPV4}:{port}" for port in ("4711", " 4711 ", "+4711", "4_711", "04711", "-4711", "99999")),
+    *("[2001:db8::7]:4711", "[2001:db8::7]", "2001:db8::7", "somebody", "somebody:4711", "unix:"),
+    *("127.0.0.1:4711", f"203.0.113.9, {IPV4}:4711", f"{IPV4}:4711, 127.0.0.1"),
+    *("127.0.0.1:4711, 127.0.0.1:4712", f"[::ffff:{IPV4}%a;b]:80", '[::ffff:127.0.0.1%a"b]:80'),
+    "1:1," * 20_000,
+]
+
+
+@pytest.mark.parametrize("trusted", ["127.0.0.1", "*", "127.0.0.1, 198.51.100.7"])
+async def test_an_address_that_uvicorn_took_from_a_header_is_not_believed(trusted: str) -> None:
+    """Neither as a source nor as a proxy, however it was written."""
+    for hop in HOPS:
+        endpoint = Recording()
+        app = ProxyHeadersMiddleware(Receiver(endpoint), trusted)  # type: ignore[arg-type]
+        await sent_by(app, forwarded(hop, client=("127.0.0.1", 40312)))
+        await sent_by(app, forwarded(hop, client=None, server=("/s", None)))
+        over_tcp, over_unix = endpoint.heads
+        assert over_tcp.peer == REWRITTEN_PEER
+        assert over_unix.peer == (REWRITTEN_PEER if trusted == "*" else UNIX_PEER)
+
+
+class Forbidding(Recording):
+    """Answers 403."""
+
+    async def answer(self, head: Any, body: Any) -> Any:
+        return make_answer(403)
+
+
+async def test_the_log_says_once_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
+    """Where a request was refused and its peer had been rewritten; else it says nothing."""
+    rewritten = forwarded(IPV4, client=(IPV4, 0))
+    with caplog.at_level(logging.INFO):
+        await sent_by(Receiver(Recording()), rewritten)
+        await sent_by(Receiver(Forbidding()), scope_of())
+        assert not caplog.records
+        app = Receiver(Forbidding())
+        for _ in range(2):
+            await sent_by(app, rewritten)
+    (record,) = caplog.records
+    assert record.name == "income_client.receivers"
+    assert "uvicorn:H11Protocol" in record.getMessage()
+    assert IPV4 not in record.getMessage()
