@@ -19,6 +19,7 @@ from aiohttp import web
 from income_client.errors import ConfigurationError
 
 from .adapters import QuietLog
+from .aiohttp import end_after_chunks
 
 _PATIENCE: Final = 20.0
 """Seconds that requests have at the end to be answered; handing one on may take 15 of them."""
@@ -74,6 +75,7 @@ async def serving(
 
     app = web.Application()
     app.add_routes(routes)
+    app.on_response_prepare.append(end_after_chunks)
     if on_unknown is not None:
         app.add_routes([_catch_all_route(on_unknown)])
     runner = web.AppRunner(

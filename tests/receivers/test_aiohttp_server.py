@@ -146,6 +146,19 @@ async def test_a_connection_is_kept_for_a_while() -> None:
         assert (await ended(refused)).count(b" 404 ") == 1
 
 
+TRAILED: Final = (
+    b"POST /elsewhere HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"0\r\nX-Forwarded-For: 198.51.100.7\r\n\r\n"
+)
+
+
+async def test_no_request_follows_trailers() -> None:
+    """The last of them would be taken for a header of it, wherever the first one went."""
+    async with served() as url, AsyncExitStack() as stack:
+        answers = await ended(await connected(stack, url, TRAILED + WHOLE))
+    assert (answers.count(b" 404 "), answers.count(b" 200 OK")) == (1, 0)
+
+
 IDLE: Final = (b"", b"POST /call", b"POST /callbacks HTTP/1.1\r\nHost: x\r\nX-More: ")
 
 
