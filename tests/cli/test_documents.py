@@ -1,18 +1,15 @@
 """``income-client documents``, --type, and ids from standard input, which others read too."""
 
 import csv
-import json
 import shlex
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from income_client.testing import IncomeService, make_record
 from tests.support.beside import until
-from tests.support.cli import Cli, Running, few_runs
+from tests.support.cli import Cli, Running
 from tests.support.served import documents_of, parsed, served
 from tests.support.streams import Terminal
 
@@ -91,12 +88,6 @@ def test_a_type_that_no_document_has_is_reported(command: str, some: Cli) -> Non
     assert "no document of type paystub; there are none" in ran.stderr
 
 
-def test_nothing_is_known_of_a_type_where_nothing_was_updated(some: Cli) -> None:
-    """A job that runs each minute does not fail in a minute without updates."""
-    span = ("--updated-after", "2026-06-30T11:59:59", "--updated-before", "2026-06-30T11:59:59")
-    assert some("download", "--to", "files", "--type", "w2", *span).status == 0
-
-
 # Ids that are read
 
 COMMANDS: Final = (
@@ -104,43 +95,20 @@ COMMANDS: Final = (
     "download - --to files --allow-host 127.0.0.1",
     "export - --to all",
 )
-NO_IDS: Final = (
-    b"{}", b'{"application_id": 7}', b"{", b"[" * 5000, b'{"application": 1}', b"CANARY\xff",
-    b'{"ssn":"CANARY"}', b"app-1  CANARY  2026-01-01", b"app-1,CANARY", b'"CANARY"', b"[",
-)  # fmt: skip
 every = pytest.mark.parametrize("command", COMMANDS, ids=lambda line: line.split()[0])
 
 
 @every
-def test_however_ids_are_written_each_is_asked_for_once(command: str, shell: Cli) -> None:
-    """A line is an id, or what applications, application and poll print."""
-    first, second, third, fourth, fifth, *_ = shell.service.ids
-    objects: list[Any] = [
-        {"application_id": third, "application_reference_id": "LOAN-1"},
-        {**served(shell.service, fourth), "padding": "x" * 200_000},
-        {"application": served(shell.service, fifth), "documents": {}},
-    ]
-    ids = f"\ufeff{first}\r\n\r\n\n  {second} \n{first}\n"
-    lines = ids + "\n".join(json.dumps(one, default=str) for one in objects)
-    asked = shell.service.requests.count("get_documents")
-    assert shell(*shlex.split(command), stdin=lines).status == 0
-    paths = [one.path for one in shell.service.requests.of("get_documents")][asked:]
-    wanted = (first, second, third, fourth, fifth)
-    assert sorted(path.split("/")[-2] for path in paths) == sorted(wanted)
-
-
-@every
-def test_no_ids_are_nothing_to_do(command: str, shell: Cli) -> None:
+def test_no_ids_are_nothing_to_do_and_a_line_without_one_is_an_error(
+    command: str, shell: Cli
+) -> None:
     """A job that lists what was updated lately does not fail where nothing was."""
-    for text in ("", "\ufeff\n\n") if command == COMMANDS[0] else ("",):
-        assert shell(*shlex.split(command), stdin=text).status == 0
+    ran = shell(*shlex.split(command), stdin="app-1,CANARY")
+    assert (ran.status, ran.stdout, (shell.folder / "all").exists()) == (1, "", False)
+    assert "line 1 of standard input" in ran.stderr
+    assert "CANARY" not in ran.stderr
+    assert shell(*shlex.split(command), stdin="").status == 0
     assert len(shell.service.requests) == 0
-
-
-@pytest.mark.parametrize("form", ["-q", "-ojsonl"])
-def test_what_the_list_prints_can_be_piped_in(form: str, shell: Cli) -> None:
-    assert shell("documents", "-", stdin=shell("applications", form).stdout).status == 0
-    assert shell.service.requests.count("get_documents") == len(shell.service.ids)
 
 
 @every
@@ -154,20 +122,6 @@ def test_reading_begins_before_the_ids_end(command: str, shell: Cli) -> None:
 
     assert shell(*shlex.split(command), during=write).status == 0
     assert shell.service.requests.count("get_documents") == 2
-
-
-@few_runs
-@given(command=st.sampled_from(COMMANDS), line=st.sampled_from(NO_IDS))
-def test_a_line_without_an_id_is_named_and_not_shown(command: str, line: bytes, shell: Cli) -> None:
-    """It may be somebody's record; what its place would be is not there."""
-    asked = shell.service.requests.count("get_documents")
-    ran = shell(*shlex.split(command), stdin=shell.service.ids[0].encode() + b"\n" + line + b"\n")
-    assert ran.status == 1
-    assert "line 2 of standard input" in ran.stderr
-    assert "income-client applications -q" in ran.stderr
-    assert "CANARY" not in ran.stderr
-    assert not (shell.folder / "all").exists()
-    assert shell.service.requests.count("get_documents") <= asked + 1
 
 
 @every
