@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
-from tests.support.cli import FULL, Cli, Running, few_runs, when, when_shown
+from tests.support.cli import FULL, Cli, Running, when, when_shown
 from tests.support.downloading import FILES, Download, counts_of, sha256_of
 from tests.support.limits import no_room_above, room_for
 from tests.support.served import documents_of, served
@@ -23,11 +21,9 @@ from tests.support.streams import Terminal, closed_pipe
 
 MiB: Final = 2**20
 NOWHERE: Final = Path(os.devnull)
-"""Where standard output goes, so that the terminal is left to bars."""
 STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
 HALF_WAY: Final = "/300.0 kB"
 pytestmark = pytest.mark.income_service(applications=2)
-large: Final = pytest.mark.income_service(applications=2, file_bytes=300_000)
 
 
 @pytest.fixture
@@ -56,6 +52,12 @@ def test_files_come_whole_and_are_listed(download: Download) -> None:
         assert entry["content_type"] in ("application/pdf", "image/png")
         assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", entry["time"])
     assert download.unfinished == []
+    # Folders that are made are private as well, and a list that was open is closed.
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in download.folder.rglob("*/")}
+    assert (modes, stat.S_IMODE(download.manifest.stat().st_mode)) == ({0o700}, 0o600)
+    download.manifest.chmod(0o644)
+    download()
+    assert stat.S_IMODE(download.manifest.stat().st_mode) == 0o600
     # The list names nobody, and no address of a file.
     text = download.manifest.read_text("utf-8") + ran.stdout + ran.stderr
     assert "http" not in text
@@ -95,11 +97,10 @@ def test_another_file_is_replaced_only_on_request(download: Download) -> None:
     one, *others = download.listed
     path = download.folder / one["path"]
     content = path.read_bytes()
-    for changed in (content + b"!", content[:-1], content.swapcase()):
-        path.write_bytes(changed)
-        ran = download()
-        assert (ran.status, ran.stdout, path.read_bytes()) == (1, "", changed)
-        assert one["document_id"] in ran.stderr.splitlines()[0]
+    path.write_bytes(content.swapcase())
+    ran = download()
+    assert (ran.status, ran.stdout, path.read_bytes()) == (1, "", content.swapcase())
+    assert one["document_id"] in ran.stderr.splitlines()[0]
     ran = download("--overwrite")
     assert (ran.status, ran.stdout) == (0, f"{path}\n")
     assert counts_of(ran.stderr) == {"new": 1, "there": len(others), "failed": 0}
@@ -129,15 +130,14 @@ def test_failures_leave_the_others_alone(download: Download) -> None:
     assert ran.stderr.replace("\n", "").isprintable()
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
-def test_a_failing_disk_ends_it(number: int, download: Download) -> None:
+def test_a_failing_disk_ends_it(download: Download) -> None:
     """The first file that the disk does not take is named, and no further one is asked for."""
     documents = documents_of(download.service)
-    with room_for(5, number):
+    with room_for(5, errno.EIO):
         ran = download("--concurrency", "1")
     assert ran.status == 1
     failed, summary = ran.stderr.splitlines()
-    assert failed.lower().endswith(f"cannot be kept: {os.strerror(number)}".lower())
+    assert failed.lower().endswith(f"cannot be kept: {os.strerror(errno.EIO)}".lower())
     assert summary.endswith("stopped by the disk, run it again to resume")
     assert counts_of(summary) == {"new": 5, "there": 0, "failed": 1}
     assert download.file_requests == 6 < len(documents)
@@ -281,48 +281,6 @@ def test_a_path_that_nobody_reads_comes_again(download: Download) -> None:
 # The list
 
 
-def mode_of(path: Path) -> int:
-    """Return who may do what with it."""
-    return stat.S_IMODE(path.stat().st_mode)
-
-
-def test_everything_that_is_made_is_private(download: Download, tmp_path: Path) -> None:
-    (tmp_path / "top").mkdir()
-    (tmp_path / "top").chmod(0o755)
-    download.folder = tmp_path / "top" / "a" / "b"
-    download()
-    assert mode_of(download.manifest) == 0o600
-    assert mode_of(tmp_path / "top" / "a") == mode_of(download.folder) == 0o700
-    assert mode_of(tmp_path / "top") == 0o755
-    download.manifest.chmod(0o644)
-    download()
-    assert mode_of(download.manifest) == 0o600
-
-
-@pytest.mark.income_service(applications=2)
-@few_runs
-@given(cut=st.integers(0))
-def test_a_line_that_was_cut_off_spoils_no_other(cut: int, download: Download) -> None:
-    """Cut anywhere, whole lines hold, and what they list is neither printed nor listed again."""
-    original = download.folder.with_name("original.jsonl")
-    if not original.exists():
-        download()
-        original.write_bytes(b"".join(download.manifest.read_bytes().splitlines(keepends=True)[:4]))
-    content = original.read_bytes()
-    entries = [json.loads(line) for line in content.splitlines()]
-    kept = content[: cut % (len(content) + 1)]
-    download.manifest.write_bytes(kept)
-    ran = download()
-    assert ran.status == 0
-    whole = [str(download.folder / entry["path"]) for entry in entries[: kept.count(b"\n")]]
-    assert not set(whole) & set(ran.lines)
-    lines = download.manifest.read_bytes().splitlines()
-    assert lines[: len(whole)] == content.splitlines()[: len(whole)]
-    # What is behind the line that was cut off is whole again.
-    assert all(isinstance(json.loads(line), dict) for line in lines[len(whole) + 1 :])
-    assert download().stdout == ""
-
-
 def test_what_is_no_entry_is_passed_over(download: Download) -> None:
     """Garbage, wrong types and paths that lead out count for nothing; further fields do no harm."""
     download()
@@ -397,21 +355,16 @@ def test_a_list_without_room_loses_nothing(download: Download) -> None:
 
 
 @pytest.mark.income_service(applications=1)
-@few_runs
-@given(
-    name=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20),
-    kind=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20),
+@pytest.mark.parametrize(
+    ("name", "kind"), [("..", "../x"), ("a/\u2028\n\x0bb", "CON"), ("manifest.jsonl", "." * 300)]
 )
 def test_any_name_is_listed_and_found_again(name: str, kind: str, download: Download) -> None:
-    one = download.service.ids[0]
-    download.service.faults.clear()
     download.serve_one(kind, document_id=name, extracted_data={})
-    ran = download(one)
-    assert ran.status == 0, ran.stderr
-    last = download.listed[-1]
-    assert (last["document_id"], last["document_type"]) == (name, kind)
-    assert (download.folder / last["path"]).resolve().is_relative_to(download.folder)
-    assert download(one).stdout == ""
+    assert download().status == 0
+    (entry,) = download.listed
+    assert (entry["document_id"], entry["document_type"]) == (name, kind)
+    assert (download.folder / entry["path"]).resolve().is_relative_to(download.folder)
+    assert download().stdout == ""
 
 
 # On a terminal
@@ -423,7 +376,7 @@ def stalled(income_service: IncomeService) -> None:
     income_service.faults.add(Fault("stall", times=None, keep=150_000, path=FILES))
 
 
-@large
+@pytest.mark.income_service(applications=2, file_bytes=300_000)
 def test_each_file_has_a_bar_and_all_together_one(download: Download) -> None:
     """A failure is a line of its own above them; in the end only that and the summary remain."""
     lost, *documents = documents_of(download.service)
