@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import stat
 import subprocess
 import sys
@@ -21,8 +20,7 @@ from income_client.emulator import Fault
 from income_client.engines.postgres import SCHEMA
 from income_client.testing import IncomeService, make_record
 from tests.support.application_payloads import ending_with
-from tests.support.beside import until
-from tests.support.cli import FULL, Cli, Running, complaints, when
+from tests.support.cli import FULL, Cli, Running, when
 from tests.support.commands import NAMES, Form
 from tests.support.processes import environment, file_for, run, started
 from tests.support.served import served
@@ -88,7 +86,6 @@ def test_help_has_examples_and_fits_any_encoding(any_name: str, cli: Cli) -> Non
     """Without settings, each example ends by itself or is ended; a wrong option is named."""
     shown = cli(any_name, "--help", env={"PYTHONIOENCODING": "ascii"})
     assert (shown.status, shown.stderr) == (0, "")
-    assert f"Usage: income-client {any_name}" in shown.stdout
 
     def stop(running: Running) -> None:
         begun = {"emulate": "http", "listen": "http", "demo": "Walking", "configure": "Address"}
@@ -254,16 +251,6 @@ def test_a_reader_may_leave(income_service: IncomeService) -> None:
     env = environment(income_service)
     ran = run("-c", line, command=("bash",), env={**env, "PATH": f"{path}:{env['PATH']}"})
     assert (len(ran.lines), ran.stderr) == (2, "")
-
-
-def test_ctrl_c_ends_a_process(income_service: IncomeService, tmp_path: Path) -> None:
-    income_service.faults.add(Fault("stall", times=None))
-    command = ("poll", "--store", str(tmp_path / "polls.db"), "--once")
-    with started(*command, env=environment(income_service)) as process:
-        until(lambda: len(income_service.requests) > 0)
-        process.send(signal.SIGINT)
-        ran = process.wait()
-    assert (ran.status, ran.stdout, complaints(ran)) == (130, "", "")
 
 
 # Completion

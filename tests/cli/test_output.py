@@ -107,6 +107,7 @@ def test_no_cell_of_csv_is_a_formula(listed: Listed) -> None:
         assert csv_line([value]).decode() == f'"{cell}"'
 
 
+@few_runs
 @given(text=_TEXTS)
 def test_a_row_of_csv_is_one_harmless_line(text: str) -> None:
     row = csv_line([text, 1, text]).decode()
@@ -153,19 +154,19 @@ def test_ids_stay_whole_where_a_table_has_no_room(listed: Listed) -> None:
     assert "removed" in rows[-1]
 
 
-def test_numbers_are_right_aligned(listed: Listed) -> None:
-    letters = [evolve(LETTER, attempts=each) for each in (1, 1000)]
-    store = [evolve(one, application_id=f"app-{n}") for n, one in enumerate(letters)]
-    head, *rows = listed(*store, output="table").splitlines()
+def test_a_table_in_a_file_is_complete(listed: Listed) -> None:
+    """Numbers are right-aligned, and no reason is cut off."""
+    reason = "long " * 59 + "long"
+    letters = [
+        evolve(one, reason=reason, attempts=10 ** len(one.application_id or ""))
+        for one in named("a", "app")
+    ]
+    head, *rows = listed(*letters, output="table").splitlines()
+    assert head.endswith("  Reason")
+    assert all(row.endswith(reason) for row in rows)
     ends = {re.search(r"\d+(?=  2026)", row).end() for row in rows}  # type: ignore[union-attr]
     assert ends == {head.index("Tries") + len("Tries")}
-
-
-def test_a_table_in_a_file_is_complete(listed: Listed) -> None:
-    head, row = listed(evolve(LETTER, reason="long " * 60), output="table").splitlines()
-    assert head.endswith("  Reason")
-    assert row.endswith("long " * 59 + "long")
-    assert "\x1b" not in head + row
+    assert "\x1b" not in "".join((head, *rows))
 
 
 def test_a_long_table_comes_as_it_grows(listed: Listed) -> None:
@@ -226,10 +227,3 @@ def test_progress_is_drawn_beside_files(stdout: str, shell: Cli) -> None:
         ran = shell(*line, terminal=Terminal(), stdout=places[stdout])
     assert ran.status == 0
     assert is_drawn_over(ran.screen) is (stdout != "socket")
-
-
-@pytest.mark.parametrize("command", ["applications", "documents", "export", "poll"])
-def test_progress_is_drawn_on_the_terminal_of_the_output(command: str, shell: Cli) -> None:
-    quiet = ("-q",) if command in ("applications", "documents") else ()
-    ran = shell(*Form(command, quiet).line(shell.service), terminal=Terminal())
-    assert (ran.status, is_drawn_over(ran.screen)) == (0, True)
