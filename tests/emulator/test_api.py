@@ -142,6 +142,9 @@ def test_credentials() -> None:
     for bad in ("", "a.b.c", "é", token[:-2], f"{token}x", token.replace(".", "..", 1)):
         reply = ask(service, authorization=f"Bearer {bad}")
         assert reply.headers["WWW-Authenticate"] == 'Bearer error="invalid_token"'
+    for passed, status in ((3599, 200), (1, 401)):
+        service.world.advance_to(service.world.now + passed)
+        assert ask(service, authorization=f"Bearer {token}").status == status
 
 
 API_USER = a_service().basic.authorization().reveal()

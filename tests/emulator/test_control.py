@@ -429,6 +429,7 @@ async def test_the_journal_is_bounded_and_holds_nothing_private(
     async with session.get(service.url + LIST, params={"updated_after": TOKEN}) as answer:
         assert answer.status == 401
     shown = json.dumps(await control("GET", "/requests"))
+    assert not any("authorization" in recorded.headers for recorded in service.requests)
     for private in ("Signature", "invented-password", "Basic", TOKEN):
         assert private not in shown
     request = HttpRequest(method="GET", path=f"/{'x' * 5000}", query="y" * 5000)

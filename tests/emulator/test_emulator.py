@@ -1,12 +1,10 @@
 """The emulator over real sockets: its time, its log, its end, its page."""
 
 import asyncio
-import logging
 import re
 import socket
 import struct
 from contextlib import suppress
-from datetime import timedelta
 from typing import Final
 
 import aiohttp
@@ -15,7 +13,6 @@ from yarl import URL
 
 from income_client import IncomeClient
 from income_client.emulator import CallbackTarget, Emulator, Fault
-from income_client.emulator.times import START
 from income_client.errors import ConfigurationError
 from income_client.settings import Secret
 from income_client.testing import JumpingClock
@@ -24,7 +21,6 @@ from tests.support.emulated import (
     a_service,
     ask,
     basic_header,
-    bearer_header,
     get_json,
     get_status,
 )
@@ -33,20 +29,6 @@ from tests.support.service import until
 
 CALLBACKS: Final = "/emulator/callbacks"
 FILES: Final = {"/": "text/html", "/page.css": "text/css", "/page.js": "text/javascript"}
-
-
-async def test_a_token_opens_the_api(session: aiohttp.ClientSession, service: Emulator) -> None:
-    """A token requested over the wire opens the API until it expires or is revoked."""
-    headers = await bearer_header(session, service)
-    for passed, status in ((0, 200), (3599, 200), (1, 401)):
-        service.advance(passed)
-        async with session.get(service.url + LIST, headers=headers) as reply:
-            assert reply.status == status
-    headers = await bearer_header(session, service)
-    service.revoke_tokens()
-    async with session.get(service.url + LIST, headers=headers) as reply:
-        assert reply.status == 401
-    assert service.token_requests == 2
 
 
 async def test_virtual_clock(session: aiohttp.ClientSession, service: Emulator) -> None:
@@ -61,38 +43,6 @@ async def test_virtual_clock(session: aiohttp.ClientSession, service: Emulator) 
     assert (await get_json(session, service, LIST))["updated_before"] == "2026-06-30T12:01:00"
     with pytest.raises(ConfigurationError):
         service.advance(-1)
-
-
-async def test_flowing_time() -> None:
-    """Service time passes by itself where asked to, besides being moved."""
-    clock = JumpingClock()
-    start = START + timedelta(seconds=0.25)
-    service = Emulator(1, time_flows=True, clock=clock, start=start)
-    began = service.now
-    clock.advance(2.5)
-    service.advance(0.125)
-    assert service.now == began + 2
-    service.advance(0.125)
-    assert service.now == began + 3
-
-
-async def test_recorder(session: aiohttp.ClientSession, service: Emulator) -> None:
-    """Requests are remembered with their status and without their credentials."""
-    await get_status(session, service, f"{LIST}?limit=3")
-    await get_status(session, service, f"{LIST}/nobody")
-    async with session.get(service.url):
-        pass
-    facts = [(each.name, each.status, each.authorized) for each in service.requests]
-    assert facts == [
-        ("list_applications", 200, True),
-        ("get_application", 404, True),
-        ("index", 200, False),
-    ]
-    first = service.requests[0]
-    assert (first.method, first.path, first.query) == ("GET", LIST, "limit=3")
-    assert first.time == service.now
-    assert first.headers["host"] == URL(service.url).authority
-    assert "authorization" not in first.headers
 
 
 async def test_old_requests_are_forgotten(
@@ -133,16 +83,6 @@ async def test_large_requests_do_not_fill_the_memory(
     assert len(service.requests) == 30
 
 
-async def test_requests_in_flight(session: aiohttp.ClientSession) -> None:
-    """The most requests at one time are counted, token requests aside."""
-    clock = JumpingClock()
-    async with Emulator(5, latency=0.02, clock=clock) as service:
-        await asyncio.gather(*(get_status(session, service) for _ in range(8)))
-        await bearer_header(session, service)
-    assert 1 <= service.max_in_flight <= 8
-    assert clock.slept == [0.02] * 9
-
-
 async def test_close_ends_replies_held_back(session: aiohttp.ClientSession) -> None:
     async with Emulator(5, latency=3600) as service:
         waiting = asyncio.create_task(get_status(session, service))
@@ -169,35 +109,6 @@ async def test_close_ends_connections_accepted_just_before(server: str, turns: i
         async with asyncio.timeout(10):
             with suppress(ConnectionResetError):
                 assert await asyncio.get_running_loop().sock_recv(connection, 1) == b""
-
-
-async def test_an_emulator_can_be_started_again(session: aiohttp.ClientSession) -> None:
-    service = Emulator(3)
-    for _ in range(2):
-        async with service:
-            assert await get_status(session, service) == 200
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [
-        b"GET / HTTP/9\r\n\r\n",
-        b"GET / HTTP/1.1\r\nX-Long: " + b"x" * 20_000 + b"\r\n\r\n",
-        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nnothing\r\n",
-    ],
-    ids=["version", "long", "chunk"],
-)
-async def test_what_is_not_http_is_not_logged(
-    service: Emulator, sent: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It is refused with 400, and no traceback of the server's fills the terminal."""
-    caplog.set_level(logging.INFO)
-    reader, writer = await asyncio.open_connection("127.0.0.1", URL(service.url).port)
-    writer.write(sent)
-    async with asyncio.timeout(20):
-        assert b" 400 " in await reader.readline()
-    writer.transport.abort()
-    assert caplog.records == []
 
 
 async def test_an_order_for_a_callback_is_no_call_of_the_service() -> None:
@@ -262,7 +173,7 @@ async def test_a_connection_that_ends_in_a_request_is_no_error(
 async def test_clients_that_are_cut_off_leave_nothing_behind(
     service: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In half a line, half a body, a stream and a reply that trickles: no log, no handler."""
+    """In half a line, a stream, a reply that trickles, what is not HTTP: no log, no handler."""
     service.faults.add("list_applications: trickle interval=0.001")
     port = URL(service.url).port
     (authorization,) = basic_header(service).values()
@@ -275,6 +186,9 @@ async def test_clients_that_are_cut_off_leave_nothing_behind(
         (f"POST /emulator/faults HTTP/1.1\r\n{upload}\r\n{{", False),
         (f"GET /emulator/events HTTP/1.1\r\n{fields}\r\n", True),
         (f"GET {LIST} HTTP/1.1\r\n{fields}\r\n" * 3, True),
+        ("GET / HTTP/9\r\n\r\n", True),
+        (f"GET / HTTP/1.1\r\nX-Long: {'x' * 20_000}\r\n\r\n", True),
+        (f"POST / HTTP/1.1\r\n{fields}Transfer-Encoding: chunked\r\n\r\nnothing\r\n", True),
     ):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(sent.encode())

@@ -1,9 +1,7 @@
 """An emulator that runs elsewhere: all that tests ask of one of their own, over HTTP."""
 
-import inspect
 import re
 from decimal import Decimal
-from typing import Final
 
 import pytest
 
@@ -12,45 +10,6 @@ from income_client.emulator import CallbackTarget, Emulator, RemoteEmulator, Ser
 from income_client.emulator.times import START, second_of
 from income_client.testing import IncomeService
 from tests.support.server import HUNG_UP, ScriptedServer, in_turn, reply
-
-NOT_REMOTE: Final = {
-    "callbacks": "where they go is an option of the command: an address for it is an order to it",
-    "content_of": "a client downloads the file",
-    "file_of": "a client downloads the file",
-    "files_url": "state() has it, and download_policy",
-    "in_flight": "state() has it",
-    "journal": "requests() reads it",
-    "max_in_flight": "state() has it",
-    "seed": "state() has it",
-    "service": "an object of the other process",
-    "time_flows": "state() has it",
-    "token_requests": "state() has it",
-    "world": "an object of the other process; add, replace, remove and applications are its calls",
-}
-"""What a remote emulator does not have, and why."""
-ONLY_REMOTE: Final = {
-    "add", "application", "applications", "clear_requests", "remove", "replace", "state"
-}  # fmt: skip
-"""What `Emulator` has in its world, its journal and its attributes."""
-
-
-def names_of(emulator: object) -> set[str]:
-    """Return the public names of an object."""
-    return {name for name in {*dir(type(emulator)), *vars(emulator)} if not name.startswith("_")}
-
-
-async def test_it_has_the_names_of_an_emulator(service: Emulator) -> None:
-    """A name that one of them gets or loses is a decision about the other."""
-    async with RemoteEmulator(service.url) as remote:
-        assert names_of(service) - names_of(remote) == set(NOT_REMOTE)
-        assert names_of(remote) - names_of(service) == ONLY_REMOTE
-        faults = names_of(service.faults) - {"requests", "played", "take", "reset"}
-        assert names_of(remote.faults) == faults
-        for name in ("advance", "fire_callback", "touch"):
-            own, here = (
-                inspect.signature(getattr(each, name)).parameters for each in (remote, service)
-            )
-            assert [*own] == [each for each in here if each in own]
 
 
 async def test_everything_reaches_the_emulator(service: Emulator) -> None:
