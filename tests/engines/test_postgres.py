@@ -61,19 +61,22 @@ async def locked(pool: Any, store: PostgresCheckpointStore) -> AsyncIterator[Non
 # The contract
 
 
-async def test_the_rules_of_a_store_are_kept(pool: Any, store: PostgresCheckpointStore) -> None:
-    async def emptied() -> PostgresCheckpointStore:
-        await pool.execute("TRUNCATE income_checkpoints, income_dead_letters")
-        return store
-
-    await check_checkpoint_store(emptied)
-
-
-async def test_versions_beyond_those_of_the_database_are_conflicts(
-    store: PostgresCheckpointStore,
+@pytest.mark.parametrize("options", [{}, {"statement_cache_size": 0}], ids=["usual", "PgBouncer"])
+async def test_the_rules_of_a_store_are_kept(
+    postgres: PostgresServer, options: dict[str, Any]
 ) -> None:
-    with pytest.raises(CheckpointConflictError, match="at version 0, not at"):
-        await store.save("default", "one", version=2**70)
+    """Also without prepared statements, and by versions that the database cannot hold."""
+    async with postgres.pool(**options) as pool:
+        store = PostgresCheckpointStore(pool)
+        await store.create_schema()
+
+        async def emptied() -> PostgresCheckpointStore:
+            await pool.execute("TRUNCATE income_checkpoints, income_dead_letters")
+            return store
+
+        await check_checkpoint_store(emptied)
+        with pytest.raises(CheckpointConflictError, match="at version 0, not at"):
+            await (await emptied()).save("default", "one", version=2**70)
 
 
 async def test_dead_letters_are_kept_whatever_the_service_sends(
@@ -119,26 +122,6 @@ async def test_the_rights_named_in_the_sql_are_enough(postgres: PostgresServer, 
         assert await store.forget("default", [letter(1).key]) == ()
         assert await tokens.claim(10)
         assert await tokens.load() is None
-
-
-async def test_a_pool_without_prepared_statements_will_do(postgres: PostgresServer) -> None:
-    """Which is what PgBouncer asks for."""
-    async with postgres.pool(statement_cache_size=0) as pool:
-        store = PostgresCheckpointStore(pool)
-        await store.create_schema()
-        await store.save("default", "one", version=0, dead_letters=[letter(1)])
-        assert await store.load("default") == StoredCheckpoint(checkpoint="one", version=1)
-
-
-async def test_no_session_keeps_anything(
-    postgres: PostgresServer, pool: Any, store: PostgresCheckpointStore
-) -> None:
-    """Between two calls a session holds no lock, no setting and no transaction."""
-    await store.save("default", "one", version=0)
-    assert await postgres.run("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
-    assert await pool.fetchval("SELECT count(*) FROM pg_prepared_statements WHERE NOT from_sql") > 0
-    states = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in%'"
-    assert await postgres.run(states) == 0
 
 
 async def test_a_call_that_is_cancelled_gives_its_connection_back_first(
@@ -231,18 +214,6 @@ async def test_faults_of_a_server(
     assert (await store.load("default")).checkpoint == "one"
 
 
-async def test_a_session_that_is_ended_is_a_fault_that_passes(
-    postgres: PostgresServer, pool: Any, store: PostgresCheckpointStore
-) -> None:
-    """As when the server restarts; the next call takes another connection."""
-    async with locked(pool, store):
-        saving = asyncio.ensure_future(store.save("default", CANARY, version=1))
-        await postgres.run("SELECT pg_terminate_backend($1)", await waiting(postgres))
-        error = await failure(saving)
-    assert error.retryable
-    assert await store.save("default", "two", version=1) == 2
-
-
 async def test_a_call_that_is_cancelled_changes_nothing(
     postgres: PostgresServer, pool: Any, store: PostgresCheckpointStore
 ) -> None:
@@ -281,26 +252,6 @@ async def test_a_save_is_not_made_long_after_it_was_asked_for(
         assert "SQLSTATE 55P03" in str(error)
         assert not await pool.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted")
     assert await pool.fetchval("SHOW lock_timeout") == "0"
-
-
-async def test_tables_of_another_version_are_named(
-    pool: Any, store: PostgresCheckpointStore
-) -> None:
-    await pool.execute("ALTER TABLE income_checkpoints RENAME COLUMN version TO number")
-    error = await failure(store.load("default"))
-    assert not error.retryable
-    assert "not those of this version" in str(error)
-
-
-async def test_a_database_that_cannot_hold_all_text_says_so(postgres: PostgresServer) -> None:
-    """It was made with another encoding than UTF8."""
-    await postgres.run("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
-    async with postgres.pool("public", database="latin") as pool:
-        store = PostgresCheckpointStore(pool)
-        await store.create_schema()
-        error = await failure(store.save("default", f"{CANARY} \u20ac", version=0))
-    assert not error.retryable
-    assert "UTF8" in str(error)
 
 
 async def test_a_pool_that_is_closed_or_not_open_is_named(postgres: PostgresServer) -> None:
@@ -411,22 +362,6 @@ async def test_a_connection_in_a_transaction_is_refused(
     assert (await failure(begin())).retryable  # it was given back
 
 
-async def test_a_block_whose_statement_failed_cannot_be_committed(
-    pool: Any, store: PostgresCheckpointStore
-) -> None:
-    """Also where it goes on: the database has given the transaction up."""
-
-    async def save() -> None:
-        async with pool.acquire() as connection, store.transaction(connection) as bound:
-            with pytest.raises(asyncpg.UndefinedTableError):
-                await connection.execute("INSERT INTO nowhere VALUES (1)")
-            await bound.save("default", CANARY, version=0)
-
-    error = await failure(save())
-    assert not error.retryable
-    assert "statement of the block" in str(error)
-
-
 async def test_a_block_that_ends_its_transaction_stores_nothing(
     pool: Any, store: PostgresCheckpointStore
 ) -> None:
@@ -440,24 +375,6 @@ async def test_a_block_that_ends_its_transaction_stores_nothing(
     with pytest.raises(ConfigurationError, match="ended the transaction"):
         await undo()
     assert (await store.load("default")).version == 0
-
-
-async def test_transactions_that_collide_are_tried_again(
-    postgres: PostgresServer, pool: Any, store: PostgresCheckpointStore
-) -> None:
-    """Where the database is asked for the strictest isolation."""
-    await store.save("default", "one", version=0)
-    schema = await pool.fetchval("SELECT current_schema()")
-    settings = {"default_transaction_isolation": "serializable"}
-
-    async def save(strict: Any) -> None:
-        async with strict.acquire() as connection, store.transaction(connection) as bound:
-            await bound.load("default")
-            await store.save("default", "two", version=1)
-            await bound.save("default", CANARY, version=1)
-
-    async with postgres.pool(schema, server_settings=settings) as strict:
-        assert (await failure(save(strict))).retryable
 
 
 async def test_a_save_that_is_cancelled_in_a_transaction_closes_the_connection(

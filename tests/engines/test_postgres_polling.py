@@ -18,7 +18,6 @@ from income_client import (
 from income_client.emulator import Emulator
 from income_client.engines.postgres import PostgresCheckpointStore
 from income_client.testing import JumpingClock
-from tests.support.brokers import until
 from tests.support.pollers import StandingClock
 from tests.support.polling import NOW_TEXT, Scene, ids_of, rest, take
 from tests.support.postgres import CommitCutter, PostgresServer
@@ -206,31 +205,6 @@ async def test_a_pool_leaves_a_server_that_is_read_only(
         await pool.execute(reset)
         await insert_and_save()
     assert (await store.load("default")).checkpoint == "one"
-
-
-async def test_a_standby_on_a_read_only_server_says_so_before_it_is_needed(
-    postgres: PostgresServer, pool: Any, store: PostgresCheckpointStore
-) -> None:
-    """It tries a save that changes nothing, and stands by once that succeeds."""
-    async with scene() as place, read_only(postgres, pool) as (one, reset):
-        place.store = store
-        place.touch(1)
-        async with replica(place), waiting(place, PostgresCheckpointStore(one)) as (clock, poller):
-            version = (await store.load("default")).version
-            taking = asyncio.ensure_future(take(poller))
-            try:
-                await until(lambda: clock.is_slept_on)
-                status = poller.status
-                assert (status.is_standby, status.failures) == (True, 1)
-                assert "read-only" in str(status.last_error)
-                await pool.execute(reset)
-                clock.advance(2)
-                await until(lambda: clock.is_slept_on and not poller.status.failures)
-                assert poller.status.is_standby
-            finally:
-                taking.cancel()
-                await asyncio.wait([taking])
-            assert (await store.load("default")).version == version
 
 
 async def test_a_standby_without_rights_ends_at_its_start(

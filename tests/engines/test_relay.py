@@ -13,7 +13,6 @@ from income_client import (
     CheckpointError,
     ConfigurationError,
     DecodeError,
-    IncomeClientError,
 )
 from income_client.engines.relay import UpdateEvent, faststream_publisher, relay
 from tests.support.polling import FailingStore, Scene, scene
@@ -151,17 +150,6 @@ async def test_mistakes_of_the_publisher_are_raised() -> None:
         with pytest.raises(TypeError, match="bug"):
             await relayed(place, Broker(1, TypeError("bug")), {"start": "2020-01-01"})
         await relayed(place, again := Broker(), {"start": "2020-01-01"})
-        assert len(again.events) == len(place.ids)
-
-
-async def test_a_job_that_must_end_gives_up_after_some_attempts() -> None:
-    """The next one publishes the events."""
-    async with scene() as place:
-        broker = Broker(10_000)
-        with pytest.raises(IncomeClientError, match=r"not published in 3 attempts \(Conn"):
-            await relayed(place, broker, {"start": "2020-01-01"}, attempts=3, concurrency=1)
-        assert broker.events == []
-        await relayed(place, again := Broker(), {"start": "2020-01-01"}, attempts=3)
         assert len(again.events) == len(place.ids)
 
 

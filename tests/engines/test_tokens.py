@@ -147,15 +147,6 @@ async def test_clients_share_one_token(shared: Shared) -> None:
 # PostgreSQL
 
 
-async def test_a_late_save_ends_the_claim_of_any_process(
-    pool: Any, tokens: PostgresTokenStore
-) -> None:
-    late, claimer = PostgresTokenStore(pool), PostgresTokenStore(pool)
-    assert await claimer.claim(10)
-    await late.save(TOKEN)
-    assert await tokens.claim(10)
-
-
 async def test_a_claim_from_the_future_holds_no_longer(
     pool: Any, tokens: PostgresTokenStore
 ) -> None:

@@ -65,25 +65,6 @@ async def working(worker: Worker) -> AsyncIterator[asyncio.Task[None]]:
     assert asyncio.all_tasks() == before
 
 
-async def test_each_event_is_handled_and_acknowledged() -> None:
-    """The source is closed at the end."""
-    handled: list[UpdateEvent] = []
-    events = [event(f"app-{one}", str(one)) for one in range(25)]
-    source = MemorySource(*events)
-
-    async def handle(one: UpdateEvent) -> None:
-        handled.append(one)
-
-    worker = Worker(handle, source)
-    async with working(worker):
-        await come(lambda: len(source.acknowledged) == len(events))
-        connected = [worker.status.is_connected]
-    assert handled == events
-    assert source.is_closed
-    assert [*connected, worker.status.is_connected] == [True, False]
-    assert (worker.status.handled, worker.status.failed, worker.status.in_hand) == (25, 0, 0)
-
-
 @pytest.mark.parametrize(
     "error", [ValueError(SECRET), KeyError(SECRET), asyncio.CancelledError(SECRET)], ids=repr
 )
@@ -123,24 +104,6 @@ async def test_what_no_retry_can_mend_becomes_a_dead_letter_at_once(
     assert source.pauses == []
 
 
-async def test_what_is_no_event_becomes_a_dead_letter() -> None:
-    source = MemorySource(b"not an event", event())
-    async with working(Worker(ignore, source)):
-        await come(lambda: source.acknowledged)
-    assert source.dead == [("unreadable", "DecodeError")]
-
-
-async def test_an_event_that_kills_its_worker_each_time_becomes_a_dead_letter() -> None:
-    """The broker's count decides, before the function is called once more."""
-    source = MemorySource()
-    source.deliver(event().to_json(), 9)
-    worker = Worker(ignore, source)
-    async with working(worker):
-        await come(lambda: source.dead)
-    assert source.dead == [("failed", "Unfinished")]
-    assert worker.status.handled == 0
-
-
 async def test_an_event_that_has_been_handled_is_acknowledged_without_work() -> None:
     """Also one whose acknowledgement was lost, however often it has come by then."""
     source = MemorySource(event(), event())
@@ -160,9 +123,12 @@ async def test_a_worker_remembers_a_bounded_number_of_ids(monkeypatch: pytest.Mo
     worker = Worker(ignore, source)
     async with working(worker):
         await come(lambda: worker.status.handled == 11)
+        assert worker.status.is_connected
         source.put(event("app-10", "10"), event("app-0", "0"))
         await come(lambda: len(source.acknowledged) == 13)
-    assert worker.status.handled == 12
+    status = worker.status
+    assert (status.handled, status.failed, status.in_hand) == (12, 0, 0)
+    assert (status.is_connected, source.is_closed) == (False, True)
 
 
 async def test_events_of_one_application_are_handled_one_after_the_other() -> None:

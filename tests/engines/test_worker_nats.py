@@ -335,23 +335,6 @@ async def test_a_worker_waits_while_too_many_events_are_pending(place: Place) ->
         await until(lambda: place.handled == ["1", "2"])
 
 
-async def test_what_a_stopped_worker_had_not_done_is_there_for_the_next_at_once(
-    place: Place,
-) -> None:
-    """Long before the end of the ack wait."""
-    await place.publish(event())
-    began = asyncio.Event()
-
-    async def handle(_: UpdateEvent) -> None:
-        began.set()
-        await asyncio.Event().wait()
-
-    async with working(place.worker(handle, stop_timeout=0.01)):
-        await began.wait()
-    async with working(place.worker()):
-        await until(lambda: place.handled)
-
-
 async def test_what_was_received_and_not_returned_is_given_back(place: Place) -> None:
     """A worker may be stopped just then; the next one has it at once."""
     await place.publish(event())
