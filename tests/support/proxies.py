@@ -13,7 +13,7 @@ import trustme
 
 from income_client.testing import IncomeService
 from tests.support.beside import beside
-from tests.support.server import END_OF_HEAD, Reply, Request, accepting
+from tests.support.server import END_OF_HEAD, accepting
 
 
 @cache
@@ -34,24 +34,6 @@ Change = Callable[[bytes], bytes]
 def unchanged(piece: bytes) -> bytes:
     """Pass all of it on."""
     return piece
-
-
-async def forwarded(url: str, request: Request, *, without: str = "") -> Reply:
-    """Hand a request on to another server, without one of its fields; return the reply."""
-    fields = {**request.headers, "connection": "close"}
-    fields.pop(without, None)
-    lines = [request.head.decode("latin-1").partition("\r\n")[0]]
-    lines += [f"{name}: {text}" for name, text in fields.items()]
-    reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
-    try:
-        writer.write("\r\n".join(lines).encode("latin-1") + END_OF_HEAD + request.body)
-        head, body = await reader.readuntil(END_OF_HEAD), await reader.read()
-    finally:
-        writer.close()
-    first, *rest = head.decode("latin-1").strip().split("\r\n")
-    told = dict(line.split(": ", 1) for line in rest)
-    told.pop("Connection", None)
-    return Reply(status=int(first.split(" ")[1]), headers=told, body=body)
 
 
 @contextlib.asynccontextmanager
