@@ -17,7 +17,6 @@ from tests.support.listing import (
     Outcome,
     Page,
     Query,
-    Rules,
     list_rules,
     serving,
 )
@@ -129,22 +128,19 @@ def test_updates_during_a_walk_lose_nothing(
     assert walked.planner.saturated == []
 
 
-def updates_at_each_request(rules: Rules, seconds: int, jump: int) -> None:
-    """Walk again and again, updating two applications before another request each time.
-
-    One of them is the oldest of the walk, the other was not updated after its lower bound.
-
-    Args:
-        rules: how the service reads the contract.
-        seconds: what passes between two requests.
-        jump: what passes right after the update, before the answer.
-    """
-    hides_the_present = rules.future != "accept" and not rules.upper_closed
+@pytest.mark.parametrize("future", FUTURES)
+@pytest.mark.parametrize("meaning", MEANINGS)
+@pytest.mark.parametrize(("rounds_up", "seconds"), [(False, 1), (True, 0)])
+def test_an_update_at_any_request_of_the_walk_is_found(
+    rounds_up: bool, seconds: int, meaning: str, future: Any
+) -> None:
+    """Of its oldest application, and of one that was not updated after its lower bound."""
+    hides_the_present = future != "accept" and not MEANINGS[meaning]["upper_closed"]
     number = requests = 0
     while number <= requests:
         number += 1
-        listing = Listing.of([-100, *range(0, 60, 5)], 60)
-        listing.rules = rules
+        rules = {"future": future, "rounds_up": rounds_up, "order": "newest", **MEANINGS[meaning]}
+        listing = Listing.of([-100, *range(0, 60, 5)], 60, **rules)
         first, second, *_ = listing.rows
 
         def update() -> None:
@@ -153,7 +149,6 @@ def updates_at_each_request(rules: Rules, seconds: int, jump: int) -> None:
                 return
             listing.touch(first)  # noqa: B023
             listing.touch(second)  # noqa: B023
-            listing.now += jump  # noqa: B023
 
         listing.before_answer = update
         walked = dry_walk(listing, BASE - 1, None, limit=5, walkers=2).run()
@@ -161,21 +156,6 @@ def updates_at_each_request(rules: Rules, seconds: int, jump: int) -> None:
         is_late = number > requests - hides_the_present
         assert listing.ids - ({first} if is_late else set()) <= set(walked.ids)
     assert requests > 4
-
-
-@pytest.mark.parametrize("future", FUTURES)
-@pytest.mark.parametrize("meaning", MEANINGS)
-def test_an_update_at_any_request_of_the_walk_is_found(meaning: str, future: Any) -> None:
-    for rounds_up, seconds in ((False, 1), (True, 0)):
-        rules = Rules(future=future, rounds_up=rounds_up, order="newest", **MEANINGS[meaning])
-        updates_at_each_request(rules, seconds, 0)
-
-
-@pytest.mark.parametrize("future", FUTURES)
-@pytest.mark.parametrize("cut", ["start", "end"])
-def test_a_clock_that_leaps_at_any_request_hides_nothing(cut: Any, future: Any) -> None:
-    """More time may pass between two requests than the service's widest window."""
-    updates_at_each_request(Rules(future=future, widest=40, cut=cut, order="newest"), 1, 100)
 
 
 # The end
@@ -221,16 +201,6 @@ async def test_two_pages_of_one_second_prove_nothing(future: Any) -> None:
     assert sum(service.clock.slept) < 10
 
 
-@pytest.mark.parametrize("before", [None, BASE + 50])
-@pytest.mark.parametrize("future", ["accept", "lower"])
-def test_a_walk_ends_although_the_service_s_clock_is_stuck(future: Any, before: int | None) -> None:
-    """After some attempts the walk accepts the clock as it is; it neither loops nor fails."""
-    listing = Listing.of(range(9), 9, future=future, clock_stands=True)
-    walked = dry_walk(listing, BASE - 1, before, limit=5).run()
-    assert sorted(walked.ids) == sorted(listing.ids)
-    assert walked.planner.requests < 60
-
-
 @given(data=st.data(), rows=st.integers(0, 40), walkers=WALKERS, is_kept=st.booleans())
 def test_a_burst_in_the_present_second_is_yielded_or_reported(
     data: st.DataObject, rows: int, walkers: int, is_kept: bool
@@ -270,22 +240,12 @@ def tell_no_time(listing: Listing) -> None:
     listing.twist = endless
 
 
-@pytest.mark.parametrize("rows", [5, 60])
-def test_an_unset_bound_echoed_as_the_end_of_time_is_not_the_present(rows: int) -> None:
-    """With `Date` the walk ends there; what is updated later is yielded when it is resumed."""
-    listing = Listing.of((9 * n for n in range(rows)), 600)
-    tell_no_time(listing)
-    walked = dry_walk(listing, 0, None, limit=10).run()
-    assert sorted(walked.ids) == sorted(listing.ids)
-    assert len(listing.queries) < 120
-    listing.now += 60
-    listing.touch(walked.ids[0])
-    assert walked.ids[0] in walked.resumed().ids
+@given(walks(since=[10], is_open=[True], date_ahead=st.sampled_from([None, None, 0]), widest=None))
+def test_an_unset_bound_echoed_as_the_end_of_time_is_not_the_present(walked: DryWalk) -> None:
+    """Updates during the walk lose nothing, and a resumed walk yields the later ones.
 
-
-@given(walks(since=[10], is_open=[True], date_ahead=None, widest=None))
-def test_a_walk_without_any_time_covers_no_second_to_come(walked: DryWalk) -> None:
-    """Updates during the walk lose nothing, and a resumed walk yields the later ones."""
+    With `Date` the walk ends there; without any time it covers no second to come.
+    """
     listing = walked.listing
     tell_no_time(listing)
     must = listing.truth(BASE - 1, END)
@@ -344,19 +304,3 @@ async def test_what_is_refused_and_has_no_substitute_is_an_error(
         with pytest.raises(InvalidRequestError):
             await ids_of(walk(client, BASE - 1, before))
     assert len(service.queries) < 10
-
-
-@pytest.mark.parametrize("step", [1, 2, 3])
-@pytest.mark.parametrize("widest", [40, 3_600])
-async def test_a_present_that_moves_between_calls_is_found(step: int, widest: int) -> None:
-    """Windows are cut at their end, and `Date` runs ahead: what was the future passes meanwhile."""
-
-    def advance() -> None:
-        service.now += step * (len(service.queries) > 4)
-
-    service = ListService.of([], 0, widest=widest, cut="end", date_ahead=3, default_span=DAY)
-    service.before_answer = advance
-    async with serving(service) as client:
-        present = await client.service_time()
-        assert BASE <= present.timestamp() <= service.now
-        assert len(service.queries) < 130

@@ -16,78 +16,15 @@ from hypothesis import strategies as st
 
 from income_client.records.applications import ApplicationSummary
 from income_client.records.window import Window
-from income_client.walk.density import FILL, Density
+from income_client.walk.density import Density
 from income_client.walk.planner import WalkPlanner
 from income_client.walk.windows import Answer, Bounds, Rows
 from tests.support.listing import BASE, DAY, Listing
-from tests.support.walk_data import CHANCES, LIMITS, WALKERS, listings
+from tests.support.walk_data import CHANCES, LIMITS, WALKERS
 from tests.support.walks import DryWalk, dry_walk, page_of, rows_of, walks
 
 YEAR = 365 * DAY
 LIMIT = 1000
-FUTURE = 200 * YEAR
-
-# The width of the next window
-
-
-def rows(count: int, prefix: str = "a", *, dated: int = FUTURE) -> Rows:
-    """Return this many rows; the usual date carries no information."""
-    dates = {f"{prefix}{n}": dated for n in range(count)}
-    return dict(zip(dates, rows_of(dates), strict=True))
-
-
-@given(
-    st.lists(
-        st.tuples(st.booleans(), st.integers(1, 10**6), st.integers(0, 60), st.booleans()),
-        max_size=20,
-    )
-)
-def test_a_width_is_never_below_one_second_nor_beyond_the_end(
-    story: list[tuple[bool, int, int, bool]],
-) -> None:
-    """Whatever was learned, in whichever order."""
-    density, position, end = Density(60), 0, 10**7
-    for is_full, drawn, found, is_divided in story:
-        width = min(drawn, end - position - 1)
-        if width < 1:
-            break
-        window = Window(position, position + width)
-        date = position + found * 1000
-        if is_full:
-            density.full(window, rows(60, dated=date))
-        else:
-            density.complete(window, rows(found, str(position), dated=date))
-            position += width
-        if is_divided and end - position > 2:
-            cut = (position + end) // 2
-            density.divide(position, cut, end)
-            end = cut
-        assert 1 <= density.width(position, end) <= end - position
-        assert density.pages(position, end) >= 0
-
-
-def test_a_window_is_as_wide_as_fills_a_page_by_what_is_known() -> None:
-    """All of the gap, of which most are small; then to the aim; never over eight times the last."""
-    even, sparse = Density(LIMIT), Density(LIMIT)
-    assert even.width(0, 10**6) == 10**6
-    even.complete(Window(0, 50), rows(500))
-    assert even.width(50, 10**6) == int(FILL * 999 / 10)
-    sparse.width(0, 10**9)
-    for start, found in ((0, 1), (100, 0)):
-        sparse.complete(Window(start, start + 100), rows(found))
-        assert sparse.width(start + 100, 10**9) == 800
-
-
-def test_the_halves_of_a_part_expect_together_what_it_did() -> None:
-    """Dividing it says nothing about its rows."""
-    density = Density(LIMIT)
-    density.full(Window(0, 1000), rows(1000))
-    whole = density.pages(0, 1000)
-    density.divide(0, 400, 1000)
-    assert round(density.pages(0, 400) + density.pages(400, 1000), 6) == round(whole, 6)
-
-
-# Application dates
 
 DATES: dict[str, Callable[[Random, Listing, int], int]] = {
     "the beginning of time": lambda chance, listing, second: -62_135_596_800,
@@ -108,39 +45,20 @@ DATES: dict[str, Callable[[Random, Listing, int], int]] = {
 """Dates that mislead a walk that trusts them."""
 
 
-def hostile_dates(kind: str, listing: Listing) -> dict[str, int]:
-    """Return a misleading date for each application."""
-    return {
-        key: DATES[kind](listing.chance, listing, second) for key, second in listing.rows.items()
-    }
-
-
 # A service that cuts windows to seconds is not walked from 1970.
 @given(
     walks(since=[0, 9, 3 * DAY], after=[-BASE, -400, 0], oldest=None, widest=None, future="accept"),
-    st.sampled_from(sorted(DATES)),
+    st.sampled_from(list(DATES.values())),
 )
-def test_application_dates_are_only_a_hint(walked: DryWalk, dates: str) -> None:
+def test_application_dates_are_only_a_hint(
+    walked: DryWalk, date_of: Callable[[Random, Listing, int], int]
+) -> None:
     listing, bounds = walked.listing, walked.planner.bounds
     expected = listing.truth(bounds.after, bounds.before or listing.now + 1)
-    walked.dates = hostile_dates(dates, listing)
+    updates = listing.rows.items()
+    walked.dates = {key: date_of(listing.chance, listing, second) for key, second in updates}
     assert sorted(walked.run().ids) == sorted(expected)
     assert walked.planner.saturated == []
-
-
-@given(dates=st.sampled_from(sorted(DATES)), walkers=WALKERS, chance=CHANCES)
-def test_hostile_hints_cost_a_bounded_number_of_requests(
-    dates: str, walkers: int, chance: Random
-) -> None:
-    """False dates cost a walk from 1970 some more requests, and none is repeated."""
-    listing = Listing.of((chance.randrange(10**6) for _ in range(150)), 10**6, order="random")
-    listing.chance = chance
-    misleading = hostile_dates(dates, listing)
-    walked = dry_walk(listing, 0, None, limit=30, walkers=walkers, dates=misleading)
-    assert sorted(walked.run().ids) == sorted(listing.ids)
-    asked = [(query.after, query.before) for query in listing.queries]
-    assert len(asked) - len(set(asked)) <= 2
-    assert len(asked) <= 150
 
 
 # How many requests a walk takes
@@ -177,32 +95,6 @@ def test_the_empty_time_before_the_first_application_takes_few_requests(limit: i
     walked = dry_walk(listing, 0, None, limit=limit, dates=dates).run()
     assert sorted(walked.ids) == sorted(listing.ids)
     assert walked.planner.requests <= 20
-
-
-@pytest.mark.parametrize("limit", [2, 5, 25, 100])
-@pytest.mark.parametrize("span", [6_000, 10**6, 3 * 10**7])
-def test_an_empty_time_after_a_burst_takes_few_requests(span: int, limit: int) -> None:
-    times = [number // (limit - 1) for number in range(7 * (limit - 1))]
-    listing = Listing.of(times, span + 30 * DAY)
-    dates = dict.fromkeys(listing.rows, BASE - YEAR)
-    walked = dry_walk(listing, BASE - 1, BASE + span, limit=limit, dates=dates).run()
-    assert sorted(walked.ids) == sorted(listing.ids)
-    assert walked.planner.requests <= 80
-
-
-@given(data=st.data(), limit=LIMITS, seed=st.integers(0, 2**32))
-def test_the_order_in_which_replies_come_does_not_matter(
-    data: st.DataObject, limit: int, seed: int
-) -> None:
-    listing = data.draw(listings(Listing, limit, oldest=None, widest=None, date_ahead=0))
-    last, ends = listing.now, []
-    listing.now += 3 * DAY
-    for walkers in (1, 3, 8):
-        listing.chance = Random(seed)
-        walked = dry_walk(listing, BASE - 1, last, limit=limit, walkers=walkers).run()
-        assert len(walked.ids) == len(set(walked.ids))
-        ends.append((set(walked.ids), list(walked.planner.covered)))
-    assert ends == [(listing.truth(BASE - 1, last), [Window(BASE - 1, last + 1)])] * 3
 
 
 class HostileDensity(Density):
