@@ -1,7 +1,6 @@
 """The pytest plug-in: its fixtures and their options, and the clocks that they have."""
 
 import asyncio
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,19 +10,8 @@ import income_client
 from income_client import ClientClosedError, IncomeClient, RetryPolicy, ServerError
 from income_client.emulator import Order
 from income_client.testing import IncomeService, JumpingClock
-from income_client.testing.clocks import LoopBoundClock, ServiceSideClock
+from income_client.testing.clocks import LoopBoundClock
 from income_client.testing.loops import LoopThread
-
-
-def test_the_markers_help_shows_what_can_be_written(pytestconfig: pytest.Config) -> None:
-    """The policy in it is valid."""
-    (shown,) = (
-        found
-        for line in pytestconfig.getini("markers")
-        for found in re.findall(r"RetryPolicy\((\w+)=1\)", line)
-    )
-    options: dict[str, Any] = {shown: 1}
-    assert RetryPolicy(**options).max_attempts == 1
 
 
 class TestOptions:
@@ -60,16 +48,6 @@ async def test_the_client_has_options_too(
     assert income_clock.slept == []
 
 
-async def test_client_and_service_have_one_clock(
-    income_service: IncomeService, income_clock: JumpingClock
-) -> None:
-    before = income_service.now
-    income_clock.advance(60)
-    assert (income_service.now - before).total_seconds() == 60
-    income_service.advance(30)
-    assert (income_service.now - before).total_seconds() == 90
-
-
 # Clocks
 
 
@@ -83,18 +61,6 @@ class User:
         """Remember where."""
         await asyncio.sleep(0)
         self.closed_in.append(asyncio.get_running_loop())
-
-
-async def test_the_service_s_pauses_are_not_the_client_s() -> None:
-    """They move the common time, and concurrent ones overlap."""
-    clock = JumpingClock()
-    service = ServiceSideClock(clock)
-    before = clock.monotonic()
-    await asyncio.gather(service.sleep(5), service.sleep(3), clock.sleep(4))
-    assert service.monotonic() - before == 5
-    assert clock.slept == [4]
-    clock.advance_to(before + 3)
-    assert clock.monotonic() - before == 5
 
 
 async def test_a_clock_can_have_its_most_pauses() -> None:

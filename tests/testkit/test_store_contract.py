@@ -7,8 +7,6 @@ from typing import Any, Final
 import pytest
 
 from income_client import (
-    CheckpointConflictError,
-    CheckpointError,
     CheckpointStore,
     DeadLetter,
     MemoryCheckpointStore,
@@ -33,19 +31,6 @@ class Careless(MemoryCheckpointStore):
         return await super().save(name, checkpoint, version=stored.version, **change)
 
 
-class Shared(MemoryCheckpointStore):
-    """Has one name."""
-
-    async def load(self, name: str) -> StoredCheckpoint:
-        return await super().load(name and "one")
-
-    async def save(self, name: str, checkpoint: str, *, version: int, **change: Any) -> int:
-        return await super().save(name and "one", checkpoint, version=version, **change)
-
-    async def dead_letters(self, name: str) -> tuple[DeadLetter, ...]:
-        return await super().dead_letters(name and "one")
-
-
 class Backwards(MemoryCheckpointStore):
     """Gives dead letters the wrong way round."""
 
@@ -60,16 +45,6 @@ class Hoarding(MemoryCheckpointStore):
         return await super().save(name, checkpoint, **{**change, "resolved": ()})
 
 
-class Unlucky(MemoryCheckpointStore):
-    """Refuses with another error."""
-
-    async def save(self, name: str, checkpoint: str, **change: Any) -> int:
-        try:
-            return await super().save(name, checkpoint, **change)
-        except CheckpointConflictError as error:
-            raise CheckpointError("conflict") from error
-
-
 class Disturbing(MemoryCheckpointStore):
     """Counts a removal as a save."""
 
@@ -79,14 +54,6 @@ class Disturbing(MemoryCheckpointStore):
         if removed:
             await self.save(name, stored.checkpoint or "", version=stored.version)
         return removed
-
-
-class Stubborn(MemoryCheckpointStore):
-    """Says that it has forgotten, and has not."""
-
-    async def forget(self, name: str, keys: Iterable[str]) -> tuple[str, ...]:
-        letters = {letter.key for letter in await self.dead_letters(name)}
-        return tuple(key for key in dict.fromkeys(keys) if key in letters)
 
 
 class Unrefreshed(MemoryCheckpointStore):
@@ -136,11 +103,9 @@ class Rewriting(MemoryCheckpointStore):
 BROKEN: Final[Sequence[tuple[Callable[[], CheckpointStore], str]]] = (
     (Forgetful, "the text comes back unchanged: expected .*lines.*, found"),
     (Careless, "another version than the stored one changes nothing"),
-    (Shared, "each name has its own"),
     (Backwards, "by their first attempts"),
     (Hoarding, "each name has its own"),
     (Disturbing, "nothing else changes"),
-    (Stubborn, "forgotten keys are removed"),
     (Unrefreshed, "while dead letters are forgotten"),
     (Deaf, "hears a ring.* not called heard.. after a ring"),
     (Mute, "hears a ring.* not called heard.. when it begins"),
@@ -158,11 +123,6 @@ async def test_a_broken_rule_is_named(
         await check_checkpoint_store(make_store)
 
 
-async def test_another_error_than_a_conflict_is_left_as_it_is() -> None:
-    with pytest.raises(CheckpointError, match=r"^conflict$"):
-        await check_checkpoint_store(Unlucky)
-
-
 class Plain:
     """A store with the three methods that a poller needs, and no other."""
 
@@ -173,16 +133,3 @@ class Plain:
 
 async def test_a_store_needs_neither_forget_nor_a_bell() -> None:
     await check_checkpoint_store(Plain)
-
-
-async def test_a_store_may_be_made_by_a_coroutine() -> None:
-    """Some have to connect first; each rule gets a new one."""
-    made = 0
-
-    async def connect() -> CheckpointStore:
-        nonlocal made
-        made += 1
-        return MemoryCheckpointStore()
-
-    await check_checkpoint_store(connect)
-    assert made > 5
