@@ -1,7 +1,6 @@
 """``income-client export`` killed and stopped anywhere: nothing is lost, nothing comes twice."""
 
 import os
-import random
 import shutil
 import signal
 import sys
@@ -21,9 +20,9 @@ from income_client.cli import main as command
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
 from tests.support.beside import until
-from tests.support.cli import Cli, Running
+from tests.support.cli import Cli
 from tests.support.exporting import Export
-from tests.support.kills import Workers, read_once, share_of
+from tests.support.kills import read_once, share_of, workers_of
 from tests.support.processes import environment, started
 
 
@@ -85,7 +84,7 @@ async def test_the_run_after_a_kill_makes_it_whole(
         folder.mkdir()
         return {"target": str(target), "form": form, "environment": variables}
 
-    async with Workers(f"{__name__}:make") as workers:
+    async with workers_of(make) as workers:
         async for killed in workers.die(share_of(pytestconfig, 0.4), fresh):
             (place,) = killed.said("before ")
             again = await workers.live(target=str(target), form=form, environment=variables)
@@ -142,35 +141,4 @@ def test_two_at_a_time_are_one_too_many(export: Export, income_service: IncomeSe
         process.send(signal.SIGTERM)
         assert process.wait().status == 143
     assert export().status == 0
-    assert export.ids == sorted(income_service.ids)
-
-
-@pytest.mark.timeout(200)
-@pytest.mark.income_service(applications=700)
-@pytest.mark.parametrize(
-    "rules",
-    [
-        {"order": "descending", "lower_closed": True, "upper_closed": True},
-        {"order": "random", "max_span": 50 * 86_400, "upper_closed": True},
-    ],
-    ids=["closed", "narrow and random"],
-)
-def test_each_application_is_there_once(
-    rules: dict[str, Any], export: Export, income_service: IncomeService
-) -> None:
-    """However often it was stopped, and whatever the neighbouring windows share."""
-    chance = random.Random(7)
-    income_service.rules = type(income_service.rules)(**rules)
-    for _ in range(6):
-        before, some = len(income_service.requests), chance.randrange(40, 200)
-
-        def stop(running: Running, enough: int = before + some) -> None:
-            until(lambda: len(income_service.requests) > enough or running.has_ended)
-            if not running.has_ended:
-                running.terminate()
-
-        export("--no-documents", during=stop)
-        if export.target.exists():
-            break
-    assert export.target.exists() or export("--no-documents").status == 0
     assert export.ids == sorted(income_service.ids)

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import resource
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -11,20 +10,16 @@ from random import Random
 from typing import Any, Final
 
 import pytest
-from attrs import evolve
+from attrs import define, field
 
-from income_client import Document, DownloadedFile, IncomeClient, OAuth2ClientCredentials
+from income_client import DownloadedFile, IncomeClient, OAuth2ClientCredentials
 from income_client.emulator import Emulator, Fault, ServiceRules
 from income_client.testing import JumpingClock
 from tests.support.downloads import documents_of, files_below, mode_of
-from tests.support.kills import KILLED, Life, Workers, read_once, share_of
-from tests.support.service import until
+from tests.support.kills import Life, Workers, read_once, share_of, workers_of
 
 FILES: Final = "/documents/*"
 CONCURRENCY: Final = 8
-LONG: Final = 400_000
-"""Bytes of a file that is written before all of it has come."""
-
 prepare = read_once
 
 
@@ -35,7 +30,6 @@ def download(
     folder: str,
     ids: Sequence[str],
     most: int,
-    longest_file: int | None,
 ) -> None:
     """Download so many documents, and say what became of each."""
 
@@ -53,29 +47,25 @@ def download(
                 else:
                     say(f"failed {file.document_id} {file.error}")
 
-    if longest_file is not None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (longest_file, longest_file))
     asyncio.run(run())
 
 
+@define
 class Scene:
     """A service, a folder, and processes that download from the one into the other."""
 
-    def __init__(self, service: Emulator, workers: Workers, folder: Path) -> None:
-        self.service = service
-        self.workers = workers
-        self.folder = folder
-        self.contents: dict[str, bytes] = {}
-        """Of the files that are downloaded, by document."""
+    service: Emulator
+    workers: Workers
+    folder: Path
+    contents: dict[str, bytes] = field(factory=dict)
+    """Of the files that are downloaded, by document."""
 
     async def look_up(self, most: int | None = None) -> None:
         """Choose documents, so many at the most."""
         async with IncomeClient(self.service.url, auth=self.service.oauth2) as client:
             found = (await documents_of(client, self.service.world.ids))[:most]
-        self.contents = {one.document_id: self._content_of(one) for one in found}
-
-    def _content_of(self, document: Document) -> bytes:
-        return self.service.content_of(document.document_id)
+        ids = [one.document_id for one in found]
+        self.contents = {one: self.service.content_of(one) for one in ids}
 
     def begin_anew(self) -> None:
         """Forget what was downloaded."""
@@ -93,16 +83,13 @@ class Scene:
             "folder": str(self.folder),
             "ids": self.service.world.ids,
             "most": len(self.contents),
-            "longest_file": None,
         }
 
-    def start(self, **facts: Any) -> Life:
-        """Start a process."""
-        return self.workers.start(**self.facts | facts)
+    def start(self) -> Life:
+        return self.workers.start(**self.facts)
 
-    async def finish(self, **facts: Any) -> Life:
-        """Let a process come to its end."""
-        return await self.workers.live(**self.facts | facts)
+    async def finish(self) -> None:
+        await self.workers.live(**self.facts)
 
     def temporary(self) -> set[Path]:
         """Return what is on its way, or was left behind."""
@@ -124,16 +111,17 @@ class Scene:
     def check_over(self) -> None:
         """Check that everything is there, and nothing else."""
         assert self.check() == set(self.contents)
-        assert list(self.folder.rglob(".*.part")) == []
+        assert self.temporary() == set()
 
-    def fetched(self) -> list[tuple[str, int]]:
-        """Return document and first byte of each request for a file since the last call."""
-        found = []
+    def fetched(self) -> Counter[str]:
+        """Return how often each document was fetched since the last call, from its beginning."""
+        found = Counter[str]()
         for request in self.service.requests:
-            wanted = request.headers.get("range", "bytes=0-").removeprefix("bytes=")
+            wanted = request.headers.get("range", "bytes=0-")
             # By its first byte alone, a file that is there is compared.
-            if request.name == "file" and wanted != "0-0":
-                found.append((request.path.split("/")[2], int(wanted.partition("-")[0])))
+            if request.name == "file" and wanted != "bytes=0-0":
+                assert wanted == "bytes=0-", "what a killed process left was resumed"
+                found[request.path.split("/")[2]] += 1
         self.service.requests.clear()
         return found
 
@@ -143,7 +131,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     """Lend a service with a hundred files or so of 60 kB."""
     async with (
         Emulator(12, rules=ServiceRules(file_bytes=60_000)) as service,
-        Workers(f"{__name__}:download") as workers,
+        workers_of(download) as workers,
     ):
         found = Scene(service, workers, tmp_path / "files")
         await found.look_up()
@@ -165,10 +153,9 @@ async def test_downloads_that_are_killed_again_and_again_come_to_their_end(
             await scene.workers.word()
         await asyncio.sleep(chance.uniform(0, 0.1))
         await scene.workers.kill(life)
-        assert life.code == KILLED
         now_whole = scene.check()
         assert len(scene.temporary()) <= CONCURRENCY
-        fetched = Counter(one for one, _ in scene.fetched())
+        fetched = scene.fetched()
         assert not whole & fetched.keys()
         assert len(fetched.keys() - now_whole) <= CONCURRENCY
         assert set(fetched.values()) <= {1}
@@ -178,38 +165,6 @@ async def test_downloads_that_are_killed_again_and_again_come_to_their_end(
             whole = set()
     scene.service.faults.clear()
     await scene.finish()
-    scene.check_over()
-
-
-async def killed_at_work(scene: Scene) -> None:
-    """Kill a process with all its downloads in flight, while another one completes the same."""
-    before = scene.temporary()
-    scene.service.faults.add(Fault("stall", path=FILES, keep=LONG - 1, times=CONCURRENCY))
-    life = scene.start()
-    await until(lambda: len(scene.temporary() - before) == CONCURRENCY)
-    at_work = scene.temporary()
-    assert len(at_work) == CONCURRENCY
-    await scene.finish()
-    assert scene.check() == set(scene.contents)
-    await scene.workers.kill(life)
-    assert scene.temporary() == at_work
-
-
-async def test_a_kill_leaves_one_temporary_file_for_each_download_in_flight(
-    scene: Scene,
-) -> None:
-    """A process beside it leaves them alone; once it is dead, the next one begins anew."""
-    scene.service.rules = evolve(scene.service.rules, file_bytes=LONG)
-    await scene.look_up(2 * CONCURRENCY)
-    for _ in range(2):
-        await killed_at_work(scene)
-        for name in scene.contents:
-            (scene.folder / name).unlink()
-        for life in scene.workers.lives:
-            life.words.clear()
-    scene.fetched()
-    await scene.finish()
-    assert {first for _, first in scene.fetched()} == {0}
     scene.check_over()
 
 
@@ -241,15 +196,3 @@ async def test_two_processes_download_the_same_into_the_same_folder(scene: Scene
         verdict, one, _ = word.split()
         verdicts[one].append(verdict)
     assert {tuple(sorted(both)) for both in verdicts.values()} == {("file", "same")}
-
-
-async def test_a_file_that_the_disk_does_not_take_is_reported_and_leaves_nothing(
-    scene: Scene,
-) -> None:
-    """Once there is room, it comes."""
-    life = await scene.finish(longest_file=50_000)
-    assert len(life.said("failed ")) == len(life.words) == len(scene.contents)
-    assert all(word.endswith("file too large") for word in life.words)
-    assert files_below(scene.folder) == {}
-    await scene.finish()
-    scene.check_over()

@@ -12,7 +12,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -33,12 +33,11 @@ from income_client.emulator import Emulator, Fault, FutureBounds, Order, SpanCla
 from income_client.polling.checkpoint import read_checkpoint
 from income_client.records.window import EPOCH
 
-from .kills import KILLED, Life, Workers, read_once
+from .kills import Life, Workers, read_once, workers_of
 
 APPLICATIONS: Final = 250
 SPEED: Final = 10.0
 """Seconds of the service and of the poller in one of the machine's."""
-INTERVAL: Final = 1.0
 SETTLE: Final = 6
 BATCH: Final = 100
 """The most records that may come again for one kill."""
@@ -75,81 +74,74 @@ def _without_addresses(value: Any) -> Any:
     return value
 
 
-def poll(
-    say: Callable[[str], None],
-    number: int,
-    url: str,
-    credentials: Sequence[str],
-    start: str,
-    store: str,
-    notes: str,
-) -> None:
-    """Poll until SIGTERM; note every record before its batch is committed, and say how far it is.
+@define(kw_only=True)
+class Consumer:
+    """What one life is started with, and how it notes what it is given."""
 
-    Args:
-        say: takes ``batch``, ``written`` and ``committed`` with the number of the batch.
-        number: of this life.
-        url: of the service.
-        credentials: id and secret.
-        start: where the first life begins.
-        store: file of the checkpoints.
-        notes: file of the records.
-    """
+    say: Callable[[str], None]
+    number: int
+    url: str
+    credentials: Sequence[str]
+    start: str
+    folder: str
+    _batches: int = 0
+
+    @property
+    def client(self) -> dict[str, Any]:
+        auth = OAuth2ClientCredentials(*self.credentials)
+        return {"base_url": self.url, "auth": auth, "clock": FastClock(SPEED)}
+
+    @property
+    def poller(self) -> dict[str, Any]:
+        store = SQLiteCheckpointStore(Path(self.folder, "store.db"))
+        return {"checkpoints": store, "start": self.start, "interval": 1.0, "settle": SETTLE}
+
+    def take(self, batch: Iterable[ApplicationRecord]) -> Iterator[None]:
+        """Note every record of a batch, before that is committed, and say how far it is."""
+        self._batches += 1
+        self.say(f"batch {self._batches}")
+        sink = os.open(Path(self.folder, "notes"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.write(sink, b"\n")  # a killed predecessor may have left half a line
+        for record in batch:
+            updated = f"{record.last_updated_at:%Y-%m-%dT%H:%M:%S}"
+            words = (self.number, self._batches, record.application_id, updated, mark(record))
+            os.write(sink, (" ".join(map(str, words)) + "\n").encode())
+            yield
+        os.close(sink)
+        self.say(f"written {self._batches}")
+
+    def note_commit(self) -> None:
+        self.say(f"committed {self._batches}")
+
+
+def poll(say: Callable[[str], None], **facts: Any) -> None:
+    """Poll until SIGTERM."""
+    consumer = Consumer(say=say, **facts)
 
     async def run() -> None:
-        auth = OAuth2ClientCredentials(*credentials)
-        # A killed predecessor may have left half a line.
-        os.write(sink, b"\n")
-        async with IncomeClient(url, auth=auth, clock=FastClock(SPEED)) as client:
-            poller = client.poll(
-                SQLiteCheckpointStore(store), start=start, interval=INTERVAL, settle=SETTLE
-            )
+        async with IncomeClient(**consumer.client) as client:
+            poller = client.poll(**consumer.poller)
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, poller.stop)
-            count = 0
             async for batch in poller.batches():
-                count += 1
-                say(f"batch {count}")
                 async with batch:
-                    for record in batch:
-                        os.write(sink, _note(number, count, record))
+                    for _ in consumer.take(batch):
                         await asyncio.sleep(0)  # as any consumer, it lets other tasks run
-                    say(f"written {count}")
-                say(f"committed {count}")
+                consumer.note_commit()
 
-    sink = os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     asyncio.run(run())
 
 
-def poll_waiting(
-    say: Callable[[str], None],
-    number: int,
-    url: str,
-    credentials: Sequence[str],
-    start: str,
-    store: str,
-    notes: str,
-) -> None:
+def poll_waiting(say: Callable[[str], None], **facts: Any) -> None:
     """Do as `poll` does, without await."""
-    sink = os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.write(sink, b"\n")
-    auth = OAuth2ClientCredentials(*credentials)
-    with SyncIncomeClient(url, auth=auth, clock=FastClock(SPEED)) as client:
-        poller = client.poll(
-            SQLiteCheckpointStore(store), start=start, interval=INTERVAL, settle=SETTLE
-        )
+    consumer = Consumer(say=say, **facts)
+    with SyncIncomeClient(**consumer.client) as client:
+        poller = client.poll(**consumer.poller)
         signal.signal(signal.SIGTERM, lambda *_: poller.stop())
-        for count, batch in enumerate(poller.batches(), 1):
-            say(f"batch {count}")
+        for batch in poller.batches():
             with batch:
-                for record in batch:
-                    os.write(sink, _note(number, count, record))
-                say(f"written {count}")
-            say(f"committed {count}")
-
-
-def _note(number: int, count: int, record: ApplicationRecord) -> bytes:
-    updated = f"{record.last_updated_at:%Y-%m-%dT%H:%M:%S}"
-    return f"{number} {count} {record.application_id} {updated} {mark(record)}\n".encode()
+                for _ in consumer.take(batch):
+                    pass
+            consumer.note_commit()
 
 
 @frozen
@@ -160,9 +152,7 @@ class Delivery:
     batch: int
     application_id: str
     updated: str
-    """Its time of update."""
     mark: str
-    """What it said."""
 
 
 @frozen(kw_only=True)
@@ -184,28 +174,6 @@ class Outcome:
 
 
 @define
-class StoreWatch:
-    """Looks at the store after each life."""
-
-    path: Path
-    _before: tuple[int, Any] = (0, (0, 0))
-
-    async def look(self, now: int) -> bool:
-        """Check that it did not go back and is behind the present; tell whether letters are due."""
-        store = SQLiteCheckpointStore(self.path)
-        stored = await store.load("default")
-        if stored.checkpoint is None:
-            assert self._before[0] == 0, "the checkpoint is gone"
-            return False
-        checkpoint = read_checkpoint(stored.checkpoint)
-        assert stored.version >= self._before[0], "the version of the checkpoint went back"
-        assert checkpoint.progress >= self._before[1], "the checkpoint went back"
-        assert checkpoint.reached <= now - SETTLE, "the checkpoint is too close to the present"
-        self._before = stored.version, checkpoint.progress
-        return bool(await store.dead_letters("default"))
-
-
-@define
 class Play:
     """A service that changes, and the pollers that are killed beside it."""
 
@@ -214,17 +182,12 @@ class Play:
     folder: Path
     chance: Random
     deliveries: list[Delivery] = field(factory=list)
-    """What was noted so far."""
     checked: int = 0
-    """How many current versions were found delivered."""
     faults: int = 0
-    """How many replies were spoiled."""
     _is_changing: asyncio.Event = field(factory=asyncio.Event)
-    _store: StoreWatch = field(init=False)
+    _stored: tuple[int, Any] = (0, (0, 0))
+    """Version and progress of the checkpoint, when it was looked at last."""
     _read: int = 0
-
-    def __attrs_post_init__(self) -> None:
-        self._store = StoreWatch(self.folder / "store.db")
 
     def start(self) -> Life:
         """Start a poller."""
@@ -235,8 +198,7 @@ class Play:
             url=self.service.url,
             credentials=[auth.client_id, auth.client_secret.reveal()],
             start=(EPOCH + timedelta(seconds=first - 1)).isoformat(),
-            store=str(self.folder / "store.db"),
-            notes=str(self.folder / "notes"),
+            folder=str(self.folder),
         )
 
     async def kill_one(self) -> None:
@@ -249,8 +211,7 @@ class Play:
                 self.service.touch(one)
         await self._wait_for_a_moment()
         await self.workers.kill(life)
-        assert life.code == KILLED
-        await self._store.look(self._now())
+        await self._look()
         self._end()
 
     async def check(self) -> None:
@@ -263,15 +224,15 @@ class Play:
                 async for record in client.fetch_records(self.service.world.ids)
             }
         life = self.start()
-        if await self._store.look(self._now()):
+        if await self._look():
             self.service.advance(int(LONGEST_PAUSE))
         until = time.monotonic() + 120
         while missing := current - self._delivered():
             assert time.monotonic() < until, f"not delivered: {sorted(missing)}"
             await asyncio.sleep(0.05)
-        await self.workers.stop(life)
+        await self.workers.wait(life, "stop")
         assert life.code == 0
-        await self._store.look(self._now())
+        await self._look()
         self.checked += len(current)
         self._end()
 
@@ -286,23 +247,27 @@ class Play:
                 self.service.touch(one)
 
     def outcome(self) -> Outcome:
-        """Return what it came to, and check what must not come again.
+        """Return what it came to, and check what must not come again, or after a newer version.
 
         Records of the last batch of a life may, if that was not committed. What was committed may
         come again now and then, since a checkpoint remembers only what the list can still show.
         """
         again: Counter[int] = Counter()
-        late: list[Delivery] = []
+        committed_again = 0
         before: dict[tuple[str, str], Delivery] = {}
+        newest: dict[str, str] = {}
         for one in self.deliveries:
+            assert newest.get(one.application_id, "") <= one.updated, f"older than before: {one}"
+            newest[one.application_id] = one.updated
             last = before.get((one.application_id, one.mark))
             before[one.application_id, one.mark] = one
-            if last is not None:
-                life = self.workers.lives[last.life]
-                assert last.life != one.life, f"delivered twice in one life: {one}"
-                if f"committed {last.batch}" in life.words:
-                    late.append(one)
-                    continue
+            if last is None:
+                continue
+            life = self.workers.lives[last.life]
+            assert last.life != one.life, f"delivered twice in one life: {one}"
+            if f"committed {last.batch}" in life.words:
+                committed_again += 1
+            else:
                 assert last.batch == len(life.said("batch ")), f"not of the last batch: {one}"
                 again[last.life] += 1
         return Outcome(
@@ -311,15 +276,24 @@ class Play:
             delivered=len(self.deliveries),
             again=again.total(),
             most_again=max(again.values(), default=0),
-            committed_again=len(late),
+            committed_again=committed_again,
         )
 
-    def check_order(self) -> None:
-        """Check that no application went back to an older version."""
-        newest: dict[str, str] = {}
-        for one in self.deliveries:
-            assert newest.get(one.application_id, "") <= one.updated, f"older than before: {one}"
-            newest[one.application_id] = one.updated
+    async def _look(self) -> bool:
+        """Check that the checkpoint moves forward, in the past; tell whether letters are due."""
+        store = SQLiteCheckpointStore(self.folder / "store.db")
+        stored = await store.load("default")
+        version, progress = self._stored
+        if stored.checkpoint is None:
+            assert version == 0, "the checkpoint is gone"
+            return False
+        checkpoint = read_checkpoint(stored.checkpoint)
+        assert stored.version >= version, "the version of the checkpoint went back"
+        assert checkpoint.progress >= progress, "the checkpoint went back"
+        limit = self.service.now - SETTLE
+        assert checkpoint.reached <= limit, "the checkpoint is too close to the present"
+        self._stored = stored.version, checkpoint.progress
+        return bool(await store.dead_letters("default"))
 
     def _delivered(self) -> set[tuple[str, str]]:
         with (self.folder / "notes").open("rb") as file:
@@ -346,23 +320,17 @@ class Play:
             visibility_delay=chance.randrange(SETTLE),
             clock_offset=chance.choice((0, 0, 3, -3, 86_400, -86_400)),
         )
-        self.service.faults.clear()
+        faults: list[Fault] = []
         if chance.random() < 0.5:
-            self.service.faults.add(
-                *(
-                    evolve(
-                        chance.choice(FAULTS),
-                        path=chance.choice(PATHS),
-                        times=chance.choice((1, 1, 2, 4)),
-                        skip=chance.randrange(60),
-                    )
-                    for _ in range(chance.randrange(2, 7))
-                ),
-                *(
-                    Fault("status", status=404, path=f"*/{one}*", times=chance.choice((1, 4)))
-                    for one in chance.sample(ids, chance.choice((0, 1, 3)))
-                ),
-            )
+            for _ in range(chance.randrange(2, 7)):
+                usual, path = chance.choice(FAULTS), chance.choice(PATHS)
+                times, skip = chance.choice((1, 1, 2, 4)), chance.randrange(60)
+                faults.append(evolve(usual, path=path, times=times, skip=skip))
+            for one in chance.sample(ids, chance.choice((0, 1, 3))):
+                times = chance.choice((1, 4))
+                faults.append(Fault("status", status=404, path=f"*/{one}*", times=times))
+        self.service.faults.clear()
+        self.service.faults.add(*faults)
         if chance.random() < 0.2:
             self.service.revoke_tokens()
 
@@ -377,9 +345,6 @@ class Play:
             await asyncio.sleep(chance.uniform(0, 0.02))
         else:
             await asyncio.sleep(chance.uniform(0, 0.5))
-
-    def _now(self) -> int:
-        return self.service.now
 
     def _end(self) -> None:
         self.faults += sum(request.fault is not None for request in self.service.requests)
@@ -407,15 +372,12 @@ async def killed(
         AssertionError: a version was lost, or came again for no reason, or an older one after a
             newer, or a checkpoint went back.
     """
+    (folder / "notes").touch()
+    clock = FastClock(SPEED)
     service = Emulator(
-        APPLICATIONS,
-        seed=seed,
-        days=1 / 12,
-        pattern="uniform",
-        time_flows=True,
-        clock=FastClock(SPEED),
+        APPLICATIONS, seed=seed, days=1 / 12, pattern="uniform", time_flows=True, clock=clock
     )
-    async with service, Workers(f"{__name__}:{work.__name__}") as workers:
+    async with service, workers_of(work) as workers:
         play = Play(service, workers, folder, Random(seed))
         updating = asyncio.create_task(play.update())
         for number in range(1, kills + 1):
@@ -424,5 +386,4 @@ async def killed(
                 await play.check()
         updating.cancel()
         await asyncio.wait([updating])
-    play.check_order()
     return play.outcome()

@@ -1,9 +1,9 @@
-"""Processes that are killed by SIGKILL, at any moment or before one of their operations on files.
+"""Start, kill, start again: processes and servers that end without a word, at any moment.
 
 A process that has imported everything forks a worker for each order, so that a life costs
-milliseconds. A worker is a function of keyword arguments, the first of which, ``say``, sends a
-word to the test. ``python -m tests.support.kills MODULE:FUNCTION`` is that first process; it
-calls ``prepare`` of the module, if there is one: `read_once`, where lives read the service.
+milliseconds. A worker is a function of keyword arguments, the first of which, ``say``, sends a word
+to the test. ``python -m tests.support.kills MODULE FUNCTION`` is that first process; it calls
+``prepare`` of the module, if there is one: `read_once`, where lives read the service.
 """
 
 import asyncio
@@ -15,20 +15,23 @@ import sqlite3
 import sys
 import traceback
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from random import Random
-from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol
 
 import pytest
 from attrs import define, field
 
-from income_client import IncomeClient, to_json
+from income_client import CheckpointError, CheckpointStore, IncomeClient, Poller, to_json
 from income_client.emulator import Emulator
+from income_client.testing import JumpingClock
+
+from .polling import Scene
+from .service import NOW
 
 ROOT: Final = Path(__file__).parents[2]
 KILLED: Final = -signal.SIGKILL
@@ -45,12 +48,20 @@ It says ``before`` and the operation then, and ``operations`` with their number 
 """
 
 
+def share_of(config: pytest.Config, share: float) -> int:
+    """Return how many kills of one kind there are, as a share of all that ``--kills`` asks for."""
+    kills: int = config.getoption("kills")
+    return max(2, round(kills * share))
+
+
+# Workers, as a test sees them
+
+
 @define
 class Life:
     """One worker, from its start to its end."""
 
     number: int
-    """Counts the lives from 0."""
     words: list[str] = field(factory=list)
     """What it has said so far."""
     code: int | None = None
@@ -61,36 +72,19 @@ class Life:
         return [word for word in self.words if word.startswith(beginning)]
 
 
+@define
 class Workers:
-    """Starts workers of one kind and kills them; none outlives the block.
+    """Starts workers of one kind and kills them."""
 
-    Args:
-        work: the function that each runs, as ``module:function``.
-    """
+    process: Process
+    lives: list[Life] = field(factory=list)
 
-    _process: Process
-
-    def __init__(self, work: str) -> None:
-        self.lives: list[Life] = []
-        self._work = work
-
-    async def __aenter__(self) -> Self:
-        command = (sys.executable, "-W", "error", "-m", __name__, self._work)
-        self._process = await asyncio.create_subprocess_exec(
-            *command, stdin=PIPE, stdout=PIPE, cwd=ROOT
-        )
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        async with asyncio.timeout(_PATIENCE):
-            await self._process.wait()
+    def start(self, *, dies_before: int | None = None, **facts: Any) -> Life:
+        """Begin a life, which may end before one of its operations on files, counted from 0."""
+        life = Life(len(self.lives))
+        self.lives.append(life)
+        self._order("start", life, json.dumps({"dies_before": dies_before, "facts": facts}))
+        return life
 
     async def live(self, **facts: Any) -> Life:
         """Let a worker come to its end, which must be a good one."""
@@ -100,11 +94,10 @@ class Workers:
         return life
 
     async def die(self, most: int, fresh: Callable[[], Mapping[str, Any]]) -> AsyncIterator[Life]:
-        """Kill workers, each before another of its operations on files.
+        """Kill workers, each before another of its operations on files, and not more than so many.
 
-        Args:
-            most: operations to try, the first and the last one and a sample of the others.
-            fresh: returns the facts of the next worker, and makes its place.
+        The first and the last one are among them; what is fresh are the facts of each, whose place
+        it makes.
         """
         (word,) = (await self.live(dies_before=sys.maxsize, **fresh())).said("operations ")
         last = int(word.split()[1]) - 1
@@ -115,45 +108,19 @@ class Workers:
             assert life.code == KILLED
             yield life
 
-    def start(self, *, dies_before: int | None = None, **facts: Any) -> Life:
-        """Begin a life.
-
-        Args:
-            dies_before: the operation on files before which it ends, counted from 0.
-            facts: keyword arguments of the function, as JSON can carry them.
-        """
-        life = Life(len(self.lives))
-        self.lives.append(life)
-        self._order("start", life, json.dumps({"dies_before": dies_before, "facts": facts}))
-        return life
-
     async def word(self, seconds: float = _PATIENCE) -> str:
-        """Return what is said next, by whichever worker.
-
-        Args:
-            seconds: how long to wait.
-
-        Raises:
-            TimeoutError: nobody said anything for so long.
-        """
+        """Return what is said next, by whichever worker."""
         async with asyncio.timeout(seconds):
             life, word = await self._read()
         life.words.append(word)
         return word
 
     async def kill(self, life: Life) -> None:
-        """End a life by SIGKILL."""
-        await self._end(life, "kill")
+        await self.wait(life, "kill")
+        assert life.code == KILLED, life
 
-    async def stop(self, life: Life) -> None:
-        """End a life by SIGTERM, which a worker heeds in its own way."""
-        await self._end(life, "stop")
-
-    async def wait(self, life: Life) -> None:
-        """Wait until a life has ended by itself."""
-        await self._end(life, "wait")
-
-    async def _end(self, life: Life, how: str) -> None:
+    async def wait(self, life: Life, how: str = "wait") -> None:
+        """Wait until a life has ended, by itself or, told to ``stop``, by SIGTERM."""
         self._order(how, life)
         async with asyncio.timeout(_PATIENCE):
             while life.code is None:
@@ -164,46 +131,33 @@ class Workers:
                     other.words.append(word)
 
     def _order(self, what: str, life: Life, rest: str = "") -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{what} {life.number} {rest}\n".encode())
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{what} {life.number} {rest}\n".encode())
 
     async def _read(self) -> tuple[Life, str]:
-        assert self._process.stdout is not None
-        line = (await self._process.stdout.readline()).decode().strip()
+        assert self.process.stdout is not None
+        line = (await self.process.stdout.readline()).decode().strip()
         if not line:
             raise BrokenPipeError("the process that forks workers has ended")
         number, _, word = line.partition(" ")
         return self.lives[int(number)], word
 
 
-class Server(Protocol):
-    """What can be killed and started again."""
-
-    def kill(self) -> None:
-        """End it without a word."""
-        ...
-
-    def start(self) -> None:
-        """Start it, and wait until it serves."""
-        ...
-
-
 @asynccontextmanager
-async def killed(server: Server, kills: int) -> AsyncIterator["asyncio.Task[None]"]:
-    """Kill a server and start it again, so many times; yields a task that ends afterwards."""
-    chance = Random(17)
-
-    async def kill() -> None:
-        for _ in range(kills):
-            await asyncio.sleep(chance.uniform(0, 0.1))
-            await asyncio.to_thread(server.kill)
-            await asyncio.to_thread(server.start)
-
-    killing = asyncio.ensure_future(kill())
+async def workers_of(work: Callable[..., object]) -> AsyncIterator[Workers]:
+    """Lend what starts workers that run a function of a module; none outlives the block."""
+    command = (sys.executable, "-W", "error", "-m", __name__, work.__module__, work.__name__)
+    process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, cwd=ROOT)
     try:
-        yield killing
+        yield Workers(process)
     finally:
-        await killing
+        assert process.stdin is not None
+        process.stdin.close()
+        async with asyncio.timeout(_PATIENCE):
+            await process.wait()
+
+
+# Workers, as the process that forks them sees them
 
 
 def read_once() -> None:
@@ -217,15 +171,8 @@ def read_once() -> None:
     asyncio.run(read())
 
 
-def share_of(config: pytest.Config, share: float) -> int:
-    """Return how many kills of one kind there are, as a share of all that ``--kills`` asks for."""
-    kills: int = config.getoption("kills")
-    return max(2, round(kills * share))
-
-
-def main(work: str) -> None:
+def main(module: str, name: str) -> None:
     """Obey the orders on standard input until it ends; leave no process behind."""
-    module, _, name = work.partition(":")
     loaded = import_module(module)
     function = getattr(loaded, name)
     getattr(loaded, "prepare", list)()
@@ -297,5 +244,85 @@ def _say(number: str, word: str) -> None:
     os.write(_OUTPUT, f"{number} {word}\n".encode())
 
 
+# Servers
+
+
+class Server(Protocol):
+    """What can be killed and started again; it serves then."""
+
+    def kill(self) -> None: ...
+
+    def start(self) -> None: ...
+
+
+@asynccontextmanager
+async def killed(server: Server, kills: int) -> AsyncIterator["asyncio.Task[None]"]:
+    """Kill a server and start it again, so many times; yields a task that ends afterwards."""
+    chance = Random(17)
+
+    async def kill() -> None:
+        for _ in range(kills):
+            await asyncio.sleep(chance.uniform(0, 0.1))
+            await asyncio.to_thread(server.kill)
+            await asyncio.to_thread(server.start)
+
+    killing = asyncio.ensure_future(kill())
+    try:
+        yield killing
+    finally:
+        await killing
+
+
+async def save_among_kills(server: Server, kills: int, store: CheckpointStore) -> None:
+    """Check that after each fault a store is at the last version known of, or at the next."""
+    known = faults = 0
+    is_sure = True
+    async with killed(server, kills) as killing:
+        while not killing.done() or not is_sure:
+            try:
+                if not is_sure:
+                    stored = await store.load("default")
+                    assert stored.version in (known, known + 1)
+                    assert stored.checkpoint in (None, f"text {stored.version}")
+                    known, is_sure = stored.version, True
+                known = await store.save("default", f"text {known + 1}", version=known)
+            except CheckpointError as error:
+                if not error.retryable:
+                    raise
+                faults, is_sure = faults + is_sure, False
+                await asyncio.sleep(0)
+    assert (await store.load("default")).version == known > faults > 0
+
+
+async def poll_among_kills(
+    server: Server,
+    kills: int,
+    store: CheckpointStore,
+    consume: Callable[[Poller], Awaitable[object]],
+) -> list[str]:
+    """Have all be consumed that is updated while a server is killed; return what was, in order."""
+    clock = JumpingClock()
+    clock.most_sleeps = None  # it polls for as long as the kills take
+    async with (
+        Emulator(range(NOW - 2000, NOW - 1000), clock=clock, time_flows=True) as service,
+        IncomeClient(service.url, auth=service.oauth2, clock=clock) as client,
+    ):
+        place = Scene(service, client, store)
+        poller = place.poll()
+        consuming = asyncio.ensure_future(consume(poller))
+        updated: list[str] = []
+        async with killed(server, kills) as killing:
+            while not killing.done():
+                updated += place.touch(len(updated))
+                poller.wake()
+                await asyncio.sleep(0.01)
+        poller.stop(after_poll=True)
+        await consuming
+        last = place.poll()  # the poll that was under way had begun before the last updates
+        last.stop(after_poll=True)
+        await consume(last)
+    return updated
+
+
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
