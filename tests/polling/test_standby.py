@@ -16,6 +16,7 @@ from income_client import (
     ApplicationRecord,
     Batch,
     CheckpointConflictError,
+    CheckpointError,
     CheckpointStore,
     IncomeClient,
     IncomeClientError,
@@ -398,6 +399,28 @@ async def test_failures_are_counted_until_one_succeeds(*, saves_first: bool) -> 
         await made.pass_time(12)
         assert (standby.poller.status.is_standby, standby.poller.status.failures) == (True, 0)
         assert "the store is away" in str(standby.poller.status.last_error)
+
+
+async def test_a_store_says_once_whether_a_standby_could_save() -> None:
+    """When it begins to wait; who takes the name at once finds out by its first save."""
+
+    class Narrow(MemoryCheckpointStore):
+        asked = 0
+
+        async def check_rights(self, name: str) -> None:
+            assert name == "default"
+            self.asked += 1
+            if self.asked == 1:
+                raise CheckpointError("no rights for now", retryable=True)
+
+    async with cluster(store := Narrow()) as made:
+        leader = await made.started(interval=3600.0)
+        standby = await made.started(1, interval=3600.0)
+        assert "no rights" in str(standby.poller.status.last_error)
+        await made.pass_time(12)
+        assert store.asked == 2
+        assert (standby.poller.status.is_standby, standby.poller.status.failures) == (True, 0)
+        assert leader.poller.status.last_error is None
 
 
 @pytest.mark.parametrize(("is_gone", "standby"), [(False, True), (True, True), (True, False)])

@@ -10,16 +10,19 @@ from random import Random
 from typing import Any, Final
 
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
 
 from income_client import DownloadedFile, IncomeClient, OAuth2ClientCredentials
 from income_client.emulator import Emulator, Fault, ServiceRules
 from income_client.testing import JumpingClock
 from tests.support.downloads import documents_of, files_below, mode_of
 from tests.support.kills import Life, Workers, read_once, share_of, workers_of
+from tests.support.service import until
 
 FILES: Final = "/documents/*"
 CONCURRENCY: Final = 8
+LONG: Final = 400_000
+"""Bytes of a file that is written before all of it has come."""
 prepare = read_once
 
 
@@ -164,6 +167,26 @@ async def test_downloads_that_are_killed_again_and_again_come_to_their_end(
             scene.begin_anew()
             whole = set()
     scene.service.faults.clear()
+    await scene.finish()
+    scene.check_over()
+
+
+async def test_files_of_a_process_at_work_are_left_alone_until_it_is_killed(scene: Scene) -> None:
+    """Another one completes the same beside it; once it is dead, the next begins anew."""
+    scene.service.rules = evolve(scene.service.rules, file_bytes=LONG)
+    await scene.look_up(2 * CONCURRENCY)
+    scene.service.faults.add(Fault("stall", path=FILES, keep=LONG - 1, times=CONCURRENCY))
+    life = scene.start()
+    await until(lambda: len(scene.temporary()) == CONCURRENCY)
+    at_work = scene.temporary()
+    await scene.finish()
+    assert scene.check() == set(scene.contents)
+    await scene.workers.kill(life)
+    assert scene.temporary() == at_work
+    for name in scene.contents:
+        (scene.folder / name).unlink()
+    for one in scene.workers.lives:
+        one.words.clear()
     await scene.finish()
     scene.check_over()
 
