@@ -144,39 +144,34 @@ async def test_a_wrong_local_clock_changes_nothing(monkeypatch: pytest.MonkeyPat
 
 
 async def test_one_poll_delivers_all_that_is_new() -> None:
-    """In batches of a hundred, each application once, and no poll after it."""
-    async with scene(101) as place:
-        updated = place.touch(*range(101))
-        place.service.advance(10)
-        poller, batches = place.poll(once=True), list[Batch]()
-        async for batch in poller.batches():
-            async with batch:
-                batches.append(batch)
-        assert [len(batch) for batch in batches] == [100, 1]
-        assert sorted(one for batch in batches for one in ids_of(batch)) == sorted(updated)
-        assert place.requests("get_application") == 101
-        assert poller.status.polls == 1
+    """In batches of a hundred, each application once, and no poll after it.
 
-
-async def test_the_next_single_poll_begins_where_the_last_one_ended(place: Scene) -> None:
-    """A job that is started now and then misses nothing, and gets nothing twice.
-
-    One that fails is not retried beyond what the client's own policy does.
+    The next begins where the last one ended; one that fails is not retried beyond what the client's
+    own policy does.
     """
-    for numbers in ([1, 2], [], [3]):
-        updated = place.touch(*numbers)
-        place.service.advance(10)
-        records = [record async for record in place.poll(once=True)]
-        assert ids_of(records) == updated
-    before = await reached(place)
-    place.service.advance(60)
-    assert [record async for record in place.poll(once=True)] == []
-    assert await reached(place) >= before + 60
-    place.service.faults.add(Fault("status", status=503, path=LIST, times=None))
-    poller = place.poll(once=True)
-    with pytest.raises(ServerError):
-        await anext(poller)
-    assert poller.status.failures == 1
+    async with scene(101) as place:
+        for count, sizes in ((101, [100, 1]), (0, []), (2, [2])):
+            updated = place.touch(*range(count))
+            place.service.advance(10)
+            place.service.requests.clear()
+            poller = place.poll(once=True)
+            batches = list[Batch]()
+            async for batch in poller.batches():
+                async with batch:
+                    batches.append(batch)
+            assert [len(batch) for batch in batches] == sizes
+            assert sorted(one for batch in batches for one in ids_of(batch)) == sorted(updated)
+            assert place.requests("get_application") == count
+            assert poller.status.polls == 1
+        before = await reached(place)
+        place.service.advance(60)
+        assert [record async for record in place.poll(once=True)] == []
+        assert await reached(place) >= before + 60
+        place.service.faults.add(Fault("status", status=503, path=LIST, times=None))
+        poller = place.poll(once=True)
+        with pytest.raises(ServerError):
+            await anext(poller)
+        assert poller.status.failures == 1
 
 
 class BrokenClock(JumpingClock):

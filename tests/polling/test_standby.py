@@ -152,15 +152,13 @@ async def leader_and_standby(made: Cluster, **options: Any) -> tuple[Replica, Re
     return leader, standby
 
 
-@pytest.mark.parametrize(("is_file", "hours"), [(False, 0), (True, 0), (False, -48), (False, 48)])
+@pytest.mark.parametrize("is_file", [False, True])
 async def test_a_standby_takes_over_once_the_lease_has_expired(
-    is_file: bool, hours: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    is_file: bool, tmp_path: Path
 ) -> None:
-    """Not while the leader renews it, whatever the time of day is in either of their processes."""
+    """Not while the leader renews it."""
     async with cluster(SQLiteCheckpointStore(tmp_path / "store") if is_file else None) as made:
         leader, standby = await leader_and_standby(made)
-        wrong = time.time() + hours * 3600
-        monkeypatch.setattr("time.time", lambda: wrong)
         await made.pass_time(int(2 * LEASE))
         assert standby.poller.status.is_standby
         updated = made.place.touch(1, 2)
@@ -192,10 +190,8 @@ async def test_waiting_taking_over_and_losing_the_lease_are_logged_once_each(
         "poller 'default' waits as a standby: another poller holds the lease of 15 s",
         "poller 'default' has taken over: the lease of the other was given up",
     ]
-    facts = [vars(line) for line in caplog.records]
-    assert {line.levelname for line in caplog.records} == {"INFO"}
-    assert {fact["poller"] for fact in facts} == {"default"}
-    assert [round(fact["seconds"]) for fact in facts] == [15, 16, 33, 15, 0]
+    facts = [(vars(line)["poller"], round(vars(line)["seconds"])) for line in caplog.records]
+    assert facts == [("default", seconds) for seconds in (15, 16, 33, 15, 0)]
 
 
 @pytest.mark.parametrize("standby", [True, False])
