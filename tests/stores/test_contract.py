@@ -1,27 +1,33 @@
-"""What every store does, wherever it keeps what it is given."""
+"""What every store does, and what a poller makes of one of somebody else."""
 
+import asyncio
 import itertools
+import sqlite3
+import ssl
+import traceback
 from collections.abc import Callable
 from datetime import UTC
+from itertools import cycle
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from attrs import evolve
-from hypothesis import given
-from hypothesis import strategies as st
 
-from income_client.checkpoints import (
-    CheckpointStore,
+from income_client import (
+    CheckpointConflictError,
+    CheckpointError,
+    ConfigurationError,
+    DeadLetter,
     MemoryCheckpointStore,
     SQLiteCheckpointStore,
     StoredCheckpoint,
 )
 from income_client.checkpoints.store import CompleteCheckpointStore
-from income_client.errors import CheckpointConflictError, ConfigurationError
 from income_client.testing import check_checkpoint_store
-from tests.support.canaries import texts_of
+from tests.support.canaries import CANARY, texts_of
+from tests.support.leaks import held_by
+from tests.support.polling import first, scene, take
 from tests.support.store_files import letter
 
 
@@ -111,37 +117,146 @@ async def test_wrong_arguments_are_refused(
     assert await store.dead_letters("default") == (letter(1),)
 
 
-TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=9)
-LETTERS = st.builds(letter, st.integers(0, 2), attempts=st.integers(1, 9), window=st.booleans())
-SAVES = st.lists(
-    st.fixed_dictionaries(
-        {
-            "name": st.sampled_from(["a", "b"]) | TEXTS.filter(bool),
-            "checkpoint": TEXTS,
-            "version": st.integers(0, 3),
-            "dead_letters": st.lists(LETTERS, max_size=2),
-            "resolved": st.lists(st.sampled_from([letter(n).key for n in range(3)]), max_size=2),
-        },
-    ),
-    max_size=8,
+# Stores of somebody else: what they raise shows nothing of them, and only mistakes are final
+
+DSN: Final = f"postgresql://lender:{CANARY}@db/checkpoints"
+CALLS: Final = ("load", "save", "dead_letters")
+
+
+class DriverError(Exception):
+    """What some driver raises; its message holds the address."""
+
+
+class Driver(MemoryCheckpointStore):
+    """A store whose calls fail as it is told, in frames and by errors that hold its address."""
+
+    def __init__(self, failing: str, error: BaseException, times: int | None = None) -> None:
+        super().__init__()
+        self.dsn = DSN
+        self.failing, self.error, self.times = failing, error, times
+
+    def __repr__(self) -> str:
+        return f"Driver({self.dsn})"
+
+    async def load(self, name: str) -> StoredCheckpoint:
+        await self.fail("load")
+        return await super().load(name)
+
+    async def save(self, name: str, checkpoint: str, **changes: Any) -> int:
+        await self.fail("save")
+        return await super().save(name, checkpoint, **changes)
+
+    async def dead_letters(self, name: str) -> tuple[DeadLetter, ...]:
+        await self.fail("dead_letters")
+        return await super().dead_letters(name)
+
+    async def fail(self, call: str) -> None:
+        """Raise the error from another one, as a driver does."""
+        if call != self.failing or self.times == 0:
+            return
+        self.times = None if self.times is None else self.times - 1
+        try:
+            await self.connect(self.dsn)
+        except DriverError as cause:
+            if isinstance(self.error, asyncio.CancelledError):
+                raise self.error  # a context is what is tested
+            raise self.error from cause
+
+    async def connect(self, address: str) -> None:
+        raise DriverError(address)
+
+
+def check_shows_nothing(error: BaseException) -> None:
+    """See that an error has no cause, no context and none of the store's frames."""
+    assert (error.__cause__, error.__context__) == (None, None)
+    assert CANARY not in held_by(error)
+    codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    names = {code.co_name for code in codes if code.co_filename == __file__}
+    assert not names & {"fail", "connect", *CALLS}
+
+
+FINAL: Final = (
+    *(AttributeError, KeyError, ValueError, NotImplementedError),
+    *(CheckpointError, CheckpointConflictError),
+)
+PASSING: Final = (
+    *(DriverError, TimeoutError, ConnectionResetError, ssl.SSLCertVerificationError),
+    *(sqlite3.OperationalError, CheckpointError),
 )
 
 
-async def _results(store: CheckpointStore, saves: list[dict[str, Any]]) -> list[object]:
-    results: list[object] = []
-    for save in saves:
-        try:
-            results.append(await store.save(**save))
-        except CheckpointConflictError as error:
-            results.append(str(error))
-        letters = tuple(await store.dead_letters(save["name"]))
-        results.append((await store.load(save["name"]), letters))
-    return results
+@pytest.mark.parametrize(("kind", "call"), [*zip(FINAL, cycle(CALLS), strict=False)])
+async def test_a_mistake_in_a_store_ends_the_poller_and_shows_nothing(
+    kind: type[Exception], call: str
+) -> None:
+    """Its author is told the class of the error and the lines that it passed."""
+    is_own = issubclass(kind, CheckpointError)
+    async with scene() as place:
+        place.store = Driver(call, kind("damaged" if is_own else DSN))
+        with pytest.raises(CheckpointError) as caught:
+            await first(place.poll(), 1)
+    check_shows_nothing(caught.value)
+    assert not caught.value.retryable
+    if not is_own:
+        assert "mistake" in caught.value.message
+        assert kind.__name__ in caught.value.message
+        assert f"{Path(__file__).name}:" in caught.value.message
 
 
-@given(SAVES)
-async def test_both_stores_do_the_same(saves: list[dict[str, Any]]) -> None:
-    """Whatever is saved, both stores answer and hold the same."""
-    with TemporaryDirectory() as folder:
-        kept = await _results(SQLiteCheckpointStore(Path(folder, "store.db")), saves)
-    assert kept == await _results(MemoryCheckpointStore(), saves)
+@pytest.mark.parametrize(("kind", "call"), [*zip(PASSING, cycle(CALLS), strict=False)])
+async def test_a_passing_failure_of_a_store_is_retried(kind: type[Exception], call: str) -> None:
+    """Until the store is back; the status shows the failure, and nothing of the store."""
+    own = CheckpointError("locked", retryable=True)
+    async with scene() as place:
+        place.store = store = Driver(call, own if kind is CheckpointError else kind(DSN), times=5)
+        place.touch(1)
+        place.service.advance(10)
+        poller = place.poll()
+        assert len(await first(poller, 1)) == 1
+        assert store.times == 0
+        error = poller.status.last_error
+        assert isinstance(error, CheckpointError)
+        check_shows_nothing(error)
+        assert error.retryable
+
+
+async def test_what_ends_a_call_of_a_store_shows_nothing_of_it() -> None:
+    """A driver may be ended while it handles an error; a stopped poller raises a passing one."""
+    async with scene() as place:
+        place.store = store = Driver("", DriverError(DSN))
+        place.touch(1)
+        place.service.advance(10)
+        poller = place.poll()
+        batch = await take(poller)
+        store.failing = "save"
+        poller.stop()
+        with pytest.raises(CheckpointError) as caught:
+            await batch.commit()
+        check_shows_nothing(caught.value)
+        place.store = Driver("load", asyncio.CancelledError())
+        with pytest.raises(asyncio.CancelledError) as cancelled:
+            await first(place.poll(), 1)
+        check_shows_nothing(cancelled.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "given"),
+    [
+        *(("load", None), ("load", ("text",))),
+        *(("dead_letters", 7), ("dead_letters", [{"application_id": "app-1"}])),
+        *(("save", None), ("save", 7)),
+    ],
+)
+async def test_what_is_not_what_a_store_gives_is_an_error_of_the_tree(
+    call: str, given: object
+) -> None:
+    """A store that returns rows, or nothing, is found out at its first call."""
+
+    async def gives(*_: object, **__: object) -> object:
+        return given
+
+    async with scene() as place:
+        store = MemoryCheckpointStore()
+        setattr(store, call, gives)
+        with pytest.raises(CheckpointError):
+            await first(place.client.poll(store), 1)
