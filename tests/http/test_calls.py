@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from aiohttp import ClientSession
 from aioresponses import aioresponses
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from income_client import ConnectionFailedError, IncomeClient, to_json
@@ -31,6 +31,7 @@ IDS = st.text(CHARACTERS, min_size=1, max_size=60).filter(lambda text: text not 
 
 
 @given(IDS)
+@example("10:00")
 def test_an_id_is_one_segment_of_the_path(application_id: str) -> None:
     """Whatever an id holds, it neither adds a segment nor a query and comes out whole."""
     path = get_application(application_id).path
