@@ -22,12 +22,9 @@ import tempfile
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from importlib.util import cache_from_source
 from pathlib import Path
-from queue import Queue
 from typing import Final
 
 from .mutants import Mutant, one_line, sample
@@ -53,22 +50,19 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     verdicts = _verdicts(root)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # leaves no copy behind either
     score: dict[str, Counter[str]] = {}
-    with _copies(root, options.jobs) as copies, _workers(options.jobs) as pool:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        copy = Path(folder, "copy")  # so that the working tree is never touched
+        shutil.copytree(root, copy, ignore=shutil.ignore_patterns(".*", "__pycache__"))
         for module, tests in asked.items():
             began = time.monotonic()
-            if _run(copies[0], tests, None) != "unjudged":
+            if _run(copy, tests, None) != "unjudged":
                 print(f"{module}: its tests fail without any change", file=sys.stderr)
                 continue
             limit = 10 + 4 * (time.monotonic() - began)
-            free = Queue[Path]()
-            for copy in copies:
-                free.put(copy)
             source = (root / module).read_text("utf-8")
-            mutants = sample(module, source, seed=options.seed, each=options.each)
-            runs = [pool.submit(_try, free, one, tests, limit) for one in mutants]
             score[module] = Counter()
-            for mutant, run in zip(mutants, runs, strict=True):
-                result, why = run.result(), ""
+            for mutant in sample(module, source, seed=options.seed, each=options.each):
+                result, why = _try(copy, mutant, tests, limit), ""
                 if result == "unjudged" and (verdict := _verdict(verdicts, mutant)):
                     result, why = verdict["verdict"], f"\n{'':11}{verdict['why']}"
                 score[module][result] += 1
@@ -91,35 +85,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seed", type=int, default=7, help="chooses the sample (default: 7)")
     parser.add_argument("--each", type=int, default=8, help="mutants a module (default: 8)")
-    parser.add_argument("--jobs", type=int, default=1, help="how many run at once (default: 1)")
     parser.add_argument("--goal", type=float, default=95, help="least score (default: 95)")
     parser.add_argument("module", nargs="*", help="end of a path, such as walk/planner.py")
     return parser
 
 
-@contextmanager
-def _copies(root: Path, count: int) -> Iterator[list[Path]]:
-    """Copy the tree, so that the working tree is never touched."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        copies = [Path(folder, str(number)) for number in range(count)]
-        for copy in copies:
-            shutil.copytree(root, copy, ignore=shutil.ignore_patterns(".*", "__pycache__"))
-        yield copies
-
-
-@contextmanager
-def _workers(count: int) -> Iterator[ThreadPoolExecutor]:
-    """Start threads, which end with the mutants that run: the others are not begun."""
-    pool = ThreadPoolExecutor(count)
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _try(free: Queue[Path], mutant: Mutant, tests: Sequence[str], limit: float) -> str:
+def _try(copy: Path, mutant: Mutant, tests: Sequence[str], limit: float) -> str:
     """Run the tests with a mutant in place of its module."""
-    copy = free.get()
     path = copy / mutant.module
     compiled = Path(cache_from_source(str(path)))
     source = path.read_bytes()
@@ -130,7 +102,6 @@ def _try(free: Queue[Path], mutant: Mutant, tests: Sequence[str], limit: float) 
     finally:
         path.write_bytes(source)
         compiled.unlink(missing_ok=True)
-        free.put(copy)
 
 
 def _run(copy: Path, tests: Sequence[str], limit: float | None) -> str:
