@@ -1,4 +1,4 @@
-"""The client as one object: its start, its views, its sessions, its end."""
+"""The client as one object: its start, its views, its sessions, its retries, its end."""
 
 import asyncio
 import contextlib
@@ -7,23 +7,26 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from aiohttp import ClientSession
+from tenacity import (
+    RetryCallState,
+    stop_after_attempt,
+    stop_after_delay,
+    stop_never,
+    wait_chain,
+    wait_fixed,
+)
 
 from income_client import (
-    AuthenticationError,
-    BasicAuth,
     ClientClosedError,
-    ConnectionFailedError,
     DeadlineExceededError,
-    DecodeError,
     DownloadError,
     IncomeClient,
     IncomeClientError,
-    NotFoundError,
-    OAuth2ClientCredentials,
     RetryPolicy,
     ServerError,
     Timeouts,
@@ -33,19 +36,10 @@ from income_client.emulator import Emulator, Fault
 from income_client.records.window import EPOCH
 from income_client.testing import JumpingClock, make_document
 from tests.support.canaries import SECRET
-from tests.support.clients import BASIC, HERE, running
+from tests.support.clients import BASIC, HERE, OAUTH, ask, hosting, running
 from tests.support.loop_time import stay_silent
-from tests.support.server import ScriptedServer, in_turn, reply
+from tests.support.server import Answer, Reply, ScriptedServer, in_turn, reply, token_reply
 from tests.support.service import client_tasks, ids_of, served, until
-
-
-async def test_basic_credentials_work_to_the_end() -> None:
-    """A walk and its records are read with user name and password, and no token is bought."""
-    async with served(50) as (service, _):
-        async with IncomeClient(service.url, auth=service.basic) as client:
-            records = [record async for record in client.fetch_records(client.list_applications())]
-        assert service.token_requests == 0
-    assert sorted(record.application_id for record in records) == sorted(service.world.ids)
 
 
 async def test_a_view_shares_token_and_connections() -> None:
@@ -93,35 +87,24 @@ async def test_a_clock_may_begin_anywhere(start: float) -> None:
         assert service.token_requests == 3
 
 
-class Plain:
-    """Has plain calls; making one is a plain call too."""
-
-    def __init__(self, *_: object) -> None:
-        pass
-
-    def __call__(self, *_: object) -> None:
-        """Do nothing."""
-
-    def method(self, *_: object) -> None:
-        """Do nothing."""
-
-
-class MadePlainly:
-    """Is made by a plain call, although what is made is not."""
-
-    def __init__(self, *_: object) -> None:
-        pass
-
-    async def __call__(self, *_: object) -> None:
-        """Be awaited."""
-
-
 async def test_any_plain_callable_is_a_hook() -> None:
-    """Functions, methods, objects, classes and what is built in."""
-    plain: list[Any] = [print, [].append, Plain(), Plain().method, Plain, MadePlainly]
-    for hook in (*plain, partial(Plain(), 1)):
+    """Functions, objects, classes and what is built in."""
+    plain: list[Any] = [print, [].append, partial(print, 1), JumpingClock().advance, dict]
+    for hook in plain:
         async with IncomeClient("https://income.example", auth=BASIC, on_event=hook) as client:
             client.download_all([], "/nowhere/at/all", on_progress=hook)
+
+
+def test_a_client_shows_its_host_and_no_secret() -> None:
+    """Host and port, of views and subclasses too; neither credentials nor the rest."""
+
+    class Lender(IncomeClient):
+        pass
+
+    proxy = f"http://user:{SECRET}@proxy.example"
+    client = Lender("https://income.example:8443/prefix", auth=BASIC, proxy=proxy)
+    assert repr(client) == repr(client.with_options(deadline=5))
+    assert repr(client) == "<Lender of income.example:8443>"
 
 
 async def test_a_borrowed_session_is_never_closed() -> None:
@@ -202,20 +185,6 @@ async def test_cancelling_anywhere_leaves_nothing_behind() -> None:
     assert 20 < steps < 999
 
 
-async def test_another_loop_is_refused() -> None:
-    async with served(5) as (_, client):
-        await client.get_application_page()
-
-        async def elsewhere() -> None:
-            with pytest.raises(ClientClosedError):
-                await client.get_application_page()
-            with pytest.raises(ClientClosedError):
-                await ids_of(client.list_applications())
-
-        await asyncio.to_thread(asyncio.run, elsewhere())
-        await client.get_application_page()
-
-
 # A check at the start
 
 
@@ -231,56 +200,6 @@ async def test_a_service_that_works_is_asked_once_for_one_row(applications: int)
         assert [request.name for request in requests] == ["list_applications"]
         assert requests[0].query == "limit=1"
         assert service.token_requests == 1
-
-
-async def test_wrong_settings_are_found_at_once() -> None:
-    """Credentials, a path that is not served, and a port where nobody listens."""
-    wrong = (BasicAuth("user", SECRET), OAuth2ClientCredentials("client", SECRET))
-    async with Emulator(1) as service:
-        for auth in wrong:
-            async with IncomeClient(service.url, auth=auth) as client:
-                with pytest.raises(AuthenticationError):
-                    await client.check()
-        async with IncomeClient(f"{service.url}/api", auth=service.basic) as client:
-            with pytest.raises(NotFoundError, match="is base_url right"):
-                await client.check()
-        url = service.url
-    async with IncomeClient(url, auth=service.basic, retry=ONCE) as client:
-        with pytest.raises(ConnectionFailedError):
-            await client.check()
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"<html>log in</html>",
-        b'{"applications": []}',
-        b'{"updated_after": 1, "updated_before": 2, "applications": []}',
-    ],
-    ids=["a login page", "no time", "a time that is none"],
-)
-async def test_a_reply_of_another_service_is_found_at_once(body: bytes) -> None:
-    """The service must also say what time it is: windows are measured by that."""
-    async with running(in_turn(reply(body=body)), auth=BASIC) as (_, client):
-        with pytest.raises(DecodeError):
-            await client.check()
-
-
-def test_a_client_shows_its_host_and_no_secret() -> None:
-    """Host and port, of views and subclasses too; neither credentials nor the rest."""
-
-    class Lender(IncomeClient):
-        pass
-
-    oauth2 = OAuth2ClientCredentials("client", SECRET)
-    client = Lender("https://income.example:8443/prefix", auth=oauth2)
-    assert repr(client) == "<Lender of income.example:8443>"
-    assert repr(client.with_options(deadline=5)) == repr(client)
-    proxied = IncomeClient(
-        "https://income.example", auth=oauth2, proxy=f"http://user:{SECRET}@proxy.example"
-    )
-    assert repr(proxied) == "<IncomeClient of income.example>"
-    asyncio.run(client.aclose())
 
 
 # Views with other limits
@@ -335,6 +254,119 @@ async def test_a_limit_that_is_given_takes_the_place_of_the_clients() -> None:
             assert isinstance(error, DeadlineExceededError)
             assert error.message == "list_applications: not done within 60 s"
         assert (await failure(client)).message == "list_applications: not done within 90 s"
+
+
+# Strategies of the caller's for pauses and for the end, and the limits that hold all the same
+
+
+async def pauses(answer: Answer, policy: RetryPolicy, **options: Any) -> list[float]:
+    """Make a call that fails, and return the pauses between its attempts."""
+    clock = JumpingClock()
+    usual: dict[str, Any] = {"auth": BASIC, "clock": clock, "retry": policy}
+    async with running(answer, **usual | options) as (service, client):
+        with pytest.raises(IncomeClientError) as caught:
+            await ask(client)
+        assert caught.value.attempts == len(service.calls) == len(clock.slept) + 1
+    return clock.slept
+
+
+def chosen(wait: object, stop: object, **limits: Any) -> RetryPolicy:
+    """Return a policy with strategies."""
+    return RetryPolicy(wait=wait, stop=stop, **limits)  # type: ignore[arg-type]
+
+
+CHAIN: Final = wait_chain(wait_fixed(1), wait_fixed(3))
+AFTER: Final = stop_after_attempt
+
+
+@pytest.mark.parametrize(
+    ("answer", "policy", "expected"),
+    [
+        # Those of tenacity, alone and combined, and a function
+        (reply(500), chosen(CHAIN, AFTER(4)), [1, 3, 3]),
+        (reply(500), chosen(wait_fixed(4), AFTER(9) | stop_after_delay(10)), [4, 4, 4]),
+        (reply(500), chosen(wait_fixed(4), AFTER(2) & stop_after_delay(10)), [4, 4, 4]),
+        (reply(500), chosen(lambda at: at.idle_for + at.attempt_number, AFTER(4)), [1, 3, 7]),
+        # Where one is not given, the fields of the policy decide
+        (reply(500), chosen(wait_fixed(2), None, max_attempts=4), [2, 2, 2]),
+        (reply(500), chosen(None, AFTER(5), base_delay=0), [0, 0, 0, 0]),
+        # The longest pause, what the service asks for, its verdict, and the budget of all calls
+        (reply(500), chosen(wait_fixed(10), AFTER(3), max_delay=3), [3, 3]),
+        (reply(503, Retry_After="12"), chosen(wait_fixed(10), AFTER(3)), [12, 12]),
+        (reply(503, Retry_After="61"), chosen(wait_fixed(10), AFTER(3)), []),
+        (reply(429, Retry_After="61"), chosen(wait_fixed(10), AFTER(3)), []),
+        (reply(404), chosen(wait_fixed(10), AFTER(3)), []),
+        (reply(500), chosen(wait_fixed(10), AFTER(3), budget=5), [10]),
+    ],
+)
+async def test_strategies_decide_about_pauses_and_the_end(
+    answer: Reply, policy: RetryPolicy, expected: list[float]
+) -> None:
+    """By the time of the client's clock, and within the other limits."""
+    assert await pauses(in_turn(answer), policy) == expected
+
+
+async def test_the_deadline_ends_a_call_whose_strategy_never_does() -> None:
+    policy = RetryPolicy(wait=wait_fixed(20), stop=stop_never)
+    timeouts = Timeouts(deadline=50)
+    assert await pauses(in_turn(reply(500)), policy, timeouts=timeouts) == [20, 20]
+
+
+async def test_a_strategy_sees_the_failure_and_none_of_our_frames() -> None:
+    """It knows the error, the attempt and the time, and cannot log a header or a reply."""
+    seen: list[tuple[int, float | None]] = []
+
+    def wait(state: RetryCallState) -> float:
+        assert state.outcome is not None
+        error = state.outcome.exception()
+        assert isinstance(error, ServerError)
+        assert error.__traceback__ is None
+        assert "invented" not in repr(state)
+        seen.append((state.attempt_number, state.seconds_since_start))
+        return 3
+
+    await pauses(in_turn(reply(500)), RetryPolicy(wait=wait))
+    assert seen == [(1, 0), (2, 3), (3, 6)]
+
+
+async def test_a_strategy_with_a_bug_ends_the_call() -> None:
+    """What it raises comes out as it is, and is not retried."""
+
+    def wait(state: RetryCallState) -> float:
+        raise KeyError(state.attempt_number)
+
+    clock = JumpingClock()
+    options: dict[str, Any] = {"auth": BASIC, "clock": clock, "retry": RetryPolicy(wait=wait)}
+    async with running(in_turn(reply(500)), **options) as (service, client):
+        with pytest.raises(KeyError) as caught:
+            await ask(client)
+        assert len(service.calls) == 1
+    assert "in wait" in "".join(caught.value.__notes__)
+
+
+SEVEN: Final = chosen(wait_fixed(7), AFTER(2))
+
+
+async def test_token_requests_and_views_use_strategies_too() -> None:
+    clock = JumpingClock()
+    options: dict[str, Any] = {"auth": OAUTH, "clock": clock, "retry": SEVEN}
+    failing = in_turn(reply(503), reply(503), token_reply())
+    async with running(in_turn(reply(500)), failing, **options) as (service, client):
+        with pytest.raises(IncomeClientError):
+            await ask(client)
+        assert (service.token_requests, clock.slept) == (2, [7])
+        view = client.with_options(retry=RetryPolicy(wait=wait_fixed(9), max_attempts=2))
+        with pytest.raises(ServerError):
+            await ask(view)
+    assert clock.slept == [7, 9]
+
+
+async def test_downloads_use_the_same_strategies(tmp_path: Path) -> None:
+    clock = JumpingClock()
+    async with hosting(in_turn(reply(500)), clock=clock, retry=SEVEN) as (client, document, _):
+        with pytest.raises(IncomeClientError):
+            await client.download(document, tmp_path / "slip")
+    assert clock.slept == [7]
 
 
 # What a client loads
