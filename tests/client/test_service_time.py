@@ -16,13 +16,11 @@ from hypothesis import strategies as st
 from income_client import (
     BasicAuth,
     IncomeClient,
-    MemoryCheckpointStore,
     ServerError,
     UnexpectedResponseError,
 )
 from tests.support.listing import ListService, Outcome, Page, Query, Rules, rows_at, serving
 from tests.support.server import ScriptedServer, in_turn, reply
-from tests.support.service import served
 
 NOW: Final = 1_782_820_800
 PRESENT: Final = datetime(2026, 6, 30, 12, tzinfo=UTC)
@@ -62,20 +60,6 @@ async def test_an_ordinary_service_is_asked_once(cut: Cut) -> None:
     async with serving(service) as client:
         await client.service_time()
     assert len(service.queries) == 1
-
-
-@pytest.mark.parametrize("date", [None, 0], ids=["no-date", "date"])
-async def test_the_present_is_found_while_time_passes(date: int | None) -> None:
-    """A clock that moves with every request is not taken for a window that was cut short."""
-    service = service_of(widest=7 * DAY, cut="end", date_ahead=date)
-
-    def pass_time() -> None:
-        service.now += 1
-
-    service.before_answer = pass_time
-    async with serving(service) as client:
-        found = await client.service_time()
-    assert found - PRESENT == timedelta(seconds=len(service.queries))
 
 
 def tomorrow(_query: Query, page: Page) -> Outcome:
@@ -118,32 +102,6 @@ async def test_a_service_that_tells_no_time_is_an_error(twist: Twist) -> None:
             await client.service_time()
 
 
-@pytest.mark.parametrize(
-    ("date", "widest", "future"),
-    [
-        (None, 3_600, "accept"),
-        (None, 7 * DAY, "refuse"),
-        (0, 3_600, "lower"),
-        (0, 7 * DAY, "accept"),
-        (7_200, 3_600, "refuse"),
-        (7_200, 7 * DAY, "lower"),
-    ],
-)
-async def test_a_poller_without_start_begins_at_the_present(
-    date: int | None, widest: int, future: Future
-) -> None:
-    """Its checkpoint is the present, not the end of a window that was cut short."""
-    service = service_of(widest=widest, cut="end", future=future, date_ahead=date)
-    store = MemoryCheckpointStore()
-    async with serving(service) as client:
-        poller = client.poll(store, documents=False, settle=0)
-        poller.stop(after_poll=True)
-        assert [record async for record in poller] == []
-    reached = poller.status.reached
-    assert reached is not None
-    assert abs(reached - PRESENT.replace(tzinfo=None)) <= timedelta(seconds=10)
-
-
 NEW_YORK: Final = ZoneInfo("America/New_York")
 CLOCKS_BACK: Final = datetime(2026, 11, 1, 6, tzinfo=UTC)
 """The second at which 2:00 becomes 1:00 in New York."""
@@ -179,9 +137,3 @@ async def test_the_present_is_aware_and_right_while_clocks_are_changed(
     sent = datetime.fromisoformat(dict(parse_qsl(server.requests[-1].query))["updated_after"])
     assert present.replace(tzinfo=None) - WEEK - timedelta(hours=1) <= sent
     assert sent <= present.replace(tzinfo=None) - WEEK
-
-
-async def test_the_age_of_a_record_is_a_difference() -> None:
-    async with served(1) as (service, client):
-        application = await client.get_application(service.world.ids[0])
-        assert await client.service_time() - application.last_updated_at > timedelta(0)
