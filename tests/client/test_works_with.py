@@ -1,9 +1,7 @@
 """What the client works with: other event loops, eager tasks, other processes, any aiohttp."""
 
 import asyncio
-import inspect
 import pickle
-import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +10,11 @@ from typing import Any, Final
 import aiohttp
 import pytest
 import uvloop
-from aiohttp.client_proto import ResponseHandler
-from aiohttp.connector import Connection
 from opentelemetry.instrumentation.aiohttp_client import AioHttpClientInstrumentor
 
 import income_client
 from income_client import (
+    DownloadError,
     IncomeClient,
     IncomeClientError,
     LinkRefusal,
@@ -25,17 +22,18 @@ from income_client import (
     NotFoundError,
     PayloadFault,
     RequestSent,
-    UnsafeLinkError,
+    Timeouts,
     Window,
 )
 from income_client.emulator import Emulator
 from income_client.engines.relay import UpdateEvent
 from income_client.engines.worker import Worker
-from income_client.testing import JumpingClock, make_document
-from tests.support.clients import BASIC, HERE, hosting
+from income_client.testing import JumpingClock
+from tests.support.clients import BASIC, link_to, pooled
 from tests.support.event_source import MemorySource, event
 from tests.support.polling import rest
 from tests.support.server import ScriptedServer, application, in_turn, reply
+from tests.support.service import until
 from tests.support.telemetry import collecting
 from tests.support.walks import rows_of
 
@@ -157,59 +155,18 @@ def test_every_error_survives_a_pickle(cls: type[IncomeClientError]) -> None:
 
 
 # What the client relies on in aiohttp without being promised it: an upgrade may take it away
-# without a sound, so each is tested by what it does.
+# without a sound.
 
 
-def test_the_names_that_the_watch_on_connections_needs_are_there() -> None:
-    """Of requests, of connections and of what reads them."""
-    assert inspect.iscoroutinefunction(aiohttp.ClientRequest.send)
-    assert list(inspect.signature(aiohttp.ClientRequest.send).parameters) == ["self", "conn"]
-    assert "request_class" in inspect.signature(aiohttp.ClientSession).parameters
-    assert {"add_callback", "closed", "protocol", "transport"} <= set(dir(Connection))
-    assert isinstance(inspect.getattr_static(ResponseHandler, "should_close"), property)
-    assert callable(ResponseHandler.exception)
-
-
-async def test_what_came_before_a_cut_is_kept(tmp_path: Path) -> None:
+async def test_what_came_before_a_cut_is_kept() -> None:
     """Bytes that lie in a stream that has failed are taken out of it."""
-    # The end comes together with the bytes before it.
-    begun = reply(body=b"0123456789", content_type="text/csv", ETag='"1"', cut=-4)
-    rest = reply(206, b"6789", "text/csv", ETag='"1"', Content_Range="bytes 6-9/10")
-    async with hosting(in_turn(begun, rest)) as (client, document, server):
-        await client.download(document, tmp_path / "slip")
-    assert (tmp_path / "slip").read_bytes() == b"0123456789"
-    ranges = [request.headers.get("range") for request in server.requests]
-    assert ranges == [None, "bytes=6-"]
-
-
-@pytest.mark.parametrize(
-    "addresses",
-    [["169.254.169.254"], ["0.0.0.0", "169.254.169.254"], ["fe80::1", "169.254.169.254", "::"]],
-)
-async def test_an_address_that_is_refused_passes_through_the_race_of_addresses(
-    addresses: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """It comes out as what it is, and is not tried again."""
-
-    def look_up(_: object, port: int, *__: object, **___: object) -> list[Any]:
-        kind = (socket.SOCK_STREAM, 6, "")
-        return [
-            (socket.AF_INET6, *kind, (ip, port, 0, 0))
-            if ":" in ip
-            else (socket.AF_INET, *kind, (ip, port))
-            for ip in addresses
-        ]
-
-    monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    clock = JumpingClock()
-    async with IncomeClient(
-        "https://service.example", auth=BASIC, downloads=HERE, clock=clock
-    ) as client:
-        document = make_document(url="https://files.example.com/slip")
-        with pytest.raises(UnsafeLinkError) as caught:
-            await client.download(document, tmp_path / "slip")
-    assert not caught.value.retryable
-    assert clock.slept == []
+    cut = reply(body=b"0123456789", content_type="text/csv", cut=-4)
+    async with pooled(in_turn(cut)) as (pool, server):
+        with await pool.get(link_to(server.url), {}, Timeouts(read=5)) as begun:
+            await until(lambda: begun._reply.content.exception() is not None)
+            assert await begun.read() == b"012345"
+            with pytest.raises(DownloadError):
+                await begun.read()
 
 
 async def test_a_session_that_was_instrumented_is_not_instrumented_again() -> None:
