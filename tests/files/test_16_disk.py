@@ -27,7 +27,6 @@ from income_client.downloads.temporary_file import (
     AT_ONCE,
     Spool,
     TemporaryFile,
-    disk_fault,
     remove_abandoned,
 )
 from tests.support.disk_faults import FailingDisk, failing_disk
@@ -36,6 +35,7 @@ from tests.support.places import PDF
 from tests.support.storage import storing
 
 OLD: Final = b"an older version"
+STEPS: Final = ("write", "fsync", "fdatasync", "link", "rename", "replace")
 IN_PLACE: Final = "the file is in its place, but "
 MD5: Final = f'"{hashlib.md5(PDF).hexdigest()}"'
 """An entity tag that tells whether a file is the same; any other does not."""
@@ -80,9 +80,13 @@ async def test_a_disk_may_fail_at_any_call(name: str, error: int, locks: bool) -
                 assert kinds == {"doc-1.pdf"}
             if disk.failed is None:
                 assert isinstance(outcome, DownloadedFile)
+                steps = [call for call in disk.calls if call in STEPS]
                 break
             number += 1
     assert number > (8 if before == {"doc-1.pdf": PDF} else 12)
+    if before != {"doc-1.pdf": PDF}:
+        # All bytes are on the disk before the file has its name, and the name at the end.
+        assert steps == ["write", "fsync", "replace" if overwrite else "link", "fsync"]
 
 
 async def downloaded(
@@ -181,24 +185,6 @@ def test_where_files_have_no_owners_all_are_ours_alone(
     monkeypatch.delattr(os, "geteuid")
     assert is_ours(tmp_path.stat())
     assert not is_open_to_others(tmp_path.stat())
-
-
-OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
-OTHERS = (
-    errno.EACCES, errno.ENAMETOOLONG, errno.EMFILE, errno.EINTR, errno.EPERM, errno.ESTALE,
-)  # fmt: skip
-
-
-def test_a_fault_has_the_words_of_the_system() -> None:
-    """Its path is left out: names of files can tell of people."""
-    for number in (*OF_THE_DISK, *OTHERS):
-        words = os.strerror(number)
-        fault = disk_fault(OSError(number, words, "/home/S3CRET", None, "/S3CRET"))
-        assert str(fault) == f"the file cannot be kept: {words[0].lower()}{words[1:]}"
-        assert not fault.retryable
-        assert fault.disk_failed is (number in OF_THE_DISK)
-    for bare in (OSError(), OSError("odd")):
-        assert "cannot be kept" in str(disk_fault(bare))
 
 
 MISSING = ("fchmod", "geteuid", "posix_fadvise", "pread", "writev")
@@ -301,43 +287,34 @@ def test_what_is_somebody_else_s_is_left_alone(
     assert theirs.read_bytes() == b"theirs"
 
 
-@pytest.mark.parametrize("moment", ["before its lock", "locked by the other"])
+@pytest.mark.parametrize(("is_locked", "times"), [(False, 1), (True, 1), (True, 9)])
 def test_a_new_one_that_is_taken_for_abandoned_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_locked: bool, times: int
 ) -> None:
-    """Between its making and its lock, another process may lock and remove it."""
+    """Before its lock, another process may lock or remove it; an endless loop would not help."""
     real = fcntl.flock
     calls: list[int] = []
 
     def late(descriptor: int, operation: int) -> None:
         calls.append(descriptor)
-        if len(calls) == 1:
-            if moment == "locked by the other":
+        if len(calls) <= times:
+            if is_locked:
                 raise BlockingIOError
             for path in tmp_path.iterdir():
                 path.unlink()
         real(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", late)
+    if times > 1:
+        with pytest.raises(OSError, match="busy"):
+            TemporaryFile.create(tmp_path)
+        assert files_below(tmp_path) == {}
+        return
     file = TemporaryFile.create(tmp_path)
     file.write(b"content")
     file.publish(tmp_path / "a", overwrite=False)
     assert files_below(tmp_path) == {"a": b"content"}
     assert len(calls) == 2
-
-
-def test_one_that_is_taken_each_time_is_an_error_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Something else is wrong there, and an endless loop would not mend it."""
-
-    def refuse(*_: object) -> None:
-        raise BlockingIOError
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    with pytest.raises(OSError, match="busy"):
-        TemporaryFile.create(tmp_path)
-    assert files_below(tmp_path) == {}
 
 
 # Spools

@@ -4,6 +4,7 @@ import asyncio
 import io
 import os
 import stat
+from collections.abc import Coroutine, Generator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,11 @@ from obstore.store import LocalStore
 
 from income_client import DownloadError, RetryPolicy, UnsafeLinkError
 from income_client.downloads import object_store
-from tests.support.cancelled import CancelledAt
 from tests.support.clients import hosting
 from tests.support.downloads import (
     check_file,
     files_below,
     folder_in_memory,
-    left,
     left_in,
     mode_of,
     watched,
@@ -150,6 +149,37 @@ async def content_of(target: Any) -> bytes | None:
     return None
 
 
+class CancelledAt:
+    """Awaits a coroutine, and cancels it once, if it gets so far: awaits are counted from 0."""
+
+    def __init__(self, work: Coroutine[Any, Any, Any], number: int) -> None:
+        self._work = work
+        self._number = number
+        self.is_cancelled = False
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        seen = 0
+        thrown: BaseException | None = None
+        try:
+            while True:
+                waits = self._work.send(None) if thrown is None else self._work.throw(thrown)
+                thrown = None
+                seen += 1
+                if seen == self._number + 1:
+                    self.is_cancelled = True
+                    if waits is not None:
+                        waits.cancel()
+                        yield  # what else waits for it hears of that first, as with a task
+                    thrown = asyncio.CancelledError()
+                    continue
+                try:
+                    yield waits
+                except BaseException as error:  # noqa: BLE001 - it is the coroutine's
+                    thrown = error
+        except StopIteration as end:
+            return end.value
+
+
 @pytest.mark.parametrize("kind", ["path", "folder", "object", "object in parts", "stream"])
 async def test_cancelled_at_any_await_a_file_is_whole_or_absent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
@@ -224,41 +254,6 @@ async def test_a_file_is_private_to_its_owner(tmp_path: Path, umask: int) -> Non
     assert {mode_of(tmp_path / name) for name in (*names, "new")} == {0o600}
 
 
-@pytest.mark.parametrize("overwrite", [True, False])
-async def test_a_file_is_on_the_disk_before_it_has_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overwrite: bool
-) -> None:
-    """All bytes are synced before the rename, and the rename before the call returns."""
-    seen: list[tuple[str, int, int]] = []
-    path = tmp_path / "slip"
-
-    def facts_of(place: Path | int) -> tuple[int, int]:
-        facts = os.fstat(place) if isinstance(place, int) else place.stat()
-        return facts.st_ino, facts.st_size
-
-    def watch(name: str, what: str) -> None:
-        real = getattr(os, name)
-
-        def call(place: Any, *more: Any, **options: Any) -> None:
-            real(place, *more, **options)
-            seen.append((what, *facts_of(place if isinstance(place, int) else path)))
-
-        monkeypatch.setattr(os, name, call)
-
-    for name in ("fsync", "fdatasync"):
-        watch(name, "synced")
-    for name in ("link", "rename", "replace"):
-        watch(name, "named")
-    async with storing() as (storage, client):
-        document = storage.store("/a", LONG)
-        if overwrite:
-            path.write_bytes(b"another")
-        await client.download(document, path, overwrite=overwrite)
-    file, folder = facts_of(path), facts_of(tmp_path)
-    assert file[1] == len(LONG)
-    assert seen == [("synced", *file), ("named", *file), ("synced", *folder)]
-
-
 # Resumed
 
 
@@ -293,21 +288,6 @@ async def test_without_a_strong_tag_a_cut_file_starts_over(
         storage.tricks.append(shortened(200_000))
         await client.download(document, tmp_path / "slip")
         assert ranges(storage) == [None, None]
-    assert left_in(tmp_path) == {"slip": LONG}
-
-
-@pytest.mark.parametrize("target", ["slip", ""], ids=["path", "folder"])
-async def test_after_a_kill_the_next_run_begins_anew_and_tidies_up(
-    tmp_path: Path, target: str
-) -> None:
-    """What killed processes left is not resumed; it is removed, whichever file it was of."""
-    for number in range(3):
-        left(tmp_path, LONG[: 1_000_000 * number])
-    async with storing() as (storage, client):
-        await client.download(
-            storage.store("/slip", LONG), tmp_path / target, names="{document_id}"
-        )
-        assert ranges(storage) == [None]
     assert left_in(tmp_path) == {"slip": LONG}
 
 

@@ -53,18 +53,6 @@ ONCE = RetryPolicy(max_attempts=1)
 HASTY = Timeouts(connect=10, read=20)
 
 
-def test_by_default_files_come_from_public_object_storage_only() -> None:
-    policy = DownloadPolicy()
-    assert policy.allowed_hosts == ("*.amazonaws.com",)
-    assert (policy.require_https, policy.allow_private_networks, policy.ssl) == (True, False, None)
-    assert (policy.max_bytes, policy.max_redirects, policy.minimum_rate) == (2**30, 3, 1024)
-    hosts = ["a.example", "localhost:*"]
-    given = DownloadPolicy(allowed_hosts=iter(hosts), max_redirects=0)
-    assert given == DownloadPolicy(allowed_hosts=hosts, max_redirects=0)
-    assert given.allowed_hosts == tuple(hosts)
-    assert hash(given) is not None
-
-
 async def test_in_a_folder_names_come_from_a_template(tmp_path: Path, play: Scene) -> None:
     """An entry of `all()` is as good as its document, also without a source."""
     document = await play.document()

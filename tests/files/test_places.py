@@ -5,7 +5,6 @@ import hashlib
 import io
 import os
 import socket
-import sys
 import tempfile
 import threading
 from collections.abc import Awaitable, Callable
@@ -49,14 +48,6 @@ def test_a_stream_has_write_and_a_store_its_type() -> None:
             assert isinstance(places_in(stream, FLAT)(FACTS), StreamPlace)
     for store in (MemoryStore(), LocalStore()):
         assert isinstance(places_in(store, FLAT)(FACTS), StorePlace)
-
-
-def test_obstore_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nobody has imported it, nothing can be a store of it."""
-    monkeypatch.delitem(sys.modules, "obstore.store")
-    with pytest.raises(ConfigurationError):
-        places_in(MemoryStore(), FLAT)(FACTS)
-    assert "obstore.store" not in sys.modules
 
 
 async def take(_data: bytes) -> None:
