@@ -41,11 +41,6 @@ LONG = b"0123456789abcdef" * 200_000
 @given(scripts())
 @example(script("cut body", "change"))
 @example(script("cut body", "ignore If-Range"))
-@example(script("cut body", "shift"))
-@example(script("cut body", "promise a longer file"))
-@example(script("cut body", "promise a shorter file"))
-@example(script("cut body", "give half of the rest"))
-@example(script("cut body", "forget the tag"))
 @example(script("cut body", "400"))
 @example(script("cut body", "change", "400"))
 async def test_whatever_a_storage_does_a_file_is_one_whole_version_or_absent(

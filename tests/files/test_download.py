@@ -386,10 +386,7 @@ async def test_a_proxy_may_be_anywhere() -> None:
 
 ERRORS = (
     (reply(403, b"<Code>AccessDenied</Code>"), "<Code>AccessDenied</Code>"),
-    (reply(403, b"x" * 2000), "x" * 1000),
-    (reply(403, b"x" * 1000), "x" * 1000),
-    (reply(403, b"\xff!"), "\ufffd!"),
-    (reply(403, b""), ""),
+    (reply(403, b"\xff" + b"x" * 2000), "\ufffd" + "x" * 999),
     (reply(403, b"x" * 100, cut=-1), "x" * 99),
     (reply(403, b"x" * 100, cut=-1, held=True), "x" * 99),
 )

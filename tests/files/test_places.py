@@ -24,7 +24,7 @@ from income_client.downloads.object_store import StorePlace
 from income_client.downloads.temporary_file import Spool, TemporaryFile
 from income_client.errors import ConfigurationError, DownloadError
 from tests.support.downloads import files_below, mode_of
-from tests.support.places import FACTS, FLAT, LONG, PDF, SORTED, Landed, put, refusal_of
+from tests.support.places import FACTS, FLAT, LONG, PDF, SORTED, Landed, put
 
 WHERE = "app-1/paystub/doc-1-0.pdf"
 
@@ -149,7 +149,8 @@ async def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
     assert mode_of(path) == 0o600
     missing = DiskPlace.at(tmp_path / "missing" / "a")
     assert str(await put(missing, PDF)).endswith("no such file or directory")
-    assert "no such file" in str(await refusal_of(missing))
+    with pytest.raises(DownloadError, match="no such file"):
+        await missing.find_existing()
     for no_file in ("", ".", "..", "/", "a/.."):
         with pytest.raises(ConfigurationError):
             DiskPlace.at(Path(no_file))

@@ -51,12 +51,3 @@ async def put(
             return Landed(published.path, published.was_there)
     except DownloadError as error:
         return error.again()
-
-
-async def refusal_of(place: Place) -> DownloadError:
-    """Return why a place cannot say what is there."""
-    try:
-        await place.find_existing()
-    except DownloadError as error:
-        return error
-    raise AssertionError("the place could say what is there")

@@ -38,8 +38,6 @@ class Script:
         """Have a storage do it, each change of the file with the next version."""
         storage.files[PATH], *later = self.versions
         versions = iter(later)
-        # What no reply has told before can be no contradiction.
-        is_length_known = not any(name.startswith("chunk") for name, _ in self.acts)
 
         def act(name: str, figure: float, request: Request, reply: Reply) -> Reply:
             match name:
@@ -51,8 +49,6 @@ class Script:
                     return storage.honest(request)
                 case "ignore If-Range":
                     return _part_of(next(versions, storage.files[PATH]), request, reply)
-                case "promise a shorter file" if is_length_known:
-                    return _piece(reply, 0, len(reply.body) // 2, is_end=True)
                 case _:
                     return ACTS[name](reply, figure)
 
@@ -142,25 +138,6 @@ def _too_long(reply: Reply, figure: float) -> Reply:
     return evolve(told, closed=True)
 
 
-def _piece(reply: Reply, start: int, end: int, *, is_end: bool = False) -> Reply:
-    place = reply.headers.get("Content-Range")
-    if place is None or len(reply.body) < 2:
-        return reply
-    range_, _, total = place.removeprefix("bytes ").partition("/")
-    first = int(range_.partition("-")[0])
-    last = first + end - 1
-    told = f"bytes {first + start}-{last}/{last + 1 if is_end else total}"
-    return evolve(_changed(reply, Content_Range=told), body=reply.body[start:end])
-
-
-def _longer_total(reply: Reply, figure: float) -> Reply:
-    place = reply.headers.get("Content-Range")
-    if place is None:
-        return reply
-    part, _, total = place.rpartition("/")
-    return _changed(reply, Content_Range=f"{part}/{int(total) + 7}")
-
-
 def _refused(status: int) -> Callable[[Reply, float], Reply]:
     return lambda reply, figure: Reply(status=status)
 
@@ -174,16 +151,8 @@ ACTS: Final[dict[str, Callable[[Reply, float], Reply]]] = {
     "compress": _compressed,
     "do not measure": _unmeasured,
     "promise more": _too_long,
-    # The part behind the one that was asked for, or less of it than was asked for.
-    "shift": lambda reply, figure: _piece(reply, 1, len(reply.body)),
-    "give half of the rest": lambda reply, figure: _piece(reply, 0, len(reply.body) // 2),
-    "promise a longer file": _longer_total,
-    "promise a shorter file": lambda reply, figure: reply,
-    "forget the tag": lambda reply, figure: _changed(reply, ETag=None),
-    "weaken the tag": lambda reply, figure: _changed(reply, ETag=f"W/{reply.headers['ETag']}"),
     "call it a part": lambda reply, figure: evolve(reply, status=206),
     "call it all": lambda reply, figure: evolve(reply, status=200),
-    "forget the place": lambda reply, figure: _changed(reply, Content_Range=None),
     **{str(status): _refused(status) for status in (500, 503, 416, 404, 304, 204, 400)},
 }
 """What may be done to an honest reply, by name; the figure, from 0 to 1, says where or how."""
