@@ -10,12 +10,10 @@ import socket
 import threading
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
-from io import BytesIO
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
 from urllib.error import HTTPError
-from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 import pytest
@@ -25,7 +23,6 @@ from income_client import (
     BasicAuth,
     DownloadPolicy,
     IncomeClient,
-    MemoryCheckpointStore,
     OAuth2ClientCredentials,
     RetryPolicy,
 )
@@ -124,31 +121,20 @@ def test_signals_end_it_quietly_and_at_once(
     assert (ran.status, ran.stderr) == (status, "")
 
 
-def test_its_present_is_that_of_the_machine(emulate: Emulate) -> None:
-
-    async def compare(emulator: Emulating) -> None:
-        seconds = set[datetime]()
-        async with emulator.client() as client:
-            while len(seconds) < 2:  # a clock that is behind is so at the turn of a second
-                # Less than it takes to invent the data; the process may have had to wait.
-                earlier = datetime.now(UTC) - timedelta(milliseconds=200)
-                before = earlier.replace(tzinfo=None, microsecond=0)
-                present = (await client.get_application_page(limit=1)).updated_before
-                assert before <= present <= datetime.now(UTC).replace(tzinfo=None)
-                seconds.add(present)
-
-    assert emulate(compare, applications=20_000).status == 0
-
-
-@pytest.mark.parametrize("start", ["2026-06-30T02:00:00+02:00", "7d"])
-def test_its_present_can_be_chosen(start: str, emulate: Emulate) -> None:
-    begins = datetime.now(UTC) - timedelta(days=7, seconds=1) if start == "7d" else MIDNIGHT
+@pytest.mark.parametrize(
+    ("start", "days"),
+    [((), 0), (("--start", "7d"), 7), (("--start", "2026-06-30T02:00+02:00"), None)],
+)
+def test_its_present_is_that_of_the_machine_or_chosen(
+    start: tuple[str, ...], days: int | None, emulate: Emulate
+) -> None:
+    begins = MIDNIGHT if days is None else datetime.now(UTC) - timedelta(days=days, seconds=1)
 
     def compare(emulator: Emulating) -> None:
         passed = emulator.service_time - begins.replace(tzinfo=None)
         assert timedelta(0) <= passed < timedelta(minutes=1)
 
-    emulate(compare, "--start", start)
+    emulate(compare, *start)
 
 
 def test_a_port_can_be_chosen(emulate: Emulate, cli: Cli) -> None:
@@ -215,19 +201,6 @@ def test_it_makes_a_control_token(emulate: Emulate) -> None:
     assert emulate(look, "--remote-control").status == 0
 
 
-def test_a_request_that_is_not_http_prints_nothing(emulate: Emulate) -> None:
-    async def send(emulator: Emulating) -> None:
-        port = urlsplit(emulator.variables["INCOME_BASE_URL"]).port
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"\x16\x03\x01\x02\x00\x01\r\n\r\n")  # TLS
-        async with asyncio.timeout(20):
-            assert b" 400 " in await reader.readline()
-        writer.transport.abort()
-
-    ran = emulate(send)
-    assert (ran.status, ran.stderr) == (0, "")
-
-
 def test_an_error_that_it_logs_has_its_cause(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says which error and where, and not what it says, which may be private."""
     log = logging.getLogger("income_client.emulator.server")
@@ -248,23 +221,14 @@ def test_an_error_that_it_logs_has_its_cause(cli: Cli, monkeypatch: pytest.Monke
 # How the service behaves
 
 
-def test_latency_updates_and_files_are_as_they_are_chosen(emulate: Emulate) -> None:
-    async def poll(emulator: Emulating) -> None:
-        changed: set[str] = set()
-        async with emulator.client(downloads=HERE) as client:
+def test_its_latency_can_be_chosen(emulate: Emulate) -> None:
+    async def ask(emulator: Emulating) -> None:
+        async with emulator.client() as client:
             began = perf_counter()
-            page = await client.get_application_page("2000-01-01")
+            await client.get_application_page()
             assert perf_counter() - began >= 0.05
-            one = page.applications[0].application_id
-            document = next((await client.get_documents(one)).all()).document
-            assert (await client.download(document, BytesIO())).size == 65_536
-            poller = client.poll(MemoryCheckpointStore(), interval=0.2, documents=False)
-            async for record in poller:
-                changed.add(record.application_id)
-                if len(changed) == 5:
-                    break
 
-    emulate(poll, "--latency", "0.05", "--updates", "100", "--file-size", " 64KiB ")
+    emulate(ask, "--latency", "0.05")
 
 
 RULES: Final[list[tuple[str, dict[str, Any]]]] = [

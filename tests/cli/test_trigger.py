@@ -61,9 +61,6 @@ def test_a_person_gets_a_table(shell: Cli) -> None:
     heading, row = terminal.standing(shown.screen)
     assert heading.split() == ["Application", "Event", "Delivered", "Answers"]
     assert row.split() == [shell.service.ids[2], "income_calculations", "yes", "200"]
-    narrow = Terminal(columns=40)
-    heading, *_ = narrow.standing(shell("trigger", terminal=narrow).screen)
-    assert heading.split() == ["Application", "Delivered", "Answers"]
     (found,) = json.loads(shell("trigger", "-o", "json").stdout)
     assert found["delivered"] is True
 
@@ -100,15 +97,13 @@ def test_what_an_emulator_cannot_do_is_reported(shell: Cli) -> None:
     assert "no application" in ran.stderr
 
 
-@pytest.mark.parametrize("kind", ["oauth2", "basic"])
-def test_refused_credentials_are_not_shown(kind: str, shell: Cli) -> None:
-    env = {"INCOME_CLIENT_SECRET": "hidden"}
-    if kind == "basic":
-        env = with_basic(shell.service, INCOME_PASSWORD="hidden")
-    ran = shell("trigger", env=env)
-    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (4, "", 1)
-    assert "INCOME_BASE_URL" in ran.stderr
-    assert "hidden" not in ran.stderr
+def test_refused_credentials_are_not_shown(shell: Cli) -> None:
+    basic = with_basic(shell.service, INCOME_PASSWORD="hidden")
+    for env in ({"INCOME_CLIENT_SECRET": "hidden"}, basic):
+        ran = shell("trigger", env=env)
+        assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (4, "", 1)
+        assert "INCOME_BASE_URL" in ran.stderr
+        assert "hidden" not in ran.stderr
 
 
 @pytest.mark.parametrize("answer", [reply(404), reply(200, b"<html>"), HUNG_UP])
@@ -138,15 +133,6 @@ def test_no_answer_is_a_formula(shell: Cli) -> None:
         there = with_basic(shell.service, INCOME_BASE_URL=server.url)
         ran = shell("trigger", "-o", "csv", env=there)
     assert ran.lines[1] == '"a","","no","\'=1+1"'
-
-
-def test_help_explains_every_outcome(cli: Cli) -> None:
-    shown = cli("trigger", "--help").stdout
-    for word in (
-        "refused", "unreachable", "tls", "timeout", "dropped", "reset", "cut_short", "unreadable",
-        "failed", "closed", "token_",
-    ):  # fmt: skip
-        assert word in shown
 
 
 # Three terminals with nothing set
@@ -243,7 +229,7 @@ def test_an_announcement_of_somebody_else_is_not_believed(cli: Cli) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"[]", b"{}", b"\xff", b"[" * 100_000, b'{"url": 1}', HERE.replace(b"url", b"x")],
+    [b"[]", b"\xff", b"[" * 100_000, b'{"url": 1}', HERE.replace(b"url", b"x")],
 )
 def test_a_damaged_announcement_is_none(content: bytes, cli: Cli) -> None:
     """Neither what asks an emulator nor what looks for a listener fails on it."""
