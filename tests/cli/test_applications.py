@@ -126,18 +126,12 @@ def test_an_empty_span_is_reported(shell: Cli) -> None:
 
 
 @pytest.mark.income_service(applications=2000)
-@pytest.mark.parametrize(
-    ("span", "most"),
-    [("", 1), ("--updated-after 2026-01-01", 2), ("--updated-after 60d --updated-before 1d", 2)],
-)
-def test_a_few_applications_are_one_page(span: str, most: int, shell: Cli) -> None:
-    for limit in (1, 3, 1000):
+def test_a_few_applications_are_one_page(shell: Cli) -> None:
+    for limit, span in ((1, ()), (1000, ("--updated-after", "60d", "--updated-before", "1d"))):
         before = shell.service.requests.count("list_applications")
-        ran = shell("applications", "-q", "--limit", str(limit), *span.split())
-        assert ran.status == 0
-        assert len(set(ran.lines)) == len(ran.lines) == limit
-        assert set(ran.lines) <= set(shell.service.ids)
-        assert shell.service.requests.count("list_applications") - before <= most
+        ran = shell("applications", "-q", "--limit", str(limit), *span)
+        assert len({*ran.lines} & {*shell.service.ids}) == len(ran.lines) == limit
+        assert shell.service.requests.count("list_applications") - before <= 1 + bool(span)
 
 
 @pytest.mark.income_service(applications=500, max_span=86_400)

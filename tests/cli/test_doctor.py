@@ -104,7 +104,6 @@ MORE_ROWS: Final = pytest.mark.income_service(applications=2000)
         ({"clock_offset": 40}, {}, "service time", "note", "40 s behind Date"),
         ({"clock_offset": 7200}, {}, "service time", "warning", "2 h from Date, and rows are not"),
         ({}, {}, "service time", "ok", "times without zone are UTC"),
-        ({}, {}, "limit", "ok", "all that there are"),
         pytest.param({}, {}, "limit", "ok", "asked for 1000, got 1000", marks=MORE_ROWS),
         ({}, asking(b"limit=1000", b"limit=30"), "limit", "failed", "hid"),
         ({}, asking(b"limit=5 ", b"limit=25 "), "limit", "warning", "25 rows where 5 were asked"),
@@ -155,11 +154,10 @@ def test_applications_that_cannot_be_read_are_counted_without_ids(
     "settings",
     [
         {"applications": 5000},
-        {"applications": 40},
         {"applications": 500, "max_span": 7 * DAY},
         {"applications": 40, "clock_offset": 7200},
     ],
-    ids=["many", "few", "narrow windows", "another clock"],
+    ids=["many", "narrow windows", "another clock"],
 )
 def test_it_asks_no_more_than_it_says(settings: dict[str, Any], cli: Cli) -> None:
     with IncomeService(**settings) as service:
@@ -264,7 +262,7 @@ def test_a_rate_limit_ends_the_questions(doctor: Doctor) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "skip"),
-    [("status", 1), ("reset", 4), ("garbage", 9), ("cut", 1), ("redirect", 4), ("body", 9)],
+    [("status", 1), ("reset", 4), ("garbage", 9), ("cut", 1)],
 )
 def test_a_service_that_begins_to_fail_is_a_finding(kind: str, skip: int, doctor: Doctor) -> None:
     """Whichever request fails first and how: a report, without an id, and few requests more."""
@@ -338,7 +336,6 @@ def test_a_token_endpoint_that_is_down_is_reported(doctor: Doctor) -> None:
     [
         ("localhost", 40, "certificate", "ok", "issued by An Authority, valid for 40 days"),
         ("localhost", 20, "certificate", "note", "valid for 20 days"),
-        ("localhost", 6, "certificate", "warning", "valid for 6 days"),
         ("localhost", 1, "certificate", "warning", "valid for 1 day"),
         ("localhost", -1, "connection", "failed", "certificate has expired"),
         ("api.example.com", 40, "connection", "failed", "Hostname mismatch"),
@@ -451,12 +448,8 @@ def test_a_table_can_be_pasted_into_a_ticket(shell: Cli) -> None:
 
 def test_a_terminal_gets_colour_and_words(shell: Cli) -> None:
     assert "\x1b[32mok" in shell("doctor", terminal=Terminal()).screen
-    plain = shell("doctor", terminal=Terminal(), env={"NO_COLOR": "1"}).screen
-    assert "\x1b[32m" not in plain
-    assert "ok" in plain
     ran = shell("doctor", env={"PYTHONIOENCODING": "ascii"})
-    assert ran.status == 0
-    assert ran.stdout.isascii()
+    assert (ran.status, ran.stdout.isascii()) == (0, True)
     assert "OAuth 2.0 as emu...; " in ran.stdout
 
 

@@ -18,11 +18,10 @@ SHOWN: Final = "--show-personal-data"
 SIGNED: Final = "Signature="
 """What every address of a file has in its query."""
 FOR_PEOPLE: Final = (
-    Form("application"), Form("documents"), Form("poll", ("--no-documents",)), Form("poll"),
+    Form("application"), Form("documents"), Form("poll"),
 )  # fmt: skip
 FOR_PROGRAMS: Final = (
-    Form("application", ("-o", "json")), Form("documents", ("-o", "json")), Form("documents"),
-    Form("poll"), Form("export"),
+    Form("application", ("-o", "json")), Form("documents"), Form("poll"), Form("export"),
 )  # fmt: skip
 
 

@@ -21,7 +21,6 @@ from tests.support.beside import beside, until
 from tests.support.cli import complaints
 from tests.support.listening import BASIC_VARIABLES, OAUTH2_VARIABLES, Listening
 from tests.support.processes import COMMAND, environment, file_for, run, started
-from tests.support.proxies import terminating
 from tests.support.served import documents_of, ids_in
 from tests.support.server import SILENT, ScriptedServer, in_turn
 
@@ -158,20 +157,6 @@ def test_ids_are_piped_from_one_command_to_another(income_service: IncomeService
     ran = run("-c", line, command=("sh",), env=environment(income_service))
     assert (ran.status, ran.stderr) == (0, "")
     assert sorted(ran.lines) == sorted(documents_of(income_service))
-
-
-@pytest.mark.income_service(applications=20)
-def test_the_usual_variable_for_authorities_is_respected(
-    income_service: IncomeService, tmp_path: Path
-) -> None:
-    """SSL_CERT_FILE names the authorities of every program on a machine."""
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    with beside(terminating(authority.issue_cert("localhost"), income_service.url)) as port:
-        there = {"INCOME_BASE_URL": f"https://localhost:{port}"}
-        env = environment(income_service, **there, SSL_CERT_FILE=str(tmp_path / "ca.pem"))
-        ran = run("applications", "-q", env=env)
-    assert (ran.status, sorted(ran.lines)) == (0, sorted(income_service.ids))
 
 
 def test_a_second_signal_ends_a_listener_at_once(income_service: IncomeService) -> None:
