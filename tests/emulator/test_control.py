@@ -216,8 +216,6 @@ async def test_the_journal_and_a_new_beginning(
         ("POST", "/applications/nobody/touch", None, 404, "no_such_application"),
         ("POST", "/documents/nothing/replace-file", None, 404, "no_such_document"),
         ("GET", "/applications?limit=0", None, 400, "invalid_parameter"),
-        ("GET", "/applications?limit=9999", None, 400, "invalid_parameter"),
-        ("GET", "/applications?size=9", None, 400, "invalid_parameter"),
         ("GET", "/requests?after=1&after=2", None, 400, "invalid_parameter"),
         ("GET", f"/requests?after={'9' * 5000}", None, 400, "invalid_parameter"),
         ("GET", "/histogram?buckets=1000000000", None, 400, "invalid_parameter"),
@@ -226,16 +224,13 @@ async def test_the_journal_and_a_new_beginning(
         ("GET", "/state?x=%ff", None, 400, "invalid_parameter"),
         ("POST", "/clock", {"advance_seconds": -1}, 400, "invalid_body"),
         ("POST", "/clock", {"advance_seconds": 1e300}, 400, "invalid_body"),
-        ("POST", "/clock", {"advance": 1}, 400, "invalid_body"),
         ("POST", "/clock", [], 400, "invalid_body"),
         ("POST", "/reset", {"everything": True}, 400, "invalid_body"),
         ("PATCH", "/rules", {"oder": "shuffled"}, 400, "invalid_value"),
         ("PATCH", "/rules", {"order": "sideways"}, 400, "invalid_value"),
-        ("PATCH", "/rules", {"order": []}, 400, "invalid_value"),
         ("POST", "/faults", {"faults": "any: 5O3"}, 400, "invalid_value"),
         ("POST", "/faults", {"faults": "ok"}, 400, "invalid_value"),
         ("POST", "/applications", {"application": 7}, 400, "invalid_body"),
-        ("POST", "/applications", {"application": {}}, 400, "invalid_body"),
         ("POST", "/applications", {"application": ADDED, "later": 1}, 400, "invalid_body"),
         (
             "POST", "/applications",
@@ -254,8 +249,6 @@ async def test_the_journal_and_a_new_beginning(
         ("PUT", "/applications/nobody", {"application": ADDED}, 404, "no_such_application"),
         ("POST", "/callbacks", {"application_id": "nobody"}, 404, "no_such_application"),
         ("POST", "/callbacks", {"application_id": 7}, 400, "invalid_order"),
-        ("POST", "/callbacks", {"update": "yes"}, 400, "invalid_order"),
-        ("POST", "/callbacks", [], 400, "invalid_order"),
         ("POST", "/callbacks", None, 400, "invalid_order"),
     ],
 )  # fmt: skip
@@ -377,30 +370,22 @@ def test_who_may_control_it(
     assert statuses == [without_token, with_token]
 
 
-async def test_other_hosts_reach_it_by_the_names_that_are_allowed(
+async def test_files_come_from_the_very_host_that_it_is_known_by(
     session: aiohttp.ClientSession,
 ) -> None:
-    """Its address is all they need: files too come from the very host and port they know it by."""
-    token = Secret(TOKEN)
-    async with Emulator(
-        5, host="0.0.0.0", allow_hosts=["emulator"], control_token=token
-    ) as service:
+    """And port: its address is all that other hosts need."""
+    async with Emulator(5, host="0.0.0.0", allow_hosts=["emulator"]) as service:
         assert URL(service.url).host == "127.0.0.1"
-        for host, status in (("emulator:99", 200), ("localhost:7", 200), ("evil.example", 421)):
+        for host in ("emulator:99", "localhost:7"):
             headers = {**basic_header(service), "Host": host}
             path = f"{LIST}/{service.world.ids[0]}/documents"
             async with session.get(service.url + path, headers=headers) as answer:
-                assert answer.status == status
                 found = await answer.json()
-            if status == 200:
-                url = URL(found["documents"]["paystub"][0]["url"], encoded=True)
-                assert url.authority == host
-                here = f"{service.url}{url.raw_path_qs}"
-                async with session.get(URL(here, encoded=True), headers={"Host": host}) as file:
-                    assert (file.status, file.content_type) == (200, "application/pdf")
-            state = {"Host": host, "Authorization": f"Bearer {TOKEN}"}
-            async with session.get(f"{service.url}/emulator/state", headers=state) as answer:
-                assert answer.status == status
+            url = URL(found["documents"]["paystub"][0]["url"], encoded=True)
+            assert url.authority == host
+            here = URL(f"{service.url}{url.raw_path_qs}", encoded=True)
+            async with session.get(here, headers={"Host": host}) as file:
+                assert (file.status, file.content_type) == (200, "application/pdf")
 
 
 async def test_a_name_below_localhost_is_served_where_it_listens_on_it() -> None:

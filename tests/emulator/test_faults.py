@@ -157,19 +157,6 @@ def test_shares_are_those_of_all_requests() -> None:
     assert set(_played(faults, "/token", 50)) == {"ok", 503}
 
 
-def test_a_share_begins_behind_the_requests_that_it_lets_pass() -> None:
-    """Whichever they are; it is met again after a clear, which forgets what was asked."""
-    faults = Faults()
-    met = []
-    for _ in range(2):
-        faults.add("any: ok x50, 503 rate=50%")
-        met.append(_played(faults, APPLICATION, 100))
-        faults.clear()
-    assert met[0] == met[1]
-    assert set(met[0][:50]) == {"ok"}
-    assert met[0][50:].count(503) > 10
-
-
 async def test_a_status_comes_with_what_the_fault_says(
     session: aiohttp.ClientSession, service: Emulator
 ) -> None:
@@ -193,18 +180,6 @@ async def test_faults_on_the_wire(session: aiohttp.ClientSession, service: Emula
     for _ in range(2):
         with pytest.raises(aiohttp.ClientResponseError):
             await get_status(session, service)
-
-
-async def test_cut_fault(session: aiohttp.ClientSession, service: Emulator) -> None:
-    """A cut announces the whole length and sends a part of it."""
-    service.faults.add(Fault("cut"), Fault("cut", keep=0), Fault("cut", path="*/nobody"))
-    for keep in (None, 0):
-        head, _, body = (await raw_reply(service)).partition(b"\r\n\r\n")
-        length = re.search(rb"Content-Length: (\d+)", head)
-        assert length is not None
-        assert len(body) == (int(length[1]) // 2 if keep is None else keep)
-    with pytest.raises(aiohttp.ClientPayloadError):
-        await get_status(session, service, f"{LIST}/nobody")
 
 
 async def test_close_ends_stalls_and_trickles() -> None:

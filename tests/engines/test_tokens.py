@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
@@ -10,14 +10,13 @@ import pytest
 from attrs import evolve, frozen
 from nats.aio.client import Client
 
-from income_client import CheckpointError, ConfigurationError, IncomeClient, Secret, StoredToken
+from income_client import CheckpointError, ConfigurationError, Secret, StoredToken
 from income_client.engines.nats import NatsTokenStore
 from income_client.engines.postgres import PostgresTokenStore
 from income_client.engines.redis import RedisTokenStore
 from tests.support.canaries import CANARY
 from tests.support.nats_server import bucket, connected
 from tests.support.redis_server import redis_client, unused_prefix
-from tests.support.service import served
 
 TOKEN: Final = StoredToken(
     access_token=CANARY, expires_at=datetime(2031, 1, 1, 0, 0, 0, 5, UTC), lifetime=3600.5
@@ -127,21 +126,6 @@ async def test_one_process_claims_the_renewal(shared: Shared) -> None:
 async def test_invalid_seconds_are_named(shared: Shared, seconds: Any) -> None:
     with pytest.raises(ConfigurationError, match="seconds"):
         await shared.open().claim(seconds)
-
-
-async def test_clients_share_one_token(shared: Shared) -> None:
-    """The second asks the store and not the token endpoint."""
-    tokens = shared.open()
-    async with served(3) as (service, _):
-        for _ in range(2):
-            options: dict[str, Any] = {"token_store": shared.open()}
-            async with IncomeClient(service.url, auth=service.oauth2, **options) as client:
-                await client.get_application(service.world.ids[0])
-                while await tokens.load() is None:
-                    pass
-        assert sum(request.name == "token" for request in service.requests) == 1
-    stored = await tokens.load()
-    assert stored.expires_at > datetime.now(UTC) - timedelta(days=1)
 
 
 # PostgreSQL

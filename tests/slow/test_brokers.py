@@ -1,36 +1,59 @@
-"""Events through the brokers of FastStream, as its own test brokers play them."""
+"""Events through FastStream: its brokers, its handlers, and a worker on one's connection."""
 
 import asyncio
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
+from attrs import evolve
+from nats.js.api import StreamConfig
 
 pytest.importorskip("faststream", reason="brokers need the extra 'full'")
 
 from faststream.kafka import KafkaBroker, TestKafkaBroker
 from faststream.kafka.opentelemetry import KafkaTelemetryMiddleware
-from faststream.nats import JStream, NatsBroker
+from faststream.nats import JStream, NatsBroker, TestNatsBroker
 from faststream.rabbit import RabbitBroker, TestRabbitBroker
 from faststream.rabbit.opentelemetry import RabbitTelemetryMiddleware
 from faststream.redis import RedisBroker, TestRedisBroker
 from faststream.redis.opentelemetry import RedisTelemetryMiddleware
 from opentelemetry import trace
+from pydantic import TypeAdapter
 
-from income_client import IncomeClientError
-from income_client.engines.relay import UpdateEvent, faststream_publisher, relay
+from income_client import ConfigurationError, DecodeError, IncomeClientError
+from income_client.engines.relay import (
+    UpdateEvent,
+    faststream_decoder,
+    faststream_publisher,
+    relay,
+)
+from income_client.engines.worker import Worker
+from income_client.engines.worker_nats import nats_events
+from income_client.testing import make_record
 from tests.support.nats_server import NatsServer, connected, running_server
 from tests.support.polling import scene
 from tests.support.telemetry import collecting, ids_of
 
+EVENT: Final = UpdateEvent(
+    id="1", application_id="app-1", updated_at=datetime(2026, 6, 30, 12, tzinfo=UTC)
+)
+
 
 @pytest.mark.parametrize(
-    ("kind", "system"), [("kafka", "kafka"), ("rabbit", "rabbitmq"), ("redis", "redis")]
+    ("kind", "test", "telemetry", "options", "system"),
+    [
+        (KafkaBroker, TestKafkaBroker, KafkaTelemetryMiddleware, {}, "kafka"),
+        (RabbitBroker, TestRabbitBroker, RabbitTelemetryMiddleware, {"persist": True}, "rabbitmq"),
+        (RedisBroker, TestRedisBroker, RedisTelemetryMiddleware, {}, "redis"),
+    ],
+    ids=["kafka", "rabbit", "redis"],
 )
-async def test_other_brokers_take_the_events(kind: str, system: str) -> None:
+async def test_other_brokers_take_the_events(
+    kind: Any, test: Any, telemetry: Any, options: dict[str, bool], system: str
+) -> None:
     """With the publishers that the guide names; FastStream's own telemetry continues the trace."""
     found: list[bytes] = []
 
@@ -39,31 +62,21 @@ async def test_other_brokers_take_the_events(kind: str, system: str) -> None:
         with trace.get_tracer("program").start_as_current_span("handled"):
             pass
 
-    broker: Any
-    test: Any
-    if kind == "kafka":
-        broker, test = KafkaBroker(middlewares=[KafkaTelemetryMiddleware()]), TestKafkaBroker
-        publisher = broker.publisher("income.updates")
-        broker.subscriber("income.updates")(keep)
-    elif kind == "rabbit":
-        broker, test = RabbitBroker(middlewares=[RabbitTelemetryMiddleware()]), TestRabbitBroker
-        publisher = broker.publisher("income.updates", persist=True)
-        broker.subscriber("income.updates")(keep)
-    else:
-        broker, test = RedisBroker(middlewares=[RedisTelemetryMiddleware()]), TestRedisBroker
+    broker = kind(middlewares=[telemetry()])
+    if kind is RedisBroker:
         publisher = broker.publisher(stream="income.updates")
         broker.subscriber(stream="income.updates")(keep)
-    event = UpdateEvent(
-        id="1", application_id="app-1", updated_at=datetime(2026, 6, 30, 12, tzinfo=UTC)
-    )
+    else:
+        publisher = broker.publisher("income.updates", **options)
+        broker.subscriber("income.updates")(keep)
     with collecting() as exported:
         async with test(broker):
-            await faststream_publisher(publisher)(event)
+            await faststream_publisher(publisher)(EVENT)
     (sent,) = exported.named("send income.updates")
     (handled,) = exported.named("handled")
     assert (sent.attributes or {})["messaging.system"] == system
     assert ids_of(handled)[0] == ids_of(sent)[0]
-    assert [UpdateEvent.from_json(one) for one in found] == [event]
+    assert [UpdateEvent.from_json(one) for one in found] == [EVENT]
 
 
 @pytest.fixture
@@ -102,3 +115,73 @@ async def test_a_broker_that_has_given_up_ends_the_relay(server: NatsServer) -> 
         with pytest.raises(IncomeClientError, match="max_reconnect_attempts=-1"):
             await relay(place.poll(start="2020-01-01"), lose, concurrency=1)
     assert len(published) == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"decoder": faststream_decoder}], ids=["plain", "decoder"])
+async def test_a_handler_of_faststream_may_take_an_event(options: dict[str, Any]) -> None:
+    """As the type of its argument."""
+    found: list[UpdateEvent] = []
+    broker = NatsBroker()
+
+    async def handle(event: UpdateEvent) -> None:
+        found.append(event)
+
+    broker.subscriber("income.updates", **options)(handle)
+    async with TestNatsBroker(broker):
+        await faststream_publisher(broker.publisher("income.updates"))(EVENT)
+        with pytest.raises(DecodeError):
+            await broker.publish({"id": 1}, "income.updates")
+    assert found == [EVENT]
+
+
+async def test_a_record_keeps_its_digits_with_the_decoder() -> None:
+    """Without it the event is refused, since FastStream has made floats of its amounts."""
+    sent = evolve(EVENT, record=make_record(application_id="app-1"))
+    found: list[UpdateEvent] = []
+    broker = NatsBroker()
+
+    @broker.subscriber("decoded", decoder=faststream_decoder)
+    async def handle(event: UpdateEvent) -> None:
+        found.append(event)
+
+    @broker.subscriber("plain")
+    async def refuse(event: UpdateEvent) -> None:
+        found.append(event)
+
+    async with TestNatsBroker(broker):
+        await faststream_publisher(broker.publisher("decoded"))(sent)
+        with pytest.raises(ConfigurationError, match="faststream_decoder"):
+            await faststream_publisher(broker.publisher("plain"))(sent)
+    assert found == [sent]
+
+
+def test_pydantic_describes_an_event() -> None:
+    """As FastStream's documents of a broker need it."""
+    described = TypeAdapter(UpdateEvent).json_schema()
+    assert described["required"] == ["id", "application_id", "updated_at"]
+
+
+async def test_a_worker_reads_from_the_connection_of_a_broker(tmp_path: Path) -> None:
+    """Whether it has been started or not; the connection stays the broker's."""
+    handled = asyncio.Event()
+
+    async def handle(event: UpdateEvent) -> None:
+        assert event == EVENT
+        handled.set()
+
+    for server in running_server(tmp_path):
+        broker = NatsBroker(server.url, max_reconnect_attempts=-1)
+        streams = (await broker.connect()).jetstream()
+        await streams.add_stream(StreamConfig(name="UPDATES", subjects=["income.updates"]))
+        await streams.add_stream(StreamConfig(name="DEAD", subjects=["income.dead.>"]))
+        publisher = broker.publisher("income.updates", stream="UPDATES")
+        worker = Worker(handle, nats_events(broker, durable="incomes"))
+        running = asyncio.create_task(worker.run())
+        await broker.start()
+        await faststream_publisher(publisher)(EVENT)
+        async with asyncio.timeout(30):
+            await handled.wait()
+            worker.stop()
+            await running
+        assert await broker.ping(5)
+        await broker.stop()

@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 from uuid import uuid4
 
 import aio_pika
@@ -25,44 +25,11 @@ GROUP: Final = "incomes"
 _SECONDS: Final = 50.0
 
 
-class Broker(Protocol):
-    """A server with events under a name that no other test has."""
-
-    server: RedisServer | RabbitServer
-    name: str
-    dead: str
-
-    def source(self) -> EventSource:
-        """Return events for a worker."""
-        ...
-
-    def publisher(self) -> AbstractAsyncContextManager[Callable[[UpdateEvent], Any]]:
-        """Open what a relay publishes with."""
-        ...
-
-    async def pass_time(self) -> None:
-        """Let the time pass after which the events of a worker that died come again."""
-        ...
-
-    async def settle(self) -> None:
-        """Wait until what was made outlives the server."""
-        ...
-
-    async def dead_letters(self) -> list[tuple[bytes, str, str, int]]:
-        """Return the body of each, the reason, the error and the attempt."""
-        ...
-
-    async def delete(self) -> None:
-        """Delete what the events are in."""
-        ...
-
-
 class OnRedis:
     """A stream, and a group of consumers."""
 
     def __init__(self, server: RedisServer, name: str = "") -> None:
-        self.server: RedisServer | RabbitServer = server
-        self.redis_server = server
+        self.server = server
         self.name = name or f"updates-{uuid4().hex}"
         self.dead = self.name.replace("updates", "dead")
 
@@ -76,7 +43,7 @@ class OnRedis:
 
     async def pass_time(self) -> None:
         """Have all that is pending be silent since an hour."""
-        async with redis_client(self.redis_server) as redis:
+        async with redis_client(self.server) as redis:
             pending: Any = await redis.xpending_range(self.name, GROUP, "-", "+", 1_000)
             for one in pending:
                 name = one["message_id"]
@@ -87,7 +54,7 @@ class OnRedis:
 
     async def dead_letters(self) -> list[tuple[bytes, str, str, int]]:
         """Return the body of each, the reason, the error and the attempt."""
-        async with redis_client(self.redis_server) as redis:
+        async with redis_client(self.server) as redis:
             found: Any = await redis.xrange(self.dead)
         return [
             (
@@ -101,7 +68,7 @@ class OnRedis:
 
     async def delete(self) -> None:
         """Delete the stream, and its group with it."""
-        async with redis_client(self.redis_server) as redis:
+        async with redis_client(self.server) as redis:
             await redis.delete(self.name)
 
 
@@ -109,8 +76,7 @@ class OnRabbit:
     """A queue."""
 
     def __init__(self, server: RabbitServer, name: str = "") -> None:
-        self.server: RedisServer | RabbitServer = server
-        self.rabbit_server = server
+        self.server = server
         self.name = name or f"updates-{uuid4().hex}"
         self.dead = self.name.replace("updates", "dead")
 
@@ -128,7 +94,7 @@ class OnRabbit:
     async def settle(self) -> None:
         """Wait until what was made outlives the server."""
         for name in (self.name, self.dead):
-            await until(functools.partial(self.rabbit_server.keeps, name))
+            await until(functools.partial(self.server.keeps, name))
 
     async def dead_letters(self) -> list[tuple[bytes, str, str, int]]:
         """Return the body of each, the reason, the error and the attempt."""
@@ -144,6 +110,9 @@ class OnRabbit:
         """Delete the queue."""
         async with rabbit_channel(self.server.url) as channel:
             await channel.queue_delete(self.name)
+
+
+Broker: TypeAlias = OnRedis | OnRabbit
 
 
 @asynccontextmanager

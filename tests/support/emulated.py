@@ -87,17 +87,6 @@ async def get_json(session: aiohttp.ClientSession, service: Emulator, path: str)
         return await reply.json()
 
 
-async def bearer_header(session: aiohttp.ClientSession, service: Emulator) -> dict[str, str]:
-    """Request a token and return its header."""
-    async with session.post(
-        f"{service.url}/token",
-        data={"grant_type": "client_credentials"},
-        headers={"Authorization": service.oauth2.authorization().reveal()},
-    ) as reply:
-        token = await reply.json()
-    return {"Authorization": f"{token['token_type']} {token['access_token']}"}
-
-
 async def raw_reply(service: Emulator, path: str = LIST) -> bytes:
     """Return every byte that a GET is answered with, until the connection closes."""
     port = URL(service.url).port

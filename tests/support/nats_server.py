@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,8 @@ from typing import Any, Final
 import nats
 from nats.aio.client import Client
 from nats.js.kv import KeyValue
+
+from tests.support.callback_processes import free_port
 
 _BINARY: Final = Path(sys.executable).with_name("nats-server")
 _START_SECONDS: Final = 30.0
@@ -55,16 +56,15 @@ class NatsServer:
     def url(self) -> str:
         return f"nats://127.0.0.1:{self.port}"
 
-    def start(self, *, jetstream: bool = True) -> None:
-        """Start it, with JetStream or without, and wait until it listens."""
+    def start(self) -> None:
+        """Start it, and wait until it listens."""
         for old in self._folder.glob("*.ports"):
             old.unlink()
         folder = str(self._folder)
         self._process = subprocess.Popen(
             [
                 *(str(_BINARY), "-c", str(self._config), "-a", "127.0.0.1", "-p", str(self.port)),
-                *("--ports_file_dir", folder),
-                *(("-js", "-sd", folder) if jetstream else ()),
+                *("--ports_file_dir", folder, "-js", "-sd", folder),
             ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -83,11 +83,6 @@ class NatsServer:
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         os.waitpid(self._process.pid, os.WUNTRACED)  # until then it may answer once more
-
-    def resume(self) -> None:
-        """Have it continue after `freeze`."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """End it without a word."""
@@ -113,10 +108,10 @@ cluster {{ name: nodes, listen: "127.0.0.1:{port}", routes: [{routes}] }}
 
 
 @contextmanager
-def running_cluster(folder: Path, nodes: int = 3) -> Iterator[list[NatsServer]]:
-    """Run several servers that keep replicas for each other."""
+def running_cluster(folder: Path) -> Iterator[list[NatsServer]]:
+    """Run three servers that keep replicas for each other."""
     with ExitStack() as held:
-        ports = _free_ports(nodes)
+        ports = [free_port() for _ in range(3)]
         routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports)
         servers = []
         for number, port in enumerate(ports):
@@ -129,23 +124,14 @@ def running_cluster(folder: Path, nodes: int = 3) -> Iterator[list[NatsServer]]:
         yield servers
 
 
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as held:
-        listening = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in listening:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in listening]
-
-
 @asynccontextmanager
-async def connected(server: NatsServer | str, **options: Any) -> AsyncIterator[Client]:
-    """Connect to a server or its address; lost connections are expected here."""
+async def connected(server: NatsServer, **options: Any) -> AsyncIterator[Client]:
+    """Connect to a server; lost connections are expected here."""
 
     async def ignore(*_: object) -> None:
         await asyncio.sleep(0)
 
-    url = server if isinstance(server, str) else server.url
-    client = await nats.connect(url, error_cb=ignore, reconnect_time_wait=0.05, **options)
+    client = await nats.connect(server.url, error_cb=ignore, reconnect_time_wait=0.05, **options)
     try:
         yield client
     finally:

@@ -146,13 +146,13 @@ def running_sentinel(folder: Path, watched: RedisServer) -> Iterator[int]:
 
 
 @contextmanager
-def running_redis_cluster(folder: Path, nodes: int = 2) -> Iterator[list[RedisServer]]:
-    """Run several servers that share the slots of keys."""
+def running_redis_cluster(folder: Path) -> Iterator[list[RedisServer]]:
+    """Run two servers that share the slots of keys."""
     with ExitStack() as held:
         servers: list[RedisServer] = []
         clients = []
-        buses = [free_port() for _ in range(nodes)]
-        for number in range(nodes):
+        buses = [free_port() for _ in range(2)]
+        for number in range(2):
             home = folder / f"node{number}"
             home.mkdir()
             bus = ("--cluster-port", str(buses[number]))
@@ -160,7 +160,7 @@ def running_redis_cluster(folder: Path, nodes: int = 2) -> Iterator[list[RedisSe
             held.callback(server.kill)
             servers.append(server)
             client: Any = held.enter_context(BlockingRedis(port=server.port))
-            first, last = _SLOTS * number // nodes, _SLOTS * (number + 1) // nodes - 1
+            first, last = _SLOTS // 2 * number, _SLOTS // 2 * (number + 1) - 1
             client.execute_command("CLUSTER ADDSLOTSRANGE", first, last)
             client.execute_command("CLUSTER SET-CONFIG-EPOCH", number + 1)
             client.execute_command("CLUSTER MEET", "127.0.0.1", servers[0].port, buses[0])
@@ -176,6 +176,21 @@ async def redis_client(server: RedisServer, **options: Any) -> AsyncIterator[Red
     """Connect to a server."""
     async with Redis.from_url(server.url, **options) as client:
         yield client
+
+
+@asynccontextmanager
+async def changed_settings(redis: Any, **changed: str) -> AsyncIterator[None]:
+    """Change settings of a server for a while."""
+    before = {name.replace("_", "-"): "" for name in changed}
+    for name in before:
+        before |= await redis.config_get(name)
+    try:
+        for name, value in changed.items():
+            await redis.config_set(name.replace("_", "-"), value)
+        yield
+    finally:
+        for name, value in before.items():
+            await redis.config_set(name, value)
 
 
 def unused_prefix() -> str:
