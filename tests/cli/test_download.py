@@ -14,8 +14,8 @@ import pytest
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
 from tests.support.cli import FULL, Cli, Running, when, when_shown
+from tests.support.disk_faults import no_room_above, room_for
 from tests.support.downloading import FILES, Download, counts_of, sha256_of
-from tests.support.limits import no_room_above, room_for
 from tests.support.served import documents_of, served
 from tests.support.streams import Terminal, closed_pipe
 

@@ -18,8 +18,8 @@ from income_client.emulator import Fault
 from income_client.testing import IncomeService
 from tests.support.beside import beside
 from tests.support.cli import FULL, Cli
+from tests.support.disk_faults import no_room_above
 from tests.support.exporting import Export
-from tests.support.limits import no_room_above
 from tests.support.proxies import changing, malformed_rows
 from tests.support.served import served, without_addresses
 from tests.support.streams import Terminal, closed_pipe

@@ -30,8 +30,7 @@ from income_client.downloads.temporary_file import (
     remove_abandoned,
 )
 from tests.support.disk_faults import FailingDisk, failing_disk
-from tests.support.downloads import files_below, folder_in_memory, left, left_in
-from tests.support.places import PDF
+from tests.support.downloads import PDF, files_below, folder_in_memory, left, left_in
 from tests.support.storage import storing
 
 OLD: Final = b"an older version"

@@ -22,12 +22,17 @@ from income_client.downloads.naming import (
     extension_of,
     safe_component,
 )
-from tests.support.downloads import check_file, files_below, folder_in_memory, left_in, watched
-from tests.support.places import FACTS
+from tests.support.downloads import (
+    FACTS,
+    check_file,
+    files_below,
+    folder_in_memory,
+    left_in,
+    watched,
+)
 from tests.support.storage import document_at, storing
 
 CONTENT = bytes(range(256)) * 3
-LONG = b"0123456789abcdef" * 200_000
 DEVICES: Final = (
     *("CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$", "CLOCK$"),
     *(f"{kind}{number}" for kind in ("COM", "LPT") for number in "0123456789¹²³"),
@@ -155,13 +160,15 @@ async def test_a_file_with_another_extension_has_the_same_place(tmp_path: Path) 
     assert files_below(tmp_path) == {"a.json": b"[1,2,3]"}
 
 
-@pytest.mark.parametrize("overwrite", [True, False])
+@pytest.mark.parametrize(
+    ("kinds", "overwrite", "succeed"), [(8, True, 8), (8, False, 1), (1, False, 8)]
+)
 async def test_downloads_to_one_place_do_not_disturb_each_other(
-    tmp_path: Path, overwrite: bool
+    tmp_path: Path, kinds: int, overwrite: bool, succeed: int
 ) -> None:
-    """One whole file remains; the other downloads are refused or replaced."""
+    """One whole file remains; downloads of another one are refused, or replace it."""
     async with storing() as (storage, client):
-        contents = [bytes([65 + number]) * 400_000 for number in range(8)]
+        contents = [bytes([65 + number % kinds]) * 400_000 for number in range(8)]
         documents = [storage.store(f"/{content[:1]!r}", content) for content in contents]
         path = tmp_path / "slip"
         async with watched(path, frozenset(contents)):
@@ -169,20 +176,11 @@ async def test_downloads_to_one_place_do_not_disturb_each_other(
             found = await asyncio.gather(*downloads, return_exceptions=True)
         files = [one for one in found if isinstance(one, DownloadedFile)]
         assert all(isinstance(one, DownloadedFile | DownloadError) for one in found)
-        assert len(files) == (8 if overwrite else 1)
+        assert len(files) == succeed
         hashes = {file.sha256 for file in files}
     ((name, content),) = left_in(tmp_path).items()
     assert name == "slip"
     assert hashlib.sha256(content).hexdigest() in hashes
-
-
-async def test_downloads_of_one_document_to_one_place_all_succeed(tmp_path: Path) -> None:
-    async with storing() as (storage, client):
-        document = storage.store("/a", LONG)
-        downloads = (client.download(document, tmp_path / "slip") for _ in range(6))
-        files = await asyncio.gather(*downloads)
-    assert len({file.sha256 for file in files}) == 1
-    assert left_in(tmp_path) == {"slip": LONG}
 
 
 # Templates

@@ -23,8 +23,17 @@ from income_client.downloads.naming import NameTemplate
 from income_client.downloads.object_store import StorePlace
 from income_client.downloads.temporary_file import Spool, TemporaryFile
 from income_client.errors import ConfigurationError, DownloadError
-from tests.support.downloads import files_below, mode_of
-from tests.support.places import FACTS, FLAT, LONG, PDF, SORTED, Landed, put
+from tests.support.downloads import (
+    FACTS,
+    FLAT,
+    LONG,
+    PDF,
+    SORTED,
+    Landed,
+    files_below,
+    mode_of,
+    put,
+)
 
 WHERE = "app-1/paystub/doc-1-0.pdf"
 

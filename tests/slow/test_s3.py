@@ -23,7 +23,7 @@ from obstore.store import S3Store
 from income_client import DownloadError
 from income_client.downloads.object_store import StorePlace
 from tests.support.clients import hosting
-from tests.support.places import FACTS, FLAT, PDF, Landed, put
+from tests.support.downloads import FACTS, FLAT, PDF, Landed, put
 from tests.support.server import HUNG_UP, in_turn
 
 BUCKET: Final = "archive"

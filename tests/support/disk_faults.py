@@ -1,9 +1,10 @@
-"""A disk that fails at one call, of all the calls that are about the files below a folder."""
+"""A disk that fails at one call about a folder, or has no room for more bytes or files."""
 
 import errno
 import fcntl
 import io
 import os
+import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -106,3 +107,32 @@ def _path_of(descriptor: int) -> Path | None:
     except FileNotFoundError:
         return None
     return Path(target.removesuffix(" (deleted)"))
+
+
+@contextmanager
+def no_room_above(size: int) -> Iterator[None]:
+    """Let no file of this process grow beyond this many bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@contextmanager
+def room_for(files: int, error: int) -> Iterator[None]:
+    """Let the disk take so many downloads, and fail all later ones like this, as in `errno`."""
+    write, taken = os.write, set[str]()
+
+    def limited(descriptor: int, data: bytes) -> int:
+        path = str(Path(f"/proc/self/fd/{descriptor}").readlink())
+        if path.endswith(".part") and path not in taken:
+            if len(taken) == files:
+                raise OSError(error, os.strerror(error))
+            taken.add(path)
+        return write(descriptor, data)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "write", limited)
+        yield
