@@ -1,153 +1,147 @@
-"""How the examples of relays and workers are run, and what must come of each."""
+"""How the examples of relays, workers and pipelines are run, and what must come of each."""
 
-import asyncio
-import contextlib
 import re
-import shlex
+import shutil
+import signal
 import sqlite3
-from argparse import ArgumentParser
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, closing, suppress
-from datetime import UTC, datetime, timedelta
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
+import duckdb
 import httpx
 import pytest
-from nats.aio.client import Client
 from nats.js.api import StreamConfig
 
-from income_client import IncomeClient, MemoryCheckpointStore
-from income_client.emulator import Emulator
+from income_client.emulator import Emulator, Fault
 from income_client.engines.nats import nats_publisher
-from income_client.engines.relay import UpdateEvent, relay
-from tests.support import rabbit_server, redis_server
-from tests.support.examples import RunExample, loaded, started, until
-from tests.support.nats_server import NatsServer, connected
+from income_client.engines.relay import UpdateEvent
+from tests.support.examples import (
+    RunExample,
+    alive,
+    asked,
+    loaded,
+    printed,
+    python,
+    served,
+    started,
+    until,
+    updated,
+)
+from tests.support.nats_server import connected, running_server
 from tests.support.pages import EXAMPLES, commands
 from tests.support.postgres import postgres_server
+from tests.support.redis_server import DURABLE, EXECUTABLE, running_redis
 
-_SHOWN_URL: Final = "nats://127.0.0.1:4222"
-_UPDATED: Final = 5
-_SECONDS: Final = 40.0
-
-
-@contextlib.contextmanager
-def _nats(folder: Path) -> Any:
-    """Run a server, which the environment names."""
-    data = folder / "nats"
-    data.mkdir()
-    server = NatsServer(data)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NATS_URL", server.url)
-        try:
-            yield server
-        finally:
-            server.kill()
-
-
-async def _set_up(client: Client) -> None:
-    """Make the streams and the bucket as the commands of the page do, on one server."""
-    parser = ArgumentParser()
-    parser.add_argument("--subjects")
-    parser.add_argument("--storage", choices=["file"])
-    parser.add_argument("--replicas", type=int)
-    parser.add_argument("--dupe-window", choices=["10m"])
-    parser.add_argument("--max-age", choices=["14d"])
-    parser.add_argument("--history", type=int)
-    parser.add_argument("--defaults", action="store_true")
-    streams = client.jetstream()
-    for command in commands("nats"):
-        _, kind, verb, name, *flags = shlex.split(command)
-        given = parser.parse_args(flags)
-        assert verb == "add"
-        if kind == "kv":
-            await streams.create_key_value(bucket=name, history=given.history)
-        else:
-            await streams.add_stream(StreamConfig(name=name, subjects=[given.subjects]))
+# On NATS
 
 
 @asynccontextmanager
-async def _working(service: Emulator, folder: Path) -> AsyncIterator[Client]:
-    """Run the worker as a process, with what it needs on a server."""
+async def _working(service: Emulator, folder: Path) -> AsyncIterator[Any]:
+    """Run the worker beside a server with the streams of the page's commands; lend a publisher."""
     name = "update_worker.py"
     (folder / name).write_text((EXAMPLES / name).read_text("utf-8"), "utf-8")
-    with _nats(folder) as server:
+    (folder / "nats").mkdir()
+    for server in running_server(folder / "nats"):
         async with connected(server) as client:
-            await _set_up(client)
-            worker = ("-W", "default", name)
-            process = await started(service, folder, *worker, NATS_URL=server.url)
-            try:
-                yield client
-                assert process.returncode is None, "the worker has ended"
-            finally:
-                with suppress(ProcessLookupError):
-                    process.terminate()
-                _, complaints = await process.communicate()
-            assert "Traceback" not in complaints.decode()
+            streams = client.jetstream()
+            for command in commands("nats stream add"):
+                found = re.search(r"add (\w+) --subjects '(\S+)'", command)
+                assert found is not None
+                await streams.add_stream(StreamConfig(name=found[1], subjects=[found[2]]))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("NATS_URL", server.url)
+                worker = ("-W", "default", name)
+                async with alive(service, folder, *worker, NATS_URL=server.url) as process:
+                    yield nats_publisher(streams)
+                    assert process.returncode is None, "the worker has ended"
             assert process.returncode == 0
 
 
-def _kept() -> dict[str, str]:
-    """Return what the worker keeps: times of update by application."""
+def _kept() -> set[str]:
+    """Return the applications that the worker keeps."""
     with suppress(sqlite3.OperationalError), closing(sqlite3.connect("incomes.db")) as incomes:
-        return dict(incomes.execute("SELECT application_id, updated_at FROM incomes"))
-    return {}
-
-
-def _is_kept(chosen: Sequence[str], known: Mapping[str, str]) -> Callable[[], bool]:
-    return lambda: sorted(_kept()) == sorted(chosen) and _kept() != known
+        return {one for [one] in incomes.execute("SELECT application_id FROM incomes")}
+    return set()
 
 
 async def keeps_the_last_record(service: Emulator, path: Path) -> None:
-    """One row for each application; what cannot be read goes to the dead letters."""
-    chosen = service.world.ids[:_UPDATED]
-    async with _working(service, path.parent) as client, IncomeClient.from_env() as reader:
-        store, before = MemoryCheckpointStore(), datetime.now(UTC) + timedelta(seconds=30)
-        service.advance(60)
-        for updated in (chosen, chosen[:1]):
-            known = _kept()
-            for one in updated:
-                service.touch(one)
-            service.advance(10)
-            poller = reader.poll(store, start=before, once=True)
-            await relay(poller, nats_publisher(client.jetstream()))
-            await until(_is_kept(chosen, known))
-        await client.jetstream().publish("income.updates", b"not an event")
-        gone = UpdateEvent(id="1", application_id="app-gone", updated_at=datetime.now(UTC))
-        await nats_publisher(client.jetstream())(gone)
-        assert await _dead(client, 2) == ["income.dead.deleted", "income.dead.unreadable"]
-
-
-async def _dead(client: Client, count: int) -> list[str]:
-    """Wait for some dead letters, and return their subjects."""
-    streams = client.jetstream()
-    async with asyncio.timeout(_SECONDS):
-        while (await streams.stream_info("DEAD")).state.messages < count:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-    letters = [await streams.get_msg("DEAD", one + 1) for one in range(count)]
-    return sorted(str(letter.subject) for letter in letters)
+    """There is one row for each application, however many events."""
+    chosen = service.world.ids[:3]
+    async with _working(service, path.parent) as publish:
+        for number, one in enumerate([*chosen, chosen[0]]):
+            now = datetime.now(UTC)
+            await publish(UpdateEvent(id=str(number), application_id=one, updated_at=now))
+        await until(lambda: _kept() == set(chosen) and len(asked(service)) == 4)
 
 
 async def enqueues_and_answers(service: Emulator, path: Path) -> None:
     """A refresh is accepted, and the worker does it."""
     async with _working(service, path.parent):
-        backend = loaded(path)
-        transport = httpx.ASGITransport(backend.app)
+        app, chosen = loaded(path).app, service.world.ids[0]
+        transport = httpx.ASGITransport(app)
         async with (
-            backend.app.router.lifespan_context(backend.app),
+            app.router.lifespan_context(app),
             httpx.AsyncClient(transport=transport, base_url="http://backend") as http,
         ):
-            chosen = service.world.ids[0]
             accepted = await http.post(f"/applications/{chosen}/refresh")
             assert accepted.status_code == 202
             assert accepted.json()["application_id"] == chosen
             await until(lambda: chosen in _kept())
 
 
-def _migration_of(path: Path) -> str:
-    (statement,) = re.findall(r"migrations make the table: (.*)", path.read_text("utf-8"))
-    return str(statement)
+# On Redis and PostgreSQL
+
+
+@contextmanager
+def _redis(folder: Path) -> Iterator[str]:
+    """Run a server with the settings of the guide, and yield its address."""
+    if EXECUTABLE is None:
+        pytest.skip("no redis-server; Debian has one")
+    (folder / "redis").mkdir()
+    for redis in running_redis(folder / "redis", *DURABLE):
+        yield redis.url
+
+
+async def queues(service: Emulator, path: Path) -> None:
+    """The worker prints each application that the relay publishes; SIGTERM ends both."""
+    program = ("-W", "default", path.name)
+    with _redis(path.parent) as url:
+        async with (
+            alive(service, path.parent, *program, "relay", QUEUE_URL=url),
+            alive(service, path.parent, *program, QUEUE_URL=url) as worker,
+        ):
+            await printed(worker.stdout, set(service.world.ids))
+        assert worker.returncode == 0
+
+
+async def polls_by_celery(service: Emulator, path: Path) -> None:
+    """A worker, whose processes are forked, is given a task for each application."""
+    program = ("-W", "default", "-m", "celery", "-A", path.stem)
+    worker = (*program, "worker", "--beat", "--concurrency", "2", "--loglevel", "WARNING")
+    with _redis(path.parent) as url:
+        await python(service, path.parent, *program, "call", "poll", CELERY_BROKER_URL=url)
+        async with alive(service, path.parent, *worker, CELERY_BROKER_URL=url) as process:
+            await printed(
+                process.stderr, set(service.world.ids)
+            )  # where Celery has what is printed
+        assert process.returncode == 0
+
+
+async def works_for_celery(service: Emulator, path: Path) -> None:
+    """Two forked workers read, each with a client of its own, and end when they are told to."""
+    ids = service.world.ids[:6]
+    worker = ("-W", "default", "-m", "celery", "-A", path.stem, "worker", "--concurrency", "2")
+    send = "import sys, celery_tasks\nfor one in sys.argv[1:]: celery_tasks.read.delay(one)"
+    with _redis(path.parent) as url:
+        await python(service, path.parent, "-W", "default", "-c", send, *ids, BROKER=url)
+        async with alive(service, path.parent, *worker, BROKER=url) as process:
+            await printed(process.stderr, set(ids))
+        assert process.returncode == 0
+    assert 1 <= len(asked(service, "token")) <= 2
 
 
 async def writes_each_update_once(service: Emulator, path: Path) -> None:
@@ -155,78 +149,89 @@ async def writes_each_update_once(service: Emulator, path: Path) -> None:
     with postgres_server() as server:
         place = server.address()
         url = f"postgresql://{place['user']}@/{place['database']}?host={place['host']}"
-        migration = _migration_of(path)
-        async with server.pool() as pool:
-            await pool.execute(migration.replace("updates", "public.updates"))
+        await server.run(_migration_of(path))
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("DATABASE_URL", url)
-            main = loaded(path).main
             for _ in range(2):
-                await main(once=True)
-        async with server.pool() as pool:
-            rows = await pool.fetch("SELECT application_id FROM public.updates")
-    assert sorted(row["application_id"] for row in rows) == sorted(service.world.ids)
+                await loaded(path).main(once=True)
+        rows = await server.run("SELECT array_agg(application_id) FROM updates")
+    assert sorted(rows) == sorted(service.world.ids)
 
 
-async def queues_on_brokers(service: Emulator, path: Path) -> None:
-    """On Redis as it is shown, and on RabbitMQ with the other two functions."""
-    if redis_server.EXECUTABLE is None or not rabbit_server.LAUNCHER.exists():
-        pytest.skip("no redis-server or no rabbitmq-server; Debian has both")
-    text = (EXAMPLES / "update_queue.py").read_text("utf-8")
-    on_rabbit = text.replace(', group="incomes"', "").replace("redis_", "rabbit_")
-    on_rabbit = on_rabbit.replace("worker_redis", "worker_rabbit")
-    folder = path.parent / "redis"
-    folder.mkdir()
-    for redis in redis_server.running_redis(folder, *redis_server.DURABLE):
-        await _publishes_and_works(service, folder, text, redis.url)
-    folder = path.parent / "rabbit"
-    folder.mkdir()
-    for rabbit in rabbit_server.running_rabbit(folder):
-        await _publishes_and_works(service, folder, on_rabbit, rabbit.url)
+def _migration_of(path: Path) -> str:
+    (statement,) = re.findall(r"migrations make the table: (.*)", path.read_text("utf-8"))
+    return str(statement)
 
 
-async def _publishes_and_works(service: Emulator, folder: Path, text: str, url: str) -> None:
-    """The worker prints each application; SIGTERM ends both."""
-    (folder / "update_queue.py").write_text(text, "utf-8")
-    program = ("-W", "default", "update_queue.py")
-    publishing = await started(service, folder, *program, "relay", QUEUE_URL=url)
-    working = await started(service, folder, *program, QUEUE_URL=url)
-    assert working.stdout is not None
-    printed: set[str] = set()
-    try:
-        async with asyncio.timeout(_SECONDS):
-            while printed != set(service.world.ids):
-                printed.add((await working.stdout.readline()).decode().strip())
-    finally:
-        for process in (publishing, working):
-            with suppress(ProcessLookupError):
-                process.terminate()
-        _, complaints = await working.communicate()
-        await publishing.communicate()
-    assert complaints == b""
-    assert working.returncode == 0
+# By dlt
+
+_KILLED: Final = """
+import os, signal
+import dlt
+from dlt_incomes import applications
+
+pipeline = dlt.pipeline("warehouse", destination="duckdb", dataset_name="income")
+pipeline.extract(applications())
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+"""What the example does, up to where the rows are in files."""
 
 
-async def relays_by_command(service: Emulator, folder: Path, command: str) -> None:
-    """The line works on a server that is set up as the page says; one poll is enough here."""
-    with _nats(folder) as server:
-        async with connected(server) as client:
-            await _set_up(client)
-            _, *words = shlex.split(command.replace(_SHOWN_URL, server.url))
-            start = () if "--start" in words else ("--start", "beginning")
-            run = ("-m", "income_client.cli", *words, *start, "--once")
-            process = await started(service, folder, *run)
-            _, said = await process.communicate()
-            begins, did = said.decode().splitlines()
-            stored = (await client.jetstream().stream_info("UPDATES")).state.messages
-    assert (process.returncode, stored) == (0, len(service.world.ids))
-    assert "'relay' is new in bucket income, begins at 1970-01-01 00:00:00" in begins
-    assert f"1 poll, {stored} records" in did
+async def _load(service: Emulator, folder: Path, *program: str, status: int = 0) -> set[str]:
+    """Run dlt so that it keeps to the folder and asks nobody; return what was read."""
+    variables = {"DLT_DATA_DIR": str(folder / "dlt"), "RUNTIME__DLTHUB_TELEMETRY": "false"}
+    service.requests.clear()
+    # What dlt itself has deprecated is no fault; nor what duckdb says when Python ends.
+    process = await started(service, folder, "-W", "default", *program, **variables)
+    _, complaints = await process.communicate()
+    assert process.returncode == status, complaints.decode()
+    assert b"ResourceWarning" not in complaints, complaints.decode()
+    return set(asked(service))
+
+
+def _wrong_totals(service: Emulator, folder: Path) -> set[str]:
+    """Return the applications whose incomes in the warehouse are not those of the service."""
+    with duckdb.connect(str(folder / "warehouse.duckdb"), read_only=True) as database:
+        loaded_rows = database.execute("""
+            SELECT application_id, sum(total) FROM income.applications AS one
+            LEFT JOIN income.applications__incomes ON _dlt_parent_id = one._dlt_id
+            GROUP BY ALL
+        """).fetchall()
+    totals = {one: total or Decimal(0) for one, total in loaded_rows}
+    return {one for one in service.world.ids if totals.get(one) != _total(served(service, one))}
+
+
+def _total(application: Any) -> Decimal:
+    amounts = (
+        source["calculated_income_amount"]
+        for calculation in application["income_calculations"].values()
+        for income in calculation["incomes"]
+        for source in income["income_sources"]
+    )
+    return sum((Decimal(amount) for amount in amounts if amount != ""), Decimal(0))
+
+
+async def loads_by_dlt(service: Emulator, path: Path) -> None:
+    """What was not read, or not loaded by one that was killed, comes with a later run."""
+    folder, ids = path.parent, service.world.ids
+    service.faults.add(Fault("status", status=404, path=f"*/{ids[0]}", times=2))
+    assert await _load(service, folder, path.name) == set(ids)
+    assert _wrong_totals(service, folder) == {ids[0]}
+    service.advance(86_400)
+    again = {ids[0], *updated(service, range(3, 5))}
+    assert await _load(service, folder, "-c", _KILLED, status=-signal.SIGKILL) == again
+    # On another machine there are no files, and the state is that of the warehouse.
+    shutil.rmtree(folder / "dlt")
+    assert await _load(service, folder, path.name) == again
+    assert _wrong_totals(service, folder) == set()
 
 
 RUN: Final[Mapping[str, RunExample]] = {
+    "celery_incomes.py": polls_by_celery,
+    "celery_tasks.py": works_for_celery,
+    "dlt_incomes.py": loads_by_dlt,
     "exactly_once.py": writes_each_update_once,
     "update_backend.py": enqueues_and_answers,
-    "update_queue.py": queues_on_brokers,
+    "update_queue.py": queues,
     "update_worker.py": keeps_the_last_record,
 }

@@ -4,23 +4,21 @@ import asyncio
 import contextlib
 import importlib.util
 import json
-import logging
 import os
 import subprocess
 import sys
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from urllib.parse import unquote
-
-from attrs import frozen
-from multidict import CIMultiDict
 
 from income_client.emulator import Emulator, HttpRequest, respond
 from tests.support.processes import ROOT, environment
+
+RunExample = Callable[[Emulator, Path], Awaitable[None]]
+"""Runs the file of an example beside a service, and checks the result."""
 
 
 def variables(service: Emulator) -> dict[str, str]:
@@ -56,6 +54,39 @@ async def python(service: Emulator, folder: Path, *arguments: str, **more: str) 
     return output.decode().splitlines()
 
 
+@contextlib.asynccontextmanager
+async def alive(
+    service: Emulator, folder: Path, *arguments: str, **more: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run Python beside what happens inside; then end it as a service manager does."""
+    process = await started(service, folder, *arguments, **more)
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        _, complaints = await process.communicate()
+    assert b"Traceback" not in complaints, complaints.decode()
+
+
+async def printed(stream: asyncio.StreamReader | None, wanted: set[str]) -> None:
+    """Wait until each of these words was in a line."""
+    assert stream is not None
+    async with asyncio.timeout(40):
+        missing = set(wanted)
+        while missing:
+            line = await stream.readline()
+            assert line, f"it has ended without {missing}"
+            missing -= set(line.decode().split())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until something holds that another process brings about."""
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - another process sets no event
+            await asyncio.sleep(0.01)
+
+
 def loaded(path: Path) -> ModuleType:
     """Import a file."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -66,91 +97,18 @@ def loaded(path: Path) -> ModuleType:
     return module
 
 
-@contextlib.contextmanager
-def logged(name: str = "root") -> Iterator[list[str]]:
-    """Collect what is logged meanwhile through a logger, from INFO on."""
-    lines: list[str] = []
-
-    class Collector(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            if record.name == name:
-                lines.append(record.getMessage())
-
-    collector, logger = Collector(), logging.getLogger(name)
-    level = logger.level
-    logger.setLevel(logging.INFO)
-    logger.addHandler(collector)
-    try:
-        yield lines
-    finally:
-        logger.removeHandler(collector)
-        logger.setLevel(level)
+def updated(service: Emulator, numbers: range) -> set[str]:
+    """Update applications after what was polled before, and return their ids."""
+    service.advance(60)
+    for number in numbers:
+        service.touch(service.world.ids[number])
+    service.advance(60)
+    return {service.world.ids[number] for number in numbers}
 
 
-@frozen
-class Answer:
-    """What a browser gets."""
-
-    status: int
-    """HTTP status."""
-    headers: Mapping[str, str]
-    """Header fields, whatever their case."""
-    body: bytes
-    """Content."""
-
-
-async def passes(service: Emulator, path: Path) -> None:
-    """The example is a test, and pytest runs it in either mode of pytest-asyncio."""
-    scope = "--override-ini=asyncio_default_fixture_loop_scope=function"
-    for mode in ("strict", "auto"):
-        options = ("-q", "-p", "no:cacheprovider", f"--asyncio-mode={mode}", scope)
-        lines = await python(service, path.parent, "-m", "pytest", *options, path.name)
-        assert lines[-1].startswith("1 passed")
-
-
-async def asgi(
-    app: Any, address: str, method: str = "GET", headers: Sequence[tuple[bytes, bytes]] = ()
-) -> Answer:
-    """Call an ASGI application as a server does."""
-    sent: list[Mapping[str, Any]] = []
-
-    async def receive() -> Mapping[str, Any]:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def send(message: Mapping[str, Any]) -> None:
-        sent.append(message)
-
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": method,
-        "scheme": "http",
-        "path": unquote(address),
-        "raw_path": address.encode(),
-        "query_string": b"",
-        "headers": list(headers),
-    }
-    await app(scope, receive, send)
-    shown = ((name.decode(), text.decode()) for name, text in sent[0]["headers"])
-    body = b"".join(message.get("body", b"") for message in sent)
-    return Answer(sent[0]["status"], CIMultiDict(shown), body)
-
-
-RunExample = Callable[[Emulator, Path], Awaitable[None]]
-"""Runs the file of an example beside a service, and checks the result."""
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until something holds that another process brings about."""
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 - another process sets no event
-            await asyncio.sleep(0.01)
-
-
-def reads(service: Emulator) -> int:
-    """Return how many applications were asked for."""
-    return sum(request.name == "get_application" for request in service.requests)
+def asked(service: Emulator, name: str = "get_application") -> list[str]:
+    """Return the ends of the paths that were asked for by a call."""
+    return [one.path.rpartition("/")[2] for one in service.requests if one.name == name]
 
 
 def served(service: Emulator, application_id: str, rest: str = "", query: str = "") -> Any:
