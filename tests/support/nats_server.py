@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,8 +17,6 @@ from typing import Any, Final
 import nats
 from nats.aio.client import Client
 from nats.js.kv import KeyValue
-
-from tests.support.callback_processes import free_port
 
 _BINARY: Final = Path(sys.executable).with_name("nats-server")
 _START_SECONDS: Final = 30.0
@@ -84,6 +83,11 @@ class NatsServer:
         self._process.send_signal(signal.SIGSTOP)
         os.waitpid(self._process.pid, os.WUNTRACED)  # until then it may answer once more
 
+    def resume(self) -> None:
+        """Have it continue after `freeze`."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """End it without a word."""
         if self._process is not None:
@@ -111,7 +115,7 @@ cluster {{ name: nodes, listen: "127.0.0.1:{port}", routes: [{routes}] }}
 def running_cluster(folder: Path) -> Iterator[list[NatsServer]]:
     """Run three servers that keep replicas for each other."""
     with ExitStack() as held:
-        ports = [free_port() for _ in range(3)]
+        ports = _free_ports(3)
         routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports)
         servers = []
         for number, port in enumerate(ports):
@@ -124,14 +128,23 @@ def running_cluster(folder: Path) -> Iterator[list[NatsServer]]:
         yield servers
 
 
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as held:
+        listening = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in listening:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in listening]
+
+
 @asynccontextmanager
-async def connected(server: NatsServer, **options: Any) -> AsyncIterator[Client]:
-    """Connect to a server; lost connections are expected here."""
+async def connected(server: NatsServer | str, **options: Any) -> AsyncIterator[Client]:
+    """Connect to a server or its address; lost connections are expected here."""
 
     async def ignore(*_: object) -> None:
         await asyncio.sleep(0)
 
-    client = await nats.connect(server.url, error_cb=ignore, reconnect_time_wait=0.05, **options)
+    url = server if isinstance(server, str) else server.url
+    client = await nats.connect(url, error_cb=ignore, reconnect_time_wait=0.05, **options)
     try:
         yield client
     finally:

@@ -13,7 +13,6 @@ from attrs import fields, has
 import income_client
 from income_client import errors
 from tests.support.processes import ROOT, environment, run
-from tests.test_architecture import LAYERS, MAY_IMPORT
 
 _ASK_FOR_NOTES: Final = """
 import asyncio

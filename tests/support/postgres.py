@@ -55,6 +55,8 @@ class PostgresServer:
 
     folder: Path
     """Where its data and its socket are, and its programs where they must be copied."""
+    settings: dict[str, str] = field(factory=dict)
+    """What differs from its usual configuration."""
     _programs: Path = field(factory=lambda: _package_folder() / _PROGRAMS, init=False)
     _shell: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
     _numbers: Iterator[int] = field(factory=itertools.count, init=False)
@@ -157,7 +159,7 @@ class PostgresServer:
         return subprocess.run(asking, check=False).returncode == 0
 
     def _started(self) -> "subprocess.Popen[bytes]":
-        settings = _SETTINGS | {"unix_socket_directories": str(self.folder)}
+        settings = _SETTINGS | {"unix_socket_directories": str(self.folder)} | self.settings
         options = (f"-c{name}={value}" for name, value in settings.items())
         command = self._command("postgres", "-D", self._data, *options)
         with (self.folder / "log").open("ab") as log:
@@ -247,7 +249,9 @@ async def _copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 
 @contextmanager
-def postgres_server(primary: PostgresServer | None = None) -> Iterator[PostgresServer]:
+def postgres_server(
+    primary: PostgresServer | None = None, **settings: str
+) -> Iterator[PostgresServer]:
     """Run a server, or a replica of another one; nothing is left of it."""
     # Not in pytest's folder: that is closed to others, and its path too long for a socket.
     # A disk takes seconds to make and to remove its two thousand files.
@@ -255,7 +259,7 @@ def postgres_server(primary: PostgresServer | None = None) -> Iterator[PostgresS
     with tempfile.TemporaryDirectory(
         prefix="postgres-", dir=_MEMORY if has_room else None, ignore_cleanup_errors=True
     ) as folder:
-        server = PostgresServer(Path(folder))
+        server = PostgresServer(Path(folder), settings)
         if primary is None:
             server.create()
         else:
