@@ -18,7 +18,7 @@ from attrs import evolve
 
 from income_client import ApplicationRecord, ConfigurationError, ParquetTables, to_arrow
 from income_client.exporting import schema
-from tests.support.export_records import handmade, known_record, with_year
+from tests.support.export_records import known_record, with_year
 
 
 @pytest.fixture(autouse=True)
@@ -155,14 +155,6 @@ def test_a_disk_that_is_full_leaves_nothing(
     with pytest.raises((OSError, ConfigurationError), match=message), tables:
         write_past_errors(tables, many(60))
     refuses(tables, "given up after OSError")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_record_that_fails_late_takes_all_with_it(tmp_path: Path) -> None:
-    """One made by hand is found when rows are converted; the end says that nothing is there."""
-    tables = ParquetTables(tmp_path / "all")
-    with pytest.raises(ConfigurationError, match="given up after"), tables:
-        write_past_errors(tables, [handmade("app-3"), *many(60)])
     assert list(tmp_path.iterdir()) == []
 
 

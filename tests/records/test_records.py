@@ -18,12 +18,10 @@ from hypothesis import strategies as st
 
 from income_client import from_json, records
 from income_client.records import (
-    AmountPair,
     Application,
     ApplicationDocuments,
     ApplicationPage,
     ApplicationRecord,
-    ApplicationSummary,
     Document,
     FrozenDict,
     ImageFile,
@@ -34,9 +32,8 @@ from income_client.records import (
     Window,
     YearlyIncome,
 )
-from income_client.records.dead_letters import DeadLetter, key_of_application, key_of_window
+from income_client.records.dead_letters import DeadLetter
 from income_client.records.fields import NO_EXTRA, UntypedDict, shown_key
-from income_client.records.window import EPOCH
 from income_client.testing import make_application, make_document, make_record
 from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE
 
@@ -212,15 +209,6 @@ def test_a_repr_shows_ids_times_and_types() -> None:
     assert shown_key("a" * 41) == shown_key("1a") == shown_key("ä") == shown_key(7) == "*"
 
 
-def test_records_can_be_made_by_hand() -> None:
-    """A record needs only the fields of the contract, plain mappings included."""
-    pair = AmountPair(current=Decimal("1.10"), ytd=None)
-    assert repr(pair) == "AmountPair(current=***, ytd=***)"
-    row = evolve(_read(ApplicationSummary, PAGE["applications"][0]), extra={"ssn": "000112222"})
-    assert row.extra == {"ssn": "000112222"}
-    assert "000112222" not in repr(row)
-
-
 # What they add up and pick out for their readers
 
 
@@ -314,15 +302,6 @@ def test_no_two_subjects_have_one_key(one: str, two: str, first: int, second: in
     assert (letter(one, first).key == letter(two, second).key) is (one == two)
     assert (letter(None, first).key == letter(None, second).key) is (first == second)
     assert letter(one, first).key != letter(None, second).key
-
-
-def test_a_letter_is_a_value() -> None:
-    """What a store gives back is equal; only the absence of an id makes one about the list."""
-    assert letter("app-1") == letter("app-1")
-    assert hash(letter("app-1")) == hash(letter("app-1"))
-    assert letter("app-1").window.starts_at == EPOCH + timedelta(seconds=5)
-    assert letter("").key == key_of_application("")
-    assert letter(None).key == key_of_window(Window(5, 6))
 
 
 @given(st.integers(1, 60), st.sampled_from((NOON, LAST)))

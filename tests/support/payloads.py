@@ -53,77 +53,56 @@ _ADDRESS: Payload = {
     "street_address": "1 Invented Way", "city": "Nowhere", "state": "ZZ", "zip": "00000",
 }  # fmt: skip
 
+# fmt: off
 APPLICATION: Payload = {
-    "application_id": "app-1",
-    "last_updated_at": "2024-01-31T10:00:00Z",
-    "application_reference_id": "loan-1",
-    "application_date": "2024-01-05T09:30:00",
-    "applicants": {
-        "applicant1": {
-            "first_name": "Ada",
-            "last_name": "Sample",
-            "email": "ada@example.org",
-            "phone": "5550100",
-            "ssn": "000112222",
-            "date_of_birth": "1980-02-29",
-            "address_info": [
-                {
-                    "address": _ADDRESS,
-                    "is_current": True,
-                    "start_date": "2020-01-01",
-                    "end_date": None,
-                },
-            ],
-        },
-    },
-    "income_calculations": {
-        "applicant1": {
-            "incomes": [
-                {
-                    "year": 2023,
-                    "income_sources": [
-                        {
-                            "source_type": "wages",
-                            "calculated_income_amount": 51234.56,
-                            "document_ids": ["doc-1"],
-                        },
-                    ],
-                },
-            ],
-            "suspected_fraudulent": {"document_ids": ["doc-2"]},
-        },
-    },
+    "application_id": "app-1", "application_reference_id": "loan-1",
+    "application_date": "2024-01-05T09:30:00", "last_updated_at": "2024-01-31T10:00:00Z",
+    "applicants": {"applicant1": {
+        "first_name": "Ada", "last_name": "Sample", "email": "ada@example.org",
+        "phone": "5550100", "ssn": "000112222", "date_of_birth": "1980-02-29",
+        "address_info": [{
+            "address": _ADDRESS,
+            "is_current": True, "start_date": "2020-01-01", "end_date": None,
+        }],
+    }},
+    "income_calculations": {"applicant1": {
+        "incomes": [{
+            "year": 2023,
+            "income_sources": [{
+                "source_type": "wages",
+                "calculated_income_amount": 51234.56,
+                "document_ids": ["doc-1"],
+            }],
+        }],
+        "suspected_fraudulent": {"document_ids": ["doc-2"]},
+    }},
     "data_sources": {
         "image_files": [{"file_id": "file-1", "file_reference_id": "ada-sample-paystub.pdf"}],
         "structured_data": [{"kind": "payroll", "values": [1, 2.5]}],
     },
 }
 
-_ABSENT: Final = ("garnishments", "loans401_k", "commission_pay", "tips_pay", "vacation_pay")
 _PAYSTUB: Payload = {
-    "applicants": {
-        "applicant1": {
-            "address": {**_ADDRESS, "street_2": "Flat 2"},
-            "first_name": "Ada",
-            "middle_name": None,
-            "last_name": "Sample",
-            "suffix": "Jr",
-            "ssn": "***-**-2222",
-        },
-    },
+    "applicants": {"applicant1": {
+        "address": {**_ADDRESS, "street_2": "Flat 2"},
+        "first_name": "Ada", "middle_name": None, "last_name": "Sample", "suffix": "Jr",
+        "ssn": "***-**-2222",
+    }},
     "employer_name": "Invented Works",
-    "pay_begin_date": "2024-01-01",
-    "pay_end_date": "2024-01-14",
-    "pay_date": "2024-01-19",
+    "pay_begin_date": "2024-01-01", "pay_end_date": "2024-01-14", "pay_date": "2024-01-19",
     "pay_period_frequency": "biweekly",
     "hours_worked": 80.0,
-    "regular_pay": {"current": 1600, "ytd": 1600.0},
-    "gross_pay": {"current": 1734.5, "ytd": 1734.5},
-    "overtime_pay": {"current": 134.5, "ytd": 134.5},
-    **{name: {"current": "", "ytd": ""} for name in _ABSENT},
-    "bonus_pay": {"current": 0, "ytd": 250},
-    "sick_pay": {"current": "", "ytd": 12.25},
-    "net_pay": {"current": 1301.07, "ytd": 1301.07},
+    "regular_pay":    {"current": 1600,    "ytd": 1600.0},
+    "gross_pay":      {"current": 1734.5,  "ytd": 1734.5},
+    "overtime_pay":   {"current": 134.5,   "ytd": 134.5},
+    "garnishments":   {"current": "",      "ytd": ""},
+    "loans401_k":     {"current": "",      "ytd": ""},
+    "commission_pay": {"current": "",      "ytd": ""},
+    "tips_pay":       {"current": "",      "ytd": ""},
+    "vacation_pay":   {"current": "",      "ytd": ""},
+    "bonus_pay":      {"current": 0,       "ytd": 250},
+    "sick_pay":       {"current": "",      "ytd": 12.25},
+    "net_pay":        {"current": 1301.07, "ytd": 1301.07},
     "earnings": [{"name": "regular", "amount": 1600}],
     "deductions": [],
     "taxes": [{"name": "federal", "amount": 210.5}],
@@ -131,19 +110,17 @@ _PAYSTUB: Payload = {
 
 _DOCUMENT: Payload = {
     "document_id": "doc-1",
-    "file_ids": ["file-1"],
-    "file_reference_ids": ["ada-sample-paystub.pdf"],
+    "file_ids": ["file-1"], "file_reference_ids": ["ada-sample-paystub.pdf"],
     "url": "https://bucket.s3.amazonaws.com/file-1?X-Amz-Signature=0123456789abcdef",
     "extracted_data": _PAYSTUB,
-    "updated_at": "2024-01-31T10:00:00Z",
-    "data_action": "create",
+    "updated_at": "2024-01-31T10:00:00Z", "data_action": "create",
 }
 
 DOCUMENTS: Payload = {
-    "application_id": "app-1",
-    "application_reference_id": "loan-1",
+    "application_id": "app-1", "application_reference_id": "loan-1",
     "documents": {
         "paystub": [_DOCUMENT, {**_DOCUMENT, "pages": {"1": {"text": "Ada Sample"}}}],
         "unknown_form": [{**_DOCUMENT, "extracted_data": {"wages": 51234.56, "ssn": "000112222"}}],
     },
 }
+# fmt: on

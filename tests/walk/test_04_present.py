@@ -201,27 +201,6 @@ async def test_two_pages_of_one_second_prove_nothing(future: Any) -> None:
     assert sum(service.clock.slept) < 10
 
 
-@given(data=st.data(), rows=st.integers(0, 40), walkers=WALKERS, is_kept=st.booleans())
-def test_a_burst_in_the_present_second_is_yielded_or_reported(
-    data: st.DataObject, rows: int, walkers: int, is_kept: bool
-) -> None:
-    rules = data.draw(readings(500, oldest=None, widest=None, clock_stands=st.booleans()))
-    # A second that never passes cannot be narrowed if no bound may lie after it.
-    assume(not rules.clock_stands or rules.future == "accept")
-    listing = Listing.of([*[500] * rows, *range(30)], 500)
-    listing.rules = rules
-    walked = dry_walk(
-        listing, BASE - 1, None, limit=20, walkers=walkers, keep_saturated=is_kept
-    ).run()
-    named = {window.after for window in walked.planner.saturated}
-    assert named <= {BASE + 499, BASE + 500, BASE + 501}
-    assert not named or rows >= 19
-    known = {*walked.ids, *walked.planner.withheld}
-    assert not named or len(known) >= 20
-    assert {listing.rows[key] for key in listing.ids - known} <= named
-    assert len(walked.ids) == len(set(walked.ids))
-
-
 def tell_no_time(listing: Listing) -> None:
     """Have a service echo the end of time for an unset bound, and mean it."""
 
@@ -238,6 +217,36 @@ def tell_no_time(listing: Listing) -> None:
         return answer
 
     listing.twist = endless
+
+
+@given(
+    data=st.data(),
+    rows=st.integers(0, 40),
+    walkers=WALKERS,
+    is_kept=st.booleans(),
+    tells_time=st.booleans(),
+)
+def test_a_burst_in_the_present_second_is_yielded_or_reported(
+    data: st.DataObject, rows: int, walkers: int, is_kept: bool, tells_time: bool
+) -> None:
+    rules = data.draw(readings(500, oldest=None, widest=None, clock_stands=st.booleans()))
+    # A second that never passes cannot be narrowed if no bound may lie after it.
+    assume(not rules.clock_stands or rules.future == "accept")
+    listing = Listing.of([*[500] * rows, *range(30)], 500)
+    listing.rules = rules
+    if not tells_time:
+        listing.rules = evolve(rules, date_ahead=None, clock_stands=False)
+        tell_no_time(listing)
+    walked = dry_walk(
+        listing, BASE - 1, None, limit=20, walkers=walkers, keep_saturated=is_kept
+    ).run()
+    named = {window.after for window in walked.planner.saturated}
+    assert named <= {BASE + 499, BASE + 500, BASE + 501}
+    assert not named or rows >= 19
+    known = {*walked.ids, *walked.planner.withheld}
+    assert not named or len(known) >= 20
+    assert {listing.rows[key] for key in listing.ids - known} <= named
+    assert len(walked.ids) == len(set(walked.ids))
 
 
 @given(walks(since=[10], is_open=[True], date_ahead=st.sampled_from([None, None, 0]), widest=None))
@@ -260,19 +269,6 @@ def test_an_unset_bound_echoed_as_the_end_of_time_is_not_the_present(walked: Dry
     if touched is not None:
         listing.touch(touched)
         assert touched in walked.resumed().ids
-
-
-@pytest.mark.parametrize("rows", [9, 10, 30])
-def test_a_crowded_present_is_read_or_reported_without_any_time(rows: int) -> None:
-    """Where one second fills the page, the walk continues once that has passed."""
-    listing = Listing.of([*range(20), *[500] * rows], 500, date_ahead=None, upper_closed=True)
-    tell_no_time(listing)
-    walked = dry_walk(listing, BASE - 1, None, limit=10, walkers=2).run()
-    assert {*walked.ids, *walked.planner.withheld} <= listing.ids
-    assert len(walked.ids) + len(walked.planner.withheld) >= 20 + min(rows, 10)
-    assert bool(walked.planner.saturated) is (rows >= 10)
-    assert walked.planner.requests < 200
-    assert all(window.before <= listing.now for window in walked.planner.covered)
 
 
 def test_a_service_whose_windows_all_end_with_time_is_an_error() -> None:

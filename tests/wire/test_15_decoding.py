@@ -212,21 +212,6 @@ def test_one_error_names_every_fault() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "reason"),
-    [
-        ("application_date", "2024-02-30T00:00:00", "not a time without zone"),
-        ("application_date", "2024-01-31T00:00:00Z", "not a time without zone"),
-        ("last_updated_at", "2024-01-31T00:00:00", "not a time ending in Z"),
-        ("last_updated_at", 1706695200, "expected a time ending in Z, found a number"),
-        ("applicants", [], "expected an object, found an array"),
-        ("data_sources", "x", "expected an object, found a string"),
-    ],
-)
-def test_reasons_say_what_was_expected(path: str, value: object, reason: str) -> None:
-    assert _faults(Application, {**APPLICATION, path: value}) == {f"$.{path}": reason}
-
-
 # What JSON cannot carry
 
 ROW = ApplicationSummary(

@@ -72,14 +72,6 @@ def test_what_has_a_fault_is_refused_and_all_else_is_read(
     _assert_read_or_refused(cls, payload)
 
 
-@pytest.mark.parametrize("payload", [None, True, 1, 1.5, "text", [], [{}], {}])
-def test_what_is_no_object_is_refused(payload: object) -> None:
-    """A reply that is no object, or an empty one, is no record."""
-    for cls in REPLIES:
-        assert faults_of(cls, payload)
-        _assert_read_or_refused(cls, payload)
-
-
 QUICK = (ApplicationPage, Application)
 """The replies that a typed parser reads at first."""
 OF_EACH = pytest.mark.parametrize("cls", QUICK, ids=lambda cls: cls.__name__)

@@ -81,19 +81,6 @@ def test_a_text_in_any_other_form_is_none(
     assert [text for text in texts if parse(text) is not None] == []
 
 
-@given(
-    st.from_regex(r"[0-9]{4}-[0-9W]{2}-[0-9]{2}.[012][0-9:]{1,3}[0-9:.Z+-]{4,6}", fullmatch=True)
-    | st.from_regex(r"\d{4}-0[12]-[0123]\d[Tt ][012]\d:[05]\d:[056]\d", fullmatch=True)
-    | st.text("0123456789-:TWZ+.", min_size=17, max_size=20)
-)
-def test_an_accepted_text_is_what_its_value_is_written_as(text: str) -> None:
-    """No text other than the rendered one is read, whatever the parser of the language takes."""
-    moment = parse_service_time(text)
-    if moment is not None:
-        assert moment.tzinfo is None
-        assert moment.isoformat().partition(".")[0] == text.partition(".")[0]
-
-
 def test_a_fraction_is_read_to_the_microsecond() -> None:
     for digits, figures in product(range(1, 10), ("123456789", "000000000")):
         fraction = figures[:digits]
