@@ -1,40 +1,44 @@
-"""Tables hold all that a record holds, exactly, with the same columns for any records."""
+"""Tables hold all that a record holds, exactly; Parquet files are whole, or not there at all."""
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
-import attrs
 import pytest
 
 pytest.importorskip("pyarrow", reason="tables need the extra 'parquet'")
 
+import attrs
 import pyarrow as pa
+import pyarrow.parquet as pq
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client import (
     ApplicationRecord,
     ConfigurationError,
+    ParquetTables,
     Paystub,
     register_document_type,
     to_arrow,
 )
 from income_client.exporting import schema
-from tests.support.export_records import (
-    fitting_records,
-    handmade,
-    known_record,
-    record_of,
-    with_year,
-)
 from tests.support.leaks import held_by
-from tests.support.payloads import APPLICATION, DOCUMENTS
+from tests.support.payloads import APPLICATION, DOCUMENTS, changed, known_record, record_of
+from tests.support.strategies import applications, documents_replies
 
 NAMES = ["applications", "applicants", "income_sources", "documents", "paystub_amounts"]
+LARGE = 10**12
 JSON_COLUMNS = ("structured_data", "earnings", "deductions", "taxes", "extracted_data", "pages")
 
 
@@ -44,15 +48,38 @@ def rows(record: ApplicationRecord, table: str) -> list[dict[str, Any]]:
     return found
 
 
-def with_amount(value: Any) -> ApplicationRecord:
-    """Return a record whose first calculated amount is a number, as JSON has it."""
-    application = json.loads(json.dumps(APPLICATION))
-    year = application["income_calculations"]["applicant1"]["incomes"][0]
-    year["income_sources"][0]["calculated_income_amount"] = value
-    return record_of(application, DOCUMENTS)
+YEAR = ("income_calculations", "applicant1", "incomes", 0, "year")
+AMOUNT = (*YEAR[:-1], "income_sources", 0, "calculated_income_amount")
 
 
-@given(st.lists(fitting_records(), max_size=2))
+def with_value(path: tuple[str | int, ...], value: Any) -> ApplicationRecord:
+    """Return a record with another value, which may fit no column, in one place."""
+    return record_of(changed(APPLICATION, path, value), DOCUMENTS)
+
+
+def fitting(value: Any) -> Any:
+    """Replace the amounts that columns cannot hold."""
+    match value:
+        case Decimal() if abs(value) < LARGE:
+            return Decimal(f"{value:.6f}")
+        case Decimal():
+            return Decimal("1.5")
+        case int() if abs(value) >= LARGE:
+            return 15
+        case dict():
+            return {key: fitting(one) for key, one in value.items()}
+        case list():
+            return [fitting(one) for one in value]
+        case _:
+            return value
+
+
+RECORDS = st.builds(
+    record_of, applications().map(fitting), st.none() | documents_replies().map(fitting)
+)
+
+
+@given(st.lists(RECORDS, max_size=2))
 def test_any_records_are_in_the_same_columns_one_row_for_each_thing(
     records: list[ApplicationRecord],
 ) -> None:
@@ -138,12 +165,9 @@ def test_what_people_group_by_has_columns() -> None:
     for record, read in ((record_of(APPLICATION, None), False), (known_record(), True)):
         assert rows(record, "applications")[0]["documents_read"] is read
     # A document that any applicant's calculation doubts is marked in its own row.
-    application = json.loads(json.dumps(APPLICATION))
-    document_id = DOCUMENTS["documents"]["paystub"][0]["document_id"]
-    calculation = application["income_calculations"]["applicant1"]
-    calculation["suspected_fraudulent"]["document_ids"] = [document_id]
-    found = rows(record_of(application, DOCUMENTS), "documents")
-    assert {row["document_id"] for row in found if row["is_suspected_fraudulent"]} == {document_id}
+    doubted = ("income_calculations", "applicant1", "suspected_fraudulent", "document_ids")
+    found = rows(with_value(doubted, ["doc-1"]), "documents")
+    assert {row["document_id"] for row in found if row["is_suspected_fraudulent"]} == {"doc-1"}
 
 
 def test_download_addresses_are_in_no_table() -> None:
@@ -215,20 +239,20 @@ def _unknown_in(value: Any) -> int:
             return 0
 
 
-AMOUNT = "a value of income_sources.calculated_income_amount does not fit decimal128(38, 18)"
+DOES_NOT_FIT = "a value of income_sources.calculated_income_amount does not fit decimal128(38, 18)"
 
 
 @pytest.mark.parametrize("amount", [0, 0.1, 1000, 999999999999999, 1e-18, 0.30000000000000004])
 def test_amounts_of_18_places_fit(amount: float) -> None:
-    (row,) = rows(with_amount(amount), "income_sources")
+    (row,) = rows(with_value(AMOUNT, amount), "income_sources")
     assert row["calculated_income_amount"] == Decimal(str(amount))
 
 
 @pytest.mark.parametrize(
     ("wrong", "problem"),
     [
-        *((with_amount(amount), AMOUNT) for amount in (7.25e-19, 1.5e-18, 7.25e20)),
-        (with_year(2**63), "a value of income_sources.year does not fit int64"),
+        *((with_value(AMOUNT, amount), DOES_NOT_FIT) for amount in (7.25e-19, 1.5e-18, 7.25e20)),
+        (with_value(YEAR, 2**63), "a value of income_sources.year does not fit int64"),
     ],
 )
 def test_other_numbers_are_an_error_and_never_rounded(
@@ -244,9 +268,11 @@ def test_other_numbers_are_an_error_and_never_rounded(
     assert caught.value.__cause__ is caught.value.__context__ is None
 
 
-def test_a_record_that_no_reply_can_be_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema, "AT_ONCE", 50)
-    records = [*[known_record()] * 53, handmade("app-3"), known_record()]
+def test_a_record_that_no_reply_can_be_is_named() -> None:
+    wrong: Any = 7  # of another type than the field
+    application = evolve(known_record().application, application_reference_id=wrong)
+    handmade = evolve(known_record(), application=evolve(application, application_id="app-3"))
+    records = [*[known_record()] * 53, handmade, known_record()]
     with pytest.raises(ConfigurationError, match="application app-3: it holds values") as caught:
         to_arrow(records)
     assert caught.value.__cause__ is caught.value.__context__ is None
@@ -260,3 +286,146 @@ def test_no_library_is_loaded_early() -> None:
     )
     command = [sys.executable, "-c", script]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+# Parquet files: whole at their place or not there, whatever goes wrong meanwhile
+
+
+@pytest.fixture(autouse=True)
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Convert the rows of 50 records at once, in place of a thousand."""
+    monkeypatch.setattr(schema, "AT_ONCE", 50)
+
+
+def many(count: int) -> Iterator[ApplicationRecord]:
+    """Yield records of different applications."""
+    record = known_record()
+    for number in range(count):
+        application = evolve(record.application, application_id=f"app-{number}")
+        yield evolve(record, application=application)
+
+
+def write_past_errors(tables: ParquetTables) -> None:
+    """Write records as a program does that continues after any error."""
+    for record in many(60):
+        with suppress(ConfigurationError, OSError):
+            tables.write(record)
+
+
+def refuses(tables: ParquetTables, why: str) -> None:
+    """Check that they take no record, and do not end as if all were well."""
+    with pytest.raises(ConfigurationError, match=why):
+        tables.write(known_record())
+    with pytest.raises(ConfigurationError, match=why):
+        tables.close()
+
+
+@pytest.mark.parametrize("count", [0, 60])
+def test_files_hold_what_arrow_tables_hold(count: int, tmp_path: Path) -> None:
+    """Rows and schema are those of `to_arrow`, whatever the row groups; the owner alone reads."""
+    folder = tmp_path / "all"
+    with ParquetTables(folder, rows_per_group=20) as tables:
+        for record in many(count):
+            tables.write(record)
+    expected = dict(to_arrow(many(count)).items())
+    assert {path.name for path in folder.iterdir()} == {f"{name}.parquet" for name in expected}
+    for name, table in expected.items():
+        path = folder / f"{name}.parquet"
+        file = pq.ParquetFile(path)
+        assert file.read() == table
+        assert file.schema_arrow == table.schema
+        assert file.metadata.num_row_groups > 2 or not count
+        assert tables.rows[name] == table.num_rows >= count
+        assert path.stat().st_mode & 0o777 == 0o600
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_nothing_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "all").mkdir()
+    with pytest.raises(ConfigurationError, match="at the folder's place"):
+        ParquetTables(tmp_path / "all")
+    with (
+        pytest.raises(ConfigurationError, match="at the folder's place"),
+        ParquetTables(tmp_path / "other"),
+    ):
+        (tmp_path / "other").write_text("mine", "utf-8")
+    assert (tmp_path / "other").read_text("utf-8") == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["all", "other"]
+
+
+def test_tables_are_open_within_their_block_only(tmp_path: Path) -> None:
+    """Before it there is nothing, closing twice does nothing, and no second block begins."""
+    tables = ParquetTables(str(tmp_path / "all"))
+    assert list(tmp_path.iterdir()) == []
+    assert set(tables.rows.values()) == {0}
+    refuses(tables, "within a with block")
+    with tables:
+        tables.close()
+        assert (tmp_path / "all").is_dir()
+        tables.close()
+        with pytest.raises(ConfigurationError, match="are finished"):
+            tables.write(known_record())
+    with pytest.raises(ConfigurationError, match="one with block only"), tables:
+        pass
+
+
+def test_memory_does_not_grow_with_the_records(tmp_path: Path) -> None:
+    """Row groups are written as records come: of four times as many, no more is held."""
+    peaks = []
+    for count in (60, 240):
+        before = pa.total_allocated_bytes()
+        held = []
+        with ParquetTables(tmp_path / str(count), rows_per_group=50) as tables:
+            for record in many(count):
+                tables.write(record)
+                held.append(pa.total_allocated_bytes() - before)
+        peaks.append(max(held))
+    assert peaks[1] < 1.5 * peaks[0]
+
+
+@pytest.mark.parametrize("at", [0, 2, 6])
+def test_a_record_that_is_refused_takes_no_other_with_it(at: int, tmp_path: Path) -> None:
+    wrong: Any = known_record().application
+    with ParquetTables(tmp_path / "all") as tables:
+        for number in range(7):
+            if number == at:
+                with pytest.raises(ConfigurationError, match="application app-1: a value of"):
+                    tables.write(with_value(YEAR, 2**63))
+                with pytest.raises(ConfigurationError, match=r"not of Application$"):
+                    tables.write(wrong)
+            tables.write(known_record())
+    assert pq.read_metadata(tmp_path / "all" / "applications.parquet").num_rows == 7
+    assert tables.rows["applications"] == 7
+
+
+def test_an_error_in_the_block_leaves_nothing(tmp_path: Path) -> None:
+    tables = ParquetTables(tmp_path / "all")
+    with suppress(RuntimeError), tables:
+        tables.write(known_record())
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+    refuses(tables, "given up after RuntimeError")
+
+
+@pytest.mark.parametrize(
+    "failing", [(pq.ParquetWriter, "__init__"), (pq.ParquetWriter, "write_table"), (os, "fsync")]
+)
+def test_a_disk_that_is_full_leaves_nothing(
+    failing: tuple[Any, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does a program that passes errors over end as if all were well."""
+    disk = Mock(side_effect=OSError(errno.ENOSPC, "no space left on device"))
+    monkeypatch.setattr(*failing, disk)
+    tables = ParquetTables(tmp_path / "all", rows_per_group=10)
+    message = "no space left|given up after OSError"
+    with pytest.raises((OSError, ConfigurationError), match=message), tables:
+        write_past_errors(tables)
+    refuses(tables, "given up after OSError")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'income-client\[parquet\]'"):
+        ParquetTables(tmp_path / "all")
+    assert list(tmp_path.iterdir()) == []

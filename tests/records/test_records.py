@@ -35,20 +35,13 @@ from income_client.records import (
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.fields import NO_EXTRA, UntypedDict, shown_key
 from income_client.testing import make_application, make_document, make_record
-from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE
+from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE, known_record
 
 CLASSES = [kind for kind in vars(records).values() if attrs.has(kind) and kind is not Window]
 
 
 def _read(cls: type[Any], payload: object) -> Any:
     return from_json(cls, json.dumps(payload))
-
-
-def _application_record() -> ApplicationRecord:
-    return ApplicationRecord(
-        application=_read(Application, APPLICATION),
-        documents=_read(ApplicationDocuments, DOCUMENTS),
-    )
 
 
 def _within(value: Any) -> Iterator[Any]:
@@ -61,7 +54,7 @@ def _within(value: Any) -> Iterator[Any]:
             yield from _within(item)
 
 
-EVERY_RECORD = [*_within(_read(ApplicationPage, PAGE)), *_within(_application_record())]
+EVERY_RECORD = [*_within(_read(ApplicationPage, PAGE)), *_within(known_record())]
 
 
 # Values
@@ -148,7 +141,7 @@ def test_unknown_fields_are_copied_deeply_and_count_for_equality_only() -> None:
 
 def test_a_record_answers_for_its_application_and_its_documents() -> None:
     """Paystubs are records, the data of other types a mapping that cannot be changed."""
-    record = _application_record()
+    record = known_record()
     assert record.application_id == record.application.application_id
     assert record.last_updated_at == record.application.last_updated_at
     assert record.documents is not None
@@ -200,7 +193,7 @@ def test_no_repr_shows_a_borrowers_data() -> None:
 
 def test_a_repr_shows_ids_times_and_types() -> None:
     """A key that is no plain name, an e-mail address say, is a star."""
-    shown = repr(_application_record())
+    shown = repr(known_record())
     for text in ("app-1", "loan-1", "doc-1", "file-1", "2024, 1, 31", "2023", "wages", "create"):
         assert text in shown
     assert "AmountPair(current=***, ytd=***" in shown

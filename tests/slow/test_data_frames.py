@@ -16,8 +16,8 @@ import polars as pl
 from income_client import ConfigurationError, to_arrow, to_pandas, to_polars
 from tests.client.test_secrecy import READ, with_bug
 from tests.support.canaries import private_in
-from tests.support.export_records import known_record
 from tests.support.leaks import held_by
+from tests.support.payloads import known_record
 
 
 def test_keys_join_the_tables() -> None:

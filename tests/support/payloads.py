@@ -6,6 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
+from income_client import Application, ApplicationDocuments, ApplicationRecord, from_json
+
 Payload = dict[str, Any]
 Path = tuple[str | int, ...]
 
@@ -124,3 +126,16 @@ DOCUMENTS: Payload = {
     },
 }
 # fmt: on
+
+
+def record_of(application: Payload, documents: Payload | None) -> ApplicationRecord:
+    """Read a record from replies."""
+    read = None if documents is None else from_json(ApplicationDocuments, text_of(documents))
+    return ApplicationRecord(
+        application=from_json(Application, text_of(application)), documents=read
+    )
+
+
+def known_record() -> ApplicationRecord:
+    """Return one with a value for every field of the contract."""
+    return record_of(APPLICATION, DOCUMENTS)

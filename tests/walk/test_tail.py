@@ -1,5 +1,6 @@
 """How a walk learns the present and ends there, as talks between its tail and a service."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -34,37 +35,22 @@ Turn = tuple[tuple[int, int | None], Told | str]
 """The bounds that the tail must ask with, and the service's answer."""
 
 
-@frozen(kw_only=True)
+@frozen
 class End:
     """What the tail makes of a talk."""
 
     reached: int
     """The second before which all is left to the page or the walkers at the end."""
+    then: tuple[int, int | None] | None = None
+    """What is asked next."""
     is_finished: bool = False
     is_answer: bool = True
     """Whether the last page answers for the seconds passed by it."""
-    then: tuple[int, int | None] | None = None
-    """What is asked next."""
 
 
-def full(after: int, before: int, served_at: int | None = None, *, is_late: bool = False) -> Told:
-    """Return a page with as many rows as it may have."""
-    return Told(after, before, served_at, is_full=True, is_late=is_late)
-
-
-def late(after: int, before: int) -> Told:
-    """Return a page that the tail has waited for."""
-    return Told(after, before, is_late=True)
-
-
-def done(reached: int, **also: Any) -> End:
-    """Return the end of a walk."""
-    return End(reached=reached, is_finished=True, **also)
-
-
-def going(reached: int, then: tuple[int, int | None] | None = None, **also: Any) -> End:
-    """Return where a walk goes on."""
-    return End(reached=reached, then=then, **also)
+full = partial(Told, is_full=True)
+late = partial(Told, is_late=True)
+done = partial(End, is_finished=True)
 
 
 FUTURE = NOW + YEAR
@@ -88,13 +74,13 @@ FOLLOWED: dict[str, Any] = {"date_ahead": 0}
 TALKS: dict[str, tuple[dict[str, Any], list[Turn], End]] = {
     "the present is taken one second earlier than it is echoed": ({},
         [(OPEN, Told(0, NOW))],
-        going(NOW - 1, then=(NOW - 2, FUTURE - 1))),
+        End(NOW - 1, then=(NOW - 2, FUTURE - 1))),
     "a complete page with a bound in the future is the last": ({},
         [PRESENT, (LAST, Told(*LAST))],
         done(NOW)),
     "a last page that is full is walked first": ({},
         [*FULL_LAST, (NEXT, full(NOW - 1, NOW + 10))],
-        going(NOW + 9, then=(NOW + 8, FUTURE + 9), is_answer=False)),
+        End(NOW + 9, then=(NOW + 8, FUTURE + 9), is_answer=False)),
     "two pages of different seconds replace the last": ({},
         [*NO_FUTURE, (NEXT, Told(NOW - 1, NOW + 1)), (BACK, Told(NOW - 2, NOW + 2))],
         done(NOW + 1)),
@@ -104,14 +90,14 @@ TALKS: dict[str, tuple[dict[str, Any], list[Turn], End]] = {
         done(NOW + 1)),
     "a page of the same second answers, and is not the last": ({},
         [*NO_FUTURE, (NEXT, Told(NOW - 1, NOW + 1)), (BACK, Told(NOW - 2, NOW + 1))],
-        going(NOW, then=BACK)),
+        End(NOW, then=BACK)),
     "a page whose echo moves back with the lower bound answers, and is not the last": ({},
         [*NO_FUTURE, (NEXT, Told(NOW - 1, NOW + 99)), (BACK, Told(NOW - 2, NOW + 98))],
-        going(NOW + 97, then=(NOW + 96, None))),
+        End(NOW + 97, then=(NOW + 96, None))),
     "an echo that moves back with the lower bound is a window cut short": ({},
         [*NO_FUTURE, (NEXT, Told(NOW - 1, NOW + 99)), (BACK, Told(NOW - 2, NOW + 98)),
          ((NOW + 96, None), Told(NOW + 96, NOW + 196))],
-        going(NOW + 195)),
+        End(NOW + 195)),
     "a bound lowered to the present is given up": ({},
         [PRESENT, (LAST, Told(NOW - 1, NOW + 1)), (NEXT, Told(NOW - 1, NOW + 1)),
          (BACK, Told(NOW - 2, NOW + 3))],
@@ -125,14 +111,14 @@ TALKS: dict[str, tuple[dict[str, Any], list[Turn], End]] = {
         done(NOW + 57)),
     "a near bound that the present has reached is given up": ({},
         [PRESENT, (LAST, Told(*NEAR)), (NEAR, Told(*NEAR)), (NEXT, Told(*NEAR))],
-        going(NOW + 58, then=(NOW + 57, None))),
+        End(NOW + 58, then=(NOW + 57, None))),
     "a clock that does not move ends the walk after some patience": ({},
         [*NO_FUTURE, (NEXT, Told(NOW - 1, NOW)), (BACK, Told(NOW - 2, NOW)),
          *[(BACK, late(NOW - 2, NOW))] * 3],
         done(NOW)),
     "a current second that overfills a page is walked once it never passes": ({},
         [*FULL_LAST, OVERFULL, *[(NEXT, full(NOW - 1, NOW + 1, is_late=True))] * 3],
-        going(NOW + 1, is_answer=False)),
+        End(NOW + 1, is_answer=False)),
     "a clock that has moved is waited for no more": ({},
         [*FULL_LAST, OVERFULL, (NEXT, full(NOW - 1, NOW + 3, is_late=True)),
          ((NOW + 1, FUTURE + 2), Told(NOW + 1, FUTURE + 2))],
@@ -142,22 +128,22 @@ TALKS: dict[str, tuple[dict[str, Any], list[Turn], End]] = {
         done(0)),
     "a full page without an upper bound is walked to its Date": ({},
         [(OPEN, full(0, 10**11, NOW + 1))],
-        going(NOW, is_answer=False)),
+        End(NOW, is_answer=False)),
     "a full page that tells no time has the present sought by halves": ({},
         [(OPEN, full(0, 10**11)), (HALF, full(HALF[0], 10**11)), (THREE_QUARTERS, REFUSED)],
-        going(0, then=(5 * END_OF_TIME // 8, None), is_answer=False)),
+        End(0, then=(5 * END_OF_TIME // 8, None), is_answer=False)),
     "a present that is told no more is sought from where the walk is": ({},
         [*FULL_LAST, (NEXT, full(NOW - 1, 10**11))],
-        going(NOW, then=((NOW + END_OF_TIME) // 2, None), is_answer=False)),
+        End(NOW, then=((NOW + END_OF_TIME) // 2, None), is_answer=False)),
     "without an upper bound and with a raised start it is not all": ({},
         [(OPEN, Told(500, 10**11, NOW))],
-        going(NOW - 1)),
+        End(NOW - 1)),
     "a walk ahead of the service's own clock ends": ({"reached": 400 * DAY},
         [((400 * DAY - 1, None), Told(400 * DAY - 1, 401 * DAY, NOW))],
         done(400 * DAY)),
     "a Date that is days behind ends no walk": ({"reached": 10 * DAY},
         [((10 * DAY - 1, None), Told(10 * DAY - 1, 11 * DAY, NOW))],
-        going(11 * DAY - 1)),
+        End(11 * DAY - 1)),
     "one complete page is all of a small span": (CLOSED,
         [(ALL, Told(*ALL))],
         done(0)),
@@ -169,7 +155,7 @@ TALKS: dict[str, tuple[dict[str, Any], list[Turn], End]] = {
         done(NOW + 1, is_answer=False)),
     "a span that ended a day ago may not have passed": (CLOSED,
         [(ALL, full(*ALL, NOW + DAY))],
-        going(0, then=OPEN, is_answer=False)),
+        End(0, then=OPEN, is_answer=False)),
     "a span of one second is no window cut short": ({"upper_bound": 1},
         [((0, 1), Told(0, 1, 500))],
         done(0)),
@@ -194,11 +180,11 @@ TALKS: dict[str, tuple[dict[str, Any], list[Turn], End]] = {
         done(NOW - 1, is_answer=False)),
     "a followed walk without a Date is like any other": (FOLLOWED,
         [(OPEN, Told(0, NOW))],
-        going(NOW - 1, then=(NOW - 2, FUTURE - 1))),
+        End(NOW - 1, then=(NOW - 2, FUTURE - 1))),
     "a followed walk goes on where the window may have been cut short": (FOLLOWED,
         [(OPEN, Told(0, NOW, NOW + 60)), ((NOW - 2, FUTURE - 1), REFUSED),
          (BACK, Told(NOW - 2, NOW + 5, NOW + 5))],
-        going(NOW - 1, then=(NOW - 3, None))),
+        End(NOW - 1, then=(NOW - 3, None))),
     "a followed walk without an upper bound ends at Date": (FOLLOWED,
         [(OPEN, Told(0, 10**11, NOW + 1))],
         done(NOW)),

@@ -33,7 +33,6 @@ from income_client.wire.rows import MalformedRow, decode_rows
 from tests.support import strategies
 from tests.support.canaries import CANARY
 from tests.support.clients import BASIC, running
-from tests.support.export_records import known_record
 from tests.support.leaks import held_by
 from tests.support.listing import BASE, ListService, rows_at, serving
 from tests.support.payloads import (
@@ -41,6 +40,7 @@ from tests.support.payloads import (
     DOCUMENTS,
     PAGE,
     changed,
+    known_record,
     row_of_list,
     text_of,
     tree_of,
