@@ -220,7 +220,8 @@ class DeliveryMachine(RuleBasedStateMachine):
         life.seen = seen | set(versions.values())
         self.delivered |= versions
         for record in batch:
-            self.delivered_second[record.application_id] = _second(record)
+            updated = record.application.last_updated_at.timestamp()
+            self.delivered_second[record.application_id] = int(updated)
         self.pending[_position(json.loads(batch.checkpoint))] = set(versions.values())
 
     async def _saved(self, clock: StandingClock, checkpoint: str) -> None:
@@ -310,10 +311,6 @@ def _position(state: dict[str, Any]) -> str:
 
 def _content(record: ApplicationRecord) -> bytes:
     return to_json(record.application)
-
-
-def _second(record: ApplicationRecord) -> int:
-    return int(record.application.last_updated_at.timestamp())
 
 
 TestDelivery = DeliveryMachine.TestCase

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Any
 
@@ -168,23 +167,11 @@ def test_waking_after_failures_before_any_poll_began_is_no_hot_loop() -> None:
         now = one.next_poll_at
 
 
-@pytest.fixture
-async def nothing_left() -> AsyncIterator[None]:
-    """See that no task is left, and that the loop has nothing to complain about."""
-    complaints: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, one: complaints.append(one))
-    before = len(asyncio.all_tasks())
-    yield
-    gc.collect()
-    await asyncio.sleep(0)
-    assert len(asyncio.all_tasks()) == before
-    assert complaints == []
-
-
-@pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize("ending", ["result and event", "event", "cancellation", "error"])
 async def test_work_ends_before_what_stops_it_goes_on(ending: str) -> None:
     """A result of the same turn counts; an error of the cleanup is needed by nobody."""
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, one: complaints.append(one))
     begun, event, cleaned = asyncio.Event(), asyncio.Event(), asyncio.Event()
     result: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -210,3 +197,7 @@ async def test_work_ends_before_what_stops_it_goes_on(ending: str) -> None:
     assert waiting.cancelled() == (ending == "cancellation")
     if not waiting.cancelled():
         assert waiting.result() == ("done" if ending == "result and event" else None)
+    del waiting
+    gc.collect()
+    await asyncio.sleep(0)
+    assert (len(asyncio.all_tasks()), complaints) == (1, [])
