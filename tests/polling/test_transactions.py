@@ -36,6 +36,10 @@ class Connection:
 class DatabaseStore(MemoryCheckpointStore):
     """A store whose transactions commit rows and a checkpoint together, or neither."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.limits: list[float] = []
+
     @asynccontextmanager
     async def transaction(self, connection: Connection) -> AsyncIterator[CheckpointStore]:
         """Keep what is written until the end, and drop it if the block fails."""
@@ -66,6 +70,9 @@ class _Bound(MemoryCheckpointStore):
         super().__init__()
         self._store = store
         self.change: dict[str, Any] | None = None
+
+    async def end_when_idle(self, seconds: float) -> None:
+        self._store.limits.append(seconds)
 
     async def save(self, name: str, checkpoint: str, **changes: Any) -> int:
         stored = await self._store.load(name)
@@ -199,27 +206,15 @@ async def test_batches_are_committed_in_order(place: Scene, connection: Connecti
     assert sorted(connection.rows) == sorted(place.ids)
 
 
-@pytest.mark.parametrize("standby", [False, True])
+@pytest.mark.parametrize(("standby", "limit"), [(False, 15.0), (True, 7.0)])
 async def test_a_transaction_is_bounded_by_the_lease_before_its_save(
-    place: Scene, *, standby: bool
+    place: Scene, connection: Connection, *, standby: bool, limit: float
 ) -> None:
     """A database that can undo one whose process is lost gets a limit: no standby waits longer."""
-    bounds: list[float] = []
-
-    class BoundedStore(DatabaseStore):
-        @asynccontextmanager
-        async def transaction(self, connection: Connection) -> AsyncIterator[CheckpointStore]:
-            async with super().transaction(connection) as bound:
-                vars(bound)["end_when_idle"] = end_when_idle
-                yield bound
-
-    async def end_when_idle(seconds: float) -> None:
-        bounds.append(seconds)
-
-    place.store = BoundedStore()
+    place.store = store = DatabaseStore()
     place.touch(1)
     poller = place.poll(standby=standby, lease=7.0)
-    await write(await take(poller), Connection())
+    await write(await take(poller), connection)
     await poller.aclose()
-    assert bounds == [7.0 if standby else 15.0]
+    assert store.limits == [limit]
     await asyncio.sleep(0)  # the renewal that was cancelled ends
