@@ -1,21 +1,53 @@
-"""Pollers, and processes that save into one store of SQLite's, are killed (promises 8 and 9).
+"""Pollers, processes that save, and the servers of stores are killed (promises 8 and 9).
 
 ``--kills=300`` makes it last minutes; ``-rP`` shows what it came to.
 """
 
 import asyncio
+import os
 import re
+import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+import asyncpg
 import pytest
+from redis.asyncio import RedisCluster
+from redis.asyncio.sentinel import Sentinel
+from redis.exceptions import RedisError
 
-from income_client import CheckpointConflictError, SQLiteCheckpointStore
+from income_client import (
+    CheckpointConflictError,
+    CheckpointError,
+    CheckpointStore,
+    IncomeClient,
+    Poller,
+    SQLiteCheckpointStore,
+)
+from income_client.emulator import Emulator
+from income_client.engines import postgres
+from income_client.engines.postgres import PostgresCheckpointStore
+from income_client.engines.redis import RedisCheckpointStore, RedisTokenStore
+from income_client.testing import JumpingClock, check_checkpoint_store
 from tests.support.killed_pollers import BATCH, killed
-from tests.support.kills import Workers, share_of, workers_of
+from tests.support.kills import Server, Workers, killed_server, share_of, workers_of
+from tests.support.polling import Scene
+from tests.support.postgres import PostgresServer, postgres_server
+from tests.support.redis_server import (
+    DURABLE,
+    RedisServer,
+    needs_redis,
+    redis_client,
+    running_redis,
+    running_redis_cluster,
+    running_sentinel,
+    unused_prefix,
+)
+from tests.support.service import NOW
 from tests.support.store_files import contents, names, run_in
 
 LEFT: Final = re.compile(r"store\.db(-journal)?|\.store\.db\.[0-9a-f]{8}\.new")
@@ -140,3 +172,254 @@ async def test_pollers_that_are_killed_lose_nothing(
     assert outcome.committed_again * 1000 <= outcome.delivered
     assert outcome.faults > 0
     print(outcome)  # noqa: T201
+
+
+# Servers that are killed, frozen or replaced
+
+LOST: Final = (
+    CheckpointError, asyncpg.InterfaceError, asyncpg.InternalClientError, asyncpg.PostgresError,
+    OSError,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    """Run a server, which starts again after each kill."""
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture
+def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
+    """Run a server of the test's own."""
+    yield from running_redis(tmp_path, *DURABLE, "--repl-diskless-sync-delay", "0")
+
+
+@pytest.fixture
+def kills(pytestconfig: pytest.Config) -> int:
+    return share_of(pytestconfig, 0.4)
+
+
+async def save_among_kills(server: Server, kills: int, store: CheckpointStore) -> None:
+    """Check that after each fault a store is at the last version known of, or at the next."""
+    known = faults = 0
+    is_sure = True
+    async with killed_server(server, kills) as killing:
+        while not killing.done() or not is_sure:
+            try:
+                if not is_sure:
+                    stored = await store.load("default")
+                    assert stored.version in (known, known + 1)
+                    assert stored.checkpoint in (None, f"text {stored.version}")
+                    known, is_sure = stored.version, True
+                known = await store.save("default", f"text {known + 1}", version=known)
+            except CheckpointError as error:
+                if not error.retryable:
+                    raise
+                faults, is_sure = faults + is_sure, False
+                await asyncio.sleep(0)
+    assert (await store.load("default")).version == known
+    assert min(known, faults) > 0
+
+
+async def poll_among_kills(
+    server: Server,
+    kills: int,
+    store: CheckpointStore,
+    consume: Callable[[Poller], Awaitable[object]],
+) -> list[str]:
+    """Have all be consumed that is updated while a server is killed; return what was, in order."""
+    clock = JumpingClock()
+    clock.most_sleeps = None  # it polls for as long as the kills take
+    async with (
+        Emulator(range(NOW - 2000, NOW - 1000), clock=clock, time_flows=True) as service,
+        IncomeClient(service.url, auth=service.oauth2, clock=clock) as client,
+    ):
+        place = Scene(service, client, store)
+        poller = place.poll()
+        consuming = asyncio.ensure_future(consume(poller))
+        updated: list[str] = []
+        async with killed_server(server, kills) as killing:
+            while not killing.done():
+                updated += place.touch(len(updated))
+                poller.wake()
+                await asyncio.sleep(0.01)
+        poller.stop(after_poll=True)
+        await consuming
+        last = place.poll()  # the poll that was under way had begun before the last updates
+        last.stop(after_poll=True)
+        await consume(last)
+    return updated
+
+
+async def test_a_killed_postgres_loses_nothing_that_was_saved(
+    server: PostgresServer, kills: int
+) -> None:
+    async with server.pool() as pool:
+        store = PostgresCheckpointStore(pool)
+        await store.create_schema()
+        await save_among_kills(server, kills, store)
+
+
+@needs_redis
+async def test_a_killed_redis_loses_nothing_that_was_saved(
+    redis_server: RedisServer, kills: int
+) -> None:
+    async with redis_client(redis_server) as redis:
+        await save_among_kills(redis_server, kills, RedisCheckpointStore(redis))
+
+
+async def test_each_update_takes_effect_once_although_postgres_is_killed(
+    server: PostgresServer, kills: int
+) -> None:
+    """Rows and checkpoint are committed together, and what was committed does not come again."""
+    failures = 0
+
+    async def consume(poller: Poller) -> None:
+        nonlocal failures
+        async for batch in poller.batches():
+            try:
+                async with batch, pool.acquire() as connection, batch.transaction(connection):
+                    ids = [(record.application_id,) for record in batch]
+                    await connection.executemany("INSERT INTO rows VALUES ($1)", ids)
+            except LOST:
+                failures += 1
+
+    async with server.pool() as pool:
+        store = PostgresCheckpointStore(pool)
+        await store.create_schema()
+        await pool.execute("CREATE TABLE rows (id text)")
+        updated = await poll_among_kills(server, kills, store, consume)
+        rows = await pool.fetch("SELECT id FROM rows")
+    assert sorted(row["id"] for row in rows) == sorted(updated)
+    assert failures > 0
+
+
+@needs_redis
+async def test_each_update_is_delivered_once_although_redis_is_killed(
+    redis_server: RedisServer, kills: int
+) -> None:
+    """A save whose answer was lost is found again, and its batch does not come again."""
+    delivered: list[str] = []
+
+    async def consume(poller: Poller) -> None:
+        async for record in poller:
+            delivered.append(record.application_id)  # noqa: PERF401 - while the poller runs
+
+    async with redis_client(redis_server) as redis:
+        store = RedisCheckpointStore(redis)
+        updated = await poll_among_kills(redis_server, kills, store, consume)
+    assert sorted(delivered) == sorted(updated)
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+@pytest.mark.parametrize("in_transaction", [False, True])
+async def test_calls_end_although_the_server_is_frozen(
+    server: PostgresServer,
+    monkeypatch: pytest.MonkeyPatch,
+    is_cancelled: bool,
+    in_transaction: bool,
+) -> None:
+    """After their time, or once they are cancelled; a transaction is undone later."""
+    async with server.pool(max_size=1) as pool:
+        store = PostgresCheckpointStore(pool)
+        await store.create_schema()
+        await store.save("default", "one", version=0)
+        monkeypatch.setattr(postgres, "_SECONDS", 60.0 if is_cancelled else 0.2)
+        pids = (server.pid, await pool.fetchval("SELECT pg_backend_pid()"))
+
+        async def save() -> None:
+            if not in_transaction:
+                _send(signal.SIGSTOP, pids)
+                await store.save("default", "two", version=1)
+                return
+            async with pool.acquire() as connection, store.transaction(connection) as bound:
+                _send(signal.SIGSTOP, pids)
+                await bound.save("default", "two", version=1)
+
+        saving = asyncio.ensure_future(save())
+        try:
+            await asyncio.wait([saving], timeout=0.1 if is_cancelled else 30.0)
+            saving.cancel()
+            await asyncio.wait([saving], timeout=30.0)
+            assert saving.done()
+        finally:
+            _send(signal.SIGCONT, pids)
+        assert saving.cancelled() is is_cancelled
+        error = None if is_cancelled else saving.exception()
+        assert is_cancelled or (isinstance(error, CheckpointError) and error.retryable)
+        monkeypatch.undo()
+        assert (await store.load("default")).version in ((1,) if in_transaction else (1, 2))
+
+
+def _send(number: signal.Signals, pids: Sequence[int]) -> None:
+    for pid in pids:
+        os.kill(pid, number)
+
+
+@needs_redis
+async def test_the_server_of_this_machine_keeps_the_rules(redis_server: RedisServer) -> None:
+    """It is older than the one that the default tests run."""
+    async with redis_client(redis_server) as redis:
+        await check_checkpoint_store(lambda: RedisCheckpointStore(redis, unused_prefix()))
+
+
+@needs_redis
+async def test_a_cluster_keeps_the_rules(tmp_path: Path) -> None:
+    """Each name is on one of its nodes; a ring reaches all of them, and the driver follows."""
+    with running_redis_cluster(tmp_path) as servers:
+        async with RedisCluster.from_url(servers[0].url) as cluster:
+            await check_checkpoint_store(lambda: RedisCheckpointStore(cluster, unused_prefix()))
+            tokens = RedisTokenStore(cluster)
+            assert await tokens.claim(10)
+            assert await tokens.load() is None
+        async with redis_client(servers[0]) as node:
+            store = RedisCheckpointStore(node)
+            errors = [await failure_of(store.load(name)) for name in map(str, range(20))]
+            moved = [error for error in errors if error is not None]
+            assert 0 < len(moved) < len(errors)
+            assert all("another node of the cluster has the key" in str(one) for one in moved)
+
+
+async def failure_of(work: Awaitable[object]) -> CheckpointError | None:
+    """Return the error of a call, if it has failed."""
+    try:
+        await work
+    except CheckpointError as error:
+        return error
+    return None
+
+
+@needs_redis
+async def test_a_sentinel_leads_a_store_to_the_server_that_has_taken_over(
+    redis_server: RedisServer, tmp_path: Path
+) -> None:
+    """Once the primary is lost; the version and the mark are those of the replica then."""
+    folder = tmp_path / "replica"
+    folder.mkdir()
+    following = ("--replicaof", f"127.0.0.1 {redis_server.port}")
+    for replica in running_redis(folder, *DURABLE, *following):
+        with running_sentinel(tmp_path, redis_server) as port:
+            sentinel = Sentinel([("127.0.0.1", port)])  # type: ignore[no-untyped-call]
+            async with redis_client(replica) as follower:
+                while not (await sentinel_knows(sentinel)):
+                    await follower.ping()
+            async with sentinel.master_for("primary") as redis:
+                store = RedisCheckpointStore(redis)
+                await store.save("default", "one", version=0)
+                await redis.wait(1, 10_000)
+                redis_server.kill()
+                while error := await failure_of(store.save("default", "two", version=1)):
+                    assert error.retryable
+                assert (await store.load("default")).checkpoint == "two"
+                async with redis_client(replica) as promoted:
+                    assert (await RedisCheckpointStore(promoted).load("default")).version == 2
+            for one in sentinel.sentinels:
+                await one.aclose()
+
+
+async def sentinel_knows(sentinel: Sentinel) -> bool:
+    """Return whether it knows a replica that can take over."""
+    with suppress(RedisError):
+        return bool(await sentinel.discover_slaves("primary"))
+    return False

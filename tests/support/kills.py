@@ -15,7 +15,7 @@ import sqlite3
 import sys
 import traceback
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib import import_module
@@ -26,12 +26,8 @@ from typing import Any, Final, Protocol
 import pytest
 from attrs import define, field
 
-from income_client import CheckpointError, CheckpointStore, IncomeClient, Poller, to_json
+from income_client import IncomeClient, to_json
 from income_client.emulator import Emulator
-from income_client.testing import JumpingClock
-
-from .polling import Scene
-from .service import NOW
 
 ROOT: Final = Path(__file__).parents[2]
 KILLED: Final = -signal.SIGKILL
@@ -256,7 +252,7 @@ class Server(Protocol):
 
 
 @asynccontextmanager
-async def killed(server: Server, kills: int) -> AsyncIterator["asyncio.Task[None]"]:
+async def killed_server(server: Server, kills: int) -> AsyncIterator["asyncio.Task[None]"]:
     """Kill a server and start it again, so many times; yields a task that ends afterwards."""
     chance = Random(17)
 
@@ -271,57 +267,6 @@ async def killed(server: Server, kills: int) -> AsyncIterator["asyncio.Task[None
         yield killing
     finally:
         await killing
-
-
-async def save_among_kills(server: Server, kills: int, store: CheckpointStore) -> None:
-    """Check that after each fault a store is at the last version known of, or at the next."""
-    known = faults = 0
-    is_sure = True
-    async with killed(server, kills) as killing:
-        while not killing.done() or not is_sure:
-            try:
-                if not is_sure:
-                    stored = await store.load("default")
-                    assert stored.version in (known, known + 1)
-                    assert stored.checkpoint in (None, f"text {stored.version}")
-                    known, is_sure = stored.version, True
-                known = await store.save("default", f"text {known + 1}", version=known)
-            except CheckpointError as error:
-                if not error.retryable:
-                    raise
-                faults, is_sure = faults + is_sure, False
-                await asyncio.sleep(0)
-    assert (await store.load("default")).version == known > faults > 0
-
-
-async def poll_among_kills(
-    server: Server,
-    kills: int,
-    store: CheckpointStore,
-    consume: Callable[[Poller], Awaitable[object]],
-) -> list[str]:
-    """Have all be consumed that is updated while a server is killed; return what was, in order."""
-    clock = JumpingClock()
-    clock.most_sleeps = None  # it polls for as long as the kills take
-    async with (
-        Emulator(range(NOW - 2000, NOW - 1000), clock=clock, time_flows=True) as service,
-        IncomeClient(service.url, auth=service.oauth2, clock=clock) as client,
-    ):
-        place = Scene(service, client, store)
-        poller = place.poll()
-        consuming = asyncio.ensure_future(consume(poller))
-        updated: list[str] = []
-        async with killed(server, kills) as killing:
-            while not killing.done():
-                updated += place.touch(len(updated))
-                poller.wake()
-                await asyncio.sleep(0.01)
-        poller.stop(after_poll=True)
-        await consuming
-        last = place.poll()  # the poll that was under way had begun before the last updates
-        last.stop(after_poll=True)
-        await consume(last)
-    return updated
 
 
 if __name__ == "__main__":
