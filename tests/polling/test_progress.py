@@ -145,17 +145,6 @@ def test_a_checkpoint_is_bounded_by_what_is_listed_again(
         assert len(kept(one)) <= settle + lookback + 5
 
 
-@given(st.lists(st.integers(-50, 50)))
-def test_progress_never_goes_back(seconds: list[int]) -> None:
-    """Nor is anything listed from before the beginning."""
-    one = progress(0, lookback=30, since=-10)
-    for second in seconds:
-        one.advance(second)
-        assert one.lower == max(one.reached - 30, -10)
-    assert one.reached == max([0, *seconds])
-    assert one.checkpoint().reached == one.reached
-
-
 @pytest.mark.parametrize(
     ("listed", "updated", "is_kept"),
     [
