@@ -93,21 +93,8 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 
 def pytest_make_parametrize_id(val: Any, argname: str) -> str | None:
-    """Name a parameter by words, never by the address of an object or by a key made just now."""
-    if isinstance(val, str | bytes) and len(val) > 100:
-        return argname
-    if isinstance(val, dict):
-        return ",".join(f"{key}={_word(one)}" for key, one in val.items()) or "nothing"
-    return None if isinstance(val, str | int | float | bool | None) else _word(val)
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, frozenset | set):
-        return ",".join(sorted(map(_word, value)))
-    text = repr(value)
-    if "0x" in text or len(text) > 30:
-        return getattr(value, "__name__", type(value).__name__)
-    return text
+    """Name by its argument what is long, such as a key made just now: workers must agree."""
+    return argname if isinstance(val, str | bytes) and len(val) > 100 else None
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -237,13 +237,13 @@ async def test_an_encoding_that_was_not_asked_for_is_named_as_such() -> None:
     assert "with a Content-Encoding that was not asked for, 1 bytes instead" in error.message
 
 
-@pytest.mark.parametrize("body", [b"{}", gzip.compress(b"{}")[:-12] + bytes(12)])
-async def test_a_body_that_cannot_be_decompressed_is_told(body: bytes) -> None:
+async def test_a_body_that_cannot_be_decompressed_is_told() -> None:
     """It is not in the encoding that it names, or damaged."""
-    error = await one_call(in_turn(reply(body=body, Content_Encoding="gzip")))
-    assert isinstance(error, ConnectionFailedError)
-    assert error.message == "get_application(app-1): the body could not be decompressed"
-    assert error.retryable
+    for body in (b"{}", gzip.compress(b"{}")[:-12] + bytes(12)):
+        error = await one_call(in_turn(reply(body=body, Content_Encoding="gzip")))
+        assert isinstance(error, ConnectionFailedError)
+        assert error.message == "get_application(app-1): the body could not be decompressed"
+        assert error.retryable
 
 
 # Proxies that refuse
