@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NoReturn
 
@@ -26,7 +26,7 @@ from income_client.http.tokens import (
 from income_client.settings import Secret, Timeouts
 from income_client.testing import JumpingClock
 from tests.support.clients import Shelf, call, playing
-from tests.support.loop_time import LoopClock, pass_time
+from tests.support.loop_time import OrderedClock, stay_silent
 from tests.support.server import in_turn, reply, token_rules, turns
 
 NOON: Final = datetime(2026, 6, 30, 12, tzinfo=UTC)
@@ -277,20 +277,41 @@ async def test_a_failing_store_never_breaks_a_call(
     assert "S3CRET" not in caplog.text
 
 
+class Abyss(Shelf):
+    """Never answers; so many seconds pass meanwhile."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+        self.loads = 0
+
+    async def load(self) -> NoReturn:
+        self.loads += 1
+        await stay_silent(self.seconds)
+
+
 async def test_loading_leaves_a_short_deadline_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a call's time, a store that hangs takes no more than a part."""
-
-    class Abyss(Shelf):
-        async def load(self) -> NoReturn:
-            pass_time(30)
-            await asyncio.Event().wait()
-            raise AssertionError
-
     monkeypatch.setattr("income_client.http.tokens._STORE_SECONDS", 1000)
     answer = token_rules(in_turn(reply(body=b"fine")))
-    options: dict[str, Any] = {"token_store": Abyss(), "timeouts": Timeouts(deadline=100)}
+    options: dict[str, Any] = {"token_store": Abyss(30), "timeouts": Timeouts(deadline=100)}
     async with playing(answer, **options) as (session, _, _):
         assert await call(session) == b"fine"
+
+
+async def test_a_store_that_does_not_answer_is_done_without_for_a_minute(
+    shop: Shop, clock: JumpingClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One call waits ten seconds for it, and not each that needs a token."""
+    shop.lifetime, abyss = 8.0, Abyss(11)
+    cache = shop.cache(abyss)
+    for seconds, loads in ((0, 1), (8, 1), (50, 1), (8, 2)):
+        clock.advance(seconds)
+        await cache.get()
+        assert abyss.loads == loads
+    assert shop.asked == 4
+    await cache.aclose()
+    assert "shares none for 60 s" in caplog.text
 
 
 class Snail(Shelf):
@@ -336,7 +357,7 @@ async def test_nobody_waits_for_the_saving(shop: Shop, clock: JumpingClock) -> N
 
 
 class ClaimedShelf(Shelf):
-    """Can be claimed until something is saved; answers may take seconds of the loop's time."""
+    """Can be claimed until something is saved; answers may take seconds of the clock."""
 
     def __init__(self, clock: Clock, seconds: float = 0.0) -> None:
         super().__init__()
@@ -347,10 +368,10 @@ class ClaimedShelf(Shelf):
     @contextlib.asynccontextmanager
     async def _answering(self) -> AsyncIterator[None]:
         if self.seconds:
-            await asyncio.sleep(self.seconds / 2)
+            await self.clock.sleep(self.seconds / 2)
         yield  # what is done is done in the middle
         if self.seconds:
-            await asyncio.sleep(self.seconds / 2)
+            await self.clock.sleep(self.seconds / 2)
 
     async def load(self) -> StoredToken | None:
         async with self._answering():
@@ -411,31 +432,7 @@ async def test_a_claim_is_not_waited_for_long(shop: Shop, clock: JumpingClock) -
 
 # A store that is slow
 
-LIFETIME: Final = 8.0
-SECONDS: Final = 100.0
-
-
-@contextlib.contextmanager
-def skipped_waits() -> Iterator[LoopClock]:
-    """Have the running loop jump to its next timer instead of waiting for it.
-
-    Timers keep their order, so that tasks interleave as they do in real time.
-    """
-    loop = asyncio.get_running_loop()
-    selector: Any = vars(loop)["_selector"]
-    select = selector.select
-
-    def jump(seconds: float | None) -> Any:
-        ready = select(0 if seconds else seconds)
-        if seconds and not ready:
-            pass_time(seconds)
-        return ready
-
-    selector.select = jump
-    try:
-        yield LoopClock()
-    finally:
-        selector.select = select
+SECONDS: Final = 30.0
 
 
 class Service(Shop):
@@ -446,7 +443,7 @@ class Service(Shop):
     calls = refused = 0
 
     async def request(self) -> Token:
-        await asyncio.sleep(0.05)
+        await self.clock.sleep(0.05)
         token = await super().request()
         self.newest = (text(token), self.clock.monotonic() + token.lifetime)
         return token
@@ -459,12 +456,12 @@ class Service(Shop):
             self.calls += 1
             for is_last in (False, True):
                 token = await cache.get()
-                await asyncio.sleep(0.05)
+                await self.clock.sleep(0.05)
                 if text(token) == self.newest[0] and now() < self.newest[1]:
                     break
                 cache.invalidate(token)
                 self.refused += is_last
-            await asyncio.sleep(0.1)
+            await self.clock.sleep(0.1)
 
 
 @pytest.mark.parametrize("seconds", [0.5, 1.3])
@@ -472,32 +469,17 @@ async def test_no_call_fails_because_the_store_is_slow(
     seconds: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each process waits for it, and says once that it is slow."""
-    with skipped_waits() as clock:
-        service, shelf = Service(clock, LIFETIME), ClaimedShelf(clock, seconds)
-        caches = [service.cache(shelf) for _ in range(4)]
-        await asyncio.gather(*map(service.be_called, caches))
-        for cache in caches:
-            await cache.aclose()
-    assert service.calls > 300
+    clock = OrderedClock()
+    service, shelf = Service(clock, 8.0), ClaimedShelf(clock, seconds)
+    caches = [service.cache(shelf) for _ in range(4)]
+    calls = asyncio.gather(*map(service.be_called, caches))
+    while not calls.done():
+        await clock.let_pass(1)
+    for cache in caches:
+        await cache.aclose()
+    assert service.calls > 90
     assert service.refused == 0
-    assert service.asked < 1.5 * SECONDS / (LIFETIME * 3 / 4)
+    assert service.asked < 1.5 * SECONDS / (service.lifetime * 3 / 4)
     warnings = [line.getMessage() for line in caplog.records]
     assert len(warnings) == (4 if seconds > 1 else 0)
     assert all("token store is slow" in warning for warning in warnings)
-
-
-async def test_a_store_that_does_not_answer_is_done_without_for_a_minute(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """One call waits ten seconds for it, and not each that needs a token."""
-    with skipped_waits() as clock:
-        cache = Service(clock, LIFETIME).cache(ClaimedShelf(clock, 3600.0))
-        waits = []
-        for _ in range(9):
-            began = clock.monotonic()
-            await cache.get()
-            waits.append(round(clock.monotonic() - began))
-            await asyncio.sleep(LIFETIME)
-        await cache.aclose()
-    assert waits == [10, *[0] * 7, 10]
-    assert "shares none for 60 s" in caplog.text
