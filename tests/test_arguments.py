@@ -98,17 +98,12 @@ class Waits:
     async def __call__(self, _: object = None) -> None:
         """Be awaited."""
 
-    async def method(self, _: object = None) -> None:
-        """Be awaited."""
-
-    @staticmethod
-    async def static(_: object = None) -> None:
-        """Be awaited."""
+    method = __call__
 
 
 NO_PLAIN_FUNCTIONS: Final = (
-    waits, yields, generates, Waits(), Waits().method, Waits.static, partial(waits, 1),
-    partial(Waits(), 1), partial(partial(Waits().method), 1), 7, "print",
+    waits, yields, generates, Waits(), Waits().method, partial(partial(waits), 1),
+    partial(Waits(), 1), 7, "print",
 )  # fmt: skip
 """Hooks that would do nothing: what they return has to be awaited or iterated."""
 
@@ -117,6 +112,7 @@ FIELDS: Final = (
     "; there are application_id, document_type, document_id, file, file_reference_id, ext"
 )
 NO_NETWORK: Final = "{} is neither an IP address nor a network; the host bits of a network are zero"
+NO_AUDIENCES: Final[list[Any]] = [[], "", b"x", [b"x"], [""], ["a", ""], [5], {}]
 NO_CREDENTIAL: Final = "holds a character that a Basic credential cannot carry"
 AUTHS: Final = (
     "auth must be a CallbackBasicAuth, a CallbackBearerAuth such as the .auth of a "
@@ -314,13 +310,11 @@ REFUSED: Final[dict[str, dict[str, Rows]]] = {
         "application_id must not be longer than 512 characters": ["a" * 513],
     },
     "get_documents": {
-        "application_id must not be a step in a path, such as ..": [".."],
         "application_id must be a non-empty str, found {}": [7, PAYLOAD],
     },
     "find_application": {
         "application_reference_id must be a non-empty str, found an empty one": [""],
         "application_reference_id must be a str that is not empty, not {}": [None],
-        "application_reference_id must be a non-empty str, found {}": [7, PAYLOAD],
     },
     "get_json": {
         "path must be a str, not {}": [None, 7, b"/v1/x", Path("/v1/x")],
@@ -512,14 +506,9 @@ REFUSED: Final[dict[str, dict[str, Rows]]] = {
             "audience, or claims such as {'client_id': ...}, is required: a token that the same "
             "issuer has made for another API must not pass"
         ): [None],
-        "audience must be a text that tokens carry as aud, or several": given({"audience": []},
-            {"audience": ""}, {"audience": [b"x"]}, {"audience": b"x"},
-            {"audience": [], "claims": {"scope": "c"}}, {"audience": "", "claims": {"scope": "c"}},
-            {"audience": [b"x"], "claims": {"scope": "c"}},
-            {"audience": [""], "claims": {"scope": "c"}},
-            {"audience": ["a", ""], "claims": {"scope": "c"}},
-            {"audience": [5], "claims": {"scope": "c"}},
-            {"audience": {}, "claims": {"scope": "c"}}),
+        "audience must be a text that tokens carry as aud, or several":
+            given(*({"audience": audience, "claims": claims} for claims in (None, {"scope": "c"})
+                for audience in NO_AUDIENCES)),
         "claims must be names with the values that tokens must carry": [{}, {"": "x"}, "client_id",
             {"client_id": "x", "": "y"}],
         "claims: a value must be a text, a whole number or a bool": [{"client_id": ""},
