@@ -14,8 +14,6 @@ import aiohttp
 import pytest
 import trustme
 from attrs import evolve
-from hypothesis import given
-from hypothesis import strategies as st
 
 from income_client import (
     ConfigurationError,
@@ -60,46 +58,32 @@ def client_of(url: str, **options: Any) -> IncomeClient:
 # Redirects
 
 
-@given(
-    status=st.sampled_from(REDIRECTS),
-    before=st.sampled_from([(), (401,), (503,), (503, 401), (401, 503)]),
-    target=st.sampled_from(["another origin", "the same origin", "a path"]),
-    is_borrowed=st.booleans(),
-)
-async def test_a_call_is_not_redirected(
-    status: int, before: tuple[int, ...], target: str, is_borrowed: bool
-) -> None:
-    """Any redirect is an error, also after a token renewal and after a retry.
+@pytest.mark.parametrize("is_borrowed", [False, True])
+@pytest.mark.parametrize("status", REDIRECTS)
+async def test_a_call_is_not_redirected(status: int, is_borrowed: bool) -> None:
+    """Any redirect is an error, of a call or of a token request, and nothing goes elsewhere.
 
     The ``raise_for_status`` of a borrowed session does not replace our errors either.
     """
-    left, outages = list(before), before.count(503)
-
-    def answer(_: Request) -> Reply:
-        places = {"another origin": other.url, "the same origin": server.url, "a path": ""}
-        location = f"{places[target]}/elsewhere"
-        return reply(left.pop(0)) if left else reply(status, Location=location)
-
     async with (
         ScriptedServer(in_turn(reply())) as other,
-        ScriptedServer(token_rules(answer)) as server,
         aiohttp.ClientSession(raise_for_status=True) as session,
-        client_of(server.url, auth=OAUTH, session=session if is_borrowed else None) as client,
     ):
-        with pytest.raises(UnexpectedResponseError) as caught:
-            await client.get_application("app-1")
-        assert (caught.value.status, caught.value.retryable) == (status, False)
-        calls = [request.path for request in server.calls]
-        assert calls == ["/v1/income/applications/app-1"] * (1 + len(before))
-        # Of a token request, neither the client's secret nor the body is sent elsewhere.
-        left += [503] * outages
-        server.answer = answer
-        async with client_of(server.url, auth=OAUTH) as another:
-            with pytest.raises(TokenError) as refused:
-                await another.get_application("app-2")
-        assert (refused.value.status, refused.value.retryable) == (status, False)
-        tokens = [request.path for request in server.requests[-1 - outages :]]
-        assert tokens == ["/token"] * (1 + outages)
+        answer = in_turn(reply(status, Location=f"{other.url}/elsewhere"))
+        borrowed = session if is_borrowed else None
+        for rules, cls in ((token_rules(answer), UnexpectedResponseError), (answer, TokenError)):
+            async with (
+                ScriptedServer(rules) as server,
+                client_of(
+                    server.url, auth=OAUTH, session=session if is_borrowed else None
+                ) as client,
+            ):
+                with pytest.raises((UnexpectedResponseError, TokenError)) as caught:
+                    await client.get_application("app-1")
+            assert type(caught.value) is cls
+            assert (caught.value.status, caught.value.retryable) == (status, False)
+            made = ["/token", *["/v1/income/applications/app-1"] * (cls is not TokenError)]
+            assert [request.path for request in server.requests] == made
         assert other.requests == []
 
 
