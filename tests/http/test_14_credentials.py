@@ -74,9 +74,7 @@ async def test_a_call_is_not_redirected(status: int, is_borrowed: bool) -> None:
         for rules, cls in ((token_rules(answer), UnexpectedResponseError), (answer, TokenError)):
             async with (
                 ScriptedServer(rules) as server,
-                client_of(
-                    server.url, auth=OAUTH, session=session if is_borrowed else None
-                ) as client,
+                client_of(server.url, auth=OAUTH, session=borrowed) as client,
             ):
                 with pytest.raises((UnexpectedResponseError, TokenError)) as caught:
                     await client.get_application("app-1")
