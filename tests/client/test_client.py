@@ -35,6 +35,7 @@ from income_client.checkpoints import MemoryCheckpointStore
 from income_client.emulator import Emulator, Fault
 from income_client.records.window import EPOCH
 from income_client.testing import JumpingClock, make_document
+from tests.support.beside import beside
 from tests.support.canaries import SECRET
 from tests.support.clients import BASIC, HERE, OAUTH, ask, hosting, running
 from tests.support.loop_time import stay_silent
@@ -191,10 +192,9 @@ async def test_cancelling_anywhere_leaves_nothing_behind() -> None:
 ONCE: Final = RetryPolicy(max_attempts=1)
 
 
-@pytest.mark.parametrize("applications", [0, 50])
-async def test_a_service_that_works_is_asked_once_for_one_row(applications: int) -> None:
+async def test_a_service_that_works_is_asked_once_for_one_row() -> None:
     """One token, one call, and nothing comes back."""
-    async with served(applications) as (service, client):
+    async with served(50) as (service, client):
         await client.check()
         requests = [request for request in service.requests if request.name != "token"]
         assert [request.name for request in requests] == ["list_applications"]
@@ -377,21 +377,12 @@ import asyncio, sys
 {first}
 from income_client import BasicAuth, IncomeClient, IncomeClientError, RetryPolicy
 
-async def answer(reader, writer):
-    await reader.readuntil(b"\\r\\n\\r\\n")
-    head = b"HTTP/1.1 200 OK", b"Content-Type: application/json", b"Content-Length: 4"
-    writer.write(b"\\r\\n".join([*head, b"Connection: close", b"", b"null"]))
-    writer.close()
-
 async def main():
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    url = "http://127.0.0.1:%d" % server.sockets[0].getsockname()[1]
-    once = RetryPolicy(max_attempts=1)
-    async with IncomeClient(url, auth=BasicAuth("user", "invented"), retry=once) as client:
+    once, auth = RetryPolicy(max_attempts=1), BasicAuth("user", "invented")
+    async with IncomeClient("{url}", auth=auth, retry=once) as client:
         print(*sys.modules)
         await client.get_json("/v1/x")
         print(*sys.modules)
-        server.close()
         try:
             await client.get_json("/v1/x")
         except IncomeClientError as error:
@@ -407,27 +398,21 @@ _LATER: Final = (
     *("income_client.exporting", "income_client.emulator", "income_client.telemetry"),
     *("income_client.receivers", "sqlite3", "obstore", "pyarrow", "tenacity"),
     # of the command line, of callbacks, of the tests
-    *(
-        "aiohttp.web",
-        "asyncpg",
-        "cryptography",
-        "cyclopts",
-        "jinja2",
-        "joserfc",
-        "opentelemetry.trace",
-    ),
-    *("orjson", "pydantic", "pytest", "rich", "tomlkit", "uvicorn"),
+    *("aiohttp.web", "asyncpg", "cryptography", "cyclopts", "jinja2", "joserfc", "orjson"),
+    *("opentelemetry.trace", "pydantic", "pytest", "rich", "tomlkit", "uvicorn"),
 )
 
 
 @pytest.mark.parametrize("first", ["", _BROKEN], ids=["", "opentelemetry is broken"])
 def test_a_client_loads_what_it_needs_when_it_needs_it(first: str) -> None:
     """OpenTelemetry is the program's to import; tenacity is loaded when something has failed."""
-    command = [sys.executable, "-W", "error", "-c", _PROGRAM.replace("{first}", first)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    with beside(ScriptedServer(in_turn(reply(), reply(503)))) as server:
+        program = _PROGRAM.replace("{first}", first).replace("{url}", server.url)
+        command = [sys.executable, "-W", "error", "-c", program]
+        ended = subprocess.run(command, capture_output=True, text=True, check=True)
     made, asked, (error, *failed) = map(str.split, ended.stdout.splitlines())
     assert "income_client.client" in made
     assert [name for name in made if name.startswith(_LATER)] == []
     assert ("tenacity" in asked, "tenacity" in failed) == (False, True)
-    assert error == "ConnectionFailedError"
+    assert error == "ServerError"
     assert not {"opentelemetry.trace", "income_client.telemetry"} & {*failed}

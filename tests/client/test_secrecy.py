@@ -21,7 +21,6 @@ from types import SimpleNamespace
 from typing import Any, Final, NoReturn
 from urllib.parse import parse_qsl
 
-import asyncpg
 import pytest
 from attrs import evolve, frozen
 from redis.asyncio import Redis
@@ -52,8 +51,7 @@ from income_client import (
 )
 from income_client.emulator import CallbackTarget
 from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore, nats_publisher
-from income_client.engines.postgres import PostgresCheckpointStore, PostgresTokenStore
-from income_client.engines.redis import RedisCheckpointStore, RedisTokenStore
+from income_client.engines.redis import RedisTokenStore
 from income_client.engines.relay import UpdateEvent, faststream_publisher, relay
 from income_client.engines.worker import Worker
 from income_client.engines.worker_rabbit import rabbit_events, rabbit_publisher
@@ -556,12 +554,6 @@ def written(record: ApplicationRecord) -> None:
         tables.write(record)
 
 
-async def in_pool(work: Callable[[Any], Awaitable[object]]) -> object:
-    """Use a pool whose server cannot be reached."""
-    async with asyncpg.create_pool(f"postgresql://u:{CANARY}@127.0.0.1:1/x", min_size=0) as pool:
-        return await work(pool)
-
-
 async def on_redis(work: Callable[[Any], Awaitable[object]]) -> object:
     """Use a client whose server cannot be reached."""
     async with Redis.from_url(f"redis://u:{CANARY}@127.0.0.1:1/0") as redis:
@@ -611,14 +603,7 @@ REFUSED: Final[dict[str, Callable[[], Any]]] = {
     # Stores, brokers, workers
     "token in NATS": lambda: NatsTokenStore(key_value(CANARY.encode())).load(),
     "checkpoint in NATS": lambda: NatsCheckpointStore(key_value(CANARY.encode())).load("x"),
-    "token in PostgreSQL": lambda: in_pool(lambda pool: PostgresTokenStore(pool).load()),
-    "checkpoint in PostgreSQL": lambda: in_pool(
-        lambda pool: PostgresCheckpointStore(pool).load("x")
-    ),
-    "checkpoint in Redis": lambda: on_redis(lambda redis: RedisCheckpointStore(redis).load("x")),
-    "token in Redis": lambda: on_redis(
-        lambda redis: RedisTokenStore(redis).save(StoredToken(access_token=TOKEN, expires_at=NOW))
-    ),
+    "token in Redis": lambda: on_redis(lambda redis: RedisTokenStore(redis).load()),
     "publisher to NATS": lambda: nats_publisher(Failing(), "x")(UPDATE),  # type: ignore[arg-type]
     "publisher of FastStream": lambda: faststream_publisher(Failing())(UPDATE),
     "RabbitMQ": lambda: rabbit_events(f"http://u:{CANARY}@127.0.0.1"),
