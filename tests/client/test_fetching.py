@@ -256,27 +256,20 @@ CONCURRENCY = 4
 
 
 class Source:
-    """An asynchronous source that knows whether it was closed."""
+    """An asynchronous source that knows what was taken of it, and whether it was closed."""
 
     def __init__(self, ids: Any) -> None:
         self.is_closed = False
         self.taken = 0
-        self._ids = iter(ids)
+        self._ids = ids
 
-    def __aiter__(self) -> "Source":
-        return self
-
-    async def __anext__(self) -> str:
-        """Give the next id."""
-        one = next(self._ids, None)
-        if one is None:
-            raise StopAsyncIteration
-        self.taken += 1
-        return str(one)
-
-    async def aclose(self) -> None:
-        """Take note."""
-        self.is_closed = True
+    async def __aiter__(self) -> AsyncIterator[str]:
+        try:
+            for one in self._ids:
+                self.taken += 1
+                yield one
+        finally:
+            self.is_closed = True
 
 
 @contextlib.asynccontextmanager
