@@ -7,7 +7,6 @@ import tracemalloc
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from attrs import evolve
@@ -34,7 +33,6 @@ from income_client.errors import IncomeClientError, ServerError, UnsafeLinkError
 from income_client.http.endpoints import proxy_address
 from income_client.testing import JumpingClock
 from tests.support.clients import (
-    CANARY,
     HERE,
     body_of,
     fetched,
@@ -350,20 +348,6 @@ async def test_a_request_is_the_address_and_five_fields() -> None:
             "Range: bytes=5-",
             "User-Agent: test/1",
         ]
-
-
-async def test_the_environment_adds_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    (tmp_path / ".netrc").write_text(f"default login {CANARY} password {CANARY}\n")
-    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    async with pooled(in_turn(reply(Set_Cookie="a=b"))) as (pool, server):
-        for _ in range(2):
-            # Cookies of bare IP addresses would not be kept anyway.
-            assert await fetched(pool, f"http://localhost:{server.port}") == b"{}"
-    for request in server.requests:
-        assert set(request.headers) == {"host", "user-agent", "accept", "accept-encoding"}
-        assert request.headers["user-agent"].startswith("income-client/")
 
 
 async def test_a_proxy_may_be_anywhere() -> None:

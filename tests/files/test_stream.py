@@ -60,14 +60,6 @@ async def test_whatever_has_documents_is_taken(tmp_path: Path, play: Scene) -> N
         assert all(file.application_id == application_id for file in files)
 
 
-async def test_running_it_again_finds_everything_there(tmp_path: Path, play: Scene) -> None:
-    documents = await play.documents(6)
-    first = [file async for file in play.client.download_all(documents, tmp_path)]
-    again = [file async for file in play.client.download_all(documents, tmp_path)]
-    assert {evolve(file, was_there=True) for file in first} == set(again)
-    assert play.ranges[6:] == ["bytes=0-0"] * 6
-
-
 async def test_no_more_than_asked_for_are_on_their_way(tmp_path: Path) -> None:
     """Neither beyond `concurrency` nor beyond the client's own limit."""
     for limit, concurrency in ((16, 3), (2, 8)):
