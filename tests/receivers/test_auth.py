@@ -56,7 +56,7 @@ def short_pem() -> bytes:
 ADVICE: Final[tuple[tuple[Any, str], ...]] = (
     (Secret("x" * 64), "must be named"),
     ("-----BEGIN PRIVATE KEY-----\nAAAA", "only the issuer"),
-    (dict(private_key("P-256").as_dict(private=True)), "only the issuer"),
+    (dict(private_key("P-256", 0).as_dict(private=True)), "only the issuer"),
     ("https://id.example.test/keys", "jwks_url"),
     ("keys.pem", "not a public key in PEM"),
     ("a shared secret", "given as a Secret"),

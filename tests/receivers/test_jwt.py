@@ -209,10 +209,10 @@ SIGNED: Final[tuple[tuple[Any, Any], ...]] = (
 def test_a_signature_alone_does_not_make_a_token() -> None:
     """The payload must be an object; a name that is there twice would be read in two ways."""
     for header, payload in SIGNED:
-        text = signed(header, payload, "ES256", private_key("P-256"))
+        text = signed(header, payload, "ES256", private_key("P-256", 0))
         assert outcome(text) is Refusal.TOKEN_UNREADABLE
     for name in ("exp", "nbf", "iat"):
-        text = signed(HEAD, {**CLAIMS, name: None}, "ES256", private_key("P-256"))
+        text = signed(HEAD, {**CLAIMS, name: None}, "ES256", private_key("P-256", 0))
         assert outcome(text) is Refusal.TOKEN_OUT_OF_TIME
 
 
@@ -270,7 +270,7 @@ def test_whatever_is_signed_leads_to_an_answer(header: Any, claims: Any) -> None
     texts = [
         json.dumps(part).encode("ascii") for part in ({**HEAD, **header}, {**CLAIMS, **claims})
     ]
-    found = outcome(signed(texts[0], texts[1], "ES256", private_key("P-256")))
+    found = outcome(signed(texts[0], texts[1], "ES256", private_key("P-256", 0)))
     assert found is None or isinstance(found, Refusal)
 
 

@@ -34,13 +34,9 @@ KIND_OF: Final = {
 """The kind of key of each algorithm."""
 
 
-def private_key(kind: str, number: int = 0) -> Key:
-    """Return a key; the same one for the same arguments, since RSA keys take their time."""
-    return _made_once(kind, number)
-
-
 @cache
-def _made_once(kind: str, number: int) -> Key:
+def private_key(kind: str, number: int) -> Key:
+    """Return a key; the same one for the same arguments, since RSA keys take their time."""
     kid: Any = {"kid": f"{kind}-{number}"}
     match kind:
         case "RSA":
@@ -61,7 +57,7 @@ def public_jwk(kind: str, number: int = 0, **members: Any) -> dict[str, Any]:
 
 
 def public_pem(kind: str) -> bytes:
-    key = private_key(kind)
+    key = private_key(kind, 0)
     assert not isinstance(key, OctKey)
     return key.as_pem(private=False)
 
