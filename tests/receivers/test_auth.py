@@ -58,8 +58,6 @@ ADVICE: Final[tuple[tuple[Any, str], ...]] = (
     ("-----BEGIN PRIVATE KEY-----\nAAAA", "only the issuer"),
     (dict(private_key("P-256", 0).as_dict(private=True)), "only the issuer"),
     ("https://id.example.test/keys", "jwks_url"),
-    ("keys.pem", "not a public key in PEM"),
-    ("a shared secret", "given as a Secret"),
     (7, "neither a JWK"),
     (short_pem(), "2048"),
 )
