@@ -31,6 +31,7 @@ from income_client.downloads.temporary_file import (
 )
 from tests.support.disk_faults import FailingDisk, failing_disk
 from tests.support.downloads import PDF, files_below, folder_in_memory, left, left_in
+from tests.support.leaks import held_by
 from tests.support.storage import storing
 
 OLD: Final = b"an older version"
@@ -119,6 +120,7 @@ def check(
     assert outcome.in_place is outcome.message.partition(": ")[2].startswith(IN_PLACE)
     if left.get("doc-1.pdf") == PDF and has_md5:
         assert "cannot be kept" not in outcome.message
+    assert str(folder) not in held_by(outcome)  # names of files can tell of people
     assert outcome.disk_failed is (disk.error != errno.EPERM)
     assert not outcome.retryable
 

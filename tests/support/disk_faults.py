@@ -48,7 +48,7 @@ class FailingDisk:
         if path is not None and self._holds(path):
             self.calls.append(name)
             if len(self.calls) == self.number + 1:
-                raise OSError(self.error, os.strerror(self.error))
+                raise OSError(self.error, os.strerror(self.error), str(path))
 
     def _holds(self, path: Path) -> bool:
         return path == self.folder or self.folder in path.parents
