@@ -18,7 +18,6 @@ from tests.support.callbacks import ring
 from tests.support.proxies import tls_pair
 
 SOON: Final = 0.05
-NEVER: Final = 3600.0
 PATIENCE: Final = 20.0
 WHOLE: Final = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 OK: Final = b"HTTP/1.1 200 OK\r\n"

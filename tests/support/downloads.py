@@ -38,11 +38,6 @@ class Scene:
         return [request for request in self.service.requests if request.name == "file"]
 
     @property
-    def ranges(self) -> list[str | None]:
-        """The Range fields of the requests for files."""
-        return [request.headers.get("range") for request in self.asked]
-
-    @property
     def renewals(self) -> int:
         """How often documents were asked for."""
         return sum(request.name == "get_documents" for request in self.service.requests)
