@@ -24,6 +24,7 @@ from tests.support.downloads import (
     check_file,
     files_below,
     folder_in_memory,
+    left,
     left_in,
     mode_of,
     watched,
@@ -394,6 +395,16 @@ async def test_a_cut_file_is_resumed_with_the_version_that_it_began_with(
             assert tags == [None, etag, etag]
         else:
             assert ranges(storage) == tags == [None, None]
+    assert left_in(tmp_path) == {"slip": LONG}
+
+
+async def test_after_a_kill_the_next_run_begins_anew_and_tidies_up(tmp_path: Path) -> None:
+    """What killed processes left is not resumed; it is removed, whichever file it was of."""
+    for number in range(3):
+        left(tmp_path, LONG[: 1_000_000 * number])
+    async with storing() as (storage, client):
+        await client.download(storage.store("/a", LONG), tmp_path / "slip")
+        assert ranges(storage) == [None]
     assert left_in(tmp_path) == {"slip": LONG}
 
 
