@@ -5,13 +5,17 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from income_client import IncomeClientError
+from income_client.cli.held import read_pairs
 from income_client.emulator import Fault
+from income_client.errors import leaving
+from income_client.testing import LoopRunner
 from tests.support.cli import Cli
 from tests.support.served import served
 from tests.support.streams import Ran
@@ -202,31 +206,34 @@ BAD: Final[dict[str, tuple[str | bytes, str]]] = {
 @pytest.mark.shows_private("file", reason="it is what the command is given")
 @pytest.mark.parametrize("name", BAD)
 def test_a_file_that_cannot_be_read_is_one_line(
-    name: str, shell: Cli, monkeypatch: pytest.MonkeyPatch
+    name: str, income_run: LoopRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("held", "options"):
-        monkeypatch.setattr(f"income_client.cli.{module}.LONGEST_LINE", 11_000)
+    monkeypatch.setattr("income_client.cli.held.LONGEST_LINE", 11_000)
+    monkeypatch.chdir(tmp_path)
     content, said = BAD[name]
     if isinstance(content, str):
         content = f"{HEADING}\n{content}".encode(errors="surrogateescape")
-    (shell.folder / "held").write_bytes(content)
-    ran = shell("audit", "held")
-    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1), ran.stderr
-    assert said in ran.stderr
-    assert "S3CRET" not in ran.stderr
-    if name == "a long line":
-        for line in (("audit", "-"), ("documents", "-")):
-            ran = shell(*line, stdin=content)
-            assert ran.status == 1
-            assert "standard input has a line of over 11,000 bytes" in ran.stderr
-            assert "S3CRET" not in ran.stderr
+    Path("held").write_bytes(content)
+
+    async def read() -> None:
+        with leaving():
+            async for _ in read_pairs(Path("held")):
+                pass
+
+    with pytest.raises(IncomeClientError) as caught:
+        income_run(read())
+    assert said in str(caught.value)
+    assert "S3CRET" not in str(caught.value)
 
 
 def test_what_is_not_there_is_said_before_anything_is_sent(shell: Cli) -> None:
     Path(shell.folder / "folder").mkdir()
     asked = len(shell.service.requests)
-    for line, said in (("nothing", "nothing cannot be read: no such file"), ("folder", "folder")):
-        ran: Any = shell("audit", line)
-        assert (ran.status, ran.stdout) == (1, "")
+    for line, said in (
+        ("nothing", "nothing cannot be read: no such file"),
+        ("folder", "folder"),
+    ):
+        ran = shell("audit", line)
+        assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
         assert said in ran.stderr
     assert len(shell.service.requests) - asked <= 2

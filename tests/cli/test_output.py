@@ -1,4 +1,4 @@
-"""Output: rows as a table, CSV and JSON; progress and messages beside it."""
+"""Output: rows as a table, CSV and JSON; replies; messages beside it; who may be named in it."""
 
 import csv
 import io
@@ -10,9 +10,11 @@ import socket
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import pyarrow.parquet
 import pytest
 from attrs import evolve
 from hypothesis import given
@@ -21,10 +23,12 @@ from rich.cells import cell_len
 
 from income_client import DeadLetter, SQLiteCheckpointStore
 from income_client.cli.rows import csv_line
+from income_client.emulator import Fault
 from income_client.testing import LoopRunner
 from tests.support.cli import Cli, Running, few_runs
 from tests.support.commands import LETTER as GONE
 from tests.support.commands import Form
+from tests.support.served import parsed, served, without_addresses
 from tests.support.streams import Terminal, is_drawn_over
 
 pytestmark = pytest.mark.income_service(applications=6)
@@ -227,3 +231,171 @@ def test_progress_is_drawn_beside_files(stdout: str, shell: Cli) -> None:
         ran = shell(*line, terminal=Terminal(), stdout=places[stdout])
     assert ran.status == 0
     assert is_drawn_over(ran.screen) is (stdout != "socket")
+
+
+# Replies as they come
+
+
+@pytest.mark.shows_private("output", reason="a reply is printed as it came")
+def test_the_reply_is_printed_whole(shell: Cli) -> None:
+    """As one line of JSON, with addresses of files and data of the borrower."""
+    one = shell.service.ids[0]
+    for more in ("", "/documents"):
+        ran = shell("get", f"/v1/income/applications/{one}{more}")
+        assert (ran.status, ran.stderr, len(ran.lines)) == (0, "", 1)
+        assert parsed(ran.stdout) == [served(shell.service, one, more)]
+
+
+def test_parameters_go_into_the_query(shell: Cli) -> None:
+    """Each with its value, whatever that holds; a name may come again."""
+    line = ("get", "/v1/income/applications", "--param", "limit=2")
+    ran = shell(*line, "--param", "updated_after=2000-01-01T00:00:00")
+    assert len(json.loads(ran.stdout)["applications"]) == 2
+    shell(*line[:2], "--param", "x=a=b&c d", "--param", "y=", "--param=x=-1")
+    assert shell.service.requests[-1].query == "x=a%3Db%26c%20d&x=-1&y="
+
+
+def test_numbers_keep_their_digits_and_texts_do_nothing_to_a_terminal(shell: Cli) -> None:
+    """They are those that were sent; what could act on a terminal is escaped."""
+    body = b'{"total":1.10,"rate":1E-7,"many":12345678901234567890.123,"name":"\\u001b[2J\xc2\x9b"}'
+    shell.service.faults.add(Fault("body", body=body, path="/v1/*"))
+    ran = shell("get", "/v1/x")
+    assert ran.status == 0
+    for digits in ('"total":1.10', '"rate":1E-7', '"many":12345678901234567890.123'):
+        assert digits in ran.stdout
+    assert json.loads(ran.stdout)["name"] == "\x1b[2J\x9b"
+    assert "\x1b" not in ran.stdout
+    assert "\x9b" not in ran.stdout
+
+
+def test_a_failure_has_the_status_of_any_command(shell: Cli) -> None:
+    for fault, status, said in (
+        ("any: 404", 1, "get_json: 404 Not Found; is path right?"),
+        ("any: 403", 4, "get_json: 403 Forbidden"),
+    ):
+        shell.service.faults.add(fault)
+        ran = shell("get", "/v1/income/applications")
+        assert (ran.status, ran.stdout) == (status, "")
+        assert said in ran.stderr
+
+
+# Personal data: masked where people look, whole where programs read; addresses on request
+
+SHOW_ALL: Final = "--show-personal-data"
+SIGNED: Final = "Signature="
+"""What every address of a file has in its query."""
+FOR_PEOPLE: Final = (
+    Form("application"), Form("documents"), Form("poll"),
+)  # fmt: skip
+FOR_PROGRAMS: Final = (
+    Form("application", ("-o", "json")), Form("documents"), Form("poll"), Form("export"),
+)  # fmt: skip
+
+
+def personal(shell: Cli) -> set[str]:
+    """Return what names or describes a borrower, word by word."""
+    words = set[str]()
+    for one in shell.service.ids:
+        for person in served(shell.service, one)["applicants"].values():
+            words |= {person[key] for key in ("first_name", "last_name", "email", "phone", "ssn")}
+            words |= {entry["address"]["street_address"] for entry in person["address_info"]}
+    return words
+
+
+def found(words: set[str], text: str) -> set[str]:
+    """Return the words that are in a text."""
+    return {word for word in words if word in text}
+
+
+@pytest.mark.parametrize("form", FOR_PEOPLE, ids=str)
+def test_what_people_look_at_names_nobody_unasked(form: Form, shell: Cli) -> None:
+    """On a terminal data of borrowers is shown on request, and addresses of files never."""
+    line, terminal = form.line(shell.service), Terminal(columns=400)
+    looked = shell(*line, terminal=terminal)
+    assert looked.status == 0
+    assert shell.service.ids[0] in looked.screen
+    assert found(personal(shell), looked.screen) == set()
+    if form.name != "documents":
+        (shell.folder / "polls.db").unlink(missing_ok=True)
+        shown = shell(*line, SHOW_ALL, terminal=terminal)
+        assert found(personal(shell), shown.screen)
+        assert SIGNED not in looked.screen + shown.screen
+
+
+def test_an_update_on_a_terminal_is_a_line(shell: Cli) -> None:
+    terminal = Terminal(columns=80)
+    looked = shell(*Form("poll").line(shell.service), terminal=terminal)
+    shown = [" ".join(line.split()) for line in terminal.standing(looked.screen)]
+    for one in shell.service.ids:
+        application = served(shell.service, one)
+        time = application["last_updated_at"].replace("T", " ")
+        documents = served(shell.service, one, "/documents")["documents"].values()
+        count = sum(map(len, documents))
+        what = f"{count} document{'s' if count > 1 else ''}"
+        assert f"{time} {one} {what} {application['application_reference_id']}" in shown
+
+
+def written(form: Form, shell: Cli, *more: str) -> str:
+    """Run a command whose output goes to a program, and return what that reads."""
+    ran = shell(*form.line(shell.service), *more)
+    assert ran.status == 0
+    return (shell.folder / "all").read_text("utf-8") if form.name == "export" else ran.stdout
+
+
+def documents_in(text: str) -> list[Any]:
+    """Return the documents of an array or of lines of JSON, in whatever form they come."""
+    documents = []
+    for line in json.loads(text, parse_float=Decimal) if text[0] == "[" else parsed(text):
+        if "document" in line:
+            documents.append(line["document"])
+        else:
+            kinds = line["documents"]["documents"].values()
+            documents += [each for kind in kinds for each in kind]
+    return documents
+
+
+@pytest.mark.shows_private("output", "file", reason="programs read addresses as well")
+@pytest.mark.parametrize("form", FOR_PROGRAMS, ids=str)
+def test_what_programs_read_is_whole(form: Form, shell: Cli) -> None:
+    text = written(form, shell)
+    assert SIGNED not in text
+    wanted = shell.service.ids[: 1 if form.name == "application" else None]
+    replies = [without_addresses(served(shell.service, one, "/documents")) for one in wanted]
+    assert documents_in(text) == [
+        each for reply in replies for kind in reply["documents"].values() for each in kind
+    ]
+    if form.name != "documents":
+        for one in wanted:
+            people = served(shell.service, one)["applicants"].values()
+            assert all(person["ssn"] in text for person in people)
+    # Anybody who has an address can read the file, so it must be asked for.
+    for path in (*shell.folder.glob("all*"), *shell.folder.glob("polls.db*")):
+        path.unlink()
+    addressed = documents_in(written(form, shell, "--addresses"))
+    assert addressed
+    assert all(SIGNED in document["url"] for document in addressed)
+
+
+def test_tables_hold_no_addresses(shell: Cli) -> None:
+    """Parquet has the borrowers' data, and no column for addresses."""
+    line = Form("export", ("--format", "parquet", "--addresses")).line(shell.service)
+    assert shell(*line).status == 0
+    cells = "\n".join(
+        str(pyarrow.parquet.read_table(path).to_pydict())
+        for path in sorted((shell.folder / "all").glob("*.parquet"))
+    )
+    assert found(personal(shell), cells)
+    assert SIGNED not in cells
+
+
+def test_an_export_is_resumed_with_the_same_choice_of_addresses(shell: Cli) -> None:
+    """Half of the lines with addresses and half without would be neither."""
+    line = Form("export").line(shell.service)
+    shell.service.faults.add("get_application: 404")
+    assert shell(*line).status == 1
+    ended = shell(*line, "--addresses")
+    assert ended.status == 2
+    assert "was begun with --no-addresses, and not --addresses" in ended.stderr
+    assert shell(*line).status == 0
+    manifest = json.loads((shell.folder / "all.manifest.json").read_text("utf-8"))
+    assert manifest["addresses"] is False

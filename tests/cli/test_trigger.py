@@ -12,10 +12,11 @@ from typing import Any, Final
 
 import pytest
 
+from income_client.cli.running import announcement
 from income_client.emulator import CallbackTarget, Fault
 from income_client.testing import IncomeService
 from tests.support.beside import beside
-from tests.support.cli import Cli, Running, with_basic
+from tests.support.cli import Cli, with_basic
 from tests.support.listening import OAUTH2_VARIABLES
 from tests.support.processes import environment, started
 from tests.support.served import served
@@ -144,7 +145,7 @@ def user(cli: Cli) -> dict[str, str]:
     return environment(HOME=str(cli.folder / "home"), XDG_RUNTIME_DIR="")
 
 
-def announcement(cli: Cli, name: str) -> Path:
+def place_of(cli: Cli, name: str) -> Path:
     """Return where a running command says where it is."""
     return cli.folder / "home/.local/state/income-client" / f"{name}.json"
 
@@ -156,7 +157,7 @@ def test_emulate_listen_and_trigger_work_in_that_order(cli: Cli, user: dict[str,
         with started("listen", "--port", "0", env=user) as listener:
             emulator.stderr.wait_for("where income-client listen runs")
             for name in ("emulate", "listen"):
-                assert announcement(cli, name).stat().st_mode & 0o777 == 0o600
+                assert place_of(cli, name).stat().st_mode & 0o777 == 0o600
             ran = cli("trigger")
             assert (ran.status, ran.stderr) == (0, "")
             (line,) = listener.stdout.wait_for_lines(1)
@@ -167,8 +168,8 @@ def test_emulate_listen_and_trigger_work_in_that_order(cli: Cli, user: dict[str,
         assert "income-client listen" in cli("trigger").stderr
         emulator.send(signal.SIGTERM)
         assert emulator.wait().status == 0
-    assert not announcement(cli, "emulate").exists()
-    assert not announcement(cli, "listen").exists()
+    assert not place_of(cli, "emulate").exists()
+    assert not place_of(cli, "listen").exists()
 
 
 @pytest.mark.shows_private("file", reason="credentials are kept in it")
@@ -187,21 +188,10 @@ def test_callbacks_to_the_address_of_a_listener_carry_its_credentials(
             assert rows(cli("trigger"))[0]["attempts"] == [200]
 
 
-def emulated(cli: Cli) -> Ran:
-    """Run an emulator until it can be found."""
-
-    def find(running: Running) -> None:
-        shown = running.stdout.wait_for("# Its files")
-        assert json.loads(announcement(cli, "emulate").read_bytes())["url"] in shown
-        running.terminate()
-
-    return cli("emulate", "--applications", "1", during=find)
-
-
 @contextmanager
 def announcing(cli: Cli, name: str, content: bytes, mode: int = 0o600) -> Iterator[int]:
     """Hold a file as a running command does; yields its descriptor."""
-    place = announcement(cli, name)
+    place = place_of(cli, name)
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_bytes(content)
     place.chmod(mode)
@@ -213,27 +203,23 @@ def announcing(cli: Cli, name: str, content: bytes, mode: int = 0o600) -> Iterat
 HERE: Final = json.dumps({"url": NOBODY, "USERNAME": "a", "PASSWORD": "b"}).encode()
 
 
-def test_an_announcement_of_somebody_else_is_not_believed(cli: Cli) -> None:
+def test_an_announcement_of_somebody_else_is_not_believed(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Anyone who can write the file could choose where credentials and callbacks go."""
     with announcing(cli, "emulate", HERE):
         assert "nobody answers" in cli("trigger").stderr
-    with announcing(cli, "emulate", HERE, mode=0o622):
-        assert "no emulator is running" in cli("trigger").stderr
     # What a killed one has left behind is held by nobody.
     assert "no emulator is running" in cli("trigger").stderr
-    if os.geteuid() == 0:
-        with announcing(cli, "emulate", HERE) as descriptor:
+    monkeypatch.setenv("HOME", str(cli.folder / "home"))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    with announcing(cli, "emulate", HERE) as descriptor:
+        assert announcement("emulate") == json.loads(HERE)
+        if os.geteuid() == 0:
             os.fchown(descriptor, 65534, 65534)
-            assert "no emulator is running" in cli("trigger").stderr
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"[]", b"\xff", b"[" * 100_000, b'{"url": 1}', HERE.replace(b"url", b"x")],
-)
-def test_a_damaged_announcement_is_none(content: bytes, cli: Cli) -> None:
-    """Neither what asks an emulator nor what looks for a listener fails on it."""
-    with announcing(cli, "emulate", content), announcing(cli, "listen", content):
-        assert "no emulator is running" in cli("trigger").stderr
-        ran = emulated(cli)
-        assert (ran.status, ran.stderr) == (0, "")
+            assert announcement("emulate") is None
+    with announcing(cli, "emulate", HERE, mode=0o622):
+        assert announcement("emulate") is None
+    for damaged in (b"", b"[]", b"\xff", b"[" * 100_000, b'{"url": 1}', b"{}"):
+        with announcing(cli, "emulate", damaged), announcing(cli, "listen", damaged):
+            assert announcement("emulate") is announcement("listen") is None

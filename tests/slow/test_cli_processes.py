@@ -9,7 +9,9 @@ import socket
 import termios
 from array import array
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,11 +20,16 @@ import trustme
 
 from income_client.testing import IncomeService
 from tests.support.beside import beside, until
-from tests.support.cli import complaints
+from tests.support.cli import Cli, cli, complaints, shell
+from tests.support.downloading import Download
+from tests.support.exporting import Export
 from tests.support.listening import BASIC_VARIABLES, OAUTH2_VARIABLES, Listening
-from tests.support.processes import COMMAND, environment, file_for, run, started
+from tests.support.processes import COMMAND, Process, environment, file_for, run, started
 from tests.support.served import documents_of, ids_in
 from tests.support.server import SILENT, ScriptedServer, in_turn
+from tests.support.streams import Terminal
+
+__all__ = ["cli", "shell"]
 
 HERE = ("--allow-host", "127.0.0.1")
 MOST_IN_A_BATCH = 100
@@ -217,3 +224,77 @@ def test_listen_emulate_and_trigger_work_together(
             sent = json.loads(line)
             assert (sent["event_type"], sent["attempts"]) == ("income_calculations", [200])
             assert received["application_id"] == sent["application_id"]
+
+
+# The question for a missing secret, at a terminal that belongs to the command
+
+
+@pytest.fixture
+def config(income_service: IncomeService, tmp_path: Path) -> str:
+    """A file that lacks nothing but the secret."""
+    path = tmp_path / "config"
+    client_id = income_service.oauth2.client_id
+    path.write_text(f'base_url = "{income_service.url}"\nclient_id = "{client_id}"\n', "utf-8")
+    path.chmod(0o600)
+    return str(path)
+
+
+@contextmanager
+def asking(config: str) -> Iterator[Process]:
+    """Have the command ask for the secret."""
+    arguments = ("applications", "-q", "--config", config)
+    with started(
+        *arguments, env=environment(), terminal=Terminal(), piped=True, owns_terminal=True
+    ) as process:
+        process.stderr.wait_for("(not shown): ")
+        yield process
+
+
+def test_a_person_is_asked_and_nothing_is_shown(config: str, income_service: IncomeService) -> None:
+    """The answer is hidden while it is typed, and used."""
+    secret = income_service.oauth2.client_secret.reveal()
+    with asking(config) as process:
+        process.write(f"{secret}\n")
+        ran = process.wait()
+    assert (ran.status, sorted(ran.lines)) == (0, sorted(income_service.ids))
+    assert f"Client secret of {income_service.oauth2.client_id}" in ran.screen
+    assert secret not in ran.screen
+
+
+@pytest.mark.parametrize(
+    ("keys", "status"), [("\x03", 130), ("\x04", 2), ("\n", 2)], ids=["Ctrl-C", "Ctrl-D", "Enter"]
+)
+def test_a_question_without_an_answer_ends_it(
+    keys: str, status: int, config: str, income_service: IncomeService
+) -> None:
+    """Ctrl-C ends the question at once; without an answer the secret is missing."""
+    with asking(config) as process:
+        process.write(keys)
+        ran = process.wait()
+    assert (ran.status, ran.stdout) == (status, "")
+    assert ("INCOME_CLIENT_SECRET" in ran.screen) is (status == 2)
+    assert "Traceback" not in ran.screen
+    assert len(income_service.requests) == 0
+
+
+# More applications in one second than a page can hold: a thousand reads each
+
+
+@pytest.mark.income_service(applications=[20 * 86_400] * 1001, file_bytes=10)
+def test_a_download_reports_it(shell: Cli) -> None:
+    """Where a second holds more than can be listed, the rest comes, and the status is 1."""
+    ran = Download(shell)("--updated-after", "beginning", "--type", "none")
+    assert ran.status == 1
+    assert "1970-01-21T00:00:00" in ran.stderr
+
+
+@pytest.mark.income_service(applications=[1_780_302_600] * 1030)
+def test_an_export_does_not_pass_over_it(shell: Cli) -> None:
+    """Rows that cannot be listed are missing too: no file, unless that is allowed."""
+    export = Export(shell)
+    ran = export("--no-documents")
+    assert ran.status == 1
+    assert "2026-06-01T08:30:00" in ran.stderr
+    assert export("--no-documents", "--allow-missing").status == 0
+    assert len(set(export.ids)) == len(export.ids) >= 1000
+    assert export.manifest["saturated_seconds"] == ["2026-06-01T08:30:00"]
