@@ -2,8 +2,7 @@
 
 import os
 from base64 import b64decode
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs
@@ -13,6 +12,8 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
+from income_client import ConfigurationError
+from income_client.cli.connection import Connection, made_ready
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
 from tests.support.beside import beside
@@ -184,45 +185,57 @@ REFUSED: Final[dict[str, tuple[tuple[str, ...], int, str]]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_file_that_is_refused_is_named_and_not_shown(case: str, cli: Cli, tmp_path: Path) -> None:
+def test_a_file_that_is_refused_is_named_and_not_shown(case: str, tmp_path: Path) -> None:
     """The file, the place and the key are named, with the command that helps; no value is."""
     lines, mode, reason = REFUSED[case]
     path = written(tmp_path / "my config", *lines, mode=mode)
     link = tmp_path / "my link"
     link.symlink_to(path)
     for name in (path, link):
-        ran = cli(*LIST, "--config", str(name), "--profile", "two")
-        assert (ran.status, ran.stdout) == (2, "")
-        assert str(name) in ran.stderr or "profile two" in ran.stderr
-        assert reason.format(file=name) in ran.stderr
-        assert "canary" not in ran.stderr
-        assert "\x1b" not in ran.stderr
+        with pytest.raises(ConfigurationError) as caught:
+            made_ready(Connection(config=name, profile="two"))
+        said = str(caught.value)
+        assert str(name) in said or "profile two" in said
+        assert reason.format(file=name) in said
+        assert "canary" not in said
+        assert "\x1b" not in said
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("pipe", "is not a regular file"),
-        ("folder", "directory"),
-        ("missing", "no such file"),
-        pytest.param(
-            "foreign",
-            "belongs to somebody else",
-            marks=pytest.mark.skipif(os.geteuid() != 0, reason="only a superuser gives files away"),
-        ),
-    ],
-)
-def test_what_is_no_file_of_the_user_is_refused(name: str, reason: str, cli: Cli) -> None:
+def test_what_is_no_file_of_the_user_is_refused(cli: Cli) -> None:
     os.mkfifo(cli.folder / "pipe", 0o600)
     (cli.folder / "folder").mkdir()
-    foreign = written(cli.folder / "foreign", *TOP)
-    if os.geteuid() == 0:
-        os.chown(foreign, 65534, -1)
-    path = str(cli.folder / name)
-    ran = cli(*LIST, "--config", path)
+    reasons = {"pipe": "is not a regular file", "folder": "directory", "missing": "no such file"}
+    if os.geteuid() == 0:  # only a superuser gives files away
+        os.chown(written(cli.folder / "foreign", *TOP), 65534, -1)
+        reasons["foreign"] = "belongs to somebody else"
+    for name, reason in reasons.items():
+        ran = cli(*LIST, "--config", name)
+        assert (ran.status, ran.stdout) == (2, "")
+        assert name in ran.stderr
+        assert reason in ran.stderr
+
+
+def test_credentials_are_for_the_address_beside_them(shell: Cli, tmp_path: Path) -> None:
+    """Of the environment, a file or a profile: nothing is sent to any other."""
+    by_hand = written(tmp_path / "by-hand.toml", f'base_url = "{NOWHERE}"')
+    ran = shell(*LIST, "--config", str(by_hand))
     assert (ran.status, ran.stdout) == (2, "")
-    assert path in ran.stderr
-    assert reason in ran.stderr
+    assert ran.stderr.endswith("(the credentials of the environment are for another address)\n")
+    path = written(tmp_path / "file", *TOP, "[profiles.two]", *TOP[1:])
+    env = {"INCOME_CONFIG": str(path), "INCOME_CLIENT_ID": "", "INCOME_CLIENT_SECRET": ""}
+    ran = shell("applications", "--profile", "two", env=env)
+    assert "INCOME_BASE_URL is set to another address" in ran.stderr
+    assert (ran.status, len(shell.service.requests)) == (2, 0)
+
+
+def test_a_file_without_a_secret_may_be_read_by_all(
+    cli: Cli, income_service: IncomeService, tmp_path: Path
+) -> None:
+    """What the file leaves out may come from the environment, as long as the address fits."""
+    path = written(tmp_path / "file", *keys_of(income_service, client_secret=""), mode=0o664)
+    secret = income_service.environment["INCOME_CLIENT_SECRET"]
+    ran = cli(*LIST, "--config", str(path), env={"INCOME_CLIENT_SECRET": secret})
+    assert (ran.status, ran.stderr, len(ran.lines)) == (0, "", 3)
 
 
 # Services that cannot be reached
@@ -341,96 +354,6 @@ def test_the_usual_authorities_stay_trusted(shell: Cli) -> None:
     with beside(terminating(usual.issue_cert("localhost"), shell.service.url)) as port:
         env = {**files, "INCOME_BASE_URL": f"https://localhost:{port}"}
         assert shell(*LIST, env=env).status == 0
-
-
-Places = Mapping[str, IncomeService]
-
-PLACES: Final = ("environment", "top", "profile", "other")
-AS_HAND: Final = ("--config", "{file}")
-NAMED: Final = {"INCOME_CONFIG": "{file}"}
-
-
-@pytest.fixture
-def places() -> Iterator[Places]:
-    """One service for each place that may name one."""
-    with ExitStack() as stack:
-        yield {name: stack.enter_context(IncomeService(1)) for name in PLACES}
-
-
-def table(service: IncomeService, *keys: str) -> str:
-    """Return lines of TOML that lead to a service, or some of them."""
-    said = keys_of(service)
-    return "".join(f"{line}\n" for line in said if not keys or line.partition(" ")[0] in keys)
-
-
-def asked(places: Places) -> list[str]:
-    """Return the places whose service was asked anything."""
-    return [name for name, service in places.items() if service.requests]
-
-
-PRECEDENCE: Final[dict[str, tuple[tuple[str, ...], dict[str, str], str]]] = {
-    "environment over file of a variable": ((), NAMED, "environment"),
-    "--config over environment": (AS_HAND, {}, "top"),
-    "--config over file of a variable": (AS_HAND, {"INCOME_CONFIG": "{other}"}, "top"),
-    "both over environment": ((*AS_HAND, "--profile", "two"), {}, "profile"),
-    "--profile over INCOME_PROFILE": (("--profile", "two"), {"INCOME_PROFILE": "x"}, "profile"),
-    "empty profile under environment": (("--profile", "three"), NAMED, "environment"),
-}
-"""Arguments and variables, and the place whose service is asked."""
-
-
-@pytest.mark.parametrize("case", PRECEDENCE)
-def test_the_highest_place_wins(case: str, cli: Cli, places: Places, tmp_path: Path) -> None:
-    """Every place names another service, and only that of the highest one is asked."""
-    arguments, variables, wins = PRECEDENCE[case]
-    text = f"{table(places['top'])}[profiles.two]\n{table(places['profile'])}[profiles.three]\n"
-    files = {
-        "file": written(tmp_path / "home/.config/income-client/config.toml", text),
-        "other": written(tmp_path / "other.toml", table(places["other"])),
-    }
-    ended = cli.at(places["environment"])(
-        *("applications", "-q"),
-        *(one.format(**files) for one in arguments),
-        env={name: one.format(**files) for name, one in variables.items()},
-    )
-    assert (ended.status, asked(places)) == (0, [wins])
-
-
-def test_a_file_given_by_hand_needs_its_own_credentials(
-    cli: Cli, places: Places, tmp_path: Path
-) -> None:
-    """Those of the environment belong to another address, which is said; nothing is sent."""
-    path = written(tmp_path / "by-hand.toml", table(places["top"], "base_url"))
-    ended = cli.at(places["environment"])("applications", "--config", str(path))
-    assert (ended.status, ended.stdout, asked(places)) == (2, "", [])
-    assert ended.stderr.endswith("(the credentials of the environment are for another address)\n")
-
-
-def test_a_file_without_a_secret_may_be_read_by_all(
-    cli: Cli, places: Places, tmp_path: Path
-) -> None:
-    """What the file leaves out may come from the environment, as long as the address fits."""
-    lines = table(places["top"], "base_url", "client_id")
-    path = written(tmp_path / "by-hand.toml", lines, mode=0o664)
-    secret = places["top"].environment["INCOME_CLIENT_SECRET"]
-    command = ("applications", "-q", "--config", str(path))
-    ended = cli(*command, env={"INCOME_CLIENT_SECRET": secret})
-    assert (ended.status, ended.stderr, asked(places)) == (0, "", ["top"])
-
-
-@pytest.mark.shows_private("file", reason="credentials are kept in it")
-def test_credentials_of_a_profile_go_to_no_address_that_is_set(
-    cli: Cli, places: Places, tmp_path: Path
-) -> None:
-    """A profile without an address has credentials for the file's, and for no other."""
-    own = table(places["profile"], "client_id", "client_secret")
-    path = written(tmp_path / "file", f"{table(places['top'])}[profiles.two]\n{own}")
-    ended = cli(
-        *("applications", "--profile", "two"),
-        env={"INCOME_CONFIG": str(path), "INCOME_BASE_URL": places["environment"].url},
-    )
-    assert (ended.status, asked(places)) == (2, [])
-    assert "INCOME_BASE_URL is set to another address" in ended.stderr
 
 
 # Refused credentials
