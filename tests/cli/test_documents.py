@@ -50,9 +50,7 @@ def test_an_unreadable_application_keeps_no_other_back(shell: Cli) -> None:
     ("columns", "count", "headings"),
     [
         (40, 1, "Type Document"),
-        (60, 1, "Type Document From To Files"),
         (60, 2, "Application Type Document"),
-        (200, 1, "Application Type Document From To Files Updated Action"),
         (200, 2, "Application Type Document From To Files Updated Action"),
     ],
 )

@@ -475,7 +475,6 @@ def test_nothing_lost_is_reported(store: str, cli: Cli) -> None:
     ("line", "status", "named"),
     [
         ("--store nowhere", 1, "nowhere"),
-        ("--store home", 1, "home"),
         ("--store polls.db --name other", 1, "'other'"),
         ("--store polls.db --name=", 2, "--name: "),
     ],
