@@ -23,24 +23,28 @@ from tests.support.application_payloads import (
     BORN,
     CASES,
     LETTERS,
+    SHOW_ALL,
     WORDS,
+    Look,
     Payloads,
     application_of,
     calculation,
     disguised,
+    draw,
     ending_with,
     form,
     four_applicants,
     one_year,
+    page,
     paystub,
     source,
     suspicious,
     twelve_years,
     unfinished_year,
+    unstyled,
     without_documents,
 )
 from tests.support.cli import Cli, few_runs
-from tests.support.looking import SHOW_ALL, Look, draw, page, unstyled
 from tests.support.streams import Ran
 
 BAR: Final = re.compile(r"[ █▏▎▍▌▋▊▉]+")

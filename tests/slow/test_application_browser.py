@@ -10,10 +10,9 @@ from typing import Final
 import pytest
 
 from income_client.testing import IncomeService
-from tests.support.application_payloads import CASES, suspicious, twelve_years
+from tests.support.application_payloads import CASES, SHOW_ALL, Look, suspicious, twelve_years
 from tests.support.browser import EXECUTABLE, Browser, Page, browser
 from tests.support.cli import Cli
-from tests.support.looking import SHOW_ALL, Look
 
 pytestmark = pytest.mark.skipif(
     EXECUTABLE is None, reason="no browser; Debian has one: apt-get install chromium"
