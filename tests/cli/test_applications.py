@@ -301,12 +301,13 @@ def test_no_ids_are_nothing_to_do_and_a_line_without_one_is_an_error(
 
 @every
 def test_reading_begins_before_the_ids_end(command: str, shell: Cli) -> None:
+    """Each is asked for once, however often it comes."""
     first, second, *_ = shell.service.ids
 
     def write(running: Running) -> None:
         running.write(f"{first}\n")
         until(lambda: shell.service.requests.count("get_documents"))
-        running.write(f"{second}\n")
+        running.write(f"{first}\n{second}\n{second}\n")
 
     assert shell(*shlex.split(command), during=write).status == 0
     assert shell.service.requests.count("get_documents") == 2
