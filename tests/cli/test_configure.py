@@ -9,7 +9,6 @@ from typing import Final
 
 import pytest
 
-from income_client import IncomeClient
 from income_client.disk import locked_folder
 from income_client.testing import IncomeService
 from tests.support.cli import Cli, Running
@@ -65,27 +64,6 @@ def test_what_is_saved_is_read(
     assert [path.name for path in file.parent.iterdir()] == [file.name]
     assert shell.service.requests.count("list_applications") == 1
     assert sorted(cli("applications", "-q", *profile, env=env).lines) == sorted(shell.service.ids)
-
-
-def test_a_person_is_asked(income_service: IncomeService, tmp_path: Path) -> None:
-    options, secret = options_of(income_service, "basic")
-    _, url, _, name = options
-    answers = {
-        "Address of the service: ": url,
-        "Client id (none for a user name): ": "",
-        "User name: ": name,
-        "(not shown): ": secret,
-    }
-    env = {**environment(), "HOME": str(tmp_path)}
-    with started("configure", env=env, terminal=Terminal(), owns_terminal=True) as process:
-        for question, answer in answers.items():
-            process.stderr.wait_for(question)
-            process.write(f"{answer}\n")
-        ran = process.wait()
-    assert ran.status == 0
-    assert secret not in ran.screen
-    saved = tmp_path / ".config" / "income-client" / "config.toml"
-    assert "127.0.0.1" in repr(IncomeClient.from_config(path=saved))
 
 
 @pytest.mark.parametrize("is_interrupted", [True, False], ids=["Ctrl-C", "Ctrl-D"])

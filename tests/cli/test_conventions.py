@@ -18,7 +18,7 @@ from income_client import __version__
 from income_client.cli.app import command_line
 from income_client.emulator import Fault
 from income_client.engines.postgres import SCHEMA
-from income_client.testing import IncomeService, make_record
+from income_client.testing import make_record
 from tests.support.application_payloads import ending_with
 from tests.support.cli import FULL, Cli, Running, when
 from tests.support.commands import NAMES, Form
@@ -73,7 +73,7 @@ def test_help_fits_a_terminal(name: str, cli: Cli) -> None:
 
 @pytest.mark.parametrize(
     ("line", "same"),
-    [("help", "--help"), ("help find", "find --help"), ("version", "-V"), ("version", "--version")],
+    [("help find", "find --help"), ("version", "-V"), ("version", "--version")],
 )
 def test_what_other_programs_call_it(line: str, same: str, cli: Cli) -> None:
     shown = cli(*line.split())
@@ -165,9 +165,7 @@ def test_ctrl_c_is_quiet(any_reader: str, prepared: Cli) -> None:
     [
         (Form("application", ("--html", "page.html")), errno.EINVAL),
         (Form("download"), errno.ENOTSUP),
-        (Form("export"), errno.EINVAL),
         (Form("export", ("--format", "parquet")), errno.ENOTSUP),
-        (Form("poll"), errno.EINVAL),
     ],
     ids=str,
 )
@@ -242,15 +240,6 @@ def test_a_full_disk_is_one_line_whatever_is_buffered() -> None:
         ran = process.wait()
     assert (ran.status, ran.stderr.count("\n")) == (1, 1)
     assert "no space left on device" in ran.stderr
-
-
-@pytest.mark.income_service(applications=300)
-def test_a_reader_may_leave(income_service: IncomeService) -> None:
-    line = "income-client applications | head -n 2; test ${PIPESTATUS[0]} -eq 141"
-    path = str(Path(sys.executable).parent)
-    env = environment(income_service)
-    ran = run("-c", line, command=("bash",), env={**env, "PATH": f"{path}:{env['PATH']}"})
-    assert (len(ran.lines), ran.stderr) == (2, "")
 
 
 # Completion

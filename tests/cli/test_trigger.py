@@ -4,7 +4,6 @@ import fcntl
 import json
 import os
 import signal
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,6 @@ from income_client.emulator import CallbackTarget, Fault
 from income_client.testing import IncomeService
 from tests.support.beside import beside
 from tests.support.cli import Cli, with_basic
-from tests.support.listening import OAUTH2_VARIABLES
 from tests.support.processes import environment, started
 from tests.support.served import served
 from tests.support.server import HUNG_UP, Reply, ScriptedServer, in_turn, json_reply, reply
@@ -170,22 +168,6 @@ def test_emulate_listen_and_trigger_work_in_that_order(cli: Cli, user: dict[str,
         assert emulator.wait().status == 0
     assert not place_of(cli, "emulate").exists()
     assert not place_of(cli, "listen").exists()
-
-
-@pytest.mark.shows_private("file", reason="credentials are kept in it")
-def test_callbacks_to_the_address_of_a_listener_carry_its_credentials(
-    cli: Cli, user: dict[str, str]
-) -> None:
-    """It may begin, with its own, after an emulator that has its address and no credentials."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    url = f"http://127.0.0.1:{port}/callbacks"
-    with started("emulate", "--applications", "9", "--callbacks", url, env=user) as emulator:
-        emulator.stdout.wait_for("They carry no credentials")
-        with started("listen", "--port", port, env={**user, **OAUTH2_VARIABLES}):
-            emulator.stderr.wait_for("where income-client listen runs")
-            assert rows(cli("trigger"))[0]["attempts"] == [200]
 
 
 @contextmanager

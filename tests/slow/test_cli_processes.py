@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 import trustme
 
+from income_client import IncomeClient
 from income_client.testing import IncomeService
 from tests.support.beside import beside, until
 from tests.support.cli import Cli, cli, complaints, shell
@@ -226,7 +227,43 @@ def test_listen_emulate_and_trigger_work_together(
             assert received["application_id"] == sent["application_id"]
 
 
-# The question for a missing secret, at a terminal that belongs to the command
+@pytest.mark.shows_private("file", reason="credentials are kept in it")
+def test_callbacks_to_the_address_of_a_listener_carry_its_credentials(tmp_path: Path) -> None:
+    """It may begin, with its own, after an emulator that has its address and no credentials."""
+    user = environment(HOME=str(tmp_path), XDG_RUNTIME_DIR="")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    url = f"http://127.0.0.1:{port}/callbacks"
+    with started("emulate", "--applications", "9", "--callbacks", url, env=user) as emulator:
+        emulator.stdout.wait_for("They carry no credentials")
+        with started("listen", "--port", port, env={**user, **OAUTH2_VARIABLES}):
+            emulator.stderr.wait_for("where income-client listen runs")
+            assert json.loads(run("trigger", env=user).stdout)["attempts"] == [200]
+
+
+# Questions at a terminal that belongs to the command
+
+
+def test_a_person_is_asked(income_service: IncomeService, tmp_path: Path) -> None:
+    """For address, name and secret, which are saved."""
+    basic = income_service.basic
+    answers = {
+        "Address of the service: ": income_service.url,
+        "Client id (none for a user name): ": "",
+        "User name: ": basic.username,
+        "(not shown): ": basic.password.reveal(),
+    }
+    env = environment(HOME=str(tmp_path))
+    with started("configure", env=env, terminal=Terminal(), owns_terminal=True) as process:
+        for question, answer in answers.items():
+            process.stderr.wait_for(question)
+            process.write(f"{answer}\n")
+        ran = process.wait()
+    assert ran.status == 0
+    assert basic.password.reveal() not in ran.screen
+    saved = tmp_path / ".config" / "income-client" / "config.toml"
+    assert "127.0.0.1" in repr(IncomeClient.from_config(path=saved))
 
 
 @pytest.fixture
