@@ -283,21 +283,9 @@ async def _pass_time(times: int) -> None:
         await asyncio.sleep(0.2)
 
 
-async def test_each_database_has_bells_of_its_own(redis_server: RedisServer) -> None:
-    """And a client of one connection has none, which is named."""
+async def test_a_client_of_one_connection_has_no_bell(redis_server: RedisServer) -> None:
     async with (
-        redis_client(redis_server, db=1) as one,
-        redis_client(redis_server, db=2) as two,
         redis_client(redis_server, max_connections=1) as small,
-        listening(RedisCheckpointStore(one)) as listener,
-        listening(RedisCheckpointStore(two)) as stranger,
         listening(RedisCheckpointStore(small)) as limited,
     ):
-        await listener.heard()
-        await stranger.heard()
-        await RedisCheckpointStore(one).ring("default")
-        await listener.heard()
-        await RedisCheckpointStore(two).ring("default")
-        await stranger.heard()
-        assert (listener.times, stranger.times) == (2, 2)
         assert "max_connections=2" in str(await limited.failure())
