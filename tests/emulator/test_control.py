@@ -164,46 +164,42 @@ async def test_the_journal_and_a_new_beginning(
     """It says what was asked and answered; a reset undoes all but the numbers of its entries."""
     began = await control("GET", "/state")
     await control("POST", "/clock", {"advance_seconds": 61})
-    await control("POST", "/faults", {"faults": "file: cut"}, 201)
     await control("PATCH", "/rules", {"visibility_delay": 9})
     await control("POST", f"/applications/{service.world.ids[0]}/touch")
     await control("POST", "/applications", {"application": ADDED}, 201)
     for query in ("?limit=5", "?limit=900&updated_after=2020-01-01", "?limit=5000", "/nobody"):
         await get_status(session, service, f"{LIST}{query}")
-    journal = await control("GET", "/requests?after=0&limit=2")
-    full, rest = journal["requests"]
-    assert [full["id"], rest["id"], journal["next"], journal["last"]] == [1, 2, 2, 4]
-    assert (full["call"], full["status"], full["fault"]) == ("list_applications", 200, None)
-    assert (full["page"]["limit"], full["page"]["rows"], full["page"]["full"]) == (5, 5, True)
-    assert rest["page"]["asked"] == {"updated_after": "2020-01-01T00:00:00", "updated_before": None}
-    assert rest["page"]["applied"]["updated_before"] == rest["service_time"]
-    assert (rest["page"]["rows"], rest["page"]["full"], rest["path"]) == (50, False, LIST)
-    assert not full["page"]["by_reference"]
     async with session.get(f"{service.url}{LIST}", headers=basic_header(service)) as answer:
         known_as = answer.headers["X-Request-Id"]
     service.faults.add("503, garbage")
-    for _ in range(2):
-        with suppress(aiohttp.ClientError):
-            await get_status(session, service)
-    *_, found, failed, garbled = (await control("GET", "/requests?after=2"))["requests"]
-    assert (found["request_id"], garbled["request_id"]) == (known_as, None)
-    assert len({full["request_id"], rest["request_id"], known_as, failed["request_id"]}) == 4
-    refused, unknown, *_ = (await control("GET", "/requests?after=2"))["requests"]
-    assert (refused["status"], refused["page"]["limit"], refused["page"]["rows"]) == (
-        400,
-        None,
-        None,
-    )
+    await get_status(session, service)
+    with suppress(aiohttp.ClientError):
+        await get_status(session, service)
+    await control("POST", "/faults", {"faults": "file: cut"}, 201)
+
+    journal = await control("GET", "/requests?after=0&limit=2")
+    full, rest = journal["requests"]
+    assert [full["id"], rest["id"], journal["next"], journal["last"]] == [1, 2, 2, 7]
+    assert (full["call"], full["status"], full["fault"]) == ("list_applications", 200, None)
+    page = full["page"]
+    assert (page["limit"], page["rows"], page["full"], page["by_reference"]) == (5, 5, True, False)
+    page = rest["page"]
+    assert page["asked"] == {"updated_after": "2020-01-01T00:00:00", "updated_before": None}
+    assert page["applied"]["updated_before"] == rest["service_time"]
+    assert (page["rows"], page["full"], rest["path"]) == (50, False, LIST)
+    behind = (await control("GET", "/requests?after=2"))["requests"]
+    refused, unknown, found, failed, garbled = behind
+    page = refused["page"]
+    assert (refused["status"], page["limit"], page["rows"]) == (400, None, None)
     assert (unknown["application_id"], unknown["page"]) == ("nobody", None)
+    assert (found["request_id"], garbled["request_id"]) == (known_as, None)
+    assert len({each["request_id"] for each in (full, rest, found, failed)}) == 4
     state = (await control("GET", "/state"))["requests"]
     assert (state["count"], state["full_pages"], state["last"]) == (7, 3, 7)
-    cleared = await control("DELETE", "/requests")
-    assert cleared == {"last": 7}
+    assert await control("DELETE", "/requests") == {"last": 7}
     assert (await control("GET", "/requests"))["requests"] == []
-
-    again = await control("POST", "/reset")
     began["requests"] |= {"first": 8, "last": 7}
-    assert again == began
+    assert await control("POST", "/reset") == began
     assert len(service.world) == 50
 
 
