@@ -301,10 +301,3 @@ async def test_without_a_token_nothing_is_sent(
         delivery = await service.fire_callback(target=token_target_at(server))
     assert delivery.attempts == (fault,)
     assert carried(server) == []
-
-
-async def test_a_failed_token_request_is_made_again() -> None:
-    answers = in_turn(reply(503), token_reply("token-2"))
-    async with Emulator(5, clock=JumpingClock()) as service, ScriptedServer(answers) as server:
-        target = token_target_at(server, resends_unanswered=True)
-        assert (await service.fire_callback(target=target)).attempts == ("token_503", 200)

@@ -171,7 +171,8 @@ async def test_the_journal_and_a_new_beginning(
         await get_status(session, service, f"{LIST}{query}")
     async with session.get(f"{service.url}{LIST}", headers=basic_header(service)) as answer:
         known_as = answer.headers["X-Request-Id"]
-    service.faults.add("503, garbage")
+    await control("POST", "/faults", {"faults": "503, garbage"}, 201)
+    assert len((await control("GET", "/faults"))["faults"]) == 2
     await get_status(session, service)
     with suppress(aiohttp.ClientError):
         await get_status(session, service)

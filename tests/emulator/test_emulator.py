@@ -12,14 +12,12 @@ import pytest
 from yarl import URL
 
 from income_client import IncomeClient
-from income_client.emulator import CallbackTarget, Emulator, Fault
+from income_client.emulator import CallbackTarget, Emulator
 from income_client.errors import ConfigurationError
 from income_client.settings import Secret
 from income_client.testing import JumpingClock
 from tests.support.emulated import (
     LIST,
-    a_service,
-    ask,
     basic_header,
     get_json,
     get_status,
@@ -27,7 +25,6 @@ from tests.support.emulated import (
 from tests.support.server import SILENT, ScriptedServer, in_turn
 from tests.support.service import until
 
-CALLBACKS: Final = "/emulator/callbacks"
 FILES: Final = {"/": "text/html", "/page.css": "text/css", "/page.js": "text/javascript"}
 
 
@@ -102,31 +99,15 @@ async def test_close_ends_connections_accepted_just_before(server: str, turns: i
                 assert await asyncio.get_running_loop().sock_recv(connection, 1) == b""
 
 
-async def test_an_order_for_a_callback_is_no_call_of_the_service() -> None:
-    """Faults and latency do not fall on it, it is not counted, and the service as such has none."""
-    clock = JumpingClock()
-    async with (
-        Emulator(5, latency=3, clock=clock) as service,
-        aiohttp.ClientSession(headers=basic_header(service)) as session,
-    ):
-        service.faults.add(Fault("status", times=None))
-        async with session.post(service.url + CALLBACKS, json={}) as answer:
-            message = "the emulator has nowhere to send callbacks to; start it with --callbacks"
-            assert answer.status == 409
-            assert await answer.json() == {"error": "no_callback_target", "message": message}
-        assert (service.max_in_flight, service.token_requests, clock.slept) == (0, 0, [])
-        (recorded,) = service.requests
-    assert (recorded.name, recorded.status, recorded.authorized) == ("control", 409, True)
-    assert ask(a_service(10), CALLBACKS).status == 404
-
-
 async def test_who_goes_away_gives_up_the_callback(
     session: aiohttp.ClientSession, service: Emulator
 ) -> None:
     """An order whose sender hangs up is remembered without a status, and no task is left."""
     async with ScriptedServer(in_turn(SILENT)) as server:
         service.callbacks = CallbackTarget(server.url)
-        order = session.post(service.url + CALLBACKS, json={}, headers=basic_header(service))
+        order = session.post(
+            f"{service.url}/emulator/callbacks", json={}, headers=basic_header(service)
+        )
         waiting = asyncio.ensure_future(order)
         await until(lambda: len(server.requests) == 1)
         waiting.cancel()
@@ -216,7 +197,7 @@ async def test_the_page_loads_nothing_from_elsewhere(
 
 
 async def test_the_page_comes_whatever_else_fails(session: aiohttp.ClientSession) -> None:
-    """No fault falls on it, no token is needed for it, no journal has it; other hosts get none."""
+    """No fault falls on it or its calls, no token is needed, no journal has it; not for others."""
     async with Emulator(3, latency=3600, control_token=Secret("invented-token")) as service:
         service.faults.add("503 rate=100%")
         for path in FILES:
@@ -224,6 +205,10 @@ async def test_the_page_comes_whatever_else_fails(session: aiohttp.ClientSession
                 assert answer.status == 200
             async with session.get(service.url + path, headers={"Host": "evil.example"}) as answer:
                 assert answer.status == 421
+        state = f"{service.url}/emulator/state"
+        headers = {"Authorization": "Bearer invented-token"}
+        async with session.get(state, headers=headers) as answer:
+            assert answer.status == 200
         assert service.journal.last == 0
         assert service.faults.played.total() == 0
 

@@ -196,30 +196,6 @@ async def test_a_broker_that_fails_is_asked_again_after_growing_pauses(
     assert "the broker answers again" in caplog.text
 
 
-async def test_a_worker_ends_with_an_error_once_its_broker_is_lost() -> None:
-    """What is in hand is done, or given back; the source is closed."""
-    source = MemorySource(event("app-1", "1"), event("app-2", "2"))
-    go_on = asyncio.Event()
-
-    async def handle(one: UpdateEvent) -> None:
-        if one.id == "2":
-            await asyncio.Event().wait()
-        await go_on.wait()
-
-    worker = Worker(handle, source)
-    task = asyncio.create_task(worker.run())
-    await come(lambda: worker.status.in_hand == 2)
-    source.refusals.append(IncomeClientError("the connection is closed for good"))
-    source.deliver(b"", 1)  # what it waits for comes, and then the error
-    go_on.set()
-    await come(lambda: source.acknowledged and not source.refusals)
-    await later(20)
-    with pytest.raises(IncomeClientError, match="closed for good"):
-        await task
-    assert source.pauses == [0]
-    assert source.is_closed
-
-
 @pytest.mark.parametrize("fault", ["acknowledge", "bury"])
 async def test_what_the_broker_does_not_learn_comes_again(
     fault: str, caplog: pytest.LogCaptureFixture
