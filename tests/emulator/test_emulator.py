@@ -16,12 +16,7 @@ from income_client.emulator import CallbackTarget, Emulator
 from income_client.errors import ConfigurationError
 from income_client.settings import Secret
 from income_client.testing import JumpingClock
-from tests.support.emulated import (
-    LIST,
-    basic_header,
-    get_json,
-    get_status,
-)
+from tests.support.emulated import LIST, basic_header, get_json, get_status
 from tests.support.server import SILENT, ScriptedServer, in_turn
 from tests.support.service import until
 

@@ -8,13 +8,7 @@ from typing import Any, Final
 import asyncpg
 import pytest
 
-from income_client import (
-    Batch,
-    CheckpointError,
-    CheckpointStore,
-    IncomeClient,
-    Poller,
-)
+from income_client import Batch, CheckpointError, CheckpointStore, IncomeClient, Poller
 from income_client.emulator import Emulator
 from income_client.engines.postgres import PostgresCheckpointStore
 from income_client.testing import JumpingClock
@@ -51,11 +45,6 @@ async def scene() -> AsyncIterator[Scene]:
 
 async def rows(pool: Any) -> list[str]:
     return sorted(row["id"] for row in await pool.fetch("SELECT id FROM rows"))
-
-
-async def write(batch: Batch, connection: Any) -> None:
-    async with batch.transaction(connection):
-        await insert(batch, connection)
 
 
 async def insert(batch: Batch, connection: Any) -> None:
@@ -163,8 +152,8 @@ async def test_a_leader_that_is_lost_in_its_commit_holds_the_name_for_one_lease(
             async with replica(place, lease=0.5) as again:
                 assert not paused.done()
                 assert sorted(ids_of(again)) == updated
-                async with pool.acquire() as other:
-                    await write(again, other)
+                async with pool.acquire() as other, again.transaction(other):
+                    await insert(again, other)
             cutter.resumes.set()
             with pytest.raises(CheckpointError) as refused:
                 await paused

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from attrs import define, field
+from attrs import define
 from redis import Redis as BlockingRedis
 from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
@@ -302,7 +302,6 @@ class Cutter:
     port: int
     cuts: int = 0
     """How many answers it still loses."""
-    listening: asyncio.Server | None = field(default=None)
 
     @contextlib.asynccontextmanager
     async def client(self, **options: Any) -> AsyncIterator[Redis]:

@@ -8,12 +8,7 @@ from typing import Any
 
 import pytest
 
-from income_client import (
-    CheckpointConflictError,
-    CheckpointError,
-    ConfigurationError,
-    DecodeError,
-)
+from income_client import CheckpointConflictError, CheckpointError, ConfigurationError, DecodeError
 from income_client.engines.relay import UpdateEvent, faststream_publisher, relay
 from tests.support.polling import FailingStore, Scene, scene
 

@@ -4,7 +4,7 @@ import asyncio
 import re
 import sys
 from itertools import count
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import pytest
 from nats.aio.client import Client
@@ -20,8 +20,6 @@ from tests.support.redis_server import RedisServer
 from tests.support.streams import Ran
 
 __all__ = ["cli", "shell", "without_pauses"]
-
-T = TypeVar("T")
 
 NUMBERS: Final = count(1)
 pytestmark = pytest.mark.income_service(applications=9)

@@ -24,12 +24,7 @@ from opentelemetry import trace
 from pydantic import TypeAdapter
 
 from income_client import ConfigurationError, DecodeError, IncomeClientError
-from income_client.engines.relay import (
-    UpdateEvent,
-    faststream_decoder,
-    faststream_publisher,
-    relay,
-)
+from income_client.engines.relay import UpdateEvent, faststream_decoder, faststream_publisher, relay
 from income_client.engines.worker import Worker
 from income_client.engines.worker_nats import nats_events
 from income_client.testing import make_record
