@@ -104,6 +104,14 @@ async def test_what_no_retry_can_mend_becomes_a_dead_letter_at_once(
     assert source.pauses == []
 
 
+async def test_what_is_no_event_becomes_a_dead_letter(caplog: pytest.LogCaptureFixture) -> None:
+    source = MemorySource(b"not an event", event())
+    async with working(Worker(ignore, source)):
+        await come(lambda: source.acknowledged)
+    assert (source.dead, source.pauses) == ([("unreadable", "DecodeError")], [])
+    assert "an event became a dead letter" in caplog.text
+
+
 async def test_an_event_that_has_been_handled_is_acknowledged_without_work() -> None:
     """Also one whose acknowledgement was lost, however often it has come by then."""
     source = MemorySource(event(), event())
