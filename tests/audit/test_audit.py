@@ -31,8 +31,7 @@ from income_client.records.window import Window
 from tests.support import server
 from tests.support.leaks import held_by
 from tests.support.listing import BASE, ListService, Rules, rows_at, serving
-from tests.support.walk_data import LIMITS, MALFORMED, MEANINGS, WALKERS, listings
-from tests.support.walks import rows_of
+from tests.support.walks import LIMITS, MALFORMED, MEANINGS, WALKERS, listings, rows_of
 
 START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

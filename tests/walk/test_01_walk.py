@@ -11,17 +11,19 @@ from hypothesis import strategies as st
 
 from income_client import Window
 from tests.support.listing import BASE, DAY, Listing, ListService, rows_at, serving
-from tests.support.walk_data import (
+from tests.support.walks import (
     CHANCES,
     LIMITS,
     MEANINGS,
     WALKERS,
+    DryWalk,
+    dry_walk,
     ids_of,
     listings,
     readings,
     walk,
+    walks,
 )
-from tests.support.walks import DryWalk, dry_walk, walks
 
 CHICAGO = timezone(timedelta(hours=-6))
 

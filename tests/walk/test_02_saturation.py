@@ -23,8 +23,18 @@ from tests.support.listing import (
     rows_at,
     serving,
 )
-from tests.support.walk_data import CHANCES, MEANINGS, WALKERS, collect, ids_of, readings, walk
-from tests.support.walks import DryWalk, dry_walk, page_of
+from tests.support.walks import (
+    CHANCES,
+    MEANINGS,
+    WALKERS,
+    DryWalk,
+    collect,
+    dry_walk,
+    ids_of,
+    page_of,
+    readings,
+    walk,
+)
 
 LATER = BASE + 10 * DAY
 ORDERS: st.SearchStrategy[Any] = st.sampled_from(
@@ -111,23 +121,6 @@ def clear_rows(walked: DryWalk) -> set[str]:
     """Return the ids outside of saturated seconds."""
     named = {window.after for window in walked.planner.saturated}
     return {key for key, second in walked.listing.rows.items() if second not in named}
-
-
-@given(st.sampled_from([1, 2, 3, 500, DAY]), st.sampled_from(list(MEANINGS)), WALKERS, CHANCES)
-def test_saturated_seconds_that_lie_apart_are_each_named(
-    gap: int, meaning: str, walkers: int, chance: Random
-) -> None:
-    crowds = [BASE + 5 + number * gap for number in range(3)]
-    quiet = [BASE + 3, BASE + 30, BASE + 400, BASE + 3 * DAY]
-    rules = Rules(order="random", **MEANINGS[meaning])
-    rows = rows_at([*crowds * 30, *quiet])
-    listing = Listing(rows=rows, now=LATER, rules=rules, chance=chance)
-    walked = dry_walk(listing, BASE - 1, LATER, limit=10, walkers=walkers).run()
-    named = {window.after for window in walked.planner.saturated}
-    assert set(crowds) <= named
-    # Where both bounds are inclusive, no page holds the seconds beside two crowded ones.
-    assert all({second - 1, second, second + 1} & set(crowds) for second in named)
-    assert clear_rows(walked) <= set(walked.ids)
 
 
 @given(data=st.data(), limit=st.sampled_from([3, 5]), walkers=WALKERS, is_kept=st.booleans())

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from income_client import Window
 from income_client.walk.windows import Overlap
 from tests.support.listing import BASE, DAY, ListService, serving
-from tests.support.walk_data import WALKERS, collect, walk
+from tests.support.walks import WALKERS, collect, walk
 
 SPAN = 1_000_000
 LONG_ID = 4_000

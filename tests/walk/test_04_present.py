@@ -7,11 +7,10 @@ from attrs import define, evolve, field
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from income_client import InvalidRequestError, UnexpectedResponseError
+from income_client import InvalidRequestError
 from income_client.records.window import Window
 from tests.support.listing import (
     BASE,
-    DAY,
     Listing,
     ListService,
     Outcome,
@@ -20,8 +19,17 @@ from tests.support.listing import (
     list_rules,
     serving,
 )
-from tests.support.walk_data import MEANINGS, WALKERS, ids_of, listings, readings, walk
-from tests.support.walks import DryWalk, dry_walk, walks
+from tests.support.walks import (
+    MEANINGS,
+    WALKERS,
+    DryWalk,
+    dry_walk,
+    ids_of,
+    listings,
+    readings,
+    walk,
+    walks,
+)
 
 FUTURES = ["accept", "lower", "refuse"]
 END = 253_402_300_799
@@ -269,16 +277,6 @@ def test_an_unset_bound_echoed_as_the_end_of_time_is_not_the_present(walked: Dry
     if touched is not None:
         listing.touch(touched)
         assert touched in walked.resumed().ids
-
-
-def test_a_service_whose_windows_all_end_with_time_is_an_error() -> None:
-    """Nothing that it says leads to the present, and nothing is covered."""
-    listing = Listing.of([0], 10, date_ahead=None, widest=DAY)
-    tell_no_time(listing)
-    walked = dry_walk(listing, BASE - 1, None, limit=5)
-    with pytest.raises(UnexpectedResponseError, match="sends no time"):
-        walked.run()
-    assert list(walked.planner.covered) == []
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,18 @@ from tests.support.listing import (
     rows_at,
     serving,
 )
-from tests.support.walk_data import CHANCES, LIMITS, MEANINGS, WALKERS, collect, readings, walk
-from tests.support.walks import DryWalk, dry_walk, walks
+from tests.support.walks import (
+    CHANCES,
+    LIMITS,
+    MEANINGS,
+    WALKERS,
+    DryWalk,
+    collect,
+    dry_walk,
+    readings,
+    walk,
+    walks,
+)
 
 HOUR = 3_600
 FIFTY = range(0, 50 * 97, 97)

@@ -22,8 +22,17 @@ from income_client.walk.checkpoint import read_checkpoint, write_checkpoint
 from income_client.walk.windows import Bounds, Intervals
 from tests.support.listing import BASE, DAY, Listing, ListService, serving, text_of
 from tests.support.server import turns
-from tests.support.walk_data import LIMITS, WALKERS, collect, ids_of, listings, walk
-from tests.support.walks import DryWalk, dry_walk, walks
+from tests.support.walks import (
+    LIMITS,
+    WALKERS,
+    DryWalk,
+    collect,
+    dry_walk,
+    ids_of,
+    listings,
+    walk,
+    walks,
+)
 
 # What is covered, as a set of seconds
 

@@ -16,8 +16,7 @@ from income_client.records.window import Window
 from income_client.walk.density import Density
 from income_client.walk.windows import Rows
 from tests.support.listing import BASE, DAY, Listing, Rules, rows_at
-from tests.support.walk_data import CHANCES, LIMITS, WALKERS
-from tests.support.walks import DryWalk, dry_walk, walks
+from tests.support.walks import CHANCES, LIMITS, WALKERS, DryWalk, dry_walk, walks
 
 YEAR = 365 * DAY
 

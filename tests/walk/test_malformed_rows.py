@@ -9,7 +9,7 @@ import pytest
 from income_client import DecodeError, SaturatedWindowError
 from tests.support.leaks import held_by
 from tests.support.listing import BASE, ListService, serving
-from tests.support.walk_data import (
+from tests.support.walks import (
     MALFORMED,
     MEANINGS,
     WITHOUT_ID,

@@ -34,7 +34,7 @@ from tests.support import strategies
 from tests.support.canaries import CANARY
 from tests.support.clients import BASIC, running
 from tests.support.leaks import held_by
-from tests.support.listing import BASE, ListService, rows_at, serving
+from tests.support.listing import BASE, ListService, serving
 from tests.support.payloads import (
     APPLICATION,
     DOCUMENTS,
@@ -46,15 +46,14 @@ from tests.support.payloads import (
     tree_of,
 )
 from tests.support.server import in_turn, json_reply, reply
-from tests.support.walk_data import (
+from tests.support.walks import (
     LIMITS,
     MALFORMED,
     WALKERS,
     WITHOUT_ID,
     collect,
+    listings,
     read_on,
-    readings,
-    update_seconds,
     walk,
 )
 
@@ -438,10 +437,9 @@ async def test_malformed_rows_hide_no_other_row_of_a_walk(
 
     Also by a walk that is resumed from its checkpoint: the other rows are complete.
     """
-    times = data.draw(update_seconds(limit))
-    last = max([*times, BASE + 5]) + 5
-    rules = data.draw(readings(last - BASE, oldest=None, widest=None, future="accept"))
-    service = ListService(rows=rows_at(times), now=last, rules=rules)
+    fixed: dict[str, Any] = {"oldest": None, "widest": None, "future": "accept"}
+    service = data.draw(listings(ListService, limit, **fixed))
+    last = service.now
     any_kind = dict.fromkeys(service.rows, st.sampled_from(list(MALFORMED)))
     kinds = data.draw(st.fixed_dictionaries({}, optional=any_kind), "malformed")
     service.malformed = {key: MALFORMED[kind](key) for key, kind in kinds.items()}
