@@ -1,9 +1,6 @@
 """The page of an application in a browser, opened and looked at."""
 
-import io
-import zlib
-from collections.abc import Iterator
-from itertools import product
+import re
 from pathlib import Path
 from typing import Final
 
@@ -11,23 +8,10 @@ import pytest
 
 from income_client.testing import IncomeService
 from tests.support.application_payloads import CASES, SHOW_ALL, Look, suspicious, twelve_years
-from tests.support.browser import EXECUTABLE, Browser, Page, browser
+from tests.support.browser import Browser
 from tests.support.cli import Cli
 
-pytestmark = pytest.mark.skipif(
-    EXECUTABLE is None, reason="no browser; Debian has one: apt-get install chromium"
-)
-
 _WIDTHS: Final = (400, 1200)
-_SCHEMES: Final = ("light", "dark")
-_PNG_HEADER: Final = 8
-
-
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """Run one browser for all tests."""
-    with browser(tmp_path_factory.mktemp("profile")) as running:
-        yield running
 
 
 @pytest.fixture
@@ -48,13 +32,10 @@ def test_every_page_is_quiet_and_fits(
     """It asks for nothing, complains of nothing, and nothing is cut or reaches over an edge."""
     look.page(CASES[name](), *arguments)
     path = tmp_path / "page.html"
-    for width, scheme in product(_WIDTHS, _SCHEMES):
-        seen = opened.look(path, width=width, scheme=scheme)
+    for width in _WIDTHS:
+        seen = opened.look(path, width=width)
         assert seen.requests == (path.as_uri(),)
-        assert seen.complaints == ()
-        assert seen.content_width <= width
-        assert (seen.cut, seen.outside) == ((), ())
-        assert len(unlike_rows_in(seen)) > 20, "the picture is blank"
+        assert (seen.complaints, seen.cut, seen.outside) == ((), (), ())
 
 
 def test_what_matters_is_to_be_seen(opened: Browser, look: Look, tmp_path: Path) -> None:
@@ -75,10 +56,11 @@ def test_light_and_dark_differ(opened: Browser, look: Look, tmp_path: Path) -> N
     """The page follows the reader's choice: white paper by day, dark by night."""
     look.page(suspicious())
     path = tmp_path / "page.html"
-    light = opened.look(path, width=1200, scheme="light")
-    dark = opened.look(path, width=1200, scheme="dark")
-    assert min(corner_of(light)) > 200
-    assert max(corner_of(dark)) < 60
+    light, dark = (
+        opened.look(path, width=1200, scheme=scheme).background for scheme in ("light", "dark")
+    )
+    assert min(map(int, re.findall(r"\d+", light))) > 200
+    assert max(map(int, re.findall(r"\d+", dark))) < 60
 
 
 def test_it_prints(opened: Browser, look: Look, tmp_path: Path) -> None:
@@ -102,32 +84,3 @@ def test_a_policy_holds_where_the_page_would_not(
     assert "owned" not in seen.text
     assert len(seen.complaints) == 2
     assert all("Content Security Policy" in each for each in seen.complaints)
-
-
-def rows_of(seen: Page) -> Iterator[bytes]:
-    """Yield the lines of a picture as they are packed: unequal lines are unequal bytes."""
-    stream = io.BytesIO(seen.picture)
-    assert stream.read(_PNG_HEADER) == b"\x89PNG\r\n\x1a\n"
-    packed, width, depth = b"", 0, 0
-    while header := stream.read(8):
-        length, kind = int.from_bytes(header[:4]), header[4:]
-        content = stream.read(length)
-        stream.read(4)
-        if kind == b"IHDR":
-            width = int.from_bytes(content[:4])
-            depth = {2: 3, 6: 4}[content[9]]
-        elif kind == b"IDAT":
-            packed += content
-    flat = zlib.decompress(packed)
-    for start in range(0, len(flat), width * depth + 1):
-        yield flat[start : start + width * depth + 1]
-
-
-def unlike_rows_in(seen: Page) -> set[bytes]:
-    """Return the lines of a picture that differ."""
-    return set(rows_of(seen))
-
-
-def corner_of(seen: Page) -> bytes:
-    """Return the colour of the first pixel, which is paper."""
-    return next(rows_of(seen))[1:4]

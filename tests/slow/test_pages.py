@@ -22,8 +22,8 @@ from income_client.cli.app import command_line
 from income_client.configuration import read_file
 from income_client.emulator import Emulator
 from income_client.records.window import EPOCH
-from tests.slow import test_nginx, test_uvicorn
 from tests.slow.test_remote_emulator import DOCKERFILE
+from tests.slow.test_uvicorn import COMMANDS, SERVER_BLOCK
 from tests.support import example_programs, example_workers
 from tests.support.examples import RunExample, variables
 from tests.support.page_texts import TEXTS
@@ -102,7 +102,7 @@ async def _run(service: Emulator, folder: Path, line: str) -> str:
         case "nats", *_:
             return ""  # the examples of workers make their streams as these lines say
         case "uvicorn", *_:
-            is_run = line[2:] in (test_nginx.COMMAND, test_uvicorn.COMMAND)
+            is_run = line[2:] in COMMANDS
             return "" if is_run else f"no test runs {line!r}"
         case "income-client", "audit", *_:
             times = ((one, service.world.updated_at(one)) for one in service.world.ids)
@@ -178,7 +178,7 @@ def _find_installation(block: Example) -> str | None:
 
 def _find_reader(block: Example) -> str | None:
     """See that the tests of nginx run it with this configuration."""
-    return None if block.parsed == test_nginx.SERVER_BLOCK else "the tests of nginx run another one"
+    return None if block.parsed == SERVER_BLOCK else "the tests of nginx run another one"
 
 
 def _read_configuration(block: Example) -> str | None:

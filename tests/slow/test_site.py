@@ -17,7 +17,7 @@ import pytest
 from attrs import frozen
 
 from income_client.errors import SaturatedWindowError
-from tests.support.browser import EXECUTABLE, browser
+from tests.support.browser import Browser
 from tests.support.pages import EXAMPLES, GUIDE, contents
 from tests.support.processes import ROOT
 from tests.test_docstrings import PACKAGES, SUBJECTS
@@ -142,20 +142,16 @@ def test_each_page_is_there_as_markdown(site: Path) -> None:
     assert client.count(" download_all(") == 2, "an overload is missing"
 
 
-@pytest.mark.skipif(EXECUTABLE is None, reason="no browser; Debian: apt-get install chromium")
-def test_a_browser_shows_and_searches_it(site: Path, tmp_path: Path) -> None:
+def test_a_browser_shows_and_searches_it(site: Path, opened: Browser) -> None:
     """On a telephone and a screen, by day and by night, without a web server."""
     own = site.as_uri()
-    with browser(tmp_path) as running:
-        for page in ("index", "reference/client", "income_client/guide/internals"):
-            for width, scheme in ((390, "light"), (1300, "dark")):
-                seen = running.look(site / f"{page}.html", width=width, scheme=scheme)
-                assert seen.content_width <= width
-                assert seen.complaints == ()
-                assert [one for one in seen.requests if not one.startswith((own, "data:"))] == []
-        running.open(f"{own}/search.html?q=SaturatedWindowError")
-        found = ""
-        while not found:  # the browser reads the index; the limit of the test ends this
-            seen_text = str(running.evaluate("document.body.innerText"))
-            found = seen_text.partition("matching the search query.")[2]
-        assert found.split()[0] == f"income_client.{SaturatedWindowError.__name__}"
+    for page in ("index", "reference/client", "income_client/guide/internals"):
+        for width, scheme in ((390, "light"), (1300, "dark")):
+            seen = opened.look(site / f"{page}.html", width=width, scheme=scheme)
+            assert opened.evaluate("document.documentElement.scrollWidth") <= width
+            assert seen.complaints == ()
+            assert [one for one in seen.requests if not one.startswith((own, "data:"))] == []
+    opened.open(f"{own}/search.html?q=SaturatedWindowError")
+    opened.wait_until("document.querySelector('#search-results li a')")
+    found = opened.evaluate("document.querySelector('#search-results li a').innerText")
+    assert found == f"income_client.{SaturatedWindowError.__name__}"

@@ -1,26 +1,47 @@
-"""uvicorn as a process: mTLS that ends in it, and its protocols where httptools is missing."""
+"""uvicorn as a process, where TLS ends in it and where nginx is before it: what the guide shows."""
 
+import contextlib
 import ssl
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-from income_client import BasicAuth
-from income_client.emulator import CallbackTarget, Emulator
-from tests.support.callback_certificates import SERVICE, Papers
-from tests.support.callback_processes import uvicorn_command
-from tests.support.callbacks import ring
-from tests.support.examples import until, variables
-from tests.support.pages import commands
-from tests.support.processes import ROOT
-
-(COMMAND,) = (line for line in commands("uvicorn") if "--ssl" in line)
 pytest.importorskip("fastapi", reason="the guide's application needs the extra 'full'")
 
-APPLICATION = f"""
+from income_client import BasicAuth
+from income_client.emulator import CallbackTarget, Emulator
+from tests.support.callback_certificates import SERVICE, Papers, pem_of
+from tests.support.callback_processes import free_port, nginx, nginx_program, uvicorn_command
+from tests.support.callbacks import ring
+from tests.support.examples import asked, until, variables
+from tests.support.pages import EXAMPLES, commands, contents
+
+BEHIND_NGINX, WITH_TLS = COMMANDS = commands("uvicorn")
+(SERVER_BLOCK,) = contents("nginx")
+GOOD: Final = "127.0.0.2"
+"""Where the service comes from, here."""
+needs_nginx = pytest.mark.skipif(nginx_program() is None, reason="there is no nginx")
+
+
+async def status(
+    url: str, client: ssl.SSLContext | None = None, source: str = "127.0.0.1", *headers: str
+) -> int | None:
+    """Return the status of the answer to a callback, None where the handshake fails."""
+    fields = tuple((name, value) for name, _, value in (field.partition("=") for field in headers))
+    try:
+        return (await ring(url, ssl=client, source=source, headers=fields)).status
+    except (ssl.SSLError, EOFError, ConnectionError):
+        return None
+
+
+# TLS ends in uvicorn
+
+APPLICATION: Final = f"""
 from fastapi import FastAPI
 from starlette.routing import Route
 
@@ -33,9 +54,9 @@ app = FastAPI(routes=[Route("/callbacks", Receiver(receiver))])
 """
 
 
-def command(papers: Papers, protocol: str, verification: ssl.VerifyMode) -> list[str]:
+def with_tls(papers: Papers, protocol: str, verification: ssl.VerifyMode) -> list[str]:
     """Return the guide's command line of uvicorn, with this machine's names in it."""
-    line = COMMAND
+    line = WITH_TLS
     replaced = {
         "8443": "0",
         "H11Protocol": protocol,
@@ -50,27 +71,24 @@ def command(papers: Papers, protocol: str, verification: ssl.VerifyMode) -> list
     return line.split()[1:]
 
 
-async def status(url: str, client: ssl.SSLContext) -> int | None:
-    """Return the status of the answer to a callback, None where the handshake fails."""
-    try:
-        return (await ring(url, ssl=client)).status
-    except (ssl.SSLError, EOFError, ConnectionError):
-        return None
-
-
-@pytest.mark.parametrize("protocol", ["H11Protocol", "HttpToolsProtocol"])
-@pytest.mark.parametrize("verification", [ssl.CERT_REQUIRED, ssl.CERT_OPTIONAL])
+@pytest.mark.parametrize(
+    ("protocol", "verification", "without"),
+    [("H11Protocol", ssl.CERT_REQUIRED, None), ("HttpToolsProtocol", ssl.CERT_OPTIONAL, 403)],
+)
 async def test_certificates(
-    papers: Papers, tmp_path: Path, protocol: str, verification: ssl.VerifyMode
+    papers: Papers,
+    tmp_path: Path,
+    protocol: str,
+    verification: ssl.VerifyMode,
+    without: int | None,
 ) -> None:
     """The service passes; others of its authority are refused, strangers do not connect."""
     (tmp_path / "app.py").write_text(APPLICATION)
-    arguments = command(papers, protocol, verification)
     other = papers.client_ca.issue_cert("elsewhere.example")
+    arguments = with_tls(papers, protocol, verification)
     async with uvicorn_command(arguments, folder=tmp_path) as url:
         assert await status(url, papers.client(papers.service())) == 200
         assert await status(url, papers.client(other)) == 403
-        without = None if verification == ssl.CERT_REQUIRED else 403
         assert await status(url, papers.client()) == without
         for paper in (papers.stranger(), papers.expired()):
             assert await status(url, papers.client(paper)) is None
@@ -79,86 +97,178 @@ async def test_certificates(
 async def test_without_these_protocols_nobody_passes(papers: Papers, tmp_path: Path) -> None:
     """Uvicorn by itself says nothing of certificates, which is never taken for a good one."""
     (tmp_path / "app.py").write_text(APPLICATION)
-    option, protocol, *rest = command(papers, "H11Protocol", ssl.CERT_REQUIRED)[3:]
+    option, protocol, *rest = with_tls(papers, "H11Protocol", ssl.CERT_REQUIRED)[3:]
     assert (option, protocol) == ("--http", "income_client.receivers.uvicorn:H11Protocol")
-    arguments = ["app:app", "--port", "0", *rest]
-    async with uvicorn_command(arguments, folder=tmp_path) as url:
+    async with uvicorn_command(["app:app", "--port", "0", *rest], folder=tmp_path) as url:
         assert await status(url, papers.client(papers.service())) == 403
 
 
 def was_read(service: Emulator, application_id: str) -> bool:
     """Say whether an application was asked for."""
-    return any(request.path.endswith(f"/{application_id}") for request in service.requests)
+    return application_id in asked(service)
 
 
 async def test_a_callback_to_either_of_two_processes_is_a_poll(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page's backend, of which one process polls every five minutes: each update is read."""
-    page = (ROOT / "tests/examples/web_backend.py").read_text("utf-8")
+    page = (EXAMPLES / "web_backend.py").read_text("utf-8")
     assert "standby=True)" in page
     page = page.replace("standby=True)", "standby=True, interval=300)")
     (tmp_path / "web_backend.py").write_text(page, "utf-8")
-    command = ["web_backend:app", "--port", "0"]
+    run = partial(uvicorn_command, ["web_backend:app", "--port", "0"], folder=tmp_path)
     async with Emulator(20) as service:
         monkeypatch.setenv("INCOME_CALLBACK_PASSWORD", "invented")
         for name, value in variables(service).items():
             monkeypatch.setenv(name, value)
-        async with (
-            uvicorn_command(command, folder=tmp_path) as first,
-            uvicorn_command(command, folder=tmp_path) as second,
-        ):
-            for updated, url in zip(
-                service.world.ids, (first, second, first, second), strict=False
-            ):
+        async with run() as first, run() as second:
+            for updated, url in zip(service.world.ids, (first, second) * 2, strict=False):
                 target = CallbackTarget(f"{url}/callbacks", auth=BasicAuth("service", "invented"))
                 delivery = await service.fire_callback(updated, target=target, update=True)
                 assert delivery.delivered
                 await until(partial(was_read, service, updated))
 
 
-ADVICE = "HttpToolsProtocol needs httptools: pip install httptools, or take H11Protocol"
+HTTPTOOLS: Final = "income_client.receivers.uvicorn:HttpToolsProtocol"
+ADVICE: Final = "HttpToolsProtocol needs httptools: pip install httptools, or take H11Protocol"
 
 
 @pytest.mark.parametrize(
-    ("program", "ends"),
+    "program",
     [
-        pytest.param(
-            "from income_client.receivers.uvicorn import HttpToolsProtocol", 1, id="import"
-        ),
-        pytest.param(
-            "import uvicorn; uvicorn.Config("
-            "'x:y', http='income_client.receivers.uvicorn:HttpToolsProtocol').load()",
-            1,
-            id="option",
-        ),
-        pytest.param(
-            "from income_client import ConfigurationError\n"
-            "try:\n"
-            "    from income_client.receivers.uvicorn import HttpToolsProtocol\n"
-            "except ImportError as error:\n"
-            "    assert isinstance(error, ConfigurationError)\n"
-            "else:\n"
-            "    raise AssertionError",
-            0,
-            id="an ImportError as well",
-        ),
-        pytest.param(
-            "import income_client.receivers.uvicorn as it; "
-            "assert it.H11Protocol; assert not hasattr(it, 'Nothing')",
-            0,
-            id="the other one is there",
-        ),
+        "from income_client.receivers.uvicorn import HttpToolsProtocol",
+        f"import uvicorn; uvicorn.Config('x', http='{HTTPTOOLS}').load()",
     ],
+    ids=["import", "option"],
 )
-def test_without_httptools_it_says_what_to_install(program: str, ends: int) -> None:
+def test_without_httptools_it_says_what_to_install(program: str) -> None:
     """Whether it is imported or named to uvicorn; the protocol on h11 needs nothing more."""
+    without = "import sys; sys.modules['httptools'] = None"
+    h11 = "import income_client.receivers.uvicorn as it; it.H11Protocol"
     ended = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.modules['httptools'] = None\n{program}"],
+        [sys.executable, "-c", f"{without}\n{h11}\n{program}"],
         capture_output=True,
         encoding="utf-8",
         check=False,
         timeout=50,
     )
-    assert ended.returncode == ends, ended.stderr
-    assert ends == 0 or ended.stderr.splitlines()[-1].endswith(ADVICE)
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1].endswith(ADVICE)
+
+
+# nginx is before it
+
+BEHIND: Final = {
+    "tcp": tuple(BEHIND_NGINX.replace(" 8000", " 0").split()[1:]),
+    "unix": ("app:app", "--uds", "app.sock", *BEHIND_NGINX.split()[6:]),
+}
+
+
+def application_in(folder: Path) -> None:
+    """Write the guide's, with the service where it comes from here."""
+    text = (EXAMPLES / "callbacks_nginx.py").read_text("utf-8")
+    assert SERVICE in text
+    (folder / "app.py").write_text(text.replace("198.51.100.0/24", GOOD))
+
+
+def server_block(papers: Papers, port: int, upstream: str) -> str:
+    """Return the guide's, with this machine's names in it."""
+    return (
+        SERVER_BLOCK.replace("443", f"127.0.0.1:{port}")
+        .replace("/etc/callbacks", str(papers.folder))
+        .replace("http://127.0.0.1:8000", upstream)
+    )
+
+
+@contextlib.asynccontextmanager
+async def proxied(
+    papers: Papers,
+    folder: Path,
+    arguments: tuple[str, ...] = BEHIND["tcp"],
+    replaced: tuple[str, str] = ("", ""),
+) -> AsyncIterator[str]:
+    """Run both; yields nginx's address."""
+    application_in(folder)
+    port = free_port()
+    async with uvicorn_command(arguments, folder=folder) as url:
+        upstream = f"http://unix:{folder}/app.sock" if "--uds" in arguments else url
+        block = server_block(papers, port, upstream).replace(*replaced)
+        async with nginx(block, port=port, folder=folder) as address:
+            yield address
+
+
+@needs_nginx
+@pytest.mark.parametrize("behind", BEHIND)
+async def test_the_service_passes_and_nobody_else(
+    papers: Papers, tmp_path: Path, behind: str
+) -> None:
+    """By its certificate and its address; a header of their own helps nobody."""
+    service, none = papers.client(papers.service()), papers.client()
+    other = papers.client(papers.client_ca.issue_cert("elsewhere.example"))
+    one_line = pem_of(papers.service()).replace("\n", "%0A")
+    forged = (f"Client-Cert={one_line}", "X-SSL-Client-Verify=SUCCESS")
+    async with proxied(papers, tmp_path, BEHIND[behind]) as url:
+        assert await status(url, service, GOOD) == 200
+        assert await status(url, other, GOOD) == 403
+        assert await status(url, none, GOOD) == 403
+        assert await status(url, none, GOOD, *forged) == 403
+        assert await status(url, other, GOOD, *forged) == 403
+        assert await status(url, service, "127.0.0.3") == 403
+        assert await status(url, service, "127.0.0.3", f"X-Forwarded-For={GOOD}") == 403
+        assert await status(url, service, GOOD, "X-Forwarded-For=203.0.113.9") == 200
+        # These are nginx's to refuse: it passes good certificates on only.
+        assert await status(url, papers.client(papers.stranger()), GOOD) == 400
+        assert await status(url, papers.client(papers.expired()), GOOD) == 400
+
+
+@needs_nginx
+@pytest.mark.parametrize(
+    "replaced",
+    [
+        pytest.param(("$remote_addr", "$proxy_add_x_forwarded_for"), id="appends addresses"),
+        pytest.param(("optional;", "optional_no_ca;"), id="lets strangers through"),
+    ],
+)
+async def test_other_settings_of_nginx_let_nobody_in(
+    papers: Papers, tmp_path: Path, replaced: tuple[str, str]
+) -> None:
+    """What is left of the address that it appends counts for nothing, as do unverified papers."""
+    service, stranger = papers.client(papers.service()), papers.client(papers.stranger())
+    async with proxied(papers, tmp_path, replaced=replaced) as url:
+        assert await status(url, service, GOOD, "X-Forwarded-For=203.0.113.9") == 200
+        assert await status(url, service, "127.0.0.3", f"X-Forwarded-For={GOOD}") == 403
+        # Its own refusal, or the application's where it lets strangers through.
+        assert await status(url, stranger, GOOD) == (403 if replaced[0] == "optional;" else 400)
+
+
+async def test_who_goes_around_nginx_is_no_proxy(papers: Papers, tmp_path: Path) -> None:
+    """Its headers are believed of its address alone."""
+    application_in(tmp_path)
+    one_line = pem_of(papers.service()).replace("\n", "%0A")
+    forged = (f"Client-Cert={one_line}", "X-SSL-Client-Verify=SUCCESS", f"X-Forwarded-For={GOOD}")
+    async with uvicorn_command(BEHIND["tcp"], folder=tmp_path) as url:
+        for source, expected in (("127.0.0.1", 200), (GOOD, 403), ("127.0.0.3", 403)):
+            assert await status(url, None, source, *forged) == expected
+
+
+@needs_nginx
+async def test_forgotten_options_of_uvicorn_let_nobody_in(papers: Papers, tmp_path: Path) -> None:
+    """Without these protocols, the proxy cannot be recognized, so nobody is trusted."""
+    async with proxied(papers, tmp_path, BEHIND["tcp"][:-2]) as url:
+        assert await status(url, papers.client(papers.service()), GOOD) == 403
+
+
+@needs_nginx
+async def test_while_the_application_is_away_the_answer_is_json(
+    papers: Papers, tmp_path: Path
+) -> None:
+    """With the status upon which the service sends again."""
+    port = free_port()
+    block = server_block(papers, port, f"http://unix:{tmp_path}/app.sock")
+    async with nginx(block, port=port, folder=tmp_path) as url:
+        answer = await ring(url, ssl=papers.client(papers.service()))
+    assert (answer.status, answer.body) == (503, b'{"error":"Service Unavailable"}')
+    assert (answer.headers["content-type"], answer.headers["retry-after"]) == (
+        "application/json",
+        "5",
+    )

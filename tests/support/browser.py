@@ -1,7 +1,6 @@
 """A headless browser of the machine, asked over a pipe: it reads pages of this machine alone."""
 
 import base64
-import fcntl
 import json
 import os
 import select
@@ -13,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from attrs import field, frozen
+from attrs import frozen
 
 _NAMES: Final = (
     "chromium",
@@ -40,12 +39,14 @@ _OPTIONS: Final = (
     "--remote-debugging-pipe",
     "about:blank",
 )
-# The browser reads from descriptor 3 and writes to 4, wherever the pipes are here.
-_START: Final = (
-    "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); "
-    "os.execv(sys.argv[3], sys.argv[3:])"
-)
-_ABOVE: Final = 10
+_START: Final = """
+import fcntl, os, sys
+ends = [fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3]]
+os.dup2(ends[0], 3)
+os.dup2(ends[1], 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+"""The browser reads from descriptor 3 and writes to 4, wherever the pipes are here."""
 _END: Final = b"\0"
 _SILENCE: Final = 40.0
 """Seconds after which nothing more is to come; below the limit of a test."""
@@ -61,14 +62,12 @@ class Page:
     """Addresses that it asked for, its own included."""
     complaints: tuple[str, ...]
     """What the console and the log say."""
-    content_width: int
-    """How wide it is, in pixels."""
     cut: tuple[str, ...]
     """Texts of elements whose content is wider than they are."""
     outside: tuple[str, ...]
     """Texts of elements that reach over the right edge."""
-    picture: bytes = field(repr=False)
-    """All of it as PNG."""
+    background: str
+    """Its colour, as "rgb(255, 255, 255)"."""
 
 
 class Browser:
@@ -121,7 +120,6 @@ class Browser:
 
     def see(self) -> Page:
         """Return what is to be seen of the page at hand."""
-        shot = self._ask("Page.captureScreenshot", format="png", captureBeyondViewport=True)
         seen = self.evaluate(_SEEN)
         return Page(
             text=seen["text"],
@@ -130,11 +128,10 @@ class Browser:
                 for event in self._events
                 if event["method"] == "Network.requestWillBeSent"
             ),
-            complaints=tuple(_complaints(self._events)),
-            content_width=seen["width"],
+            complaints=tuple(filter(None, map(_complaint, self._events))),
             cut=tuple(seen["cut"]),
             outside=tuple(seen["outside"]),
-            picture=base64.b64decode(shot["data"]),
+            background=seen["background"],
         )
 
     def paper(self) -> bytes:
@@ -195,7 +192,7 @@ _SEEN: Final = """(() => {
   const own = e => (e.innerText || e.className || e.tagName).slice(0, 60);
   return {
     text: document.body.innerText,
-    width: document.documentElement.scrollWidth,
+    background: getComputedStyle(document.body).backgroundColor,
     cut: all.filter(e => e.innerText && e.scrollWidth > e.clientWidth + 1
       && getComputedStyle(e).display !== "inline").map(own),
     outside: all.filter(e => e.getBoundingClientRect().right > innerWidth + 0.5).map(own),
@@ -203,16 +200,15 @@ _SEEN: Final = """(() => {
 })()"""
 
 
-def _complaints(events: list[dict[str, Any]]) -> Iterator[str]:
-    for event in events:
-        params = event["params"]
-        match event["method"]:
-            case "Log.entryAdded":
-                yield params["entry"]["text"]
-            case "Runtime.consoleAPICalled" | "Runtime.exceptionThrown":
-                yield json.dumps(params)
-            case _:
-                pass
+def _complaint(event: dict[str, Any]) -> str | None:
+    params = event["params"]
+    match event["method"]:
+        case "Log.entryAdded":
+            return str(params["entry"]["text"])
+        case "Runtime.consoleAPICalled" | "Runtime.exceptionThrown":
+            return json.dumps(params)
+        case _:
+            return None
 
 
 @contextmanager
@@ -223,8 +219,8 @@ def browser(profile: Path) -> Iterator[Browser]:
         profile: an empty folder for what it keeps.
     """
     assert EXECUTABLE is not None
-    theirs_in, ours_out = _pipe()
-    ours_in, theirs_out = _pipe()
+    theirs_in, ours_out = os.pipe()
+    ours_in, theirs_out = os.pipe()
     process = subprocess.Popen(
         [sys.executable, "-c", _START, str(theirs_in), str(theirs_out), EXECUTABLE,
          f"--user-data-dir={profile}", *_OPTIONS],
@@ -246,12 +242,3 @@ def browser(profile: Path) -> Iterator[Browser]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def _pipe() -> tuple[int, int]:
-    """Return the two ends of a pipe, neither where the browser's own are to be."""
-    ends = os.pipe()
-    moved = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, _ABOVE) for end in ends]
-    for end in ends:
-        os.close(end)
-    return moved[0], moved[1]
