@@ -24,7 +24,6 @@ from income_client.records import (
     ApplicationRecord,
     Document,
     FrozenDict,
-    ImageFile,
     IncomeCalculation,
     IncomeSource,
     Paystub,
@@ -34,7 +33,7 @@ from income_client.records import (
 )
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.fields import NO_EXTRA, UntypedDict, shown_key
-from income_client.testing import make_application, make_document, make_record
+from income_client.testing import make_application
 from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE, known_record
 
 CLASSES = [kind for kind in vars(records).values() if attrs.has(kind) and kind is not Window]
@@ -126,19 +125,6 @@ def test_a_frozen_dict_cannot_be_changed() -> None:
     assert msgspec.json.encode(frozen) == b'{"a":1}'
 
 
-def test_unknown_fields_are_copied_deeply_and_count_for_equality_only() -> None:
-    """What lies within them is copied as well, and they are no part of a record's hash."""
-    fields = UntypedDict({"list": [1]})
-    twin = copy.deepcopy(fields)
-    assert type(twin) is UntypedDict
-    assert twin == fields
-    assert twin["list"] is not fields["list"]
-    plain = _read(ImageFile, {"file_id": "f", "file_reference_id": "n"})
-    more = evolve(plain, extra=fields)
-    assert plain != more
-    assert hash(plain) == hash(more)
-
-
 def test_a_record_answers_for_its_application_and_its_documents() -> None:
     """Paystubs are records, the data of other types a mapping that cannot be changed."""
     record = known_record()
@@ -150,7 +136,10 @@ def test_a_record_answers_for_its_application_and_its_documents() -> None:
         *("paystub", "paystub", "unknown_form")
     ]
     assert [entry.document for entry in record.documents.all()][:2] == list(documents["paystub"])
-    assert all(isinstance(document.extracted_data, Paystub) for document in documents["paystub"])
+    assert [(document, document.extracted_data) for document in documents["paystub"]] == [
+        (entry.document, entry.paystub) for entry in record.documents.paystubs
+    ]
+    assert all(isinstance(entry.paystub, Paystub) for entry in record.documents.paystubs)
     (other,) = documents["unknown_form"]
     assert isinstance(other, Document)
     assert isinstance(other.extracted_data, UntypedDict)
@@ -252,22 +241,6 @@ def test_the_income_of_a_year_is_that_of_all_applicants() -> None:
     assert application((income(2024, "1"),), ()).total_income(2025) is None
     assert application().total_income(2025) is None
     assert application((income(2025),)).total_income(2025) == 0
-
-
-def test_pay_slips_come_with_their_data() -> None:
-    """In the service's order, and each with its document; other types stay out."""
-    documents = make_record().documents
-    assert documents is not None
-    others = (make_document(document_type="unknown_form", extracted_data={"wages": 1}),)
-    mixed = evolve(documents, documents={"unknown_form": others, **documents.documents})
-    assert mixed.paystubs
-    for document, paystub in mixed.paystubs:
-        assert isinstance(paystub, Paystub)
-        assert paystub is document.extracted_data
-    slips = documents.documents["paystub"]
-    assert tuple(entry.document for entry in mixed.paystubs) == slips
-    for none in ({}, {"paystub": ()}):
-        assert evolve(documents, documents=none).paystubs == ()
 
 
 # Dead letters

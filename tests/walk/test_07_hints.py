@@ -24,13 +24,9 @@ YEAR = 365 * DAY
 DATES: dict[str, Callable[[Random, Listing, int], int]] = {
     "the beginning of time": lambda chance, listing, second: -62_135_596_800,
     "the end of time": lambda chance, listing, second: 253_402_300_799,
-    "after the update": lambda chance, listing, second: second + chance.randrange(1, YEAR),
     "mirrored": lambda chance, listing, second: (
         min(listing.rows.values()) + max(listing.rows.values()) - second
     ),
-    "in the middle": lambda chance, listing, second: sorted(listing.rows.values())[
-        len(listing.rows) // 2
-    ],
     "the last second": lambda chance, listing, second: listing.now,
     "at random": lambda chance, listing, second: chance.randrange(-(10**10), 10**11),
     "around the updates": lambda chance, listing, second: (

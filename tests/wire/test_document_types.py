@@ -227,11 +227,8 @@ def test_a_second_type_is_known_everywhere(tmp_path: Path) -> None:
     listed, page = list(csv.DictReader(rest[:2])), rest[2:]
     row = json.loads(exported)
     assert shown.startswith("BankStatement(bank_name=***, opened_on=datetime.date(")
-    assert row["document_type"] == "bank_statement"
-    assert row["bank_name"] == "bank_name 7"
-    assert float(row["balance"]) > 0
-    assert json.loads(row["bookings"]) == []
-    assert (row["extracted_data"], row["pay_date"]) == (None, None)
+    assert (row["document_type"], row["bank_name"]) == ("bank_statement", "bank_name 7")
+    assert (row["bookings"], row["extracted_data"]) == ("[]", None)
     period = (row["opened_on"], row["closed_on"])
     assert [(one["pay_begin_date"], one["pay_end_date"]) for one in listed] == [period]
     (bar,) = [line for line in page if line.startswith("D1 bank statement")]
