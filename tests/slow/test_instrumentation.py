@@ -1,6 +1,7 @@
 """aiohttp's own instrumentation beside the client: requests are seen, their secrets are not."""
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -38,13 +39,13 @@ def exported() -> Iterator[Collected]:
         yield found
 
 
-@pytest.fixture
-def instrumented(exported: Collected) -> Iterator[Collected]:
-    """The same, with every session of the process instrumented as the README says."""
+@contextmanager
+def every_session(**options: Any) -> Iterator[dict[str, Any]]:
+    """Instrument every session of the process; yields the client's options, which are none."""
     instrumentor: Any = AioHttpClientInstrumentor()
-    instrumentor.instrument(url_filter=host_alone)
+    instrumentor.instrument(**options)
     try:
-        yield exported
+        yield {}
     finally:
         instrumentor.uninstrument()
 
@@ -76,27 +77,34 @@ async def read_everything(service: Emulator, folder: Path, **options: Any) -> li
     return [*values, "X-Amz", "Bearer", service.oauth2.client_secret.reveal(), *references]
 
 
-async def test_a_filter_keeps_ids_out_as_well(instrumented: Collected, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "hooks",
+    [
+        every_session(url_filter=host_alone),
+        nullcontext({"trace_configs": [create_trace_config(url_filter=host_alone)]}),
+    ],
+    ids=["every session", "the client's own"],
+)
+async def test_a_filter_keeps_ids_out_as_well(
+    hooks: AbstractContextManager[dict[str, Any]], exported: Collected, tmp_path: Path
+) -> None:
     """Each request to the service has one span, which says the host alone; files have none."""
     async with Emulator(4) as service:
-        private = await read_everything(service, tmp_path)
+        with hooks as options:
+            private = await read_everything(service, tmp_path, **options)
         ids = service.world.ids
     files = sum(request.name == "file" for request in service.requests)
-    seen = instrumented.named("GET") + instrumented.named("POST")
+    seen = exported.named("GET") + exported.named("POST")
     assert len(seen) == len(service.requests) - files
-    shown = instrumented.shown()
+    shown = exported.shown()
     assert [one for one in (*private, *ids) if one in shown] == []
 
 
 async def test_signed_addresses_are_shown_to_nobody(exported: Collected, tmp_path: Path) -> None:
     """Not even to an instrumentation of all sessions that filters nothing."""
-    instrumentor: Any = AioHttpClientInstrumentor()
-    instrumentor.instrument()
-    try:
-        async with Emulator(4) as service:
+    async with Emulator(4) as service:
+        with every_session():
             private = await read_everything(service, tmp_path)
-    finally:
-        instrumentor.uninstrument()
     shown = exported.shown()
     assert "/v1/income/applications" in shown
     kept = [one for one in private if not one.startswith("LOAN-")]
@@ -104,47 +112,14 @@ async def test_signed_addresses_are_shown_to_nobody(exported: Collected, tmp_pat
     assert [one for one in kept if one in shown] == []
 
 
-async def test_trace_configs_see_the_service_and_no_file(
-    exported: Collected, tmp_path: Path
-) -> None:
-    """Hooks that a client is given are for requests to the service."""
-    async with Emulator(4) as service:
-        hooks = [create_trace_config(url_filter=host_alone)]
-        private = await read_everything(service, tmp_path, trace_configs=hooks)
-    files = sum(request.name == "file" for request in service.requests)
-    seen = exported.named("GET") + exported.named("POST")
-    assert len(seen) == len(service.requests) - files
-    shown = exported.shown()
-    assert [one for one in private if one in shown] == []
-
-
-async def test_a_borrowed_session_is_seen_once(instrumented: Collected) -> None:
-    """What was instrumented when it was made is not instrumented again."""
-    async with aiohttp.ClientSession() as session:
-        options: dict[str, Any] = {"auth": BASIC, "session": session}
-        async with playing(in_turn(reply()), **options) as (manager, _, _):
+@pytest.mark.parametrize("is_borrowed", [True, False])
+async def test_aiohttp_s_own_spans_stand_below(exported: Collected, is_borrowed: bool) -> None:
+    """Hooks of the client, or of a session that it borrows, see the attempt as their parent."""
+    hooks = [create_trace_config()]
+    async with aiohttp.ClientSession(trace_configs=hooks) as session:
+        own: dict[str, Any] = {"session": session} if is_borrowed else {"trace_configs": hooks}
+        async with playing(in_turn(reply(503), reply()), auth=BASIC, **own) as (manager, _, _):
             await call(manager)
-    assert len(instrumented.named("GET")) == 1
-
-
-async def test_hooks_of_a_borrowed_session_are_used(exported: Collected) -> None:
-    """A session that its owner traces is traced here as well."""
-    async with aiohttp.ClientSession(trace_configs=[create_trace_config()]) as session:
-        options: dict[str, Any] = {"auth": BASIC, "session": session}
-        async with playing(in_turn(reply()), **options) as (manager, _, _):
-            await call(manager)
-    (request,) = exported.named("GET")
-    (attempt,) = exported.named("GET /v1/income/applications/{application_id}")
-    assert request.parent is not None
-    assert attempt.context is not None
-    assert request.parent.span_id == attempt.context.span_id
-
-
-async def test_aiohttp_s_own_spans_stand_below(exported: Collected) -> None:
-    """Its instrumentation sees the attempt's span as the one it happens in."""
-    options: dict[str, Any] = {"trace_configs": [create_trace_config()], "auth": BASIC}
-    async with playing(in_turn(reply(503), reply()), **options) as (session, _, _):
-        await call(session)
     attempts = exported.named("GET /v1/income/applications/{application_id}")
     requests = exported.named("GET")
     assert len(requests) == 2
