@@ -25,41 +25,31 @@ def _scopes(scope: str) -> tuple[str, ...]:
     return tuple(f"--override-ini={loop}={scope}" for loop in loops)
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """A copy of the project, away from this repository's own settings."""
-    return Path(shutil.copytree(PROJECT, tmp_path / "project"))
-
-
-def _run(folder: Path, *arguments: str) -> str:
+@pytest.mark.parametrize(
+    ("passed", "options", "names"),
+    [
+        (4, ("-p", "no:asyncio"), ("sync", "anyio")),
+        (1, ("-p", "no:asyncio", "-p", "anyio"), ("anyio",)),
+        (6, ("--asyncio-mode=strict", *_scopes("function")), ("sync", "strict")),
+        (8, ("--asyncio-mode=auto", *_scopes("function")), ("sync", "strict", "auto", "anyio")),
+        (1, ("--asyncio-mode=auto", *_scopes("module")), ("auto",)),
+        (1, ("--asyncio-mode=auto", *_scopes("session")), ("auto",)),
+    ],
+    ids=["sync", "anyio", "strict", "auto", "module", "session"],
+)
+def test_its_tests_pass(
+    tmp_path: Path, passed: int, options: tuple[str, ...], names: tuple[str, ...]
+) -> None:
+    """With pytest-asyncio in either mode and any scope, with anyio, and with neither."""
+    project = shutil.copytree(PROJECT, tmp_path / "project")  # away from this repository's settings
+    files = [f"harbour_lending/test_{name}.py" for name in names]
     ended = subprocess.run(
-        [sys.executable, "-m", *arguments],
-        cwd=folder,
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, *files],
+        cwd=project,
         env=environment(),
         capture_output=True,
         text=True,
         check=False,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    return ended.stdout.splitlines()[-1]
-
-
-@pytest.mark.parametrize(
-    ("passed", "options", "names"),
-    [
-        (5, ("-p", "no:asyncio"), ("sync", "anyio")),
-        (1, ("-p", "no:asyncio", "-p", "anyio"), ("anyio",)),
-        (7, ("--asyncio-mode=strict", *_scopes("function")), ("sync", "strict")),
-        (11, ("--asyncio-mode=auto", *_scopes("function")), ("sync", "strict", "auto", "anyio")),
-        (3, ("--asyncio-mode=auto", *_scopes("module")), ("auto",)),
-        (3, ("--asyncio-mode=auto", *_scopes("session")), ("auto",)),
-    ],
-    ids=["sync", "anyio", "strict", "auto", "module", "session"],
-)
-def test_its_tests_pass(
-    project: Path, passed: int, options: tuple[str, ...], names: tuple[str, ...]
-) -> None:
-    """With pytest-asyncio in either mode and any scope, with anyio, and with neither."""
-    files = [f"harbour_lending/test_{name}.py" for name in names]
-    line = _run(project, "pytest", "-q", "-p", "no:cacheprovider", *options, *files)
-    assert line.startswith(f"{passed} passed")
+    assert ended.stdout.splitlines()[-1].startswith(f"{passed} passed")
