@@ -11,7 +11,13 @@ from typing import Any, Final, TypeVar
 from attrs import define, field
 from hypothesis import strategies as st
 
-from income_client import ApplicationPaginator, ApplicationSummary, DecodeError, IncomeClient
+from income_client import (
+    ApplicationPaginator,
+    ApplicationSummary,
+    DecodeError,
+    IncomeClient,
+    SaturatedWindowError,
+)
 from income_client.records.applications import ApplicationPage
 from income_client.records.window import EPOCH
 from income_client.walk.checkpoint import read_checkpoint, write_checkpoint
@@ -277,15 +283,21 @@ async def ids_of(rows: AsyncIterator[ApplicationSummary]) -> list[str]:
 
 
 async def read_on(
-    paginator: ApplicationPaginator, found: list[str], errors: list[DecodeError], most: int = 999
-) -> None:
-    """Walk to the end and iterate again behind each malformed row, of which there are so many."""
-    while True:
+    paginator: ApplicationPaginator, most: int = 999
+) -> tuple[list[str], list[DecodeError]]:
+    """Walk to the end, also behind malformed rows, of which there are so many, and saturation."""
+    found: list[str] = []
+    errors: list[DecodeError] = []
+    while len(errors) <= most:
         try:
-            return await collect(paginator, found)
+            await collect(paginator, found)
         except DecodeError as error:
             errors.append(error.with_traceback(None))
-            assert len(errors) <= most
+        except SaturatedWindowError as error:
+            found += [row.application_id for row in error.applications]
+        else:
+            return found, errors
+    raise AssertionError("the walk does not end")
 
 
 async def collect(rows: AsyncIterator[ApplicationSummary], into: list[str]) -> None:

@@ -10,13 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client import (
-    AmountPair,
-    ApplicationRecord,
-    DocumentSource,
-    from_json,
-    to_json,
-)
+from income_client import AmountPair, ApplicationRecord, DocumentSource, from_json, to_json
 from income_client.testing import (
     make_applicant,
     make_application,

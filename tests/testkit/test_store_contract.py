@@ -6,12 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from income_client import (
-    CheckpointStore,
-    DeadLetter,
-    MemoryCheckpointStore,
-    StoredCheckpoint,
-)
+from income_client import CheckpointStore, DeadLetter, MemoryCheckpointStore, StoredCheckpoint
 from income_client.testing import check_checkpoint_store
 
 

@@ -10,10 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client import (
-    MemoryCheckpointStore,
-    UnexpectedResponseError,
-)
+from income_client import MemoryCheckpointStore, UnexpectedResponseError
 from income_client.records.applications import ApplicationPage
 from income_client.records.window import EPOCH, Window
 from income_client.walk.windows import Answer, Bounds, split_by_echo

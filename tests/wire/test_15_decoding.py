@@ -445,26 +445,22 @@ async def test_malformed_rows_hide_no_other_row_of_a_walk(
     service.malformed = {key: MALFORMED[kind](key) for key, kind in kinds.items()}
     options: dict[str, Any] = {"limit": limit, "concurrency": walkers}
     span = BASE - 1, None if is_open else last
-    found: list[str] = []
-    errors: list[DecodeError] = []
-    again: list[str] = []
+    taken: list[str] = []
     async with serving(service) as client:
         paginator = walk(client, *span, **options)
         checkpoint, held = paginator.checkpoint, 0
         for _ in range(data.draw(st.integers(0, len(kinds)), "errors before the checkpoint")):
             with contextlib.suppress(DecodeError):
-                await collect(paginator, found)
+                await collect(paginator, taken)
                 break
-            checkpoint, held = paginator.checkpoint, len(found)
-        first = found[:held]
+            checkpoint, held = paginator.checkpoint, len(taken)
         resumed = client.list_applications(resume=checkpoint, **options)
-        await read_on(resumed, again, [], most=len(kinds))
-        found.clear()
-        await read_on(walk(client, *span, **options), found, errors, len(kinds))
+        again, _ = await read_on(resumed, most=len(kinds))
+        found, errors = await read_on(walk(client, *span, **options), most=len(kinds))
     listed = service.truth(BASE - 1, last + is_open)
     assert len(found) == len(set(found))
     assert set(found) == listed - kinds.keys()
-    assert {*first, *again} == set(found)
+    assert {*taken[:held], *again} == set(found)
     with_ids = {key for key in listed & kinds.keys() if kinds[key] not in WITHOUT_ID}
     assert sorted(error.subject for error in errors if error.subject) == sorted(with_ids)
     assert len(errors) == len(listed & kinds.keys())
