@@ -64,9 +64,6 @@ REPLIES: list[tuple[type[Any], dict[str, Any]]] = [
     (Application, APPLICATION),
     (ApplicationDocuments, {**DOCUMENTS, "documents": ONE_OF_EACH}),
 ]
-of_each = pytest.mark.parametrize(
-    ("cls", "sample"), REPLIES, ids=lambda value: getattr(value, "__name__", "")
-)
 
 
 def decode(cls: type[T], text: bytes) -> T | DecodeError:
@@ -164,7 +161,9 @@ def _is_acceptable(key: Any, old: Any, new: Any) -> bool:
     return fits
 
 
-@of_each
+@pytest.mark.parametrize(
+    ("cls", "sample"), REPLIES, ids=lambda value: getattr(value, "__name__", "")
+)
 def test_every_wrong_or_missing_value_is_refused_with_its_path_only(
     cls: type[Any], sample: dict[str, Any]
 ) -> None:
@@ -405,12 +404,11 @@ async def test_a_body_of_just_the_limit_is_read() -> None:
 
 # Rows that are malformed
 
-ROWS = [row_of_list("app-1"), row_of_list("app-2", application_reference_id="loan-2")]
-
 
 def test_bytes_of_half_a_character_spoil_their_row_only() -> None:
     """They are no UTF-8, which some services write all the same; other bytes are no page."""
-    body = text_of({**PAGE, "applications": ROWS}).replace(b"loan-2", b"loan-\xed\xa0\x80")
+    rows = [row_of_list(), row_of_list("app-2", application_reference_id="loan-2")]
+    body = text_of({**PAGE, "applications": rows}).replace(b"loan-2", b"loan-\xed\xa0\x80")
     page = decode_rows(body, keep_extra=True)
     assert page is not None
     assert [isinstance(row, MalformedRow) for row in page.applications] == [False, True]
