@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client.errors import CheckpointError
-from income_client.polling.checkpoint import Checkpoint, Seen, read_checkpoint
+from income_client.polling.checkpoint import Checkpoint, Seen, is_checkpoint, read_checkpoint
 from income_client.polling.reading import DIGEST_BYTES, KEY_BYTES
 from income_client.walk import checkpoint as resume
 from income_client.walk.windows import Bounds, Intervals
@@ -162,6 +162,14 @@ DEEP = TEXT.replace('"seen":', f'"seen":{"[" * 300}{"]" * 300},"more":')
 def test_text_that_is_not_json_is_an_error(value: object) -> None:
     with pytest.raises(CheckpointError):
         read_checkpoint(value)
+
+
+def test_a_checkpoint_is_told_from_a_time() -> None:
+    """A damaged checkpoint is not taken for a time that cannot be read."""
+    assert is_checkpoint(TEXT)
+    assert is_checkpoint("\n " + TEXT[:20])
+    assert not is_checkpoint("2026-06-30T12:00:00Z")
+    assert not is_checkpoint("")
 
 
 def test_a_checkpoint_is_short_and_shows_no_version() -> None:
