@@ -274,15 +274,10 @@ def test_a_client_is_made_from_a_configuration_file(tmp_path: Path, environ: Env
     other = written(tmp_path / "other.toml", FILE)
     assert (host(), host("two")) == ("top", "two")
     environ(BASIC | {"INCOME_BASE_URL": "https://variables.example"})
-    assert (host(), host("two")) == ("variables", "two")
-    assert (host(None, other), host("two", other)) == ("top", "two")
-    environ({"INCOME_PROFILE": "two"})
-    assert (host(), host("two")) == ("two", "two")
+    assert (host(), host("two"), host(None, other)) == ("variables", "two", "top")
+    environ({"INCOME_PROFILE": "two", "INCOME_CONFIG": str(path.rename(tmp_path / "else.toml"))})
+    assert (host(), host(None, other)) == ("two", "two")
     assert repr(IncomeClient.from_env()) == "<IncomeClient of variables.example>"
-    environ({"INCOME_PROFILE": ""})
-    assert (host(), host("two")) == ("variables", "two")
-    environ({"INCOME_CONFIG": str(path.rename(tmp_path / "elsewhere.toml"))})
-    assert host("two") == "two"
     environ({"INCOME_PROFILE": "three"})
     with pytest.raises(ConfigurationError, match=r"no profile three \(of INCOME_PROFILE\); there"):
         host()
