@@ -205,6 +205,7 @@ async def test_the_page_comes_whatever_else_fails(session: aiohttp.ClientSession
         async with session.get(state, headers=headers) as answer:
             assert answer.status == 200
         assert service.journal.last == 0
+        assert [each.name for each in service.requests[:2]] == ["index", "index"]
         assert service.faults.played.total() == 0
 
 
