@@ -111,13 +111,8 @@ def test_every_link_leads_somewhere_and_nothing_is_loaded_from_elsewhere(
 
 
 def test_names_in_the_guide_are_linked(site: Path) -> None:
-    """A method without its class, one of a variable, a class; not a word of the command line."""
+    """A method of a variable, and a class."""
     for page, name, entry in (
-        (
-            "reading",
-            "get_application(application_id)",
-            "client.html#income_client.IncomeClient.get_",
-        ),
         ("polling", "poller.wake", "polling.html#income_client.Poller.wake"),
         ("reading", "DecodeError", "errors.html#income_client.DecodeError"),
     ):
