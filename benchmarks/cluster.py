@@ -63,7 +63,6 @@ _LONGEST_LEASES: Final = {
 _TOKEN_SECONDS: Final = 2
 _TOKEN_SERVES: Final = 1.5
 """A token of two seconds is renewed after three quarters of its life."""
-_SHARERS: Final = 8
 _READERS: Final = {1: "1 process", 2: "2 processes", 4: "4 processes"}
 
 
@@ -361,10 +360,10 @@ async def share_token(scale: Scale) -> list[Row]:
     least = scale.token_seconds / _TOKEN_SERVES
     async with broker_with_stream() as (server, _):
         (own, _), (shared, failures) = await asyncio.gather(
-            _token_requests(server.url, scale.token_seconds, is_shared=False),
-            _token_requests(server.url, scale.token_seconds, is_shared=True),
+            _token_requests(server.url, scale, is_shared=False),
+            _token_requests(server.url, scale, is_shared=True),
         )
-    name = f"token requests of {_SHARERS} processes"
+    name = f"token requests of {scale.sharers} processes"
     return [
         _count("lives of a token that processes share", round(least)),
         _measured(f"{name} with a token each / least possible", own / least),
@@ -373,14 +372,14 @@ async def share_token(scale: Scale) -> list[Row]:
     ]
 
 
-async def _token_requests(broker: str, seconds: float, *, is_shared: bool) -> tuple[int, float]:
+async def _token_requests(broker: str, scale: Scale, *, is_shared: bool) -> tuple[int, float]:
     """Return how many token requests all processes made, and how many of their calls failed."""
     failures = flags(1)
     with EmulatorProcess(applications=5, time_flows=True, token_lifetime=_TOKEN_SECONDS) as service:
         place = place_of(service, broker)
         processes = [
-            start(call_often, place, seconds, failures, is_shared=is_shared)
-            for _ in range(_SHARERS)
+            start(call_often, place, scale.token_seconds, failures, is_shared=is_shared)
+            for _ in range(scale.sharers)
         ]
         for process in processes:
             await asyncio.to_thread(process.join, PATIENCE)

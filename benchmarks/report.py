@@ -55,6 +55,7 @@ class Scale:
     events: int = 3_000  # published by each side of a round
     relayed: int = 5  # rounds of these
     token_seconds: float = 7.5  # for which processes share a token
+    sharers: int = 8  # of these processes
     listed: int = 200_000  # applications of a first read
     handed_out: int = 400  # of these, whose records are read by several processes
     far: float = 0.5  # seconds of a call then: so slow a service is no limit, in its one process
@@ -64,7 +65,7 @@ FULL: Final = Scale()
 """What is quoted."""
 
 QUICK: Final = Scale(
-    rounds=2,
+    rounds=1,
     few_rounds=1,
     decoded=50_000,
     calls=8,
@@ -90,6 +91,7 @@ QUICK: Final = Scale(
     events=500,
     relayed=1,
     token_seconds=2,
+    sharers=2,
     listed=5_000,
     handed_out=32,
     far=0.05,
