@@ -1,4 +1,4 @@
-"""polars and pandas have the tables of `to_arrow`, with types that lose nothing."""
+"""polars, pandas and DuckDB have the tables of records, with types that lose nothing."""
 
 import sys
 from datetime import UTC, date, datetime
@@ -10,14 +10,20 @@ import pytest
 
 pytest.importorskip("polars", reason="data frames need the extra 'full'")
 pytest.importorskip("pandas", reason="data frames need the extra 'full'")
+pytest.importorskip("duckdb", reason="data frames need the extra 'full'")
 
+import duckdb
 import polars as pl
 
 from income_client import ConfigurationError, to_arrow, to_pandas, to_polars
+from income_client.testing import IncomeService
 from tests.client.test_secrecy import READ, with_bug
 from tests.support.canaries import private_in
+from tests.support.cli import Cli, cli, shell
 from tests.support.leaks import held_by
 from tests.support.payloads import known_record
+
+__all__ = ["cli", "shell"]
 
 
 def test_polars_keeps_the_types() -> None:
@@ -78,3 +84,26 @@ async def test_a_bug_of_the_library_shows_no_values(name: str, convert: Any) -> 
     with pytest.raises(ZeroDivisionError) as caught:
         await with_bug(name, lambda: convert([READ]))
     assert private_in(held_by(caught.value)) is None
+
+
+@pytest.mark.income_service(applications=40)
+def test_exported_shares_are_read_as_one_data_set(
+    shell: Cli, income_service: IncomeService
+) -> None:
+    """DuckDB and polars read the same table of every share at once, an empty share's included."""
+    folder = shell.folder
+    ids = shell("applications", "-q").lines
+    for number, share in enumerate((ids[:15], [], ids[15:])):
+        to = ("--to", f"records-{number}", "--format", "parquet")
+        assert shell("export", "-", *to, stdin="\n".join(share)).status == 0
+    names = {path.name for path in (folder / "records-0").glob("*.parquet")}
+    assert len(names) == 5
+    for name in names:
+        files = str(folder / "records-*" / name)
+        frame = pl.scan_parquet(files).collect()
+        found = duckdb.read_parquet(files).shape[0]
+        assert found == frame.height
+        types = {str(pl.read_parquet_schema(path)) for path in folder.glob(f"records-*/{name}")}
+        assert len(types) == 1
+    read = pl.scan_parquet(folder / "records-*" / "applications.parquet").collect()
+    assert sorted(read["application_id"]) == sorted(income_service.ids)
