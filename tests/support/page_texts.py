@@ -108,7 +108,7 @@ def is_the_tree_of_a_record(text: str) -> None:
     records = [one for one in names if isinstance(one, type) and has(one)]
     known = {field.name for one in records for field in fields(one)}
     for line in text.splitlines()[1:]:
-        drawn, *_ = re.split(r"(?<=\S)  ", re.sub(r'"\w+"', "", line))
+        drawn, *_ = re.sub(r'"\w+"', "", line.lstrip("│├└─ ")).split("  ")
         assert set(re.findall(r"\w+", drawn)) <= known, line
 
 
