@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import shutil
 import signal
 from collections.abc import Generator
@@ -127,3 +128,15 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Report in one line what was left out, and how it is run."""
+    asked = {Path(config.invocation_params.dir, argument) for argument in config.args}
+    if config.getoption("full") or asked.isdisjoint(SLOW.parents):
+        return
+    written = "".join(path.read_text("utf-8") for path in SLOW.glob("test_*.py"))
+    count = len(re.findall(r"^ *(?:async )?def test_", written, re.MULTILINE))
+    terminalreporter.write_line(f"left out {count} slow tests; to run them too: pytest --full")
