@@ -65,6 +65,7 @@ INVALID: Final = [
     ("documents app-1 --typo", "--typo"),
     ("download --to x", "APPLICATION_ID"),
     ("download --to x app-1 --updated-after 1d", "--updated-after"),
+    ("download --to x - --updated-before now", "--updated-after"),
     ("download --to x app-1 --allow-host https://files.example/x", "--allow-host: the entry"),
     ("download --to x app-1 --allow-host '*'", "--allow-host"),
     ("download --to x app-1 --names ../{document_id}", "--names"),
