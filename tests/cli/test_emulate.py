@@ -254,6 +254,7 @@ RULES: Final[list[tuple[str, dict[str, Any]]]] = [
     ("--url-signed-once", {"url_signed_once": True}),
     ("--file-size 64KiB", {"file_bytes": 65_536}),
     ("--file-size 1.5kB", {"file_bytes": 1500}),
+    ("--file-size 2MB", {"file_bytes": 2_000_000}),
     ("--file-redirects 1", {"file_redirects": 1}),
 ]
 

@@ -175,6 +175,7 @@ def announcing(cli: Cli, name: str, content: bytes, mode: int = 0o600) -> Iterat
     """Hold a file as a running command does; yields its descriptor."""
     place = place_of(cli, name)
     place.parent.mkdir(parents=True, exist_ok=True)
+    place.unlink(missing_ok=True)
     place.write_bytes(content)
     place.chmod(mode)
     with place.open("rb") as file:
@@ -205,3 +206,7 @@ def test_an_announcement_of_somebody_else_is_not_believed(
     for damaged in (b"", b"[]", b"\xff", b"[" * 100_000, b'{"url": 1}', b"{}"):
         with announcing(cli, "emulate", damaged), announcing(cli, "listen", damaged):
             assert announcement("emulate") is announcement("listen") is None
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(cli.folder / "home/.local/state"))
+    monkeypatch.setenv("HOME", str(cli.folder / "elsewhere"))
+    with announcing(cli, "emulate", HERE):
+        assert announcement("emulate") == json.loads(HERE)
