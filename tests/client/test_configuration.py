@@ -257,30 +257,47 @@ def table(host: str) -> str:
 
 make_from_config: Any = IncomeClient.from_config
 make_from_env: Any = IncomeClient.from_env
-FILE: Final = f"{table('top.example')}[profiles.two]\n{table('two.example')}"
+FILE: Final = f"{table('top.example')}[profiles.two]\n{table('two.example')}[profiles.three]\n"
+Given = tuple[str | None, str | None]
+PRECEDENCE: Final[dict[str, tuple[Given, dict[str, str], str]]] = {
+    "environment over default file": ((None, None), {}, "shell"),
+    "environment over file of a variable": ((None, None), {"INCOME_CONFIG": "file"}, "shell"),
+    "path over environment": ((None, "file"), {}, "top"),
+    "path over file of a variable": ((None, "file"), {"INCOME_CONFIG": "other"}, "top"),
+    "path with empty profile": (("three", "file"), {}, "top"),
+    "profile over environment": (("two", None), {"INCOME_CONFIG": "file"}, "two"),
+    "both over environment": (("two", "file"), {}, "two"),
+    "empty profile under environment": (("three", None), {}, "shell"),
+    "INCOME_PROFILE over environment": ((None, None), {"INCOME_PROFILE": "two"}, "two"),
+    "INCOME_PROFILE with path": ((None, "file"), {"INCOME_PROFILE": "two"}, "two"),
+    "profile over INCOME_PROFILE": (("two", None), {"INCOME_PROFILE": "x"}, "two"),
+    "INCOME_PROFILE that is empty": ((None, None), {"INCOME_PROFILE": ""}, "shell"),
+}
+"""Profile and path, what the environment says besides, and the place that wins."""
 
 
-def test_a_client_is_made_from_a_configuration_file(tmp_path: Path, environ: Environ) -> None:
-    """A profile comes before the environment, and so does a file whose path is given.
+@pytest.mark.parametrize("case", PRECEDENCE)
+def test_the_highest_place_wins(case: str, tmp_path: Path, environ: Environ) -> None:
+    """Every place names another address."""
+    (profile, path), variables, wins = PRECEDENCE[case]
+    files = {
+        "file": str(written(tmp_path / "config/income-client/config.toml", FILE)),
+        "other": str(written(tmp_path / "other.toml", table("other.example"))),
+    }
+    environ(BASIC | {"INCOME_BASE_URL": "https://shell.example"})
+    environ({name: files.get(value, value) for name, value in variables.items()})
+    client = IncomeClient.from_config(profile, files[path] if path else None, concurrency=3)
+    assert repr(client) == f"<IncomeClient of {wins}.example>"
+    assert repr(IncomeClient.from_env()) == "<IncomeClient of shell.example>"
 
-    INCOME_PROFILE is what profile is where that is not given, over the other variables too.
-    """
 
-    def host(*given: Any) -> str:
-        client = IncomeClient.from_config(*given, concurrency=3)
-        return repr(client).removeprefix("<IncomeClient of ").removesuffix(".example>")
-
-    path = written(tmp_path / "config/income-client/config.toml", FILE)
-    other = written(tmp_path / "other.toml", FILE)
-    assert (host(), host("two")) == ("top", "two")
-    environ(BASIC | {"INCOME_BASE_URL": "https://variables.example"})
-    assert (host(), host("two"), host(None, other)) == ("variables", "two", "top")
-    environ({"INCOME_PROFILE": "two", "INCOME_CONFIG": str(path.rename(tmp_path / "else.toml"))})
-    assert (host(), host(None, other)) == ("two", "two")
-    assert repr(IncomeClient.from_env()) == "<IncomeClient of variables.example>"
-    environ({"INCOME_PROFILE": "three"})
-    with pytest.raises(ConfigurationError, match=r"no profile three \(of INCOME_PROFILE\); there"):
-        host()
+def test_a_file_is_enough_and_a_profile_has_to_be_there(tmp_path: Path, environ: Environ) -> None:
+    path = written(tmp_path / "else.toml", FILE)
+    environ({"INCOME_CONFIG": str(path)})
+    assert repr(IncomeClient.from_config()) == "<IncomeClient of top.example>"
+    environ({"INCOME_PROFILE": "four"})
+    with pytest.raises(ConfigurationError, match=r"no profile four \(of INCOME_PROFILE\); there"):
+        IncomeClient.from_config()
 
 
 UNUSABLE: Final = {
