@@ -664,6 +664,7 @@ REFUSED: Final[dict[str, dict[str, Rows]]] = {
             [*map(Secret, ("short", "with a blank", "with-\u00fcmlaut", ""))],
         "Emulator has no option oder; did you mean order?": each("oder", "random"),
         "callbacks must be a CallbackTarget or None, not {}": [URL],
+        "rules must be ServiceRules, not {}": [{"order": "shuffled"}],
     },
     "RemoteEmulator": {
         "url must be an http or https address of an emulator": ["ftp://127.0.0.1", "127.0.0.1:80",
@@ -681,6 +682,7 @@ REFUSED: Final[dict[str, dict[str, Rows]]] = {
         ): each("kind", "slow"),
         "path must be of type str, not {}": [None],
         "status must be a status, 100 or more, not {}": [99],
+        "status must be a whole number, not {}": ["503"],
         "there is no call get_document; did you mean get_documents?": each("call", "get_document"),
         "rate must be a share from 0 to 1, not {}": [1.5, "20%"],
         "seed must be a whole number, not {}": given({"rate": 0.5, "seed": None}),

@@ -428,9 +428,11 @@ def test_a_page_replaces_a_file_only_where_that_is_asked_for(write: Write, folde
     # Root would put the page in the place of a device.
     os.mkfifo(folder / "pipe")
     (folder / "link.html").symlink_to("pipe")
+    (folder / "lost.html").symlink_to(folder / "nowhere")
     for line, said in (
         (("other",), "--overwrite"),
         (("page.html",), "--overwrite"),
+        (("lost.html",), "--overwrite"),
         (("",), "pages is there already"),
         (("none/page.html",), "none/page.html: no such file or directory"),
         (("pipe", "--overwrite"), "not a regular file"),
@@ -445,4 +447,4 @@ def test_a_page_replaces_a_file_only_where_that_is_asked_for(write: Write, folde
     assert (folder / "page.html").read_bytes().startswith(b"<!DOCTYPE html>")
     assert {name for name, mode in contents(folder).items() if mode == 0o600} == {"page.html"}
     assert (folder / "other").read_text() == "other"
-    assert {*contents(folder)} == {"link.html", "other", "page.html", "pipe"}
+    assert {*contents(folder)} == {"link.html", "lost.html", "other", "page.html", "pipe"}

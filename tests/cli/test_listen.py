@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 
 from income_client import BasicAuth, Callback, CallbackTokenIssuer
+from income_client.cli.rows import AlignedLines
 from income_client.emulator import CallbackTarget
 from income_client.receivers import CallbackReceiver
 from income_client.testing import IncomeService
@@ -82,6 +83,13 @@ def test_a_person_gets_aligned_lines(listen: Listen, income_service: IncomeServi
         row.index(event)
         for row, event in zip(rows, ["income_calculations", "error"] * 2, strict=True)
     } == {rows[0].index("income_calculations")}
+
+
+def test_a_cell_is_left_out_where_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    lines = AlignedLines()
+    assert lines.line("one", "reference", "x", optional=1) == b"one  reference  x"
+    assert lines.line("a longer one", "reference", "x", optional=1) == b"a longer one  x"
 
 
 def test_a_terminal_shows_a_payload_on_request(listen: Listen, cli: Cli) -> None:

@@ -55,7 +55,7 @@ from income_client.engines.redis import RedisTokenStore
 from income_client.engines.relay import UpdateEvent, faststream_publisher, relay
 from income_client.engines.worker import Worker
 from income_client.engines.worker_rabbit import rabbit_events, rabbit_publisher
-from income_client.engines.worker_redis import redis_publisher
+from income_client.engines.worker_redis import redis_events, redis_publisher
 from income_client.http.connections import WatchedReply
 from income_client.http.endpoints import Response, list_applications
 from income_client.receivers import CallbackReceiver, RequestHead
@@ -576,6 +576,7 @@ REFUSED: Final[dict[str, Callable[[], Any]]] = {
     "an event without a record": lambda: UpdateEvent.from_json(
         json.dumps(EVENT | {"record": {"application": {"ssn": CANARY}, "documents": None}})
     ),
+    "about another": lambda: UpdateEvent.from_json(json.dumps(EVENT | {"record": RECORD})),
     # Tables
     "Parquet": lambda: written(from_json(ApplicationRecord, LARGE)),
     # Callbacks
@@ -607,6 +608,8 @@ REFUSED: Final[dict[str, Callable[[], Any]]] = {
     "publisher to NATS": lambda: nats_publisher(Failing(), "x")(UPDATE),  # type: ignore[arg-type]
     "publisher of FastStream": lambda: faststream_publisher(Failing())(UPDATE),
     "RabbitMQ": lambda: rabbit_events(f"http://u:{CANARY}@127.0.0.1"),
+    "Redis": lambda: redis_events(f"http://u:{CANARY}@127.0.0.1", group="x"),
+    "publisher to Redis": lambda: published(redis_publisher(f"http://u:{CANARY}@127.0.0.1")),
     "RabbitMQ away": lambda: published(rabbit_publisher(f"amqp://u:{CANARY}@127.0.0.1:1")),
     "Redis away": lambda: published(redis_publisher(f"redis://u:{CANARY}@127.0.0.1:1")),
     "relay": relayed,

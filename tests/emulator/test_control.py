@@ -213,6 +213,7 @@ async def test_the_journal_and_a_new_beginning(
         ("POST", "/applications/nobody/touch", None, 404, "no_such_application"),
         ("POST", "/documents/nothing/replace-file", None, 404, "no_such_document"),
         ("GET", "/applications?limit=0", None, 400, "invalid_parameter"),
+        ("GET", "/applications?limits=1", None, 400, "invalid_parameter"),
         ("GET", "/requests?after=1&after=2", None, 400, "invalid_parameter"),
         ("GET", f"/requests?after={'9' * 5000}", None, 400, "invalid_parameter"),
         ("GET", "/histogram?buckets=1000000000", None, 400, "invalid_parameter"),

@@ -119,6 +119,7 @@ def attacks() -> list[tuple[str, Refusal, list[Field], dict[str, Any]]]:
         ("/basic", Refusal.METHOD, usual, {"method": "TRACE"}),
         ("/tokens", Refusal.SCHEME_NOT_ACCEPTED, login(f"Token {token()}"), no),
         ("/tokens", Refusal.TOKEN_SIGNATURE, bearer(token(number=1, header=away)), no),
+        ("/tokens", Refusal.TOKEN_KEY_UNKNOWN, bearer(token(header={"kid": "unknown"})), no),
         ("/networks", Refusal.SOURCE_NOT_ALLOWED, usual, no),
         ("/networks", Refusal.SOURCE_NOT_ALLOWED, [JSON], no),
         ("/networks", Refusal.SOURCE_NOT_ALLOWED, via("198.51.100.7"), no),

@@ -7,10 +7,11 @@ from attrs import define, evolve, field
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from income_client import InvalidRequestError
+from income_client import InvalidRequestError, UnexpectedResponseError
 from income_client.records.window import Window
 from tests.support.listing import (
     BASE,
+    DAY,
     Listing,
     ListService,
     Outcome,
@@ -255,6 +256,16 @@ def test_a_burst_in_the_present_second_is_yielded_or_reported(
     assert not named or len(known) >= 20
     assert {listing.rows[key] for key in listing.ids - known} <= named
     assert len(walked.ids) == len(set(walked.ids))
+
+
+def test_a_service_whose_windows_all_end_with_time_is_an_error() -> None:
+    """Nothing that it says leads to the present, and nothing is covered."""
+    listing = Listing.of([0], 10, date_ahead=None, widest=DAY)
+    tell_no_time(listing)
+    walked = dry_walk(listing, BASE - 1, None, limit=5)
+    with pytest.raises(UnexpectedResponseError, match="sends no time"):
+        walked.run()
+    assert list(walked.planner.covered) == []
 
 
 @given(walks(since=[10], is_open=[True], date_ahead=st.sampled_from([None, None, 0]), widest=None))
