@@ -22,6 +22,7 @@ from .faults import UNASKED, LostError, UsedConnectionError
 from .retry import Deadline, Deadlines
 
 if TYPE_CHECKING:
+    from aiohttp.client_proto import ResponseHandler
     from aiohttp.connector import Connection
 
 _TURNS: Final = 5
@@ -32,10 +33,7 @@ class _Watch(asyncio.Protocol):
     """Passes what a transport receives to aiohttp's protocol, and notes bytes that come unasked."""
 
     def __init__(
-        self,
-        protocol: "aiohttp.client_proto.ResponseHandler",
-        transport: asyncio.Transport,
-        origin: URL,
+        self, protocol: "ResponseHandler", transport: asyncio.Transport, origin: URL
     ) -> None:
         self._protocol = protocol
         self.transport: asyncio.Transport = transport
