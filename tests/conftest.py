@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +17,7 @@ from tests.support.canaries import WATCH
 
 if TYPE_CHECKING:
     from tests.support.callback_certificates import Papers
+    from tests.support.telemetry import Collected
 
 # Tests that are run by a test, in processes of their own.
 collect_ignore = ["slow/example_project", "slow/released"]
@@ -50,6 +51,15 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> "Papers":
     from tests.support.callback_certificates import made_papers  # noqa: PLC0415 - for few tests
 
     return made_papers(tmp_path_factory.mktemp("papers"))
+
+
+@pytest.fixture
+def exported() -> "Iterator[Collected]":
+    """What OpenTelemetry records during a test."""
+    from tests.support.telemetry import collecting  # noqa: PLC0415 - for few tests
+
+    with collecting() as found:
+        yield found
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

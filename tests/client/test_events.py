@@ -1,9 +1,9 @@
-"""What a program, and OpenTelemetry, is told of calls, walks, records, polls and files."""
+"""What hooks and OpenTelemetry get to know of calls, walks, records, polls and files."""
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -133,7 +133,7 @@ BOUGHT: Final = [*one_attempt(200, None, "token"), ("token", False)]
                 *(("answered", CALL, 2, 200, None), ("finished", CALL, 2, 200, None)),
             ],
         ),
-        # One that cannot be replaced is no retry: whoever counts them counts requests.
+        # One that cannot be replaced is no retry: a count of retries counts requests.
         (
             OAUTH,
             token_rules(in_turn(reply(401)), in_turn(token_reply(), reply(400))),
@@ -399,13 +399,6 @@ APPLICATION = "income_client get_application"
 REQUEST = "GET /v1/income/applications/{application_id}"
 
 
-@pytest.fixture
-def exported() -> Iterator[Collected]:
-    """What OpenTelemetry is told during a test."""
-    with collecting() as found:
-        yield found
-
-
 async def test_a_call_is_a_span_and_so_is_each_attempt(exported: Collected) -> None:
     """Within the program's own span, with the conventional attributes of HTTP, and no address."""
     events: list[object] = []
@@ -415,7 +408,7 @@ async def test_a_call_is_a_span_and_so_is_each_attempt(exported: Collected) -> N
         with tracer.start_as_current_span("program's") as outer:
             await call(session)
             assert trace.get_current_span() is outer
-    assert len(events) == 6  # of the hook, which is told as well
+    assert len(events) == 6  # of the hook, which gets them as well
     (span,) = exported.named(APPLICATION)
     assert span.kind is SpanKind.INTERNAL
     assert span.parent is not None
@@ -535,7 +528,7 @@ async def test_nothing_private_is_exported(exported: Collected) -> None:
 
 
 async def test_a_provider_set_before_the_first_call_is_found() -> None:
-    """One that is made at import counts as well; without a provider, or off, nobody is told."""
+    """One made at import counts as well; without a provider, or off, nothing is recorded."""
     async with ScriptedServer(in_turn(reply())) as server:
         early, silent = session_to(server.url, auth=BASIC), session_to(server.url, auth=BASIC)
         off = session_to(server.url, auth=BASIC, telemetry=False)

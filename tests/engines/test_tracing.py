@@ -4,7 +4,7 @@ import logging
 import operator
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -23,17 +23,10 @@ from income_client.engines.worker_nats import nats_events
 from tests.support.brokers import until, working
 from tests.support.event_source import MemoryDelivery, MemorySource, event
 from tests.support.polling import scene
-from tests.support.telemetry import Collected, collecting, ids_of
+from tests.support.telemetry import Collected, ids_of
 
 READING: Final = "income_client get_application"
 ODD_HEADERS: Final = ({"traceparent": "00-0-0-01"}, {"traceparent": 7, "baggage": b"\xff"}, None)
-
-
-@pytest.fixture
-def exported() -> Iterator[Collected]:
-    """What OpenTelemetry is told during a test."""
-    with collecting() as found:
-        yield found
 
 
 async def test_relay_and_worker_are_one_trace(exported: Collected, client: Client) -> None:

@@ -24,19 +24,12 @@ from income_client.emulator import Emulator
 from income_client.testing import JumpingClock
 from tests.support.clients import BASIC, call, playing
 from tests.support.server import in_turn, reply
-from tests.support.telemetry import Collected, collecting
+from tests.support.telemetry import Collected
 
 
 def host_alone(url: URL) -> str:
     """Return what the README lets a span say of an address."""
     return str(url.origin())
-
-
-@pytest.fixture
-def exported() -> Iterator[Collected]:
-    """What OpenTelemetry is told during a test."""
-    with collecting() as found:
-        yield found
 
 
 @contextmanager

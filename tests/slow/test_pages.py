@@ -17,7 +17,7 @@ pytest.importorskip("duckdb", reason="the examples need the extra 'full'")
 from sybil import Example
 from sybil.example import SybilFailure
 
-from income_client import ConfigurationError, DeadLetter, SQLiteCheckpointStore, Window
+from income_client import ConfigurationError
 from income_client.cli.app import command_line
 from income_client.configuration import read_file
 from income_client.emulator import Emulator
@@ -25,7 +25,7 @@ from income_client.records.window import EPOCH
 from tests.slow.test_remote_emulator import DOCKERFILE
 from tests.slow.test_uvicorn import COMMANDS, SERVER_BLOCK
 from tests.support import example_programs, example_workers
-from tests.support.examples import RunExample, variables
+from tests.support.examples import RunExample, leave_letters, variables
 from tests.support.page_texts import TEXTS
 from tests.support.pages import (
     DEMO,
@@ -109,7 +109,7 @@ async def _run(service: Emulator, folder: Path, line: str) -> str:
             held = [f"{one},{EPOCH + timedelta(seconds=second)}" for one, second in times]
             (folder / "held.csv").write_text("\n".join(["application_id,updated_at", *held]))
         case "income-client", "dead-letters", *_:
-            await _leave_letter(folder / "polls.db", service.world.ids[0])
+            await leave_letters(folder / "polls.db", service.world.ids[0])
         case "income-client" | "curl" | "split", *_:
             pass
         case _:
@@ -134,21 +134,6 @@ async def _run(service: Emulator, folder: Path, line: str) -> str:
     )
     _, complaints = await process.communicate()
     return complaints.decode() if process.returncode else ""
-
-
-async def _leave_letter(path: Path, application_id: str) -> None:
-    """Leave a dead letter in a store."""
-    letter = DeadLetter(
-        application_id=application_id,
-        window=Window(1, 2),
-        reason="NotFoundError: 404 Not Found",
-        attempts=2,
-        first_tried_at=EPOCH,
-        last_tried_at=EPOCH,
-    )
-    store = SQLiteCheckpointStore(path)
-    version = (await store.load("default")).version
-    await store.save("default", "{}", version=version, dead_letters=[letter])
 
 
 async def _played(play: RunExample, folder: Path) -> None:

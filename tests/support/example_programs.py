@@ -25,10 +25,8 @@ from aiohttp.test_utils import TestServer
 
 from income_client import (
     BasicAuth,
-    DeadLetter,
     IncomeClient,
     SQLiteCheckpointStore,
-    Window,
     to_json,
 )
 from income_client.emulator import CallbackTarget, Emulator, Fault
@@ -39,6 +37,7 @@ from tests.support.examples import (
     RunExample,
     alive,
     asked,
+    leave_letters,
     loaded,
     printed,
     python,
@@ -151,18 +150,7 @@ async def polls_once(service: Emulator, path: Path) -> None:
 async def forgets(service: Emulator, path: Path) -> None:
     """What is gone is forgotten; another application and a second stay dead letters."""
     store, there = SQLiteCheckpointStore(path.parent / "nightly.db"), service.world.ids[0]
-    letters = [
-        DeadLetter(
-            application_id=application_id,
-            window=Window(1, 2),
-            reason="not read",
-            attempts=2,
-            first_tried_at=EPOCH,
-            last_tried_at=EPOCH,
-        )
-        for application_id in ("app-gone", there, None)
-    ]
-    await store.save("default", "{}", version=0, dead_letters=letters)
+    await leave_letters(path.parent / "nightly.db", "app-gone", there, None)
     assert await python(service, path.parent, path.name) == ["app-gone"]
     left = {letter.application_id for letter in await store.dead_letters("default")}
     assert left == {there, None}

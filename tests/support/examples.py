@@ -14,7 +14,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from income_client import DeadLetter, SQLiteCheckpointStore, Window
 from income_client.emulator import Emulator, HttpRequest, respond
+from income_client.records.window import EPOCH
 from tests.support.processes import ROOT, environment
 
 RunExample = Callable[[Emulator, Path], Awaitable[None]]
@@ -85,6 +87,24 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 - another process sets no event
             await asyncio.sleep(0.01)
+
+
+async def leave_letters(path: Path, *application_ids: str | None) -> None:
+    """Leave dead letters in a store, after what is there."""
+    letters = [
+        DeadLetter(
+            application_id=one,
+            window=Window(1, 2),
+            reason="NotFoundError: 404 Not Found",
+            attempts=2,
+            first_tried_at=EPOCH,
+            last_tried_at=EPOCH,
+        )
+        for one in application_ids
+    ]
+    store = SQLiteCheckpointStore(path)
+    version = (await store.load("default")).version
+    await store.save("default", "{}", version=version, dead_letters=letters)
 
 
 def loaded(path: Path) -> ModuleType:
