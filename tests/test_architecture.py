@@ -55,7 +55,7 @@ PURE: Final = _names("""
     emulator.journal emulator.listing emulator.update_times emulator.service_rules
     emulator.storage emulator.times emulator.world
 """)
-"""Modules that decide and never wait; a package stands for all that is in it."""
+"""Modules that decide and never wait; a package means all that is in it."""
 
 IMPURE: Final = _names("""
     asyncio concurrent contextvars logging multiprocessing os queue random secrets select signal
@@ -143,7 +143,7 @@ def layers(module: Module) -> Iterator[str]:
     if unit in MAY_IMPORT:
         allowed = MAY_IMPORT[unit]
     elif height is None:
-        yield "stands in no layer"
+        yield "is in no layer"
         return
     else:
         allowed = frozenset().union(*LAYERS[: height + 1])

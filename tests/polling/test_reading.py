@@ -319,7 +319,7 @@ def test_a_page_of_the_contract_is_read_as_ever(payload: dict[str, Any]) -> None
 
 @given(st.lists(st.none() | st.sampled_from(FAULTS), min_size=1, max_size=20))
 def test_good_rows_survive_bad_ones(faults: list[dict[str, Any] | None]) -> None:
-    """All are there, in order and whole in number, also one that stands twice: a full page is."""
+    """All are there, in order and whole in number, also one listed twice: a full page is."""
     rows = [GOOD | {"application_id": f"app-{n}"} | (fault or {}) for n, fault in enumerate(faults)]
     page = page_of({**BOUNDS, "applications": [*rows, rows[0]]})
     found = [row.application_id for row in page.applications]

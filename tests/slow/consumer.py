@@ -131,7 +131,7 @@ async def reads(client: ic.IncomeClient) -> None:
 async def fetches(
     client: ic.IncomeClient, on_saturated: ic.OnSaturated, on_error: ic.OnError
 ) -> None:
-    """What comes hangs on what becomes of errors."""
+    """The type of what comes depends on what is done about errors."""
     records = client.fetch_records(client.list_applications(on_saturated=on_saturated))
     async for record in assert_type(records, ic.Fetcher[ic.ApplicationRecord]):
         assert_type(record.documents, ic.ApplicationDocuments | None)

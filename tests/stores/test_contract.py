@@ -128,7 +128,7 @@ class DriverError(Exception):
 
 
 class Driver(MemoryCheckpointStore):
-    """A store whose calls fail as it is told, in frames and by errors that hold its address."""
+    """A store whose calls fail as was asked for, in frames and by errors that hold its address."""
 
     def __init__(self, failing: str, error: BaseException, times: int | None = None) -> None:
         super().__init__()
@@ -189,7 +189,7 @@ PASSING: Final = (
 async def test_a_mistake_in_a_store_ends_the_poller_and_shows_nothing(
     kind: type[Exception], call: str
 ) -> None:
-    """Its author is told the class of the error and the lines that it passed."""
+    """Its author learns the class of the error and the lines that it passed."""
     is_own = issubclass(kind, CheckpointError)
     async with scene() as place:
         place.store = Driver(call, kind("damaged" if is_own else DSN))
