@@ -22,7 +22,7 @@ MODULES: Final = {
     "income_client.receivers.aiohttp": "routes",
     "income_client.receivers.aiohttp_server": "serving",
     "income_client.receivers.asgi": "Receiver",
-    "income_client.receivers.uvicorn": "H11Protocol HttpToolsProtocol",
+    "income_client.receivers.uvicorn": "H11Protocol",
     "income_client.engines.postgres": "PostgresCheckpointStore PostgresTokenStore",
     "income_client.engines.redis": "RedisCheckpointStore RedisTokenStore",
     "income_client.engines.nats": "NatsCheckpointStore NatsTokenStore nats_publisher",

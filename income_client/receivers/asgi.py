@@ -35,7 +35,7 @@ class Receiver:
 
     ASGI servers and their middlewares put forwarded addresses in the place of their
     peer's, uvicorn by default. So where a request has such a header, the peer is believed
-    only from the protocols in `income_client.receivers.uvicorn`.
+    only from the protocol in `income_client.receivers.uvicorn`.
 
     Args:
         receiver: a `CallbackReceiver`, or a `CallbackTokenIssuer` for its token address.

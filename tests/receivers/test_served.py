@@ -19,7 +19,7 @@ from income_client.receivers.aiohttp import routes
 from income_client.receivers.asgi import Receiver
 from income_client.receivers.exchange import REWRITTEN_PEER, UNIX_PEER, RequestHead, make_answer
 from income_client.receivers.tls import callback_ssl_context
-from income_client.receivers.uvicorn import H11Protocol, HttpToolsProtocol
+from income_client.receivers.uvicorn import H11Protocol
 from tests.support.callback_certificates import Papers, der_of, issued, pem_of
 from tests.support.callbacks import (
     AUTHORIZATION,
@@ -34,11 +34,10 @@ from tests.support.callbacks import (
 )
 from tests.support.service import until
 
-OURS = [H11Protocol, HttpToolsProtocol]
 CHUNKED = b"POST /callbacks HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 each_server = pytest.mark.parametrize("http", ["aiohttp", "h11", "httptools"])
-each_of_ours = pytest.mark.parametrize("http", ["aiohttp", *OURS])
+each_of_ours = pytest.mark.parametrize("http", ["aiohttp", H11Protocol])
 
 
 def served(endpoint: Recording, http: Any, **options: Any) -> AbstractAsyncContextManager[str]:
@@ -77,7 +76,7 @@ async def test_a_body_that_is_not_read_is_no_further_request(http: str) -> None:
     assert len(endpoint.heads) == 1
 
 
-@pytest.mark.parametrize("http", ["aiohttp", "h11", "httptools", *OURS])
+@pytest.mark.parametrize("http", ["aiohttp", "h11", "httptools", H11Protocol])
 async def test_a_socket_of_the_file_system_is_named_as_such(http: Any, tmp_path: Path) -> None:
     endpoint = Recording()
     path = tmp_path / "s"
@@ -91,7 +90,7 @@ async def test_a_socket_of_the_file_system_is_named_as_such(http: Any, tmp_path:
     [
         ("h11", True, REWRITTEN_PEER),
         ("httptools", False, REWRITTEN_PEER),
-        *((http, True, "127.0.0.1") for http in OURS),
+        (H11Protocol, True, "127.0.0.1"),
     ],
 )
 async def test_forwarded_addresses_do_not_take_the_place_of_the_peer(
@@ -106,16 +105,15 @@ async def test_forwarded_addresses_do_not_take_the_place_of_the_peer(
     assert [head.peer for head in endpoint.heads] == [peer, peer, "127.0.0.1"]
 
 
-@each_of_ours
-async def test_certificates_are_those_that_tls_has_verified(papers: Papers, http: Any) -> None:
+async def test_certificates_are_those_that_tls_has_verified(papers: Papers) -> None:
     """Where it asks for none, one that is sent all the same is none."""
     endpoint, paper = Recording(), papers.service()
     asking = callback_ssl_context(**papers.files, client_certificates="optional")
-    async with served(endpoint, http, ssl=asking) as url:
+    async with served_by_aiohttp(endpoint, asking) as url:
         for one in (paper, None):
             assert (await ring(url, ssl=papers.client(one))).status == 200
     silent = callback_ssl_context(**papers.files | {"client_ca": None})
-    async with served(endpoint, http, ssl=silent) as url:
+    async with served_by_aiohttp(endpoint, silent) as url:
         assert (await ring(url, ssl=papers.client(papers.stranger()))).status == 200
     assert [head.certificate for head in endpoint.heads] == [der_of(paper), None, None]
 

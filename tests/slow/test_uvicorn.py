@@ -1,9 +1,7 @@
-"""uvicorn as a process, where TLS ends in it and where nginx is before it: what the guide shows."""
+"""uvicorn as a process, alone and behind nginx: what the guide shows."""
 
 import contextlib
 import ssl
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -21,7 +19,8 @@ from tests.support.callbacks import ring
 from tests.support.examples import asked, until, variables
 from tests.support.pages import EXAMPLES, commands, contents
 
-BEHIND_NGINX, WITH_TLS = COMMANDS = commands("uvicorn")
+COMMANDS: Final = commands("uvicorn")
+(BEHIND_NGINX,) = COMMANDS
 (SERVER_BLOCK,) = contents("nginx")
 GOOD: Final = "127.0.0.2"
 """Where the service comes from, here."""
@@ -30,77 +29,10 @@ needs_nginx = pytest.mark.skipif(nginx_program() is None, reason="there is no ng
 
 async def status(
     url: str, client: ssl.SSLContext | None = None, source: str = "127.0.0.1", *headers: str
-) -> int | None:
-    """Return the status of the answer to a callback, None where the handshake fails."""
+) -> int:
+    """Return the status of the answer to a callback."""
     fields = tuple((name, value) for name, _, value in (field.partition("=") for field in headers))
-    try:
-        return (await ring(url, ssl=client, source=source, headers=fields)).status
-    except (ssl.SSLError, EOFError, ConnectionError):
-        return None
-
-
-# TLS ends in uvicorn
-
-APPLICATION: Final = f"""
-from fastapi import FastAPI
-from starlette.routing import Route
-
-from income_client import CallbackClientCertificate
-from income_client.receivers import CallbackReceiver
-from income_client.receivers.asgi import Receiver
-
-receiver = CallbackReceiver(lambda callback: None, auth=CallbackClientCertificate(san="{SERVICE}"))
-app = FastAPI(routes=[Route("/callbacks", Receiver(receiver))])
-"""
-
-
-def with_tls(papers: Papers, protocol: str, verification: ssl.VerifyMode) -> list[str]:
-    """Return the guide's command line of uvicorn, with this machine's names in it."""
-    line = WITH_TLS
-    replaced = {
-        "8443": "0",
-        "H11Protocol": protocol,
-        "server.pem": str(papers.files["certificate"]),
-        "server.key": str(papers.files["key"]),
-        "client_ca.pem": str(papers.files["client_ca"]),
-        "reqs 2": f"reqs {int(verification)}",
-    }
-    for shown, here in replaced.items():
-        assert shown in line
-        line = line.replace(shown, here)
-    return line.split()[1:]
-
-
-@pytest.mark.parametrize(
-    ("protocol", "verification", "without"),
-    [("H11Protocol", ssl.CERT_REQUIRED, None), ("HttpToolsProtocol", ssl.CERT_OPTIONAL, 403)],
-)
-async def test_certificates(
-    papers: Papers,
-    tmp_path: Path,
-    protocol: str,
-    verification: ssl.VerifyMode,
-    without: int | None,
-) -> None:
-    """The service passes; others of its authority are refused, strangers do not connect."""
-    (tmp_path / "app.py").write_text(APPLICATION)
-    other = papers.client_ca.issue_cert("elsewhere.example")
-    arguments = with_tls(papers, protocol, verification)
-    async with uvicorn_command(arguments, folder=tmp_path) as url:
-        assert await status(url, papers.client(papers.service())) == 200
-        assert await status(url, papers.client(other)) == 403
-        assert await status(url, papers.client()) == without
-        for paper in (papers.stranger(), papers.expired()):
-            assert await status(url, papers.client(paper)) is None
-
-
-async def test_without_these_protocols_nobody_passes(papers: Papers, tmp_path: Path) -> None:
-    """Uvicorn by itself says nothing of certificates, which is never taken for a good one."""
-    (tmp_path / "app.py").write_text(APPLICATION)
-    option, protocol, *rest = with_tls(papers, "H11Protocol", ssl.CERT_REQUIRED)[3:]
-    assert (option, protocol) == ("--http", "income_client.receivers.uvicorn:H11Protocol")
-    async with uvicorn_command(["app:app", "--port", "0", *rest], folder=tmp_path) as url:
-        assert await status(url, papers.client(papers.service())) == 403
+    return (await ring(url, ssl=client, source=source, headers=fields)).status
 
 
 def was_read(service: Emulator, application_id: str) -> bool:
@@ -127,33 +59,6 @@ async def test_a_callback_to_either_of_two_processes_is_a_poll(
                 delivery = await service.fire_callback(updated, target=target, update=True)
                 assert delivery.delivered
                 await until(partial(was_read, service, updated))
-
-
-HTTPTOOLS: Final = "income_client.receivers.uvicorn:HttpToolsProtocol"
-ADVICE: Final = "HttpToolsProtocol needs httptools: pip install httptools, or take H11Protocol"
-
-
-@pytest.mark.parametrize(
-    "program",
-    [
-        "from income_client.receivers.uvicorn import HttpToolsProtocol",
-        f"import uvicorn; uvicorn.Config('x', http='{HTTPTOOLS}').load()",
-    ],
-    ids=["import", "option"],
-)
-def test_without_httptools_it_says_what_to_install(program: str) -> None:
-    """Whether it is imported or named to uvicorn; the protocol on h11 needs nothing more."""
-    without = "import sys; sys.modules['httptools'] = None"
-    h11 = "import income_client.receivers.uvicorn as it; it.H11Protocol"
-    ended = subprocess.run(
-        [sys.executable, "-c", f"{without}\n{h11}\n{program}"],
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-        timeout=50,
-    )
-    assert ended.returncode == 1
-    assert ended.stderr.splitlines()[-1].endswith(ADVICE)
 
 
 # nginx is before it
@@ -253,7 +158,7 @@ async def test_who_goes_around_nginx_is_no_proxy(papers: Papers, tmp_path: Path)
 
 @needs_nginx
 async def test_forgotten_options_of_uvicorn_let_nobody_in(papers: Papers, tmp_path: Path) -> None:
-    """Without these protocols, the proxy cannot be recognized, so nobody is trusted."""
+    """Without the package's protocol, the proxy cannot be recognized, so nobody is trusted."""
     async with proxied(papers, tmp_path, BEHIND["tcp"][:-2]) as url:
         assert await status(url, papers.client(papers.service()), GOOD) == 403
 
