@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from income_client.emulator import Fault
     from income_client.emulator.faults import script
 
-    from .cassettes import cassette_filters
     from .clocks import JumpingClock
     from .factories import (
         make_applicant,
@@ -32,7 +31,6 @@ __all__ = [
     "LoopRunner",
     "Requests",
     "ServiceFaults",
-    "cassette_filters",
     "check_checkpoint_store",
     "make_applicant",
     "make_application",
@@ -45,7 +43,6 @@ __all__ = [
 NAMES: Final = {
     ".emulator": "Fault",
     ".emulator.faults": "script",
-    "cassettes": "cassette_filters",
     "clocks": "JumpingClock",
     "factories": "make_applicant make_application make_document make_paystub make_record",
     "loops": "LoopRunner",
