@@ -1,7 +1,6 @@
 """``income-client applications``: lists the applications updated in a period."""
 
 from contextlib import aclosing
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
@@ -15,14 +14,12 @@ from .options import (
     Count,
     Moment,
     Span,
-    Switch,
     When,
     overfull,
     pages_of,
     span_between,
 )
 from .output import counted, say
-from .private_file import check_place, write_private
 from .progress import StatusLine
 from .rows import Column, OutputOption, QuietOption, RowWriter
 
@@ -44,8 +41,6 @@ async def applications(
     limit: Annotated[Count | None, Parameter(show_default=False)] = None,
     output: OutputOption = None,
     quiet: QuietOption = False,
-    picture: Path | None = None,
-    overwrite: Switch = False,
     connection: Connection | None = None,
 ) -> int:
     """List the applications updated in a period, each once.
@@ -59,9 +54,6 @@ async def applications(
     The output is a table on a terminal and JSON lines elsewhere. Exits with 1 if
     a second holds more applications than the service can list, or a row is malformed.
 
-    --picture draws the walk: where the rows lay, which window each list request asked
-    for, and which pages were full. It holds counts and times, and no application.
-
     Example: income-client applications --updated-after 7d
 
     Args:
@@ -70,8 +62,6 @@ async def applications(
         limit: List at most this many applications.
         output: Format of the output.
         quiet: Print ids only, one a line.
-        picture: Draw the walk into this SVG file.
-        overwrite: Replace that file if it exists.
         connection: The service.
     """
     line = StatusLine()
@@ -79,32 +69,15 @@ async def applications(
     rows = RowWriter(COLUMNS, output, quiet=alone, before=line.make_way)
     progress = ListProgress(line, has_beginning=updated_after not in (None, Moment()))
     malformed: list[DecodeError] = []
-    drawing = None
-    if picture is not None:
-        from .walk_picture import WalkPicture
-
-        check_place(picture, overwrite=overwrite)
-        drawing = WalkPicture()
-
-    def follow(event: "Event") -> None:
-        progress.draw_event(event)
-        if drawing is not None:
-            drawing.add_event(event)
-
     try:
-        async with connect(connection, on_event=follow) as client:
+        async with connect(connection, on_event=progress.draw_event) as client:
             span = await span_between(client, updated_after, updated_before)
             walk = client.list_applications(span.after, span.before, on_saturated="report")
             with rows:
-                # A single page has nothing to draw.
-                few = None if drawing is not None else limit
-                if few is None or not await _write_page(client, span, rows, few):
+                if limit is None or not await _write_page(client, span, rows, limit):
                     await _write_all(walk, malformed, rows, limit)
     finally:
         line.stop()
-    if picture is not None and drawing is not None:
-        write_private(picture, drawing.draw(walk.saturated), overwrite=overwrite)
-        say(f"the walk is drawn in {picture}")
     for window in walk.saturated:
         say(overfull(window))
     if not rows.rows and not quiet:
