@@ -1,21 +1,19 @@
-"""``income-client download``: the files, their list, and what a person sees meanwhile."""
+"""``income-client download``: the files, their paths, and what a person sees meanwhile."""
 
 import errno
-import json
 import os
 import re
 import stat
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
 from tests.support.cli import FULL, Cli, Running, when, when_shown
-from tests.support.disk_faults import no_room_above, room_for
-from tests.support.downloading import FILES, Download, counts_of, sha256_of
+from tests.support.disk_faults import room_for
+from tests.support.downloading import FILES, Download, counts_of
 from tests.support.served import documents_of, served
 from tests.support.streams import Terminal, closed_pipe
 
@@ -32,34 +30,33 @@ def download(shell: Cli) -> Download:
     return Download(shell)
 
 
-# Files and their list
+def document_of(path: Path) -> str:
+    """Return the id of a file's document."""
+    return path.stem.removesuffix("-0")
 
 
-def test_files_come_whole_and_are_listed(download: Download) -> None:
+def application_of(path: Path) -> str:
+    """Return the id of a file's application."""
+    return path.parent.parent.name
+
+
+# Files
+
+
+def test_files_are_complete_private_and_printed(download: Download) -> None:
     ran = download()
     documents = documents_of(download.service)
     assert ran.status == 0
     assert counts_of(ran.stderr) == {"new": len(documents), "there": 0, "failed": 0}
-    paths = [Path(line) for line in ran.lines]
-    assert paths == [download.folder / entry["path"] for entry in download.listed]
-    assert {each["document_id"]: each["application_id"] for each in download.listed} == documents
-    for path, entry in zip(paths, download.listed, strict=True):
-        content = path.read_bytes()
-        assert content == download.service.content_of(entry["document_id"])
-        assert (entry["size"], entry["sha256"]) == (len(content), sha256_of(content))
-        assert (stat.S_IMODE(path.stat().st_mode), entry["file"]) == (0o600, 0)
-        assert entry["path"].startswith(f"{entry['application_id']}/{entry['document_type']}/")
-        assert entry["content_type"] in ("application/pdf", "image/png")
-        assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", entry["time"])
-    assert download.unfinished == []
-    # Folders that are made are private as well, and a list that was open is closed.
+    assert sorted(map(Path, ran.lines)) == download.files
+    assert {document_of(path): application_of(path) for path in download.files} == documents
+    for path in download.files:
+        assert path.read_bytes() == download.service.content_of(document_of(path))
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
     modes = {stat.S_IMODE(path.stat().st_mode) for path in download.folder.rglob("*/")}
-    assert (modes, stat.S_IMODE(download.manifest.stat().st_mode)) == ({0o700}, 0o600)
-    download.manifest.chmod(0o644)
-    download()
-    assert stat.S_IMODE(download.manifest.stat().st_mode) == 0o600
-    # The list names nobody, and no address of a file.
-    text = download.manifest.read_text("utf-8") + ran.stdout + ran.stderr
+    assert modes == {0o700}
+    # Neither names of people nor addresses of files are printed.
+    text = ran.stdout + ran.stderr
     assert "http" not in text
     for one in download.service.ids:
         application = served(download.service, one)
@@ -68,44 +65,51 @@ def test_files_come_whole_and_are_listed(download: Download) -> None:
         assert not any(person["last_name"] in text for person in people)
 
 
-def test_a_second_run_asks_for_what_is_missing(download: Download) -> None:
-    """What is listed costs no request and is not printed again; a file that is gone comes again."""
+def test_a_second_run_downloads_what_is_missing(download: Download) -> None:
+    """A file that is there is compared by one short request, and its path is printed again."""
     first = download()
-    listed, before = download.listed, download.file_requests
-    ran = download()
-    assert (ran.status, ran.stdout) == (0, "")
-    assert counts_of(ran.stderr) == {"new": 0, "there": len(listed), "failed": 0}
-    assert (download.listed, download.file_requests) == (listed, before)
-    path = download.folder / listed[1]["path"]
-    path.unlink()
-    ran = download()
-    assert (ran.status, ran.stdout) == (0, f"{path}\n")
-    assert download.listed[-1]["sha256"] == listed[1]["sha256"]
-    assert download.is_whole(listed[1]["document_id"])
-    # Without its list a folder is read again: what is there is compared, listed and printed.
-    download.manifest.unlink()
+    assert download.file_requests == len(first.lines)
     ran = download()
     assert ran.status == 0
-    assert counts_of(ran.stderr) == {"new": 0, "there": len(listed), "failed": 0}
+    assert counts_of(ran.stderr) == {"new": 0, "there": len(first.lines), "failed": 0}
     assert sorted(ran.lines) == sorted(first.lines)
-    sums = {each["document_id"]: each["sha256"] for each in listed}
-    assert {each["document_id"]: each["sha256"] for each in download.listed} == sums
+    compared = [one for one in download.service.requests if "range" in one.headers]
+    assert len(compared) == len(first.lines)
+    assert download.file_requests == 2 * len(first.lines)
+    path = download.files[1]
+    path.unlink()
+    ran = download()
+    assert ran.status == 0
+    assert counts_of(ran.stderr) == {"new": 1, "there": len(first.lines) - 1, "failed": 0}
+    assert sorted(ran.lines) == sorted(first.lines)
+    assert download.is_whole(document_of(path))
+
+
+def test_paths_are_relative_where_the_folder_is(download: Download) -> None:
+    folder = download.folder
+    download.folder = Path("files")
+    ran = download()
+    assert ran.status == 0
+    download.folder = folder
+    assert sorted(map(Path, ran.lines)) == [
+        path.relative_to(folder.parent) for path in download.files
+    ]
 
 
 def test_another_file_is_replaced_only_on_request(download: Download) -> None:
     download()
-    one, *others = download.listed
-    path = download.folder / one["path"]
+    path, *others = download.files
     content = path.read_bytes()
     path.write_bytes(content.swapcase())
     ran = download()
-    assert (ran.status, ran.stdout, path.read_bytes()) == (1, "", content.swapcase())
-    assert one["document_id"] in ran.stderr.splitlines()[0]
+    assert (ran.status, path.read_bytes()) == (1, content.swapcase())
+    assert sorted(map(Path, ran.lines)) == others
+    assert document_of(path) in ran.stderr.splitlines()[0]
     ran = download("--overwrite")
-    assert (ran.status, ran.stdout) == (0, f"{path}\n")
+    assert ran.status == 0
+    assert sorted(map(Path, ran.lines)) == [path, *others]
     assert counts_of(ran.stderr) == {"new": 1, "there": len(others), "failed": 0}
-    assert download.is_whole(one["document_id"])
-    assert len(download.listed) == len(others) + 2
+    assert download.is_whole(document_of(path))
 
 
 def test_failures_leave_the_others_alone(download: Download) -> None:
@@ -124,7 +128,7 @@ def test_failures_leave_the_others_alone(download: Download) -> None:
     assert any(lost in line and documents[lost] in line for line in reported)
     assert counts_of(ran.stderr) == {"new": len(rest), "there": 0, "failed": 1}
     assert "1 application not read" in summary
-    assert {entry["document_id"] for entry in download.listed} == set(rest)
+    assert {document_of(path) for path in download.files} == set(rest)
     ran = download("app-\x1b[2J\x07\u202e")
     assert ran.status == 1
     assert ran.stderr.replace("\n", "").isprintable()
@@ -141,8 +145,8 @@ def test_a_failing_disk_ends_it(download: Download) -> None:
     assert summary.endswith("stopped by the disk, run it again to resume")
     assert counts_of(summary) == {"new": 5, "there": 0, "failed": 1}
     assert download.file_requests == 6 < len(documents)
-    assert all(download.is_whole(entry["document_id"]) for entry in download.listed)
-    assert (len(ran.lines), len(download.listed), download.unfinished) == (5, 5, [])
+    assert all(download.is_whole(document_of(path)) for path in download.files)
+    assert (len(ran.lines), len(download.files)) == (5, 5)
     # A name that is too long for the disk, say, is a failure of one file.
     with room_for(2, errno.ENAMETOOLONG):
         ran = download()
@@ -153,17 +157,10 @@ def test_a_failing_disk_ends_it(download: Download) -> None:
 
 
 def test_names_can_be_chosen(download: Download) -> None:
-    """A template says where files are; it moves no file that is listed already."""
     ran = download("--names", "all/{document_id}.{ext}")
     assert ran.status == 0
-    assert {Path(entry["path"]).parent for entry in download.listed} == {Path("all")}
-    (gone, *kept), before = download.listed, download.file_requests
-    ran = download()
-    assert (ran.status, ran.stdout, download.file_requests) == (0, "", before)
-    (download.folder / gone["path"]).unlink()
-    assert download().status == 0
-    assert Path(download.listed[-1]["path"]).parent != Path("all")
-    assert all((download.folder / one["path"]).exists() for one in kept)
+    assert {path.parent for path in download.files} == {download.folder / "all"}
+    assert {path.stem for path in download.files} == set(documents_of(download.service))
 
 
 @pytest.mark.income_service(applications=1)
@@ -228,7 +225,7 @@ def test_a_span_chooses_everything_that_changed(download: Download) -> None:
     }
     assert 0 < len(expected) < 20
     assert download("--updated-after", "10d").status == 0
-    assert {entry["application_id"] for entry in download.listed} == expected
+    assert {application_of(path) for path in download.files} == expected
 
 
 # Interrupted
@@ -244,8 +241,7 @@ def test_an_interrupted_file_begins_anew(download: Download) -> None:
     ran = download(during=when(are_begun, "terminate"))
     assert (ran.status, ran.stdout) == (143, "")
     assert counts_of(ran.stderr)["new"] == 0
-    assert download.unfinished == []
-    assert download.listed == []
+    assert download.files == []
     download.service.faults.clear()
     assert download().status == 0
     assert {each.headers.get("range") for each in download.service.requests} == {None}
@@ -266,105 +262,58 @@ def test_ctrl_c_ends_a_wait_for_input(download: Download) -> None:
 
 
 def test_a_path_that_nobody_reads_comes_again(download: Download) -> None:
-    """A file whose path could not be printed is not listed, so that the next run prints it."""
+    """The run ends with the first path that cannot be printed; the next run prints it again."""
     with closed_pipe() as pipe:
         assert download(stdout=pipe).status == 141
-    assert download.listed == []
     ran = download(stdout=FULL)
     assert ran.status == 1
     assert "no space left on device" in ran.stderr
-    assert download.listed == []
     ran = download()
     assert (ran.status, len(ran.lines)) == (0, len(documents_of(download.service)))
 
 
-# The list
-
-
-def test_what_is_no_entry_is_passed_over(download: Download) -> None:
-    """Garbage, wrong types and paths that lead out count for nothing; further fields do no harm."""
-    download()
-    one, *others = download.listed
-    wrong: list[dict[str, Any]] = [
-        {"size": "17"}, {"file": None}, {"path": None}, {"path": ""}, {"path": "/etc/passwd"},
-        {"path": "../manifest.jsonl"}, {"path": "a\ud800\0"}, {"application_id": 1},
-        {"sha256": ["0"]},
-    ]  # fmt: skip
-    known = [json.dumps({**entry, "more": [1]}).encode() for entry in others]
-    bad = [json.dumps({**one, **changes}).encode() for changes in wrong]
-    garbage = [b"\xff\xfe", b"[]", b"null", b"[" * 100_000, b"{}", b"", *known, *bad, b"{"]
-    download.manifest.write_bytes(b"\n".join(garbage))
-    ran = download()
-    assert (ran.status, ran.stdout) == (0, f"{download.folder / one['path']}\n")
-    text = download.manifest.read_text("utf-8", "replace").splitlines()
-    assert {**json.loads(text[-1]), "time": ""} == {**one, "time": ""}
-    # An older line that says something else about a file does not matter.
-    entries = [{**one, "sha256": "f" * 64}, one, *others]
-    lines = "".join(f"{json.dumps(entry)}\n" for entry in entries)
-    download.manifest.write_text(lines, "utf-8")
-    assert download().stdout == ""
+# The folder
 
 
 def test_what_is_no_file_is_not_taken_for_one(download: Download) -> None:
-    download()
-    link, pipe, folder, *_ = (download.folder / entry["path"] for entry in download.listed)
+    ran = download()
+    link, pipe, folder, *others = download.files
     link.rename(link.with_name("elsewhere"))
     link.symlink_to("elsewhere")
     pipe.unlink()
     os.mkfifo(pipe)
     folder.unlink()
     folder.mkdir()
-    assert counts_of(download().stderr)["there"] == len(download.listed) - 3
+    ran = download()
+    assert counts_of(ran.stderr) == {"new": 0, "there": len(others), "failed": 3}
+    assert sorted(map(Path, ran.lines)) == others
 
 
-@pytest.mark.parametrize(
-    ("make", "folder"),
-    [
-        (lambda path: path.symlink_to("target"), "files"),
-        (os.mkfifo, "files"),
-        (Path.mkdir, "files"),
-        (Path.touch, "files/manifest.jsonl/inner"),
-    ],
-    ids=["link", "pipe", "folder", "file for a folder"],
-)
-def test_a_list_is_a_file_in_a_folder(
-    make: Callable[[Path], None], folder: str, download: Download
+@pytest.mark.parametrize("inner", ["", "inner"], ids=["place", "way"])
+def test_a_file_in_the_place_of_the_folder_is_refused_at_once(
+    inner: str, download: Download
 ) -> None:
-    download.folder.mkdir()
-    (download.folder / "target").touch()
-    make(download.manifest)
-    download.folder = download.folder.parent / folder
+    download.folder.touch()
+    download.folder /= inner
     ran = download()
     assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
-    assert "manifest.jsonl" in ran.stderr
+    assert "not a directory" in ran.stderr
     assert len(download.service.requests) == 0
 
 
-@pytest.mark.income_service(applications=8, file_bytes=100)
-def test_a_list_without_room_loses_nothing(download: Download) -> None:
-    with no_room_above(2000):
-        ran = download()
-    assert ran.status == 1
-    assert "file too large" in ran.stderr
-    printed = set(ran.lines)
-    assert download().status == 0
-    entries = [json.loads(line) for line in download.manifest.read_text().splitlines()
-               if line.endswith("}")]  # fmt: skip
-    assert {entry["document_id"] for entry in entries} == set(documents_of(download.service))
-    assert printed <= {str(download.folder / entry["path"]) for entry in entries}
-
-
 @pytest.mark.income_service(applications=1)
-@pytest.mark.parametrize(
-    ("name", "kind"), [("..", "../x"), ("a/\u2028\n\x0bb", "CON"), ("manifest.jsonl", "." * 300)]
-)
-def test_any_name_is_listed_and_found_again(name: str, kind: str, download: Download) -> None:
+@pytest.mark.parametrize(("name", "kind"), [("..", "../x"), ("a/\u2028\n\x0bb", "CON")])
+def test_any_name_stays_in_the_folder_and_is_found_again(
+    name: str, kind: str, download: Download
+) -> None:
     download.serve_one(kind, document_id=name, extracted_data={})
-    assert download().status == 0
-    (entry,) = download.listed
-    assert (entry["document_id"], entry["document_type"]) == (name, kind)
-    assert (download.folder / entry["path"]).resolve().is_relative_to(download.folder)
-    assert download().stdout == ""
+    first = download()
+    assert first.status == 0
+    (path,) = download.files
+    assert path.resolve().is_relative_to(download.folder)
+    again = download()
+    assert (again.status, again.stdout) == (0, first.stdout)
+    assert counts_of(again.stderr) == {"new": 0, "there": 1, "failed": 0}
 
 
 # On a terminal
@@ -413,7 +362,7 @@ def test_bars_fit_the_terminal(rows: int, columns: int, download: Download) -> N
 def test_paths_on_the_same_terminal_stay_whole(download: Download) -> None:
     terminal = Terminal(columns=300)
     *paths, summary = terminal.standing(download(terminal=terminal).screen)
-    assert paths == [str(download.folder / entry["path"]) for entry in download.listed]
+    assert sorted(map(Path, paths)) == download.files
     assert summary.startswith("income-client: ")
 
 
@@ -427,13 +376,3 @@ def test_a_name_cannot_act_on_the_terminal(name: str, download: Download) -> Non
     assert name[:4].rstrip("\x1b") in text
     assert "d" * 60 not in text
     assert not any(each in text for each in ("\x1b[2J", "\x07", "\u202e"))
-
-
-def test_the_manifest_is_no_place_for_the_output(download: Download) -> None:
-    """Paths in between its lines would spoil it: nothing is sent."""
-    download()
-    listed, before = download.manifest.read_bytes(), len(download.service.requests)
-    ran = download(stdout=download.manifest)
-    assert ran.status == 2
-    assert "--to: standard output is written to this very file" in ran.stderr
-    assert (download.manifest.read_bytes(), len(download.service.requests)) == (listed, before)

@@ -72,8 +72,6 @@ INVALID: Final = [
     ("download --to x app-1 --names {id}.pdf", "has no field {id}; there are application_id"),
     ("download --to x app-1 --names x", "{document_id} or {file_reference_id}"),
     ("download --to x --updated-after 7d --names fixed.{ext}", "--names"),
-    ("download --to x app-1 --names {file_reference_id} --overwrite", "{ext}"),
-    ("download --to x app-1 --names {document_id}.{{ext}}", "{ext}"),
     ("download --to s3://bucket/x app-1", "--to"),
     ("emulate --port 70000", "70000"),
     ("emulate --order sorted", "ascending"),

@@ -1,6 +1,5 @@
 """``income-client download`` of everything that a service has, into one folder."""
 
-import hashlib
 import json
 import re
 from pathlib import Path
@@ -37,17 +36,13 @@ class Download:
         )
 
     @property
-    def manifest(self) -> Path:
-        return self.folder / "manifest.jsonl"
-
-    @property
-    def listed(self) -> list[Any]:
-        """The lines of the manifest."""
-        return [json.loads(line) for line in self.manifest.read_text("utf-8").splitlines()]
+    def files(self) -> list[Path]:
+        """The files in the folder, in the order of their paths, with those not complete yet."""
+        return sorted(path for path in self.folder.rglob("*") if path.is_file())
 
     @property
     def unfinished(self) -> list[Path]:
-        """The files that are not whole yet."""
+        """The files that are not complete yet."""
         return list(self.folder.rglob(".*.part"))
 
     @property
@@ -73,8 +68,3 @@ def counts_of(errors: str) -> dict[str, int]:
     """Return how many files the summary says are new, there already, and failed."""
     found = _COUNT.findall(errors.splitlines()[-1])
     return {name: int(count.replace(",", "")) for count, name in found}
-
-
-def sha256_of(content: bytes) -> str:
-    """Return the SHA-256 of some bytes, in hex."""
-    return hashlib.sha256(content).hexdigest()

@@ -1,4 +1,4 @@
-"""``income-client download``: the files of documents in a folder, with a list of them."""
+"""``income-client download``: saves the files of documents in a folder."""
 
 import asyncio
 import os
@@ -6,8 +6,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
-from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -35,9 +34,13 @@ from income_client import (
     LinkRefusal,
     UnsafeLinkError,
 )
-from income_client.cli.connection import Connection, connect, described, is_of_the_account
-from income_client.cli.exit_status import ExitStatus
-from income_client.cli.options import (
+from income_client.disk import check_folder, make_folder
+from income_client.hosts import read_host_pattern
+from income_client.texts import printable, reason_of
+
+from .connection import Connection, connect, described, is_of_the_account
+from .exit_status import ExitStatus
+from .options import (
     Chosen,
     Count,
     DocumentTypes,
@@ -49,14 +52,10 @@ from income_client.cli.options import (
     overfull,
     span_between,
 )
-from income_client.cli.output import OutputLines, check_is_no_output, counted, say
-from income_client.cli.progress import Bars
-from income_client.cli.rows import QuietOption
-from income_client.cli.signals import Stoppable, StopSignals
-from income_client.hosts import read_host_pattern
-from income_client.texts import printable, reason_of
-
-from .manifest import MANIFEST, FileKey, Manifest, ManifestEntry
+from .output import OutputLines, counted, say
+from .progress import Bars
+from .rows import QuietOption
+from .signals import Stoppable, StopSignals
 
 if TYPE_CHECKING:
     from income_client import (
@@ -68,9 +67,8 @@ if TYPE_CHECKING:
     )
 
 _SERVICE_CONCURRENCY: Final = 16
-_ONLY_FILE: Final = 0
-"""The contract gives a document one file."""
-_EXTENSION: Final = ".{ext}"
+_FileKey = tuple[str | None, str | None, str]
+"""The application, and the type and id of the document: ids may repeat among types."""
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _ALLOWED_BY: Final = {
     LinkRefusal.PLAIN_HTTP: "files come over http from this machine only: --allow-host 127.0.0.1",
@@ -79,15 +77,6 @@ _ALLOWED_BY: Final = {
     LinkRefusal.THIS_MACHINE: "files come from this machine with --allow-host 127.0.0.1",
 }
 """The option that allows what was refused, where there is one."""
-
-
-def _check_names(template: str) -> None:
-    # A name of the lender's own could be the manifest's; no file's extension is.
-    if "/" not in template and not template.endswith(_EXTENSION):
-        raise ConfigurationError(
-            f"without a folder it must end with {_EXTENSION}, "
-            f"since a file could take the place of {MANIFEST}"
-        )
 
 
 def _check_folder(_: Any, to: Path) -> None:
@@ -119,10 +108,10 @@ async def download(
     Select applications by id, by ids on standard input (-, one a line, or JSON from
     applications and poll), or by update time.
 
-    The path of each file goes to standard output once the file is complete, and
-    manifest.jsonl in the folder gets a line with its size and SHA-256. Run the same
-    command again to resume: files that are listed and unchanged are not downloaded
-    again. Nothing is left of an incomplete file.
+    The path of each file goes to standard output once the file is complete, also
+    if it was there already. Run the same command again to resume: a file that is
+    there is compared with the service's, which takes one short request, and is not
+    downloaded again. Nothing is left of an incomplete file.
 
     A failure does not stop the other files, unless the disk is full, read-only or
     failing. The exit status is 0 if all files are there, and 1 if something failed or
@@ -138,10 +127,9 @@ async def download(
         updated_before: The same, before this time.
         type_: Only documents of this type, such as paystub. May be repeated.
         names: Template of the names of files. Fields: application_id, document_type, document_id,
-            file, file_reference_id and ext; without a folder it must end with .{ext}. Files that
-            the manifest lists stay where they are.
+            file, file_reference_id and ext.
         concurrency: Downloads at a time.
-        overwrite: Compare files that are there too, and replace those that differ.
+        overwrite: Replace files that are there and differ.
         allow_host: Another host that files may come from, as name, *.domain, address or with
             :port. May be repeated. One that names this machine (localhost, 127.0.0.1, [::1]) also
             allows http and private networks, for any host allowed.
@@ -150,7 +138,6 @@ async def download(
         connection: The service.
     """
     _check_choice(applications, updated_after, updated_before)
-    check_is_no_output(to / MANIFEST, "--to")
     async with connect(
         connection,
         downloads=_download_policy(allow_host, allow_private_networks=allow_private_networks),
@@ -159,7 +146,6 @@ async def download(
         try:
             # Only for its checks, before a folder is made: nothing begins until it is iterated.
             client.download_all((), to, names=names)
-            _check_names(names)
         except ConfigurationError as error:
             raise ConfigurationError(f"--names: {error.message}")
         changed = None
@@ -167,16 +153,16 @@ async def download(
             span = await span_between(client, updated_after, updated_before)
             changed = client.list_applications(span.after, span.before, on_saturated="report")
         try:
-            manifest = Manifest(to)
+            check_folder(make_folder(to))
         except OSError as error:
-            raise IncomeClientError(f"cannot keep {MANIFEST} in {to}: {reason_of(error)}")
+            raise IncomeClientError(f"cannot use the folder {to}: {reason_of(error)}")
         stop = Stoppable()
         signals = StopSignals(stop.stop)
-        with manifest, _Bars(is_wanted=not quiet) as bars:
+        with _Bars(is_wanted=not quiet) as bars:
             chosen = Chosen(applications, changed, on_known=bars.expect)
-            run = _Run(client, to, manifest, bars, chosen, DocumentTypes(type_))
+            run = _Run(client, to, bars, chosen, DocumentTypes(type_))
             files = client.download_all(
-                run.wanted(concurrency, overwrite=overwrite),
+                run.documents(concurrency),
                 to,
                 concurrency,
                 names=names,
@@ -189,7 +175,7 @@ async def download(
                     outcome = await stop.wait_for(anext(files, None))
                     if outcome is None:
                         break
-                    await run.list_outcome(outcome)
+                    await run.report(outcome)
     is_cut_short = stop.is_stopped or run.disk_failed
     run.say_what_failed(is_cut_short=is_cut_short)
     if not quiet:
@@ -226,30 +212,28 @@ def _download_policy(hosts: tuple[str, ...], *, allow_private_networks: bool) ->
 
 
 class _Run:
-    """What is wanted, what has become of it, and what is listed."""
+    """The documents of a run, and the outcomes of their files."""
 
     def __init__(
         self,
         client: "IncomeClient",
         folder: Path,
-        manifest: Manifest,
         bars: "_Bars",
         chosen: Chosen,
         types: DocumentTypes,
     ) -> None:
         self._client = client
         self._folder = folder
-        self._manifest = manifest
         self._bars = bars
         self._chosen = chosen
         self._types = types
         self._lines = OutputLines()
         self._began_at = monotonic()
         self._to_come: Counter[str | None] = Counter()
-        """Files by application."""
+        """How many files of each application are not finished."""
         self._new = self._there = self._failed = self._unread = self._size = 0
         self.disk_failed: bool = False
-        """Whether no other file can be kept either."""
+        """Whether the disk failed, which no other file would survive either."""
         self._refused: Counter[str] = Counter()
         self._refusals: dict[LinkRefusal, None] = {}
 
@@ -270,8 +254,8 @@ class _Run:
             f"{decimal(self._size)} in {monotonic() - self._began_at:,.1f} s"
         )
 
-    async def wanted(self, concurrency: int, *, overwrite: bool) -> "AsyncIterator[DocumentEntry]":
-        """Yield the documents whose files are not there yet, or are to be compared again."""
+    async def documents(self, concurrency: int) -> "AsyncIterator[DocumentEntry]":
+        """Yield the documents of the chosen applications and types; report unread applications."""
         replies = self._client.fetch_documents(
             self._chosen.ids(), concurrency=concurrency, on_error="yield"
         )
@@ -286,27 +270,28 @@ class _Run:
                     say(_with_ids(said, reply.error.subject, (reply.application_id,)))
                     continue
                 entries = self._types.chosen(reply)
-                self._to_come[reply.application_id] = len(entries)
                 if not entries:
-                    self._end_file(reply.application_id, None)
+                    self._bars.end_application()
+                    continue
+                self._to_come[reply.application_id] = len(entries)
                 for entry in entries:
-                    document_id = entry.document.document_id
-                    key = _key_of(reply.application_id, entry.document_type, document_id)
-                    if not overwrite and await asyncio.to_thread(self._manifest.is_there, key):
-                        self._there += 1
-                        self._end_file(reply.application_id, None)
-                    else:
-                        yield entry
+                    yield entry
 
-    async def list_outcome(self, outcome: "DownloadedFile | DownloadFailure") -> None:
-        """List a file that is complete, or say why it is not."""
+    async def report(self, outcome: "DownloadedFile | DownloadFailure") -> None:
+        """Print the path of a file that is complete, or say why a file is not."""
         if isinstance(outcome, income_client.DownloadFailure):
             self._failed += 1
             self._say_failed(outcome)
         else:
-            await self._list_file(outcome)
-        key = _key_of(outcome.application_id, outcome.document_type, outcome.document_id)
-        self._end_file(outcome.application_id, key)
+            self._there += outcome.was_there
+            self._new += not outcome.was_there
+            self._size += 0 if outcome.was_there else outcome.size
+            # As the user wrote the folder, such as relative to the current one.
+            path = self._folder / Path(outcome.path or "").relative_to(self._folder.absolute())
+            if not self._bars.print_path(path):
+                # In a thread, since a reader of standard output may be slow.
+                await asyncio.to_thread(self._lines.write, os.fsencode(path))
+        self._end_file(outcome)
 
     def say_what_failed(self, *, is_cut_short: bool) -> None:
         """Say in the end what was not said of a single file."""
@@ -321,42 +306,11 @@ class _Run:
             if reason in _ALLOWED_BY:
                 say(_ALLOWED_BY[reason])
 
-    async def _list_file(self, file: "DownloadedFile") -> None:
-        self._there += file.was_there
-        self._new += not file.was_there
-        self._size += 0 if file.was_there else file.size
-        entry = ManifestEntry(
-            application_id=file.application_id,
-            document_type=file.document_type,
-            document_id=file.document_id,
-            file=file.file,
-            path=str(PurePosixPath(file.path or "").relative_to(self._folder.absolute())),
-            size=file.size,
-            sha256=file.sha256,
-            content_type=file.content_type,
-            time=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}Z",
-        )
-        if not file.was_there or self._manifest.find(entry.key) != entry:
-            path = self._folder / entry.path
-            is_printed = self._bars.print_path(path)
-            # In this order a crash may repeat a path, and never leaves one out.
-            await asyncio.to_thread(self._write_path, entry, None if is_printed else path)
-
-    def _write_path(self, entry: ManifestEntry, path: Path | None) -> None:
-        if path is not None:
-            self._lines.write(os.fsencode(path))
-            self._lines.keep()
-        try:
-            self._manifest.add(entry)
-        except OSError as error:
-            raise IncomeClientError(f"cannot write to the manifest: {reason_of(error)}")
-
-    def _end_file(self, application_id: str | None, key: FileKey | None) -> None:
-        if key is not None:
-            self._bars.end(key)
-        self._to_come[application_id] -= 1
-        if self._to_come[application_id] <= 0:
-            del self._to_come[application_id]
+    def _end_file(self, outcome: "DownloadedFile | DownloadFailure") -> None:
+        self._bars.end(_key_of(outcome))
+        self._to_come[outcome.application_id] -= 1
+        if self._to_come[outcome.application_id] <= 0:
+            del self._to_come[outcome.application_id]
             self._bars.end_application()
         self._bars.count(self._new + self._there, self._size)
 
@@ -396,7 +350,7 @@ class _Bars(Bars):
             TransferSpeedColumn(),
             is_wanted=is_wanted,
         )
-        self._by_key: dict[FileKey, TaskID] = {}
+        self._by_key: dict[_FileKey, TaskID] = {}
 
     def get_renderables(self) -> Iterable[RenderableType]:
         """Yield what is drawn, from top to bottom."""
@@ -425,7 +379,7 @@ class _Bars(Bars):
 
     def move(self, progress: "DownloadProgress") -> None:
         """Move the bar of a file, or begin one."""
-        key = _key_of(progress.application_id, progress.document_type, progress.document_id)
+        key = _key_of(progress)
         if key not in self._by_key:
             # What was there from the beginning says nothing about the rate.
             self._by_key[key] = self.add_task(
@@ -433,20 +387,20 @@ class _Bars(Bars):
             )
         self.update(self._by_key[key], total=progress.total, completed=progress.received)
 
-    def end(self, key: FileKey) -> None:
+    def end(self, key: _FileKey) -> None:
         """Take the bar of a file away, if it has one."""
         if key in self._by_key:
             self.remove_task(self._by_key.pop(key))
 
     def print_path(self, path: Path) -> bool:
-        """Print a path above the bars if they are where standard output leads."""
+        """Print a path above the bars if standard output leads to the same terminal."""
         if self.is_shared:
             self.console.print(Text(str(path)), soft_wrap=True)
         return self.is_shared
 
 
-def _key_of(application_id: str | None, document_type: str | None, document_id: str) -> FileKey:
-    return application_id, document_type, document_id, _ONLY_FILE
+def _key_of(file: "DownloadedFile | DownloadFailure | DownloadProgress") -> _FileKey:
+    return file.application_id, file.document_type, file.document_id
 
 
 def _with_ids(said: str, subject: str | None, ids: Iterable[str | None]) -> str:
