@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
-from attrs import evolve
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
@@ -48,8 +47,8 @@ async def audit(
 ) -> int:
     """Find out whether you hold every application that the service lists.
 
-    HELD is a file with the ids and update times that you hold: CSV or Parquet with
-    the columns application_id and last_updated_at, or JSON lines with these
+    HELD is a file with the ids and update times that you hold: CSV with the columns
+    application_id and last_updated_at, a row a line, or JSON lines with these
     fields; - reads standard input. It may be what export wrote: lines, or a
     folder of tables. Its period is then audited.
 
@@ -89,15 +88,11 @@ async def audit(
     try:
         async with connect(connection, on_event=progress.draw_event) as client:
             span = await span_between(client, updated_after, updated_before)
-            exported = exported_span(held)
-            if updated_after is None:
-                span = evolve(span, after=exported.after)
-            if updated_before is None:
-                span = evolve(span, before=exported.before)
+            after, before = exported_span(held)
             found = await client.audit(
                 read_pairs(held),
-                updated_after=span.after,
-                updated_before=span.before,
+                updated_after=after if updated_after is None else span.after,
+                updated_before=before if updated_before is None else span.before,
                 settle=settle,
                 margin=margin,
             )

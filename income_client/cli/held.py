@@ -1,45 +1,45 @@
-"""Ids with the update times held, out of a file: CSV, JSON lines, Parquet, or an export.
+"""Ids with the update times held: read from CSV, JSON lines or the folder of an export.
 
-What a file is shows at its beginning. An error names the line, and nothing that is in it.
+An error names the line, and nothing of its content.
 """
 
 import csv
 import json
 import os
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing
+from codecs import BOM_UTF8
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, nullcontext
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from attrs import frozen
 
 from income_client import ConfigurationError, IncomeClientError
 from income_client.texts import reason_of
 
-from .options import LONGEST_LINE, STANDARD_INPUT, read_lines
+from .options import STANDARD_INPUT, read_lines
 from .output import counted, say
 
-ID: Final = "application_id"
-TIMES: Final = ("last_updated_at", "updated_at")
-"""Names of columns, of which the first one that is there counts."""
-_PARQUET: Final = b"PAR1"
-_LONGEST: Final = 2**20
-"""Bytes of a row of CSV over several lines: a quote that is never closed is not sought for ever."""
+_ID: Final = "application_id"
+_TIMES: Final = ("last_updated_at", "updated_at")
+"""Names of the update time; the first of them that a file has counts."""
 _MANIFEST: Final = "manifest.json"
 _TABLES: Final = (("applications", "last_updated_at"), ("documents", "updated_at"))
-"""Of an export: what they were updated by, since a document's update may be one of its own."""
+"""Tables of an export and their times: an update may be of a document only."""
 
 Pair = tuple[str, datetime]
+_ReadPair = Callable[[str, str], Pair]
+"""A function of a line and where that line is."""
 
 
-class _Dated(msgspec.Struct):
+class _Document(msgspec.Struct):
     updated_at: str
 
 
 class _Documents(msgspec.Struct):
-    documents: dict[str, list[_Dated]] = {}
+    documents: dict[str, list[_Document]] = {}
 
 
 class _Line(msgspec.Struct):
@@ -52,23 +52,15 @@ class _Line(msgspec.Struct):
     updated_at: str | None = None
 
 
-@frozen(kw_only=True)
-class ExportedSpan:
-    """The span that the manifest of an export names."""
-
-    after: datetime | None = None
-    before: datetime | None = None
-
-
-def exported_span(path: Path) -> ExportedSpan:
-    """Return the span of an export by its manifest; without one, no bounds."""
+def exported_span(path: Path) -> tuple[datetime | None, datetime | None]:
+    """Return the bounds in the manifest of an export; without a manifest, there are none."""
     try:
         facts = json.loads(_manifest_of(path).read_bytes())
         bounds = [facts["updated_after"], facts["updated_before"]]
-        after, before = (None if one is None else datetime.fromisoformat(one) for one in bounds)
+        after, before = (text and datetime.fromisoformat(text) for text in bounds)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return ExportedSpan()
-    return ExportedSpan(after=after, before=before)
+        return None, None
+    return after, before
 
 
 def _manifest_of(path: Path) -> Path:
@@ -78,168 +70,132 @@ def _manifest_of(path: Path) -> Path:
 async def read_pairs(path: Path) -> AsyncGenerator[Pair, None]:
     """Yield the ids and times in a file, in an export, or on standard input.
 
-    A file that holds nothing is an error, since all would be read again; an export may be of a
-    period without updates.
+    An empty file is an error: it may come from a query that failed, and all would be read again.
+    An export may be empty, of a period without updates.
     """
     is_empty = str(path) != STANDARD_INPUT and not _manifest_of(path).exists()
     try:
-        tables = _tables_at(path)
-        for table, times in tables:
-            for pair in _parquet_pairs(table, times):
+        if path.is_dir():  # noqa: ASYNC240 - as quick as the reading of a line
+            for pair in _read_tables(path):
                 is_empty = False
                 yield pair
-        if not tables:
-            async with aclosing(_line_pairs(path)) as pairs:
+        else:
+            async with aclosing(_read_rows(path)) as pairs:
                 async for pair in pairs:
                     is_empty = False
                     yield pair
     except OSError as error:
         raise IncomeClientError(f"{path} cannot be read: {reason_of(error)}")
     if is_empty:
-        raise _unreadable(str(path), "holds no application")
+        raise IncomeClientError(f"{path} holds no application")
 
 
-def _tables_at(path: Path) -> list[tuple[Path, Sequence[str]]]:
-    """Return the Parquet files at a path, each with the names that its time may have."""
-    if str(path) == STANDARD_INPUT:
-        return []
-    if path.is_dir():
-        return [(path / f"{table}.parquet", (time,)) for table, time in _TABLES]
-    with path.open("rb") as file:
-        return [(path, TIMES)] if file.read(len(_PARQUET)) == _PARQUET else []
-
-
-def _parquet_pairs(path: Path, times: Sequence[str]) -> Iterator[Pair]:
+def _read_tables(folder: Path) -> Iterator[Pair]:
     from income_client.exporting.parquet import read_columns
 
-    rows = read_columns(path, ID, times)
     try:
-        for place, (application_id, updated) in enumerate(rows, start=1):
-            yield _checked_pair(application_id, updated, f"row {place:,} of {path}")
+        for table, time in _TABLES:
+            path = folder / f"{table}.parquet"
+            for place, row in enumerate(read_columns(path, _ID, time), start=1):
+                yield _checked_pair(*row, f"row {place:,} of {path}")
     except ConfigurationError as error:
         raise IncomeClientError(error.message)
 
 
-async def _line_pairs(path: Path) -> AsyncGenerator[Pair, None]:
+async def _read_rows(path: Path) -> AsyncGenerator[Pair, None]:
+    """Yield the pairs in a file or on standard input, whose first line shows the format."""
     is_input = str(path) == STANDARD_INPUT
     name = "standard input" if is_input else str(path)
     if is_input and os.isatty(0):
         say("ids and times are read from this terminal; Ctrl-D ends them")
-    source = read_lines(0) if is_input else _lines_of(path)
-    number, columns, rest = 0, None, ""
-    begun = 0
-    is_json = False
-    async with aclosing(source) as lines:
-        async for line in lines:
-            number += 1
-            text = _decoded(line, number, name)
-            if not rest and not text.strip():
-                continue
-            if columns is None and not rest:
-                is_json = is_json or text.lstrip().startswith("{")
-            if is_json:
-                yield _pair_in_json(text, f"line {number:,} of {name}")
-                continue
-            begun = begun if rest else number
-            rest += text
-            if rest.count('"') % 2 and len(rest) < _LONGEST:
-                continue  # a cell of several lines
-            cells, rest = _cells(rest, f"line {begun:,} of {name}"), ""
-            if columns is None:
-                columns = _columns_in(cells, name)
-                if columns.has_heading:
+    read: _ReadPair | None = None
+    number = 0
+    with nullcontext() if is_input else path.open("rb") as file:
+        async with aclosing(read_lines(file.fileno() if file else 0, name)) as lines:
+            async for line in lines:
+                number += 1
+                where = f"line {number:,} of {name}"
+                text = _decode_line(line.removeprefix(BOM_UTF8) if number == 1 else line, where)
+                if not text:
                     continue
-            yield columns.pair_in(cells, f"line {begun:,} of {name}")
-    if rest:
-        raise _unreadable(f"line {begun:,} of {name}", "has a quote that is not closed")
+                if read is None:
+                    read, is_heading = _choose_format(text, where)
+                    if is_heading:
+                        continue
+                yield read(text, where)
 
 
-async def _lines_of(path: Path) -> AsyncGenerator[bytes, None]:
-    with path.open("rb") as file:
-        while line := file.readline(LONGEST_LINE + 1):
-            if len(line) > LONGEST_LINE:
-                raise IncomeClientError(f"{path} has a line of over {LONGEST_LINE:,} bytes")
-            yield line
-
-
-def _decoded(line: bytes, number: int, name: str) -> str:
+def _decode_line(line: bytes, where: str) -> str:
     try:
-        return line.decode("utf-8-sig" if number == 1 else "utf-8")
+        return line.decode().strip()
     except UnicodeDecodeError:
-        raise _unreadable(f"line {number:,} of {name}", "is not UTF-8")
+        raise IncomeClientError(f"{where} is not UTF-8")
 
 
-def _pair_in_json(text: str, where: str) -> Pair:
+def _choose_format(text: str, where: str) -> tuple[_ReadPair, bool]:
+    """Return the reader of a file that begins with this line, and whether the line is a heading."""
+    if text.startswith("{"):
+        return _read_json, False
+    cells = _split_row(text, where)
+    names = [cell.lower() for cell in cells]
+    time = next((name for name in _TIMES if name in names), None)
+    if _ID in names and time is not None:
+        return partial(_read_csv, (names.index(_ID), names.index(time), len(names))), True
+    pair = (_ID, _TIMES[0])
+    if len(cells) == len(pair) and _read_time(cells[1]) is not None:
+        return partial(_read_csv, (0, 1, len(pair))), False
+    raise IncomeClientError(f"{where} has no columns {_ID} and {_TIMES[0]}")
+
+
+def _read_json(text: str, where: str) -> Pair:
     try:
         line = msgspec.json.decode(text, type=_Line)
     except (msgspec.MsgspecError, RecursionError, ValueError):
-        raise _unreadable(where, f"is not a line of JSON with {ID} and {TIMES[0]}")
+        raise IncomeClientError(f"{where} is not a line of JSON with {_ID} and {_TIMES[0]}")
     application = line.application or line
-    updated = application.last_updated_at or application.updated_at
-    application_id, held = _checked_pair(application.application_id, updated, where)
-    by_type = {} if line.documents is None else line.documents.documents
-    for documents in by_type.values():
+    updated_at = application.last_updated_at or application.updated_at
+    application_id, latest = _checked_pair(application.application_id, updated_at, where)
+    for documents in line.documents.documents.values() if line.documents else ():
         for document in documents:
-            held = max(held, _checked_pair(application_id, document.updated_at, where)[1])
-    return application_id, held
+            latest = max(latest, _checked_pair(application_id, document.updated_at, where)[1])
+    return application_id, latest
 
 
-def _cells(row: str, where: str) -> list[str]:
-    if "\0" in row:
-        raise _unreadable(where, "has a null character")
+def _read_csv(columns: tuple[int, int, int], text: str, where: str) -> Pair:
+    id_column, time_column, count = columns
+    cells = _split_row(text, where)
+    if len(cells) != count:
+        raise IncomeClientError(
+            f"{where} has {counted(len(cells), 'cell')}, the first line has {count}"
+        )
+    return _checked_pair(cells[id_column], cells[time_column], where)
+
+
+def _split_row(text: str, where: str) -> list[str]:
+    if "\0" in text:
+        raise IncomeClientError(f"{where} has a null character")
     try:
-        return next(csv.reader([row], strict=True))
-    except (csv.Error, StopIteration):
-        raise _unreadable(where, "is not CSV")
+        return [cell.strip() for cell in next(csv.reader([text], strict=True))]
+    except csv.Error:
+        raise IncomeClientError(f"{where} is not a row of CSV")
 
 
-@frozen
-class _Columns:
-    """Where the id and the time are in a row of CSV."""
-
-    id: int
-    time: int
-    count: int
-    has_heading: bool = True
-
-    def pair_in(self, cells: Sequence[str], where: str) -> Pair:
-        if len(cells) != self.count:
-            first = "the heading" if self.has_heading else "the first line"
-            raise _unreadable(where, f"has {counted(len(cells), 'cell')}, {first} {self.count}")
-        return _checked_pair(cells[self.id].strip(), cells[self.time].strip(), where)
-
-
-def _columns_in(cells: Sequence[str], name: str) -> _Columns:
-    """Return the columns by their names; without names, there are an id and a time."""
-    names = [cell.strip().lower() for cell in cells]
-    time = next((one for one in TIMES if one in names), None)
-    if ID in names and time is not None:
-        return _Columns(names.index(ID), names.index(time), len(cells))
-    if len(cells) == 2 and _time_in(cells[1].strip()) is not None:  # noqa: PLR2004 - a pair
-        return _Columns(0, 1, len(cells), has_heading=False)
-    raise _unreadable(name, f"has no columns {ID} and {TIMES[0]}")
-
-
-def _checked_pair(application_id: Any, updated: Any, where: str) -> Pair:
+def _checked_pair(application_id: Any, updated_at: Any, where: str) -> Pair:
     if not isinstance(application_id, str) or not application_id:
-        raise _unreadable(where, f"has no {ID}")
-    time = _time_in(updated)
+        raise IncomeClientError(f"{where} has no {_ID}")
+    time = _read_time(updated_at)
     if time is None:
-        raise _unreadable(where, "has no time, such as 2026-01-31T12:00:00Z")
+        raise IncomeClientError(f"{where} has no time, such as 2026-01-31T12:00:00Z")
     return application_id, time
 
 
-def _time_in(value: object) -> datetime | None:
-    """Return a time, also as databases and this package write it; None if it is none."""
+def _read_time(value: object) -> datetime | None:
+    """Return a time as databases and this package write it; None if the value is not one."""
     try:
         time = datetime.fromisoformat(value) if isinstance(value, str) else value
         if not isinstance(time, datetime):
             return None
-        # One without a zone is in UTC, as all times of the command.
+        # A time without a zone is in UTC, as all times of the command.
         return time.replace(tzinfo=UTC) if time.utcoffset() is None else time.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
-
-
-def _unreadable(where: str, why: str) -> IncomeClientError:
-    return IncomeClientError(f"{where} {why}")

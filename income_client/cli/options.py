@@ -361,13 +361,15 @@ async def read_ids(descriptor: int = 0) -> AsyncGenerator[str, None]:
                 yield _id_in(text, number)
 
 
-async def read_lines(descriptor: int = 0) -> AsyncGenerator[bytes, None]:
-    """Yield the lines of standard input; one that is too long raises an `IncomeClientError`."""
+async def read_lines(
+    descriptor: int = 0, name: str = "standard input"
+) -> AsyncGenerator[bytes, None]:
+    """Yield the lines of an input; a line that is too long raises an `IncomeClientError`."""
     rest = bytearray()
     while piece := await read_input(descriptor):
         rest += piece
         if len(rest) > LONGEST_LINE:
-            raise IncomeClientError(f"standard input has a line of over {LONGEST_LINE:,} bytes")
+            raise IncomeClientError(f"{name} has a line of over {LONGEST_LINE:,} bytes")
         if b"\n" not in piece:
             continue  # looking through a long line at every piece would take its square
         *lines, last = bytes(rest).split(b"\n")

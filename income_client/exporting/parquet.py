@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -27,13 +27,13 @@ _GROUP_BYTES: Final = 32 * 2**20
 """Of a row group at the most, before it is compressed; there are five tables."""
 
 
-def read_columns(path: Path, first: str, others: Sequence[str]) -> Iterator[tuple[object, object]]:
+def read_columns(path: Path, first: str, second: str) -> Iterator[tuple[object, object]]:
     """Yield the values of two columns of a Parquet file, row by row.
 
     Args:
         path: the file.
-        first: name of one column.
-        others: names of the other one, of which the first that is there counts.
+        first: name of a column.
+        second: name of another column.
 
     Raises:
         ConfigurationError: pyarrow is not installed, the file is damaged, or has no such columns.
@@ -45,13 +45,11 @@ def read_columns(path: Path, first: str, others: Sequence[str]) -> Iterator[tupl
 
     try:
         with pq.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-            other = next((one for one in others if one in names), None)
-            if first not in names or other is None:
-                raise ConfigurationError(f"{path} has no columns {first} and {others[0]}")
-            for batch in file.iter_batches(columns=[first, other]):
+            if not {first, second} <= {*file.schema_arrow.names}:
+                raise ConfigurationError(f"{path} has no columns {first} and {second}")
+            for batch in file.iter_batches(columns=[first, second]):
                 yield from zip(
-                    batch.column(first).to_pylist(), batch.column(other).to_pylist(), strict=True
+                    batch.column(first).to_pylist(), batch.column(second).to_pylist(), strict=True
                 )
     except pa.ArrowException as error:
         raise ConfigurationError(f"{path} is not a Parquet file ({type(error).__name__})") from None
