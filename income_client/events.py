@@ -195,7 +195,7 @@ class PollFailed(Event):
 
 @frozen(kw_only=True)
 class CheckpointCreated(Event):
-    """The store had no checkpoint of a poller's name: the poller begins anew."""
+    """The store had no checkpoint of a poller's name: polling begins, or begins again."""
 
     name: str
     """Of the poller."""

@@ -5,10 +5,8 @@ which a standby that has seen no further save takes over. Each standby counts th
 clock, so that the clocks of machines need not agree.
 """
 
-import logging
 import secrets
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from typing import Final
 
 from attrs import evolve, frozen
@@ -16,14 +14,12 @@ from attrs import evolve, frozen
 from income_client.checkpoints import StoredCheckpoint
 from income_client.clock import Clock
 from income_client.errors import CheckpointConflictError, CheckpointError
-from income_client.records.window import EPOCH
 
 from .checkpoint import Checkpoint, read_checkpoint
 from .fence import Fence, Save
 from .foreign_store import ForeignStore
 from .status import Monitor
 
-_LOGGER: Final = logging.getLogger("income_client.poller.lease")
 _MOST_RIVALS: Final = 20
 _LOOKS: Final = 10
 """How often a standby looks at the store while the lease of another lasts."""
@@ -56,16 +52,17 @@ class Standby:
         self._seconds = seconds
         self._monitor = monitor
         self._past: Checkpoint | None = None
-        """What this poller has saved last, under an earlier lease."""
+        """The last checkpoint that this poller has saved under an earlier lease, or has seen in
+        the store. If the store loses it, polling does not begin at the present."""
         self._own: StoredCheckpoint | None = None
         """What the store holds if nobody has saved since this poller did, or tried to."""
         self._watched: _Watched | None = None
         self._may_save = False  # as far as it has tried
         self.is_new: bool = False
-        """Whether the store had no checkpoint of the name when it was taken."""
+        """Whether the store had no checkpoint of the name when the lease was acquired."""
 
     def begin_again(self, last: Save) -> None:
-        """Stand by once more, after the last save under a lease that is lost."""
+        """Return to standby after losing the lease; ``last`` is the poller's last save."""
         self._past, self._own = last.checkpoint, last.stored
         self.is_new = self._may_save = False
 
@@ -81,14 +78,14 @@ class Standby:
             stored = await self._wait_until_free()
             # A try before this one may have made the first save, and failed then or later.
             if stored != self._own:
-                self.is_new = stored.checkpoint is None and self._past is None
-            if self.is_new and must_exist:
+                self.is_new = stored.checkpoint is None
+            if self.is_new and must_exist and self._past is None:
                 raise CheckpointError(
                     f"there is no checkpoint {self._store.name!r} in {self._store.log_name}: check "
                     "the name and the store, or poll without must_exist to begin anew"
                 )
-            found = None if stored.checkpoint is None else read_checkpoint(stored.checkpoint)
-            self._warn_of_older(found)
+            found = self._read(stored)
+            self._report_older(found)
             checkpoint = evolve(
                 await self._choose_beginning(found, given, begin),
                 holder=secrets.token_hex(_MARK_BYTES),
@@ -137,18 +134,26 @@ class Standby:
             if self._seconds is None or stored == self._own:
                 return stored
             if self._watched is None or stored != self._watched.stored:
-                self._watched = self._watch_stored(stored, self._seconds)
+                self._watched = self._watch(stored, self._seconds)
             if self._clock.monotonic() >= self._watched.free_at:
                 return stored
             await self._try_rights()
             self._monitor.stands_by(self._watched.lease)
             await self._clock.sleep(self._seconds / _LOOKS)
 
-    def _watch_stored(self, stored: StoredCheckpoint, usual: float) -> _Watched:
-        lease: float | None = 0.0
-        if stored.checkpoint is not None:
-            lease = read_checkpoint(stored.checkpoint).lease
-        return _Watched(stored, self._clock.monotonic(), usual if lease is None else lease)
+    def _read(self, stored: StoredCheckpoint) -> Checkpoint | None:
+        """Return the checkpoint that is stored, and remember the furthest one."""
+        if stored.checkpoint is None:
+            return None
+        found, past = read_checkpoint(stored.checkpoint), self._past
+        if past is None or found.progress >= past.progress:
+            self._past = found
+        return found
+
+    def _watch(self, stored: StoredCheckpoint, own_lease: float) -> _Watched:
+        found = self._read(stored)
+        lease = 0.0 if found is None else found.lease
+        return _Watched(stored, self._clock.monotonic(), own_lease if lease is None else lease)
 
     async def _try_rights(self) -> None:
         """Find out now whether this standby could save, and not when the leader has died."""
@@ -156,16 +161,9 @@ class Standby:
             await self._store.check_rights()
         self._may_save = True
 
-    def _warn_of_older(self, found: Checkpoint | None) -> None:
-        """Warn if the store has lost what this poller has saved."""
+    def _report_older(self, found: Checkpoint | None) -> None:
+        """Warn if the store has lost what this poller has saved or seen."""
         past = self._past
-        if past is None or (found is not None and found.progress >= past.progress):
-            return
-        begins = past.since if found is None else found.reached
-        _LOGGER.warning(
-            "the checkpoint of %r is %s: whatever was updated since %s is delivered again",
-            self._store.name,
-            "gone from the store" if found is None else "older than what this poller has saved",
-            (EPOCH + timedelta(seconds=begins)).isoformat(),
-            extra={"poller": self._store.name, "reached": begins},
-        )
+        if past is not None and (found is None or found.progress < past.progress):
+            resumes_at = past.since if found is None else found.reached
+            self._monitor.lost_checkpoint(resumes_at, is_gone=found is None)

@@ -8,7 +8,7 @@ from typing import Final
 from attrs import frozen
 
 from income_client.clock import Clock
-from income_client.errors import CheckpointConflictError, IncomeClientError
+from income_client.errors import CheckpointConflictError, CheckpointError, IncomeClientError
 from income_client.events import (
     CheckpointCommitted,
     CheckpointCreated,
@@ -53,8 +53,8 @@ class PollerStatus:
     """Failed polls and failed tries to store something since the last poll that succeeded, blocks
     of batches that failed since the last commit, and renewals of the lease since the last save."""
     last_error: IncomeClientError | None
-    """Why the last one of these failed; it stays when they succeed again. Of an error of yours it
-    names the class."""
+    """Why the last one of these failed, or that the store has lost the checkpoint; it stays when
+    they succeed again. Of an error of yours it names the class."""
     next_poll_at: datetime | None
     """When the next poll begins, or what could not be stored is tried again, in UTC by the local
     clock; None during a poll."""
@@ -173,6 +173,20 @@ class Monitor:
         facts = {"poller": self._name, "seconds": silence, "has_vanished": has_vanished}
         message = "poller %r has lost its lease, which was renewed %.0f s ago: %s"
         _LEASE_LOGGER.info(message, self._name, silence, reason, extra=facts)
+
+    def lost_checkpoint(self, resumes_at: int, *, is_gone: bool) -> None:
+        """Log that the store has lost saves, and where polling resumes; the status shows it too."""
+        moment = EPOCH + timedelta(seconds=resumes_at)
+        state = "older than what this poller has saved or seen"
+        if is_gone:
+            state = "gone from the store"
+        message = (
+            f"the checkpoint of {self._name!r} is {state}: whatever was updated since "
+            f"{moment.isoformat()} is delivered again"
+        )
+        self.last_error = CheckpointError(message)
+        facts = {"poller": self._name, "reached": resumes_at}
+        _LEASE_LOGGER.warning("%s", message, extra=facts)
 
     def warn_of_unchanged(self, seconds: int) -> None:
         """Warn once if a poll has read many records again, of so many seconds, for nothing."""

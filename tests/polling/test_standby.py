@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,6 +25,7 @@ from income_client import (
     SQLiteCheckpointStore,
 )
 from income_client.emulator import Fault
+from income_client.events import CheckpointCreated, Event
 from tests.support.pollers import StandingClock
 from tests.support.polling import NOW_TEXT, FailingStore, Scene, ids_of, scene
 from tests.support.service import NOW, collect
@@ -57,9 +58,9 @@ class Cluster:
     replicas: list[Replica] = field(factory=list)
     rounds: int = 1
 
-    def add(self, **options: Any) -> Replica:
+    def add(self, *, on_event: Callable[[Event], None] | None = None, **options: Any) -> Replica:
         clock, service = StandingClock(), self.place.service
-        client = IncomeClient(service.url, auth=service.basic, clock=clock)
+        client = IncomeClient(service.url, auth=service.basic, clock=clock, on_event=on_event)
         usual: dict[str, Any] = {"start": NOW_TEXT, "documents": False}
         usual |= {"standby": True, "lease": LEASE}
         poller = client.poll(self.place.store, **usual | options)
@@ -442,6 +443,29 @@ async def test_a_store_that_has_lost_what_was_saved_leads_to_redelivery(
     assert (line.name, facts["poller"]) == ("income_client.poller.lease", "default")
     assert (facts["reached"] == NOW) is is_gone
     assert "whatever was updated since" in line.getMessage()
+
+
+async def test_a_standby_that_never_led_resumes_from_what_it_has_watched(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The leader dies, and the store is emptied before the standby has taken over."""
+    events: list[Event] = []
+    async with cluster(store := MemoryCheckpointStore()) as nodes:
+        leader = await nodes.started(2, start=None, settle=0.0, interval=5.0)
+        standby = await nodes.started(2, start=None, settle=0.0, on_event=events.append)
+        updated = nodes.place.touch(1)
+        await nodes.kill(leader)
+        await nodes.pass_time(5)
+        updated += nodes.place.touch(2)
+        store._stored.clear()
+        await nodes.pass_time(10)
+        assert not standby.poller.status.is_standby
+        assert sorted(ids_of(standby.records)) == sorted(updated)
+        error = standby.poller.status.last_error
+    (line,) = [one for one in caplog.records if one.levelname == "WARNING"]
+    assert "gone from the store" in line.getMessage()
+    assert line.getMessage() == str(error)
+    assert len([one for one in events if isinstance(one, CheckpointCreated)]) == 1
 
 
 async def test_without_standby_the_newest_takes_over_at_once(made: Cluster) -> None:
