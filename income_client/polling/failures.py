@@ -49,10 +49,13 @@ class Failures:
         """Return whether an error is no failure: another poller works, and this one waits."""
         return isinstance(error, CheckpointConflictError) and self.may_take_again(lease)
 
-    def note_failure(self, error: IncomeClientError, tries: int) -> None:
-        """Count and report the failure of the last of so many tries; raise it if there is no other.
+    def note_failure(
+        self, error: IncomeClientError, tries: int, *, longest_pause: float = LONGEST_PAUSE
+    ) -> None:
+        """Count and report the failure of the last of ``tries``; raise it if there is no other.
 
-        The schedule says afterwards when the next one is due.
+        The schedule says afterwards when the next try begins: after a failure of the store, in
+        ``longest_pause`` seconds at most.
         """
         now = self._clock.monotonic()
         if isinstance(error, AuthenticationError):
@@ -62,7 +65,7 @@ class Failures:
             self._refused_since = None
         is_last = self._is_last(error, now, tries)
         if not is_last and isinstance(error, CheckpointError):
-            self._schedule.put_off(now, min(LONGEST_PAUSE, backoff_pause(tries)))
+            self._schedule.put_off(now, min(longest_pause, backoff_pause(tries)))
         elif not is_last:
             self._schedule.fail(now, error, self._monitor.failures + 1)
         # Only now is it known when the next try begins, which the status shows to listeners.

@@ -16,7 +16,8 @@ from income_client.records.dead_letters import DeadLetter
 from .checkpoint import Checkpoint
 from .fence import Fence, Held, Lost, Overdue, Released
 from .foreign_store import ForeignStore, check_store
-from .standby import Standby
+from .schedule import LONGEST_PAUSE
+from .standby import LOOKS, Standby
 from .status import Monitor
 
 _LOGGER: Final = logging.getLogger("income_client.poller")
@@ -65,6 +66,11 @@ class Lease:
         return self._store.log_name
 
     @property
+    def longest_pause(self) -> float:
+        """Seconds between two tries to acquire it, at most: a standby's failures delay no look."""
+        return LONGEST_PAUSE if self._seconds is None else self._seconds / LOOKS
+
+    @property
     def is_new(self) -> bool:
         """Whether the store had no checkpoint of the name when it was taken."""
         return self._standby.is_new
@@ -94,13 +100,25 @@ class Lease:
 
     async def release(self) -> None:
         """Give it up for good, so that a standby takes over at once."""
-        self._end_renewal()
+        await self.end_renewal()
         if self._fence is not None:
             await self._fence.give_up(Released())
 
+    async def end_renewal(self) -> None:
+        """Wait until the renewal task has ended, which is cancelled unless it gives the lease up."""
+        if self.renewal is None:
+            return
+        if not isinstance(self.fence.hold, Overdue):
+            self.renewal.cancel()
+        try:
+            await asyncio.wait((self.renewal,))
+        finally:
+            self.renewal.cancel()
+
     def abandon(self) -> None:
-        """Renew it no more, if it was taken."""
-        self._end_renewal()
+        """Stop renewing the lease, if this poller holds it."""
+        if self.renewal is not None:
+            self.renewal.cancel()
         if self._fence is not None and self._seconds is not None:
             self._fence.abandon()
 
@@ -131,7 +149,6 @@ class Lease:
         return True
 
     async def _give_up(self, held: float) -> None:
-        self.renewal = None  # which this is
         _LEASE_LOGGER.warning(
             "poller %r gives its lease up, so that a standby can take over: its consumer has "
             "held a batch for %.0f s, more than ten leases of %g s",
@@ -151,11 +168,6 @@ class Lease:
         self.renewal = asyncio.create_task(renewing, name="income_client lease renewal")
         loop = asyncio.get_running_loop()
         weakref.finalize(self, _cancel_task, self.renewal, loop).atexit = False
-
-    def _end_renewal(self) -> None:
-        if self.renewal is not None:
-            self.renewal.cancel()
-            self.renewal = None
 
 
 async def _keep_renewing(lease_of: "weakref.ref[Lease]", clock: Clock, pause: float) -> None:

@@ -36,7 +36,7 @@ from .failures import Failures
 from .lease import Lease
 from .progress import Progress
 from .reading import PollSource
-from .schedule import Schedule, Stopped
+from .schedule import LONGEST_PAUSE, Schedule, Stopped
 from .status import Monitor, PollerStatus
 
 _LATEST_START: Final = 86_400
@@ -344,8 +344,11 @@ class Poller:
             except IncomeClientError as error:
                 if self._failures.is_replacement(error, self._lease):
                     continue
-                tries += 1
-                self._failures.note_failure(error, tries)
+                # A standby's good look at the store ends the row of failures before it.
+                tries = min(tries, self._monitor.failures) + 1
+                is_taking = isinstance(self._phase, _Taking)
+                longest = self._lease.longest_pause if is_taking else LONGEST_PAUSE
+                self._failures.note_failure(error, tries, longest_pause=longest)
             if tries:
                 await self._schedule.until_next_try()
         await self._release_lease()
@@ -354,7 +357,7 @@ class Poller:
     async def _run_phase(self) -> Batch | None:
         """Do what is next, and return the batch that it brings; every phase begins here."""
         if self._lease.is_lost:
-            self._drop_lost_lease()
+            await self._drop_lost_lease()
             self._phase = _Taking()
         if (returned := self._batches.first_returned) is not None:
             return await self._batches.deliver_again(returned)
@@ -393,10 +396,10 @@ class Poller:
         self._monitor.poll_finished()
         return _Polled(state)
 
-    def _drop_lost_lease(self) -> None:
+    async def _drop_lost_lease(self) -> None:
         """Prepare to take the name again, in the poller's turn."""
         # Batches that are out keep the lost lease, by which nothing can be saved any more.
-        self._lease.abandon()
+        await self._lease.end_renewal()
         self._lease = self._lease.successor()
         self._batches = Batches(self._lease, self._monitor, self._schedule, self._failures)
         self._monitor.progress = None

@@ -21,7 +21,7 @@ from .foreign_store import ForeignStore
 from .status import Monitor
 
 _MOST_RIVALS: Final = 20
-_LOOKS: Final = 10
+LOOKS: Final = 10
 """How often a standby looks at the store while the lease of another lasts."""
 _MARK_BYTES: Final = 8
 
@@ -98,7 +98,7 @@ class Standby:
             except CheckpointConflictError:
                 self._watched = None
                 if self._seconds is not None:
-                    await self._clock.sleep(self._seconds / _LOOKS)
+                    await self._clock.sleep(self._seconds / LOOKS)
                 continue
             self._monitor.failed_renewals = 0
             if (seen := self._watched) is not None:
@@ -139,7 +139,7 @@ class Standby:
                 return stored
             await self._try_rights()
             self._monitor.stands_by(self._watched.lease)
-            await self._clock.sleep(self._seconds / _LOOKS)
+            await self._clock.sleep(self._seconds / LOOKS)
 
     def _read(self, stored: StoredCheckpoint) -> Checkpoint | None:
         """Return the checkpoint that is stored, and remember the furthest one."""

@@ -398,6 +398,53 @@ async def test_failures_are_counted_until_one_succeeds(*, saves_first: bool) -> 
         assert "the store is away" in str(standby.poller.status.last_error)
 
 
+async def test_failures_of_a_standby_do_not_delay_a_takeover() -> None:
+    """Ten single failures, each followed by looks that succeed, and one as the leader dies."""
+    async with cluster(store := FailingStore()) as made:
+        leader, standby = await leader_and_standby(made)
+        for _ in range(10):
+            store.failing_loads = 1
+            await made.pass_time(6)
+            assert standby.poller.status.failures == 0
+        store.failing_loads = 1
+        await made.pass_time(1)
+        await made.kill(leader)
+        await made.pass_time(int(1.2 * LEASE))
+        assert not standby.poller.status.is_standby
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+async def test_closing_waits_for_a_lease_that_is_being_given_up(*, comes_back: bool) -> None:
+    """The store is slow; the consumer still holds its batch, or has asked for the next one."""
+
+    class SlowStore(MemoryCheckpointStore):
+        answers = asyncio.Event()
+
+        async def save(self, name: str, checkpoint: str, **changes: Any) -> int:
+            await self.answers.wait()
+            return await super().save(name, checkpoint, **changes)
+
+    async with cluster(store := SlowStore()) as made:
+        store.answers.set()
+        made.place.touch(1)
+        replica, batches, _ = await made.batch()
+        await made.pass_time(int(10 * LEASE))
+        store.answers.clear()
+        await made.pass_time(int(LEASE))
+        waiting = [asyncio.ensure_future(anext(batches))] if comes_back else []
+        await made.settle()
+        waiting.append(asyncio.ensure_future(replica.poller.aclose()))
+        await made.settle()
+        assert not any(task.done() for task in waiting)
+        store.answers.set()
+        await asyncio.wait(waiting)
+        if comes_back:
+            assert isinstance(waiting[0].exception(), StopAsyncIteration)
+        names = {task.get_name() for task in asyncio.all_tasks()}
+        assert not any(name.startswith("income_client") for name in names)
+        await batches.aclose()
+
+
 async def test_a_store_says_once_whether_a_standby_could_save() -> None:
     """When it begins to wait; who takes the name at once finds out by its first save."""
 
