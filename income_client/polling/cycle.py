@@ -61,6 +61,7 @@ _NAMELESS: Final = "DecodeError: a row of the list without an id"
 _OVERFULL: Final = "SaturatedWindowError: more rows than one page holds"
 
 _DAY: Final = 86_400
+"""Seconds for which no process may have polled, where that is not known."""
 _SKEW: Final = 5
 _STILL: Final = 2
 
@@ -201,13 +202,40 @@ class Poll:
         try:
             answer = await self._schedule.unless_stopped(self._source.ask_list(question.bounds))
         except InvalidRequestError:
-            if not planner.refuse(question):
+            if not planner.refuse(question) and not await self._follow_clock():
                 raise
             return True  # there is another way to ask
         if self._first_reply is not None or not self._must_list_anew(answer):
             planner.receive(question, answer)
         self._monitor.note_service_time(self._service_time)
         return True
+
+    async def _follow_clock(self) -> bool:
+        """List anew if the first question lay ahead of the service's clock; return whether it did.
+
+        A service that refuses bounds in the future says no more than that where its clock has
+        gone back.
+        """
+        if self._first_reply is not None:
+            return False
+        now = await self._schedule.unless_stopped(self._source.ask_present())
+        is_ahead = now < self._listing.bounds.after
+        if is_ahead:
+            self._fall_back(now)
+        return is_ahead
+
+    def _fall_back(self, now: int) -> None:
+        """List again from before the present of a service whose clock has gone back.
+
+        What was updated since the last poll carries the times of that clock. The clock may also
+        have run ahead before.
+        """
+        progress = self._state.progress
+        elapsed = self._schedule.seconds_since_success(self._began)
+        second = now - (_DAY if elapsed is None else elapsed) - progress.settle - 1
+        self._monitor.clock_fell_back(progress.reached + progress.settle - now)
+        progress.fall_back(max(second, FIRST_SECOND))
+        self._listing = self._new_listing()
 
     def _must_list_anew(self, answer: Answer) -> bool:
         """Take the time of the first reply; return whether the listing begins anew for it."""
@@ -217,20 +245,17 @@ class Poll:
         self._first_reply = _FirstReply(now, answer.served_at)
         progress = self._state.progress
         last, self._state.echoed = self._state.echoed, now
-        since_last = self._schedule.seconds_since_success(self._began)
-        elapsed = _DAY if since_last is None else since_last
         if now < progress.position:
-            # Its clock has gone back, or ran ahead before: what was updated since the last poll
-            # carries its times.
-            second = max(now - elapsed - progress.settle - 1, FIRST_SECOND)
-            progress.fall_back(second, is_running=since_last is not None)
-        elif now == last and elapsed > _STILL and self._date_ahead is not None:
+            self._fall_back(now)
+            return True
+        elapsed = self._schedule.seconds_since_success(self._began)
+        is_still = now == last and (elapsed is None or elapsed > _STILL)
+        if is_still and self._date_ahead is not None:
             # A clock that does not move hides what its second holds until the next one begins.
             self._date_ahead = None
-        else:
-            return False
-        self._listing = self._new_listing()
-        return True
+            self._listing = self._new_listing()
+            return True
+        return False
 
     @property
     def _service_time(self) -> int | None:

@@ -105,7 +105,7 @@ class Lease:
             await self._fence.give_up(Released())
 
     async def end_renewal(self) -> None:
-        """Wait until the renewal task has ended, which is cancelled unless it gives the lease up."""
+        """End the renewal task and wait for it; if it gives the lease up, let it do so."""
         if self.renewal is None:
             return
         if not isinstance(self.fence.hold, Overdue):

@@ -422,6 +422,7 @@ class Poller:
 
     async def _find_first_second(self) -> int:
         """Return the second from which a name is polled that the store does not know."""
+        self._schedule.begin_name(self._clock.monotonic())
         if not isinstance(self._start, int):
             return max(await self._source.ask_present() - self._settle, FIRST_SECOND)
         # The local clock only decides whether the service is asked: most starts are long ago.

@@ -44,13 +44,14 @@ class Progress:
         """The first second that the next poll must list."""
         return max(self._since, self._position - self.lookback)
 
-    def fall_back(self, second: int, *, is_running: bool) -> None:
-        """List from this second again, since the service's clock is behind what was reached."""
+    def fall_back(self, second: int) -> None:
+        """List from this second again, since the service's clock is behind what was reached.
+
+        It may lie before the second that polling began with: what a clock that has gone back
+        writes there was updated later.
+        """
         self._position = min(self._position, second)
-        # After a poll, now or in an earlier process, all that follows was updated after polling
-        # began, whatever second it began with.
-        if is_running or self.reached > self._since:
-            self._since = min(self._since, second)
+        self._since = min(self._since, second)
 
     def knows(self, key: bytes, digest: bytes) -> bool:
         """Return whether this version of an application was delivered last."""

@@ -33,7 +33,8 @@ class Schedule:
         self._clock = clock
         self._chance = chance
         self._began = float("-inf")
-        self._succeeded: float | None = None  # when the last poll began that has succeeded
+        self._succeeded: float | None = None
+        """When the last poll that succeeded began, or the name itself."""
         self._at = float("-inf")
         self._not_before = float("-inf")
         self.retry_at: float | None = None
@@ -66,13 +67,17 @@ class Schedule:
         self.is_urgent = self.is_woken or self._is_owed
         self.is_woken = self._is_owed = False
 
+    def begin_name(self, now: float) -> None:
+        """Note that polling begins: nothing that was updated before must be delivered."""
+        self._succeeded = now
+
     def succeed(self) -> None:
         """Note that a poll has ended."""
         self._succeeded = self._began
         self._at = self._began + self._interval * (1 - _JITTER * self._chance())
 
     def seconds_since_success(self, now: float) -> int | None:
-        """Return the seconds since the last poll began that has succeeded; None before one has."""
+        """Return the seconds since the last poll that succeeded began; None if none has."""
         return None if self._succeeded is None else ceil(now - self._succeeded)
 
     def fail(self, now: float, error: IncomeClientError, failures: int) -> None:

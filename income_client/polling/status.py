@@ -28,6 +28,8 @@ _LOGGER: Final = logging.getLogger("income_client.poller")
 _LEASE_LOGGER: Final = logging.getLogger("income_client.poller.lease")
 _COST_LOGGER: Final = logging.getLogger("income_client.poller.cost")
 _MANY_UNCHANGED: Final = 1_000
+_SKEW: Final = 5
+"""Seconds by which two clocks of one service may differ."""
 
 
 @frozen(kw_only=True)
@@ -92,11 +94,12 @@ class Monitor:
 
     @property
     def lag(self) -> float | None:
-        """The seconds from what is reached to the service's present; None if unknown."""
+        """The seconds from what is delivered to the service's present; None if unknown."""
         if self.progress is None or self._service_time is None:
             return None
         now = self._service_time + self._clock.monotonic() - self._heard_at
-        return now - self.progress.reached
+        # The service's clock may have gone back.
+        return max(0.0, now - self.progress.position)
 
     def poll_finished(self) -> None:
         """Count a poll that succeeded."""
@@ -188,6 +191,16 @@ class Monitor:
         facts = {"poller": self._name, "reached": resumes_at}
         _LEASE_LOGGER.warning("%s", message, extra=facts)
 
+    def clock_fell_back(self, seconds: int) -> None:
+        """Warn that the service's clock is at least so many seconds behind what it has shown."""
+        if seconds > _SKEW:
+            message = (
+                "poller %r: the service's clock is at least %d s behind a time that it has shown "
+                "before; what it has updated meanwhile is listed again"
+            )
+            facts = {"poller": self._name, "seconds": seconds}
+            _LOGGER.warning(message, self._name, seconds, extra=facts)
+
     def warn_of_unchanged(self, seconds: int) -> None:
         """Warn once if a poll has read many records again, of so many seconds, for nothing."""
         if self.unchanged > _MANY_UNCHANGED and not self._has_warned:
@@ -254,7 +267,7 @@ class Monitor:
         wait = None if next_try is None else max(0.0, next_try - self._clock.monotonic())
         progress = self.progress
         return PollerStatus(
-            reached=None if progress is None else EPOCH + timedelta(seconds=progress.reached),
+            reached=None if progress is None else EPOCH + timedelta(seconds=progress.position),
             lag=self.lag,
             polls=self.polls,
             records=self.records,

@@ -19,7 +19,7 @@ from income_client import (
     UnexpectedResponseError,
 )
 from income_client.emulator.times import http_date, stamp
-from income_client.polling.checkpoint import read_checkpoint
+from income_client.polling.checkpoint import Checkpoint, read_checkpoint
 from tests.support.polling import (
     NOW_TEXT,
     FailingStore,
@@ -328,23 +328,45 @@ def run_ahead(place: Scene, seconds: int, replies: int) -> None:
     place.show(before=ahead, headers={"Date": http_date(ahead)}, times=replies)
 
 
+@pytest.mark.parametrize("future", ["accept", "clamp", "refuse"])
 @pytest.mark.parametrize(("start", "seconds"), [(None, HOUR), (NOW_TEXT, 365 * DAY)])
 async def test_a_clock_that_is_set_back_is_followed(
-    place: Scene, start: str | None, seconds: int
+    start: str | None, seconds: int, future: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Even if polling began while it was ahead; the checkpoint stays there."""
-    run_ahead(place, seconds, replies=3)
-    poller = place.poll(start=start)
-    waiting = asyncio.create_task(first(poller, 1))
-    await until(lambda: poller.status.polls >= 3)
+    """Even if polling began while it was ahead; the checkpoint stays there, and the lag is small.
+
+    One warning says by how much the clock was set back.
+    """
+    async with scene(future=future) as place:
+        run_ahead(place, seconds, replies=3)
+        poller = place.poll(start=start)
+        waiting = asyncio.create_task(first(poller, 1))
+        await until(lambda: poller.status.polls >= 3)
+        updated = place.touch(3)
+        assert ids_of(await waiting) == updated
+        assert 0 <= (poller.status.lag or 0) < 5 * 60
+        (line,) = [one for one in caplog.records if "behind a time" in one.getMessage()]
+        assert seconds - 5 * 60 < vars(line)["seconds"] <= seconds
+        updated = place.touch(4)
+        assert ids_of(await first(poller, 1)) == updated
+        assert await rest(poller) == []
+        updated = place.touch(5)
+        assert ids_of(await first(place.poll(start=start), 1)) == updated
+        assert await reached(place) > NOW + seconds - 100
+
+
+async def test_a_clock_that_was_set_back_before_the_first_commit_is_followed(place: Scene) -> None:
+    """A process made the first save and died; the next one finds the clock an hour earlier."""
+    began = Checkpoint(since=NOW + HOUR, reached=NOW + HOUR)
+    await place.store.save("default", began.text, version=0)
     updated = place.touch(3)
-    assert ids_of(await waiting) == updated
-    updated = place.touch(4)
-    assert ids_of(await first(poller, 1)) == updated
-    assert await rest(poller) == []
-    updated = place.touch(5)
-    assert ids_of(await first(place.poll(start=start), 1)) == updated
-    assert await reached(place) > NOW + seconds - 100
+    assert set(updated) <= set(ids_of(await rest(place.poll(start=None))))
+
+
+async def test_a_new_name_does_not_follow_a_clock_before_its_beginning(place: Scene) -> None:
+    """The present was echoed a second later when the name was given its beginning."""
+    run_ahead(place, 1, replies=1)
+    assert await rest(place.poll(start=None, settle=0)) == []
 
 
 @pytest.mark.parametrize(("lookback", "found"), [(0, False), (HOUR, True)])
