@@ -370,6 +370,9 @@ def _follow_step(tail: Tail, answer: Answer, *, waiting: _State, moved: _State) 
         return _move_step(tail, present, moved, is_answer=is_answer)
     if tail.pauses < _PATIENCE:
         return _wait_step(tail, waiting, is_answer=is_answer)
+    if tail.reached > answer.echo.before:
+        # No row can lie behind the present: the page is full of earlier seconds' rows.
+        return _end_step(tail, tail.reached, is_answer=False)
     # The current second alone overfills the page, and does not pass.
     return _move_step(tail, tail.reached + 1, moved, is_answer=False)
 

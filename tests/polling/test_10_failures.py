@@ -187,6 +187,17 @@ async def test_a_saturated_second_is_reported_and_not_raised(
         assert await place.letters() == []
 
 
+@pytest.mark.parametrize("future", ["accept", "clamp"])
+async def test_a_clock_that_does_not_move_saturates_no_second_to_come(future: str) -> None:
+    """The current second is overfull, and every page from there on is full of its rows."""
+    rules: dict[str, Any] = {"lower_closed": True, "upper_closed": True, "future": future}
+    async with scene(page_size=5, time_flows=False, **rules) as place:
+        place.touch(*range(8))
+        assert len(await rest(place.poll(settle=0))) == 5
+        letters = await place.store.dead_letters("default")
+        assert [letter.window.after for letter in letters] == [NOW]
+
+
 @pytest.mark.parametrize("row", [NO_ID, "invented"])
 async def test_a_row_without_an_id_does_not_hold_up_the_others(place: Scene, row: Any) -> None:
     """It is a dead letter without an id, which polls of the same seconds do not repeat."""
