@@ -415,7 +415,8 @@ class Poller:
         progress = Progress(checkpoint, settle=self._settle, lookback=self._lookback)
         self._monitor.progress = progress
         if self._lease.is_new:
-            self._monitor.began(checkpoint.reached, self._lease.log_name)
+            store = self._lease.log_name
+            self._monitor.began(checkpoint.reached, store, is_given=given is not None)
         self._monitor.committed(checkpoint.reached)
         self._bell.listen(self._lease.renewal)
         return PollerState(progress=progress, letters=DeadLetters(letters))

@@ -232,12 +232,18 @@ class Monitor:
             for record in records:
                 emit(RecordDelivered(application_id=record.application_id))
 
-    def began(self, reached: int, store: str) -> None:
-        """Log and report that the store had no checkpoint of this name, and now has its first."""
+    def began(self, reached: int, store: str, *, is_given: bool) -> None:
+        """Log and report that the store had no checkpoint of this name, and now has its first.
+
+        A checkpoint that is ``given`` by the caller is a warning: the store may have been lost.
+        """
         moment = EPOCH + timedelta(seconds=reached)
         facts = {"checkpoint": self._name, "reached": reached, "store": store}
         message = "checkpoint %r is new in %s, begins at %s"
-        _LOGGER.info(message, self._name, store, moment, extra=facts)
+        if is_given:
+            message += ", as start= says: dead letters of an earlier store are not in it"
+        level = logging.WARNING if is_given else logging.INFO
+        _LOGGER.log(level, message, self._name, store, moment, extra=facts)
         if (emit := self._instrumentation.emit) is not None:
             emit(CheckpointCreated(name=self._name, reached=reached))
 

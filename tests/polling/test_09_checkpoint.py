@@ -86,10 +86,16 @@ async def test_a_batch_whose_block_fails_comes_again_with_growing_delays(place: 
         assert all(2**n / 2 <= pause <= 2**n for n, pause in enumerate(pauses, start=1))
 
 
-async def test_a_checkpoint_kept_elsewhere_begins_where_it_was() -> None:
-    """With data and checkpoint in one transaction of the caller, nothing is repeated."""
+async def test_a_checkpoint_kept_elsewhere_begins_where_it_was(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """With data and checkpoint in one transaction of the caller, nothing is repeated.
+
+    A store that has no checkpoint beside one is a warning: it may have had dead letters.
+    """
     async with scene(30, batch_size=10) as place:
         place.touch(*range(25))
+        caplog.set_level("INFO", "income_client.poller")
         text, ids = NOW_TEXT, list[str]()
         while len(ids) < 25:
             batch = await take(
@@ -97,6 +103,8 @@ async def test_a_checkpoint_kept_elsewhere_begins_where_it_was() -> None:
             )
             text, ids = batch.checkpoint, ids + ids_of(batch)
         assert len(set(ids)) == 25
+    levels = [one.levelname for one in caplog.records if "is new in" in one.getMessage()]
+    assert levels == ["INFO", "WARNING", "WARNING"]
 
 
 async def test_all_of_history_comes_batch_by_batch() -> None:
