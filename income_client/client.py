@@ -289,8 +289,9 @@ class IncomeClient:
     async def aclose(self) -> None:
         """Close the connections that the client opened; a second call does nothing.
 
-        Also after the event loop that the client was used in has ended, and in a forked child,
-        where the connections stay those of the parent.
+        If the event loop in which the client was used has ended, its sockets are closed when
+        Python collects them, which may show a `ResourceWarning`: close the client within the
+        loop. In a forked child, the connections stay those of the parent.
 
         Raises:
             ClientClosedError: that event loop is still running elsewhere.

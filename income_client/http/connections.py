@@ -6,13 +6,11 @@ watched with (`ClientRequest.send`, `protocol`, `transport` and `closed` of its 
 """
 
 import asyncio
-import os
 import select
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary, WeakSet
 
 import aiohttp
@@ -106,61 +104,9 @@ class Connections:
                 if self._is_own:
                     watch.transport.abort()
 
-    def drop(self, loop: asyncio.AbstractEventLoop, *, in_child: bool) -> None:
-        """Close what was opened here and what its event loop cannot close any more.
-
-        That has ended; or it is that of another process, of which this one is a forked child.
-        """
-        if not self._is_own:
-            return
-        with nullcontext() if _is_running_here(loop) else _ending_transports(loop):
-            for watch in tuple(self._watches):
-                # Of a loop that is not running, other errors come than usual.
-                with suppress(OSError, RuntimeError):
-                    if in_child:
-                        _leave_to_parent(watch.transport)
-                    watch.transport.abort()
-
 
 _BORROWED: Final[WeakKeyDictionary[aiohttp.BaseConnector, Connections]] = WeakKeyDictionary()
 """Those of callers' pools, which several clients may share."""
-
-
-def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
-    try:
-        return asyncio.get_running_loop() is loop
-    except RuntimeError:  # after a fork within a coroutine
-        return False
-
-
-@contextmanager
-def _ending_transports(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    """Let transports end at once that leave the rest of it to a loop which does not run."""
-
-    def call_soon(callback: Callable[..., object], *args: Any, **_: Any) -> None:
-        # What waits for them waits in that loop, for ever.
-        owner = getattr(callback, "__self__", None)
-        if isinstance(owner, asyncio.BaseTransport | asyncio.BaseProtocol):
-            callback(*args)
-
-    vars(loop)["call_soon"] = call_soon
-    try:
-        yield
-    finally:
-        del vars(loop)["call_soon"]
-
-
-def _leave_to_parent(transport: asyncio.Transport) -> None:
-    """Close this process's descriptor of a socket, and nothing else.
-
-    Another file takes its place, so that what follows reaches neither the socket nor the event
-    queue of the parent, which this process has inherited too.
-    """
-    null = os.open(os.devnull, os.O_RDWR)
-    try:
-        os.dup2(null, transport.get_extra_info("socket").fileno(), inheritable=False)
-    finally:
-        os.close(null)
 
 
 class WatchedReply(aiohttp.ClientResponse):

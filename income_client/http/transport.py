@@ -11,7 +11,6 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from typing import Final, Self, TypeAlias, TypeVar
@@ -57,6 +56,11 @@ _KEPT_BYTES: Final = 4096
 _SMALL_BODY: Final = 64 * 1024
 _DRAIN_SECONDS: Final = 1.0
 _ELSEWHERE: Final = "the client belongs to the event loop in which it was first used"
+_INHERITED: Final[list[aiohttp.ClientSession]] = []
+"""Sessions of the parent process, which a forked child neither closes nor collects.
+
+Either of the two could shut down connections that the parent still uses.
+"""
 _FORKED: Final = "the client was used before this process was forked; make one after the fork"
 _PUT_THERE_FOR_ALL: Final = "_is_instrumented_by_opentelemetry"
 """What marks the hooks of a process whose sessions are all instrumented as they are made."""
@@ -200,23 +204,17 @@ class Pool:
         if session is None or loop is None:
             self.is_closed = True
             return
-        in_child = self._is_of_parent()
-        is_left = in_child or loop.is_closed()
-        if not is_left and loop is not asyncio.get_running_loop():
+        if self._is_of_parent():
+            self.is_closed, self._session = True, None
+            _INHERITED.append(session)
+            return
+        if not loop.is_closed() and loop is not asyncio.get_running_loop():
             raise ClientClosedError(_ELSEWHERE)
         self.is_closed, self._session = True, None
-        if is_left:
-            self.connections.drop(loop, in_child=in_child)
         for reply in tuple(self.replies):
             # aiohttp forgets who waits for a body, and drops the time limit with it.
             reply.close()
-        closing = session.close()
-        if _can_wait():
-            await closing
-        else:
-            # Its connections are closed already: what is left to it is to note that.
-            with suppress(StopIteration):
-                closing.send(None)
+        await session.close()
 
     def _is_of_parent(self) -> bool:
         """Return whether the connections belong to a process of which this is a forked child."""
@@ -369,15 +367,6 @@ def new_connector(
 def _parts_of(address: str) -> tuple[str, str, str]:
     url = URL(address, encoded=True)
     return url.scheme, url.raw_authority, url.raw_path.rstrip("/")
-
-
-def _can_wait() -> bool:
-    """Return whether tasks run here: not in a coroutine that a fork has taken into the child."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _own_traces(configs: object) -> tuple[TraceConfig, ...]:
