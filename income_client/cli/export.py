@@ -5,8 +5,7 @@ import json
 import os
 import signal
 import sqlite3
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable
 from contextlib import aclosing
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -52,8 +51,6 @@ if TYPE_CHECKING:
 _OTHER_FORMATS: Final = frozenset({".arrow", ".csv", ".feather", ".parquet", ".xlsx"})
 _WALKERS: Final = 4
 """List calls in flight, beside the requests about applications."""
-_PAGES_AHEAD: Final = 20
-"""Pages that are listed before their applications are read."""
 _MOST_LINES: Final = 100
 _MOST_BYTES: Final = 8 * 2**20
 """Applications, and bytes of their lines, that a kill can lose at the most."""
@@ -173,10 +170,6 @@ def _check_pyarrow() -> None:
         )
 
 
-_Pages = asyncio.Queue[tuple[list[str], str | None] | None]
-"""The ids on each page, with the walk's checkpoint before it if it counts; None after the last."""
-
-
 class _StoppedError(Exception):
     """A signal has come."""
 
@@ -201,12 +194,11 @@ class _Export:
         self._missing: dict[str, str] = {}
         self._malformed: list[DecodeError] = []
         """Rows of the list, which the next run asks for again."""
-        self._asked_for = self._taken = self._failures_in_a_row = 0
+        self._failures_in_a_row = 0
         self._checkpoint: str | None = workspace.fact("checkpoint")
-        self._checkpoints: deque[tuple[int, str]] = deque()
-        """Of the walk, each valid once so many applications are taken."""
-        self._share_of_one = 0.0
-        """How much of the whole an application is, as far as it is known."""
+        """Of the walk; covers pages whose applications are kept, or waiting to be."""
+        self._bars = Bars()
+        self._bar = self._bars.add_task("Exporting", total=None if applications else 1.0, count="")
         self._named = 0
         self._chosen = Chosen(applications, on_known=self._expect_chosen) if applications else None
         """Those chosen by id; None for all of a span."""
@@ -260,7 +252,7 @@ class _Export:
         if workspace.fact("span") is None:
             await self._begin_span()
         span = json.loads(workspace.fact("span"))
-        saturated = await self._read_span(span, concurrency)
+        saturated = await self._read_all(span, concurrency)
         missing = workspace.missing()
         self._check_others(workspace.records + len(missing))
         lost = _lost_text(len(missing), len(self._malformed), len(saturated))
@@ -342,13 +334,24 @@ class _Export:
             "next_updated_after": (before - _LATE).isoformat(),
         }
 
-    async def _read_span(
+    async def _read_all(
         self, span: dict[str, str | None], concurrency: int
     ) -> "tuple[Window, ...]":
         """Read and keep what the workspace lacks; return the seconds that cannot be listed."""
-        if self._chosen is not None:
-            await self._fetch_records(self._missing_among(self._chosen), concurrency)
-            return ()
+        try:
+            with self._bars:
+                await self._read(self._workspace.missing(), concurrency)
+                if self._chosen is not None:
+                    await self._read(self._missing_among(self._chosen), concurrency)
+                    return ()
+                return await self._read_span(span, concurrency)
+        finally:
+            await self._keep_records()
+
+    async def _read_span(
+        self, span: dict[str, str | None], concurrency: int
+    ) -> "tuple[Window, ...]":
+        """Read a span page by page; return the seconds that cannot be listed."""
         walk = self._client.list_applications(
             span["updated_after"],
             span["updated_before"],
@@ -360,47 +363,58 @@ class _Export:
             BEGINNING if bound is None else datetime.fromisoformat(bound)
             for bound in (span["updated_after"], span["updated_before"])
         )
-        await self._fetch_records(self._listed_ids(walk, begins, ends), concurrency)
+        first, share = ends, 0.0
+        async with aclosing(pages_of(walk, self._malformed)) as pages:
+            while (page := await self._stop.wait_for(anext(pages, None))) is not None:
+                self._move_checkpoint(walk)
+                rows = page.applications
+                # Nothing is updated before it is applied for: earlier years take no time.
+                first = max(begins, min([first, *(row.application_date for row in rows)]))
+                if first < ends:
+                    left = (1 - walk.progress.covered_fraction) * (ends - begins)
+                    share = max(share, min(1 - left / (ends - first), _NEARLY))
+                self._bars.update(self._bar, completed=share)
+                ids = [row.application_id for row in rows]
+                await self._read(self._workspace.new(ids), concurrency)
+        self._check_not_stopped()
+        self._move_checkpoint(walk)
         for second in walk.saturated:
             say(overfull(second))
         return walk.saturated
 
-    async def _fetch_records(self, found: AsyncGenerator[str, None], concurrency: int) -> None:
-        """Read and keep what could not be read before, and these applications."""
+    def _move_checkpoint(self, walk: "ApplicationPaginator") -> None:
+        """Take the walk's checkpoint, which covers the pages before the one that came last."""
+        # One behind a malformed row would hide that from the next run.
+        if not self._malformed:
+            self._checkpoint = walk.checkpoint
+
+    async def _read(
+        self, applications: Iterable[str] | AsyncIterable[str], concurrency: int
+    ) -> None:
+        """Read these applications; keep them where they are many."""
         records = self._client.fetch_records(
-            self._ids_to_read(found),
+            applications,
             documents=self._request["documents"],
             pages=self._request["pages"],
             concurrency=concurrency,
             on_error="yield",
         )
-        with Bars() as progress:
-            task = progress.add_task("Exporting", total=1.0, count="")
-            done = 0.0
-            try:
-                async with aclosing(records):
-                    while (one := await self._stop.wait_for(anext(records, None))) is not None:
-                        self._take_outcome(one)
-                        if self._is_much:
-                            await self._keep_records()
-                        records_now = self._workspace.records + len(self._lines)
-                        done = max(done, min(records_now * self._share_of_one, _NEARLY))
-                        count = counted(records_now, "application")
-                        progress.update(task, completed=done, count=count)
-            finally:
-                await self._keep_records()
+        async with aclosing(records):
+            while (outcome := await self._stop.wait_for(anext(records, None))) is not None:
+                self._take_outcome(outcome)
+                self._show_count()
+                if self._is_much:
+                    await self._keep_records()
+        self._check_not_stopped()
+
+    def _check_not_stopped(self) -> None:
         if self._stop.is_stopped:
             raise _StoppedError
 
-    async def _ids_to_read(self, found: AsyncGenerator[str, None]) -> AsyncIterator[str]:
-        """Yield what is to be read: first what could not be before, then what is found."""
-        for one in self._workspace.missing():
-            self._asked_for += 1
-            yield one
-        async with aclosing(found):
-            async for one in found:
-                self._asked_for += 1
-                yield one
+    def _show_count(self) -> None:
+        records = self._workspace.records + len(self._lines)
+        completed = None if self._chosen is None else records
+        self._bars.update(self._bar, completed=completed, count=counted(records, "application"))
 
     async def _missing_among(self, chosen: Chosen) -> AsyncGenerator[str, None]:
         """Yield those of the chosen applications that the workspace lacks."""
@@ -412,51 +426,8 @@ class _Export:
     def _expect_chosen(self, count: int, is_all: bool) -> None:
         """Take how many applications are chosen by id, so far or in all."""
         self._named = count
-        self._share_of_one = 1 / max(1, count) if is_all else 0.0
-
-    async def _listed_ids(
-        self, walk: "ApplicationPaginator", begins: datetime, ends: datetime
-    ) -> AsyncGenerator[str, None]:
-        """Yield what the walk finds and the workspace lacks; note its checkpoints."""
-        pages: _Pages = asyncio.Queue(_PAGES_AHEAD)
-        task = asyncio.create_task(self._list_ahead(walk, begins, ends, pages))
-        try:
-            while (found := await pages.get()) is not None:
-                page, checkpoint = found
-                if checkpoint is not None:
-                    self._checkpoints.append((self._asked_for, checkpoint))
-                for one in self._workspace.new(page):
-                    yield one
-            await task
-        finally:
-            task.cancel()
-            await asyncio.wait((task,))
-        if not self._malformed:
-            self._checkpoints.append((self._asked_for, walk.checkpoint))
-
-    async def _list_ahead(
-        self, walk: "ApplicationPaginator", begins: datetime, ends: datetime, to: "_Pages"
-    ) -> None:
-        """List ahead of what is read, as narrow windows need many calls."""
-        first, listed = ends, self._workspace.records
-        try:
-            async with aclosing(pages_of(walk, self._malformed)) as pages:
-                async for page in pages:
-                    # Nothing was updated before it was applied for: the years before do not count.
-                    first = min([first, *(row.application_date for row in page.applications)])
-                    first = max(begins, first)
-                    if first < ends and listed:
-                        left = (1 - walk.progress.covered_fraction) * (ends - begins)
-                        self._share_of_one = max(0.0, 1 - left / (ends - first)) / listed
-                    listed += len(page.applications)
-                    ids = [row.application_id for row in page.applications]
-                    # A checkpoint behind a malformed row would hide it from the next run.
-                    await to.put((ids, None if self._malformed else walk.checkpoint))
-        except Exception:
-            await to.put(None)
-            raise
-        self._share_of_one = 1 / max(1, listed)
-        await to.put(None)
+        if is_all:
+            self._bars.update(self._bar, total=count)
 
     def _take_outcome(self, outcome: "ApplicationRecord | FetchFailure") -> None:
         """Take a record, or the error that kept it from being read; raise errors of other kinds."""
@@ -473,7 +444,6 @@ class _Export:
                 self._missing[application_id] = reason
                 is_named = error.subject == application_id
                 say(reason if is_named else f"{application_id}: {reason}")
-        self._taken += 1
 
     @property
     def _is_much(self) -> bool:
@@ -482,8 +452,6 @@ class _Export:
 
     async def _keep_records(self) -> None:
         """Have what was taken survive a kill."""
-        while self._checkpoints and self._checkpoints[0][0] <= self._taken:
-            self._checkpoint = self._checkpoints.popleft()[1]
         await asyncio.to_thread(self._workspace.keep, self._lines, self._missing, self._checkpoint)
         self._lines, self._missing = {}, {}
 

@@ -128,25 +128,28 @@ def test_an_unreadable_application_keeps_the_file_from_being_made(export: Export
     assert export.manifest["whole"] is True
 
 
+@pytest.mark.income_service(applications=8, max_span=40 * 86_400)
 def test_malformed_rows_are_missing_and_hide_no_other(export: Export) -> None:
+    """Pages that come after theirs do not hide them from the next run."""
+    span = ("--updated-after", "400d")
     two, others = export.service.ids[:2], export.service.ids[2:]
     with malformed_rows(export.service, *two) as row:
         for _ in range(2):
-            ran = export(env=row.env)
+            ran = export(*span, env=row.env)
             assert (ran.status, export.left) == (1, {"all.part"})
             for one in two:
                 assert f"list_applications: application {one}: $.applications[" in ran.stderr
             assert "not exported, as 2 rows of the list could not be read; " in ran.stderr
-        assert export("--allow-missing", env=row.env).status == 0
+        assert export("--allow-missing", *span, env=row.env).status == 0
         assert (export.ids, export.manifest["whole"]) == (sorted(others), False)
         missing = {one["application_id"]: one["reason"] for one in export.manifest["missing"]}
         assert sorted(missing) == sorted(two)
         assert all("application_date" in reason for reason in missing.values())
         # Without that, they are asked for again.
         export.target = export.target.with_name("b")
-        assert export(env=row.env).status == 1
+        assert export(*span, env=row.env).status == 1
         row.is_mended = True
-        assert export(env=row.env).status == 0
+        assert export(*span, env=row.env).status == 0
     assert (export.ids, export.manifest["whole"]) == (sorted(export.service.ids), True)
 
 
@@ -257,7 +260,9 @@ def test_a_path_that_cannot_be_printed_is_no_fault_of_the_file(export: Export) -
     assert export.left == {*FILES, "b", "b.manifest.json"}
 
 
-@pytest.mark.income_service(applications=[*range(0, 15_000_000, 250_000)], latency=0.005)
+@pytest.mark.income_service(
+    applications=[*range(0, 15_000_000, 250_000)], latency=0.005, max_span=80 * 86_400
+)
 def test_a_terminal_shows_how_far_it_is(export: Export) -> None:
     """The share only grows and never is 100 % with work left; the summary comes last."""
     terminal = Terminal(columns=120)
@@ -297,6 +302,25 @@ def test_interruptions_lose_and_repeat_nothing(export: Export, cli: Cli) -> None
     # It keeps the bounds of the first run, though the service's time has moved on.
     assert export.manifest["updated_after"] == "2025-12-12T12:00:00"
     assert export.manifest["updated_before"] == "2026-06-30T12:00:00"
+
+
+@pytest.mark.income_service(applications=60, max_span=20 * 86_400)
+def test_a_resumed_export_lists_what_is_left(export: Export) -> None:
+    """Pages whose applications are kept are not listed again."""
+    span = ("--updated-after", "200d")
+
+    def lists() -> int:
+        return export.service.requests.count("list_applications")
+
+    assert export.interrupted(*span).status == 143
+    before = lists()
+    assert export(*span).status == 0
+    resumed = lists() - before
+    assert export.ids == sorted(export.service.ids)
+    export.target = export.target.with_name("b")
+    before = lists()
+    assert export(*span).status == 0
+    assert resumed < lists() - before
 
 
 @pytest.mark.income_service(applications=30, max_span=20 * 86_400)
