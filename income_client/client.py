@@ -804,8 +804,6 @@ class IncomeClient:
             standby=standby,
             lease=lease,
             must_exist=must_exist,
-            clock=self._clock,
-            instrumentation=self._session.instrumentation,
         )
 
     # Document files

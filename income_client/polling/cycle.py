@@ -47,8 +47,6 @@ from .reading import Outcome, PollSource, Versioned, ids_on, key_of, nameless_on
 from .schedule import Schedule
 from .status import Monitor
 
-_BATCH_SIZE: Final = 100
-"""Applications that are read at a time: as many may come twice after a crash."""
 _MOST_LETTERS: Final = 20
 """Dead letters that one poll tries again, however many are due, since each may cost a deadline."""
 _WITNESSES: Final = 5
@@ -323,7 +321,7 @@ class Poll:
 
     async def _read_rows(self) -> Records:
         """Read the next rows, a batch at most; return what is new in them."""
-        rows = list(islice(self._rows, _BATCH_SIZE))
+        rows = list(islice(self._rows, self._source.batch_size))
         outcomes = await self._read_applications(rows)
         read = [one for one in outcomes if isinstance(one, Versioned)]
         self.has_read = bool(read)

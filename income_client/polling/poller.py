@@ -5,7 +5,6 @@ listens for their wake-ups as long as that runs: so nothing must be cleaned up w
 leaves its loop, and no more than one batch can come twice.
 """
 
-import random
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -15,14 +14,12 @@ from typing import Final, Self, assert_never
 from attrs import field, frozen
 
 from income_client.checkpoints import CheckpointStore
-from income_client.clock import Clock
 from income_client.errors import (
     CheckpointConflictError,
     ConfigurationError,
     IncomeClientError,
     leaving,
 )
-from income_client.instrumentation import Instrumentation
 from income_client.records.documents import ApplicationRecord
 from income_client.settings import check_flag, check_not_negative, check_positive
 from income_client.wire.times import FIRST_SECOND
@@ -128,8 +125,6 @@ class Poller:
         standby: bool = False,
         lease: float = 15.0,
         must_exist: bool = False,
-        clock: Clock,
-        instrumentation: Instrumentation,
     ) -> None:
         check_flag("once", once)
         check_positive("interval", interval)
@@ -140,14 +135,15 @@ class Poller:
         if max(interval, settle, lookback, lease) > _LONGEST_SPAN:
             names = "interval, settle, lookback and lease"
             raise ConfigurationError(f"{names} must be ten years at most")
-        self._name, self._source, self._clock = name, source, clock
+        self._name, self._source = name, source
+        self._clock = clock = source.session.clock
         self._start, self._settle, self._lookback = start, ceil(settle), ceil(lookback)
         self._has_standby = standby
         self._must_exist = check_flag("must_exist", must_exist)
-        self._monitor = Monitor(name, instrumentation, clock)
+        self._monitor = Monitor(name, source.session.instrumentation, clock)
         seconds = lease if standby else None
         self._lease = Lease(checkpoints, name, clock, seconds, self._monitor)
-        self._schedule = Schedule(interval, clock, random.random)
+        self._schedule = Schedule(interval, clock, source.session.chance)
         self._schedule.ends_with_poll = once
         self._bell = Bell(checkpoints, name, clock, self._schedule.wake)
         self._failures = Failures(self._schedule, self._monitor, clock, source, has_standby=standby)

@@ -186,6 +186,9 @@ class PollSource:
     pages: bool
     concurrency: int
     limit: int = LARGEST_LIMIT
+    """Rows that a page of the list may hold."""
+    batch_size: int = 100
+    """Applications that are read at a time: as many may come twice after a crash."""
     has_answered: bool = field(default=False, init=False)
     """Whether the list was ever read, so that the credentials have worked."""
 

@@ -55,7 +55,7 @@ from tests.support.beside import beside, until
 from tests.support.clients import OAUTH
 from tests.support.leaks import package_frames
 from tests.support.listing import BASE, text_of
-from tests.support.pollers import pages_of
+from tests.support.pollers import poll_sizes
 from tests.support.server import EMPTY_PAGE, SILENT, ScriptedServer, in_turn, reply, token_rules
 
 HERE: Final = DownloadPolicy(
@@ -192,13 +192,12 @@ def test_a_walk_resumes_without_loss_and_leaves_nothing() -> None:
 
 
 def test_every_version_is_delivered_whatever_ends_a_consumer(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Promise 8: what was not committed comes again, and what was does not."""
-    monkeypatch.setattr("income_client.polling.cycle._BATCH_SIZE", 3)
     store: CheckpointStore = MemoryCheckpointStore()
     options: dict[str, Any] = {"start": "1970-01-01", "settle": 0, "once": True}
-    with emulated() as (service, client):
+    with emulated() as (service, client), poll_sizes(batch=3):
         everything = sorted(service.world.ids)
         broken = client.poll(store, documents=False, **options)
         taken: list[ApplicationRecord] = []
@@ -367,7 +366,7 @@ def test_ctrl_c_ends_the_call_in_flight_and_leaves_nothing(what: str) -> None:
 
 def test_leaving_a_loop_ends_its_requests_in_whichever_thread_it_is_collected() -> None:
     """By a break, an error of the consumer's, or the collector."""
-    with emulated(40) as (service, client), pages_of(5):
+    with emulated(40) as (service, client), poll_sizes(page=5):
         for row in client.list_applications(limit=5):
             assert row.application_id
             break
@@ -528,12 +527,9 @@ def test_a_handler_may_use_the_client_at_any_step_of_a_call() -> None:
 
 
 @pytest.mark.parametrize("what", ["rows", "pages", "poll", "batches"])
-def test_ctrl_c_at_any_step_of_an_iteration_loses_nothing(
-    what: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_at_any_step_of_an_iteration_loses_nothing(what: str) -> None:
     """Nothing comes twice of a walk; a batch does that was not committed."""
-    monkeypatch.setattr("income_client.polling.cycle._BATCH_SIZE", 3)
-    with emulated(40) as (service, client):
+    with emulated(40) as (service, client), poll_sizes(batch=3):
         walk = client.list_applications(limit=7)
         options: dict[str, Any] = {"start": "1970-01-01", "settle": 0, "once": True}
         poller = client.poll(MemoryCheckpointStore(), documents=False, **options)

@@ -30,7 +30,7 @@ from income_client import (
     to_json,
 )
 from income_client.emulator import Emulator, Fault, ServiceRules
-from tests.support.pollers import Gate, GatedStore, Life, StandingClock, pages_of
+from tests.support.pollers import Gate, GatedStore, Life, StandingClock, poll_sizes
 from tests.support.polling import Scene, first, ids_of, reached, rest, scene, take
 from tests.support.service import NOW, HeldClock, client_tasks, collect, quiet, until
 
@@ -169,7 +169,7 @@ class DeliveryMachine(RuleBasedStateMachine):
             trace_configs=[gate.hooks()],
         )
         store = GatedStore(gate=gate, saved=partial(self._saved, clock), store=self.store)
-        with pages_of(self.page_size):
+        with poll_sizes(page=self.page_size):
             poller = client.poll(
                 store, start=self.start, interval=5.0, concurrency=2, **self.options
             )

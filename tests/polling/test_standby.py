@@ -431,8 +431,10 @@ async def test_closing_waits_for_a_lease_that_is_being_given_up(*, comes_back: b
         await made.pass_time(int(10 * LEASE))
         store.answers.clear()
         await made.pass_time(int(LEASE))
-        waiting = [asyncio.ensure_future(anext(batches))] if comes_back else []
-        await made.settle()
+        waiting: list[asyncio.Future[Any]] = []
+        if comes_back:
+            waiting.append(asyncio.ensure_future(anext(batches)))
+            await made.settle()
         waiting.append(asyncio.ensure_future(replica.poller.aclose()))
         await made.settle()
         assert not any(task.done() for task in waiting)

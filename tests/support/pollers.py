@@ -150,8 +150,9 @@ class Life:
 
 
 @contextlib.contextmanager
-def pages_of(rows: int) -> Iterator[None]:
-    """Have the pollers that are made meanwhile ask for so many rows a page, in place of 1000."""
+def poll_sizes(*, page: int = 1000, batch: int = 100) -> Iterator[None]:
+    """Have the pollers that are made meanwhile ask for smaller pages, and make smaller batches."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("income_client.polling.reading.PollSource", partial(PollSource, limit=rows))
+        source = partial(PollSource, limit=page, batch_size=batch)
+        patch.setattr("income_client.polling.reading.PollSource", source)
         yield

@@ -6,7 +6,6 @@ import json
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
-import pytest
 from attrs import define, field
 
 from income_client import (
@@ -22,7 +21,7 @@ from income_client import (
 )
 from income_client.emulator import Emulator, Fault
 from income_client.emulator.times import stamp
-from tests.support.pollers import pages_of
+from tests.support.pollers import poll_sizes
 from tests.support.service import NOW, served, until
 
 
@@ -117,8 +116,7 @@ async def scene(
 ) -> AsyncIterator[Scene]:
     """Run a service whose applications were all updated before it was started."""
     times = range(NOW - 1000, NOW - 1000 + applications) if isinstance(applications, int) else None
-    with pytest.MonkeyPatch.context() as patch, pages_of(page_size):
-        patch.setattr("income_client.polling.cycle._BATCH_SIZE", batch_size)
+    with poll_sizes(page=page_size, batch=batch_size):
         async with served(applications if times is None else times, **options) as (service, client):
             yield Scene(service, client)
 
