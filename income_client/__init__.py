@@ -3,8 +3,6 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from income_client.exporting.frames import RecordTables, to_arrow, to_pandas, to_polars
-
     from ._version import __version__
     from .audit.auditor import Audit, StaleApplication
     from .checkpoints import (
@@ -59,6 +57,7 @@ if TYPE_CHECKING:
         WindowSplit,
     )
     from .exporting.parquet import ParquetTables
+    from .exporting.tables import RecordTables, to_arrow
     from .fetching import Fetcher, FetchFailure, OnError
     from .http.tokens import StoredToken, TokenStore
     from .polling.batches import Batch
@@ -228,6 +227,4 @@ __all__ = [
     "register_document_type",
     "to_arrow",
     "to_json",
-    "to_pandas",
-    "to_polars",
 ]

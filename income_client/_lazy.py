@@ -29,7 +29,7 @@ NAMES: Final = {
         RequestSent TokenRenewed WindowSplit
     """,
     "exporting.parquet": "ParquetTables",
-    "exporting.frames": "RecordTables to_arrow to_pandas to_polars",
+    "exporting.tables": "RecordTables to_arrow",
     "fetching": "Fetcher FetchFailure OnError",
     "http.tokens": "StoredToken TokenStore",
     "polling.batches": "Batch",
@@ -62,15 +62,23 @@ NAMES: Final = {
     "wire.readers": "register_document_type",
 }
 """The modules, and the names that each gives."""
+REMOVED: Final = {
+    "to_pandas": "to_arrow(records).documents.to_pandas(types_mapper=pandas.ArrowDtype)",
+    "to_polars": "polars.DataFrame(to_arrow(records).documents)",
+}
+"""Names of version 0.2.0, and the code to write in their place."""
 
 
 def lazy_names(
-    package: str, names: Mapping[str, str]
+    package: str, names: Mapping[str, str], removed: Mapping[str, str] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of a package that imports its names when asked."""
     homes = {name: module for module, text in names.items() for name in text.split()}
 
     def find(name: str) -> Any:
+        if removed and name in removed:
+            # An AttributeError would lose its text in ``from income_client import NAME``.
+            raise ImportError(f"{package}.{name} was removed: write {removed[name]}")
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         try:
@@ -88,4 +96,4 @@ def lazy_names(
     return find, known
 
 
-__getattr__, __dir__ = lazy_names(__name__.rpartition(".")[0], NAMES)
+__getattr__, __dir__ = lazy_names(__name__.rpartition(".")[0], NAMES, REMOVED)

@@ -1,1 +1,1 @@
-"""Records as tables: what rows and columns they become, and the libraries that hold them."""
+"""Records as tables: their rows and columns, in memory and in Parquet files."""

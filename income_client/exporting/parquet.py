@@ -14,8 +14,8 @@ from income_client.errors import ConfigurationError, leaving
 from income_client.records.documents import ApplicationRecord
 from income_client.settings import check_count
 
-from .frames import require_library
 from .rows import ROWS
+from .tables import require_pyarrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +39,7 @@ def read_columns(path: Path, first: str, second: str) -> Iterator[tuple[object, 
         ConfigurationError: pyarrow is not installed, the file is damaged, or has no such columns.
         OSError: it cannot be read.
     """
-    require_library("pyarrow")
+    require_pyarrow()
     import pyarrow as pa  # noqa: PLC0415 - an extra
     import pyarrow.parquet as pq  # noqa: PLC0415 - an extra
 
@@ -75,7 +75,7 @@ class ParquetTables:
     """
 
     def __init__(self, folder: Path | str, rows_per_group: int = 65_536) -> None:
-        require_library("pyarrow")
+        require_pyarrow()
         self._rows_per_group = check_count("rows_per_group", rows_per_group)
         try:
             self._folder = Path(folder).absolute()

@@ -278,14 +278,14 @@ def test_a_record_that_no_reply_can_be_is_named() -> None:
     assert caught.value.__cause__ is caught.value.__context__ is None
 
 
-def test_no_library_is_loaded_early() -> None:
+def test_pyarrow_is_loaded_when_tables_are_made() -> None:
     script = (
         "import sys\n"
-        "from income_client import ParquetTables, RecordTables, to_arrow, to_pandas, to_polars\n"
-        "print({'pyarrow', 'polars', 'pandas'} & set(sys.modules))\n"
+        "from income_client import ParquetTables, RecordTables, to_arrow\n"
+        "print('pyarrow' in sys.modules)\n"
     )
     command = [sys.executable, "-c", script]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "set()\n"
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"
 
 
 # Parquet files: whole at their place or not there, whatever goes wrong meanwhile
@@ -426,6 +426,8 @@ def test_a_disk_that_is_full_leaves_nothing(
 
 def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ConfigurationError, match=r"pip install 'income-client\[parquet\]'"):
-        ParquetTables(tmp_path / "all")
+    for use in (lambda: ParquetTables(tmp_path / "all"), lambda: to_arrow([])):
+        with pytest.raises(ConfigurationError) as caught:
+            use()
+        assert caught.value.message == "this needs pyarrow: pip install 'income-client[parquet]'"
     assert list(tmp_path.iterdir()) == []

@@ -13,8 +13,6 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, assert_type
 
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 from aiohttp import web
 from attrs import frozen
@@ -266,8 +264,6 @@ async def works(poller: ic.Poller, payload: Payload) -> None:
 def makes_tables(records: list[ic.ApplicationRecord], folder: Path) -> None:
     assert_type(ic.from_json(ic.ApplicationRecord, ic.to_json(records[0])), ic.ApplicationRecord)
     assert_type(ic.to_arrow(records), ic.RecordTables[pa.Table])
-    assert_type(ic.to_polars(records).applications, pl.DataFrame)
-    assert_type(ic.to_pandas(records).documents, pd.DataFrame)
     with ic.ParquetTables(folder) as parquet:
         assert_type(parquet.rows, dict[str, int])
 

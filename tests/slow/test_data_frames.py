@@ -4,7 +4,7 @@ import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -13,77 +13,67 @@ pytest.importorskip("pandas", reason="data frames need the extra 'full'")
 pytest.importorskip("duckdb", reason="data frames need the extra 'full'")
 
 import duckdb
+import pandas as pd
 import polars as pl
 
-from income_client import ConfigurationError, to_arrow, to_pandas, to_polars
+from income_client import to_arrow
+from income_client._lazy import REMOVED
 from income_client.testing import IncomeService
-from tests.client.test_secrecy import READ, with_bug
-from tests.support.canaries import private_in
 from tests.support.cli import Cli, cli, shell
-from tests.support.leaks import held_by
+from tests.support.pages import GUIDE
 from tests.support.payloads import known_record
 
 __all__ = ["cli", "shell"]
 
 
+RECORDS: Final = [known_record()]
+
+
 def test_polars_keeps_the_types() -> None:
     """No amount becomes a float, no time loses its zone, and keys join the tables."""
-    frames = to_polars([known_record()])
-    assert frames.income_sources.schema["calculated_income_amount"] == pl.Decimal(38, 18)
-    assert frames.applications["last_updated_at"][0] == datetime(2024, 1, 31, 10, tzinfo=UTC)
-    incomes = frames.income_sources.join(frames.applicants, on=["application_id", "applicant"])
+    frames = {name: pl.DataFrame(table) for name, table in to_arrow(RECORDS).items()}
+    income_sources, applicants = frames["income_sources"], frames["applicants"]
+    assert income_sources.schema["calculated_income_amount"] == pl.Decimal(38, 18)
+    assert frames["applications"]["last_updated_at"][0] == datetime(2024, 1, 31, 10, tzinfo=UTC)
+    incomes = income_sources.join(applicants, on=["application_id", "applicant"])
     assert incomes["calculated_income_amount"].to_list() == [Decimal("51234.56")]
     assert incomes["current_state"].to_list() == ["ZZ"]
 
 
 def test_pandas_keeps_the_types() -> None:
     """Amounts stay exact, days stay days, and what is absent is NA."""
-    frames = to_pandas([known_record()])
-    amount: Any = frames.income_sources.loc[0, "calculated_income_amount"]
+    tables = to_arrow(RECORDS)
+    income_sources = tables.income_sources.to_pandas(types_mapper=pd.ArrowDtype)
+    documents = tables.documents.to_pandas(types_mapper=pd.ArrowDtype)
+    amount: Any = income_sources.loc[0, "calculated_income_amount"]
     assert amount == Decimal("51234.56")
     assert isinstance(amount, Decimal)
-    day: Any = frames.documents.loc[0, "pay_date"]
+    day: Any = documents.loc[0, "pay_date"]
     assert day == date(2024, 1, 19)
-    assert frames.documents["extracted_data"].isna().to_list() == [True, True, False]
+    assert documents["extracted_data"].isna().to_list() == [True, True, False]
 
 
-@pytest.mark.parametrize(
-    ("function", "library", "install"),
-    [
-        (to_arrow, "pyarrow", "'income-client[parquet]'"),
-        (to_polars, "polars", "'income-client[parquet]' polars"),
-        (to_pandas, "pandas", "'income-client[parquet]' pandas"),
-    ],
-)
-def test_a_missing_library_is_named(
-    function: Any, library: str, install: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The error says what to install."""
-    monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(ConfigurationError) as caught:
-        function([])
-    assert caught.value.message == f"this needs {library}: pip install {install}"
+@pytest.mark.parametrize(("name", "line"), REMOVED.items())
+def test_a_removed_name_says_the_line_that_replaces_it(name: str, line: str) -> None:
+    """The line is also on the page about exports, and makes a data frame."""
+    with pytest.raises(ImportError) as caught:
+        exec(f"from income_client import {name}")
+    assert caught.value.msg == f"income_client.{name} was removed: write {line}"
+    assert f"`{line}`" in (GUIDE / "exports.md").read_text("utf-8")
+    frame = eval(line, {"to_arrow": to_arrow, "records": RECORDS, "pandas": pd, "polars": pl})
+    assert isinstance(frame, pd.DataFrame | pl.DataFrame)
+    assert len(frame) == 3
 
 
 def test_a_library_that_is_broken_says_so_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To install it once more would not help."""
-    (tmp_path / "polars.py").write_text("raise ImportError('cannot open libinvented.so')", "utf-8")
+    """To install pyarrow once more would not help."""
+    (tmp_path / "pyarrow.py").write_text("raise ImportError('cannot open libinvented.so')", "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "polars")
+    monkeypatch.delitem(sys.modules, "pyarrow")
     with pytest.raises(ImportError, match=r"libinvented\.so"):
-        to_polars([])
-
-
-@pytest.mark.parametrize(
-    ("name", "convert"), [("polars.DataFrame", to_polars), ("pandas.ArrowDtype", to_pandas)]
-)
-async def test_a_bug_of_the_library_shows_no_values(name: str, convert: Any) -> None:
-    """The frames below the test's own are gone, with the tables that they held."""
-    with pytest.raises(ZeroDivisionError) as caught:
-        await with_bug(name, lambda: convert([READ]))
-    assert private_in(held_by(caught.value)) is None
+        to_arrow([])
 
 
 @pytest.mark.income_service(applications=40)

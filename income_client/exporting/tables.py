@@ -1,4 +1,4 @@
-"""The tables of some records, as pyarrow, polars or pandas have them; loads none of these early."""
+"""Tables of records in memory; pyarrow is loaded when they are made."""
 
 from collections.abc import AsyncIterable, Iterable, Iterator
 from importlib import import_module
@@ -10,8 +10,6 @@ from income_client.errors import ConfigurationError, leaving
 from income_client.records.documents import ApplicationRecord
 
 if TYPE_CHECKING:
-    import pandas as pd
-    import polars as pl
     import pyarrow as pa
 
 T = TypeVar("T")
@@ -19,7 +17,7 @@ T = TypeVar("T")
 
 @frozen(kw_only=True)
 class RecordTables(Generic[T]):
-    """What records become as tables, to be joined by ``application_id``."""
+    """The tables that records become, to be joined by ``application_id``."""
 
     applications: T
     """A row for each application."""
@@ -58,7 +56,7 @@ def to_arrow(records: Iterable[ApplicationRecord]) -> "RecordTables[pa.Table]":
         ConfigurationError: pyarrow is not installed, these are not records, or one
             holds what a column cannot hold exactly.
     """
-    require_library("pyarrow")
+    require_pyarrow()
     import pyarrow as pa  # noqa: PLC0415 - an extra
 
     from .schema import SCHEMAS, batches_of  # noqa: PLC0415 - loads pyarrow
@@ -72,64 +70,15 @@ def to_arrow(records: Iterable[ApplicationRecord]) -> "RecordTables[pa.Table]":
     )
 
 
-@leaving()
-def to_polars(records: Iterable[ApplicationRecord]) -> "RecordTables[pl.DataFrame]":
-    """Make polars data frames of records, with the columns of `to_arrow`.
-
-    Args:
-        records: as for `to_arrow`.
-
-    Returns:
-        Five data frames.
-
-    Raises:
-        ConfigurationError: pyarrow or polars is not installed, these are not
-            records, or one holds what a column cannot hold exactly.
-    """
-    require_library("polars")
-    import polars as pl  # noqa: PLC0415 - comes with no extra of ours
-
-    tables = to_arrow(records)
-    return RecordTables(**{name: pl.DataFrame(table) for name, table in tables.items()})
-
-
-@leaving()
-def to_pandas(records: Iterable[ApplicationRecord]) -> "RecordTables[pd.DataFrame]":
-    """Make pandas data frames of records, with the columns of `to_arrow`.
-
-    Their types are ``pandas.ArrowDtype``, so that amounts stay exact, days stay
-    days, and what is absent is ``pandas.NA``.
-
-    Args:
-        records: as for `to_arrow`.
-
-    Returns:
-        Five data frames.
-
-    Raises:
-        ConfigurationError: pyarrow or pandas is not installed, these are not
-            records, or one holds what a column cannot hold exactly.
-    """
-    require_library("pandas")
-    import pandas as pd  # noqa: PLC0415 - comes with no extra of ours
-
-    tables = to_arrow(records)
-    return RecordTables(
-        **{name: table.to_pandas(types_mapper=pd.ArrowDtype) for name, table in tables.items()}
-    )
-
-
-def require_library(library: str) -> None:
-    """Load a library, or raise a `ConfigurationError` that says how to install it."""
+def require_pyarrow() -> None:
+    """Load pyarrow; without it, raise a `ConfigurationError` that says how to install it."""
     try:
-        import_module(library)
+        import_module("pyarrow")
     except ModuleNotFoundError as error:
-        if error.name != library:
+        if error.name != "pyarrow":
             raise
-    else:
-        return
-    beside = "" if library == "pyarrow" else f" {library}"
-    raise ConfigurationError(f"this needs {library}: pip install 'income-client[parquet]'{beside}")
+        message = "this needs pyarrow: pip install 'income-client[parquet]'"
+        raise ConfigurationError(message) from None
 
 
 def _iterate_records(records: object) -> Iterator[Any]:
