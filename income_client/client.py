@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         Documents,
         DownloadFailure,
         Downloads,
-        FolderOrStore,
+        Folder,
         Job,
         OneDocument,
         OnProgress,
@@ -827,10 +827,10 @@ class IncomeClient:
         Args:
             document: a document as the service describes it.
             destination: an existing folder or a path that ends with a slash, in which
-                ``names`` says where; any other path, which becomes the file; an open binary
-                file; or a store of obstore.
+                ``names`` says where; any other path, which becomes the file; or an open
+                binary file.
             file: which of the document's files; the contract gives it one, number 0.
-            names: names of files in a folder or a store. Fields: application_id,
+            names: names of files in a folder. Fields: application_id,
                 document_type, document_id, file, file_reference_id and ext.
             overwrite: whether another file in its place is replaced, atomically.
             on_progress: called with a `DownloadProgress` now and then.
@@ -863,7 +863,7 @@ class IncomeClient:
     def download_all(
         self,
         documents: Documents,
-        directory: FolderOrStore,
+        directory: Folder,
         concurrency: int = ...,
         *,
         names: str = ...,
@@ -876,7 +876,7 @@ class IncomeClient:
     def download_all(
         self,
         documents: Documents,
-        directory: FolderOrStore,
+        directory: Folder,
         concurrency: int = ...,
         *,
         names: str = ...,
@@ -889,7 +889,7 @@ class IncomeClient:
     def download_all(
         self,
         documents: Documents,
-        directory: FolderOrStore,
+        directory: Folder,
         concurrency: int = 8,
         *,
         names: str = FILE_NAMES,
@@ -897,7 +897,7 @@ class IncomeClient:
         on_progress: OnProgress | None = None,
         on_error: OnError = "raise",
     ) -> Downloads[DownloadedFile] | Downloads[DownloadedFile | DownloadFailure]:
-        """Download the files of many documents to one folder or store (contract section 2.3).
+        """Download the files of many documents to one folder (contract section 2.3).
 
         Each file is yielded once it is complete, in no special order, and so are those that
         are there already. Expired addresses are replaced by about one request a minute for
@@ -906,7 +906,7 @@ class IncomeClient:
         Args:
             documents: documents, replies of `get_documents` or records with documents;
                 one, or an iterable of them, asynchronous or not.
-            directory: a folder, made if it does not exist, or a store of obstore.
+            directory: a folder, made if it does not exist.
             concurrency: files in flight at a time, within the client's own limit.
             names: names of files in it, as for `download`.
             overwrite: whether other files in their places are replaced.
@@ -920,10 +920,10 @@ class IncomeClient:
         Raises:
             ConfigurationError: an argument is invalid.
         """
-        from .downloads.many import Downloads, Job, folder_or_store
+        from .downloads.many import Downloads, Job, folder_path
 
         job = Job(
-            folder_or_store(directory),
+            folder_path(directory),
             names,
             overwrite=overwrite,
             on_progress=on_progress,

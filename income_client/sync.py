@@ -51,7 +51,7 @@ from .records.documents import ApplicationDocuments, ApplicationRecord
 from .settings import Auth, AuthFunction, RetryPolicy, Timeouts
 
 if TYPE_CHECKING:
-    from .downloads.many import Documents, DownloadFailure, FolderOrStore, OnProgress
+    from .downloads.many import Documents, DownloadFailure, Folder, OnProgress
     from .fetching import Applications, FetchFailure, OnError
     from .polling.batches import Batch
     from .polling.poller import Poller
@@ -624,7 +624,7 @@ class SyncIncomeClient:
     def download_all(
         self,
         documents: Documents,
-        directory: FolderOrStore,
+        directory: Folder,
         concurrency: int = ...,
         *,
         names: str = ...,
@@ -637,7 +637,7 @@ class SyncIncomeClient:
     def download_all(
         self,
         documents: Documents,
-        directory: FolderOrStore,
+        directory: Folder,
         concurrency: int = ...,
         *,
         names: str = ...,
@@ -650,7 +650,7 @@ class SyncIncomeClient:
     def download_all(
         self,
         documents: Documents,
-        directory: FolderOrStore,
+        directory: Folder,
         concurrency: int = 8,
         *,
         names: str = FILE_NAMES,

@@ -378,10 +378,14 @@ REFUSED: Final[dict[str, dict[str, Rows]]] = {
         "on_progress is called, not awaited: a plain function": [*NO_PLAIN_FUNCTIONS],
         "a destination's path must be a str or an os.PathLike of str": each("destination", "",
             "a\0b"),
-        "a destination must be a path, an object with write() for bytes, or a store of obstore":
-            each("destination", b"bytes", 7, object, ["a"]),
-        "the destination is an address; a store of obstore is one: obstore.store.from_url(...)":
-            each("destination", "s3://bucket/x", "memory:///", "file:///tmp/x/"),
+        (
+            "a destination must be a path, or an object with write() for bytes; for an object"
+            " store, see `income-client guide files`"
+        ): each("destination", b"bytes", 7, object, ["a"]),
+        (
+            "the destination is a URL, not a path; for an object store, see"
+            " `income-client guide files`"
+        ): each("destination", "s3://bucket/x", "memory:///", "file:///tmp/x/"),
         "the destination is a text file; a document's file is bytes":
             each("destination", io.StringIO()),
     },
@@ -390,7 +394,10 @@ REFUSED: Final[dict[str, dict[str, Rows]]] = {
             "documents are Document, ApplicationDocuments or ApplicationRecord, or an iterable of"
             " these"
         ): [None, SECRET],
-        "directory must be the path of a folder, or a store of obstore": [None, open],
+        (
+            "directory must be the path of a folder; for an object store, see"
+            " `income-client guide files`"
+        ): [None, open],
         "a destination's path must be a str or an os.PathLike of str": each("directory", ""),
         "on_error must be 'raise' or 'yield', not {}": ["ignore"],
         "a name template must contain {document_id} or {file_reference_id}":

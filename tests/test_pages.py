@@ -35,7 +35,6 @@ COMES_WITH: Final[Mapping[str, str]] = {
     "joserfc": "'income-client[callbacks]'",
     "asyncpg": "'income-client[postgres]'",
     "nats": "'income-client[nats]'",
-    "obstore": "'income-client[storage]'",
     "pyarrow": "'income-client[parquet]'",
     "opentelemetry": "opentelemetry-sdk",
     "prometheus_client": "prometheus-client",

@@ -48,8 +48,8 @@ _NO_THREAD: Final = "no thread can be started to write to the stream"
 class Published:
     """A file that is at its place, whole."""
 
-    path: Path | str | None
-    """Where: a path, or a key in a store; None for a stream."""
+    path: Path | None
+    """Where; None for a stream."""
     size: int
     """Its length in bytes."""
     sha256: str
@@ -58,7 +58,7 @@ class Published:
     """Whether a file with the same content was there before, and was left."""
 
     @classmethod
-    def of(cls, file: TemporaryFile, path: Path | str | None, *, was_there: bool = False) -> Self:
+    def of(cls, file: TemporaryFile, path: Path | None, *, was_there: bool = False) -> Self:
         """Say where a file is now."""
         return cls(path, file.size, file.sha256, was_there)
 
@@ -67,8 +67,8 @@ class Published:
 class Existing:
     """A file that is at a place already."""
 
-    path: Path | str
-    """Where: a path, or a key in a store."""
+    path: Path
+    """Where."""
     size: int
     """Its length in bytes."""
 
@@ -141,7 +141,7 @@ class DiskPlace:
 
     async def match_existing(self, existing: Existing, md5: str) -> Published | None:
         """See `Place.match_existing`."""
-        return await on_disk(lambda: _match_file(Path(existing.path), md5))
+        return await on_disk(lambda: _match_file(existing.path, md5))
 
     def create(self) -> TemporaryFile:
         """See `Place.create`."""

@@ -31,7 +31,6 @@ from income_client.settings import (
 
 from .destinations import BinaryStream, DiskPlace, Place, StreamPlace
 from .naming import FileFacts, NameTemplate
-from .object_store import Store, StorePlace, is_store
 
 Y = TypeVar("Y")
 
@@ -40,10 +39,10 @@ OneDocument = Document | DocumentEntry
 SomeDocuments = OneDocument | ApplicationDocuments | ApplicationRecord
 """A document, or something that has documents."""
 Documents = SomeDocuments | Iterable[SomeDocuments] | AsyncIterable[SomeDocuments]
-FolderOrStore: TypeAlias = str | os.PathLike[str] | Store
-"""What a caller may name for many files: a path, or a store of obstore."""
-Destination: TypeAlias = FolderOrStore | BinaryStream
-"""What a caller may name for one: that, or an object with ``write`` for bytes."""
+Folder: TypeAlias = str | os.PathLike[str]
+"""The path of a folder for many files."""
+Destination: TypeAlias = str | os.PathLike[str] | BinaryStream
+"""Where one file goes: a path, or an object with ``write`` for bytes."""
 OnProgress = Callable[[DownloadProgress], object]
 Ask = Callable[[str], Awaitable[ApplicationDocuments]]
 """Reads the documents of an application (contract section 4.3)."""
@@ -58,6 +57,7 @@ _EXPECTED: Final = (
 _SAMPLE: Final = FileFacts(
     application_id="a", document_type="t", document_id="d", file=0, file_reference_id="r"
 )
+_OBJECT_STORES: Final = "for an object store, see `income-client guide files`"
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _SEPARATORS: Final = tuple(filter(None, (os.sep, os.altsep)))
 _OF_THE_LOOP: Final = ("drain", "get_write_buffer_size")
@@ -136,16 +136,14 @@ def facts_of(document: Document) -> FileFacts:
     )
 
 
-def folder_or_store(directory: object) -> object:
-    """Return a path as that of a folder, whether it exists or not; a store as it is."""
-    if isinstance(directory, str | os.PathLike):
-        path = os.fspath(directory)
-        return os.path.join(path, "") if path and isinstance(path, str) else path  # noqa: PTH118 - the slash is the point
-    if is_store(directory):
-        return directory
-    raise ConfigurationError(
-        "directory must be the path of a folder, or a store of obstore", argument="directory"
-    )
+def folder_path(directory: object) -> str | bytes:
+    """Return the path of a folder, whether it exists or not, with a separator at its end."""
+    if not isinstance(directory, str | os.PathLike):
+        raise ConfigurationError(
+            f"directory must be the path of a folder; {_OBJECT_STORES}", argument="directory"
+        )
+    path = os.fspath(directory)
+    return os.path.join(path, "") if path and isinstance(path, str) else path  # noqa: PTH118 - the slash is the point
 
 
 def places_in(destination: object, template: NameTemplate) -> PlaceOf:
@@ -155,13 +153,11 @@ def places_in(destination: object, template: NameTemplate) -> PlaceOf:
     """
     if isinstance(destination, str | os.PathLike):
         return _on_disk(os.fspath(destination), template)
-    if is_store(destination):
-        return partial(StorePlace, destination, template)
     if _is_stream(destination):
         stream = destination
         return lambda _: StreamPlace(stream)
     raise _destination_error(
-        "a destination must be a path, an object with write() for bytes, or a store of obstore",
+        f"a destination must be a path, or an object with write() for bytes; {_OBJECT_STORES}"
     )
 
 
@@ -169,9 +165,7 @@ def _on_disk(path: object, template: NameTemplate) -> PlaceOf:
     if not isinstance(path, str) or not path or "\0" in path:
         raise _destination_error("a destination's path must be a str or an os.PathLike of str")
     if _ADDRESS.match(path):
-        raise _destination_error(
-            "the destination is an address; a store of obstore is one: obstore.store.from_url(...)"
-        )
+        raise _destination_error(f"the destination is a URL, not a path; {_OBJECT_STORES}")
     try:
         os.fsencode(path)
         is_folder = path.endswith(_SEPARATORS) or Path(path).is_dir()

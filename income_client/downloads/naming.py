@@ -59,15 +59,12 @@ _KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "xls": ("application/vnd.ms-excel",),
     "xlsx": ("application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",),
 }
-"""Extensions, and the media types that have each, the usual one first."""
+"""Extensions, and the media types that have each."""
 _UNKNOWN: Final = "bin"
 _BY_MEDIA_TYPE: Final = {name: extension for extension, names in _KNOWN.items() for name in names}
 
 EXTENSIONS: Final = (*_KNOWN, _UNKNOWN)
 """Every extension that a file can get, the likeliest first."""
-
-MEDIA_TYPES: Final[Mapping[str, str]] = {extension: names[0] for extension, names in _KNOWN.items()}
-"""The usual media type of each extension; that of unknown files is not among them."""
 
 _SIGNATURES: Final = (
     ("pdf", b"%PDF-"),

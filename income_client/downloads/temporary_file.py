@@ -117,11 +117,11 @@ class TemporaryFile:
         self.size = self._handed_over = 0
         self.head = b""
 
-    def blocks(self, size: int = BLOCK) -> Iterator[bytes]:
-        """Yield what was written, in blocks of so many bytes."""
-        for start in range(0, self.size, size):
+    def blocks(self) -> Iterator[bytes]:
+        """Yield the content in blocks of `BLOCK` bytes."""
+        for start in range(0, self.size, BLOCK):
             self._file.seek(start)
-            yield self._file.read(min(size, self.size - start))
+            yield self._file.read(min(BLOCK, self.size - start))
 
     def publish(self, target: Path, *, overwrite: bool) -> None:
         """Bring it to the disk and put it in its place; `FileExistsError` if that is taken.

@@ -17,8 +17,8 @@ class DownloadedFile:
     """The service's key of the document's type; None likewise."""
     file: int
     """Which of the document's files."""
-    path: Path | str | None
-    """Where it is: a `Path` on disk, in an object store its key; None for an open file."""
+    path: Path | None
+    """Where it is; None for an open file."""
     size: int
     """Its length in bytes."""
     sha256: str

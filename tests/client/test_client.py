@@ -386,7 +386,7 @@ _LATER: Final = (
     *("income_client.disk", "income_client.checkpoints", "income_client.walk"),
     *("income_client.events", "income_client.fetching", "income_client.records.files"),
     *("income_client.exporting", "income_client.emulator", "income_client.telemetry"),
-    *("income_client.receivers", "sqlite3", "obstore", "pyarrow", "tenacity"),
+    *("income_client.receivers", "sqlite3", "pyarrow", "tenacity"),
     # of the command line, of callbacks, of the tests
     *("aiohttp.web", "asyncpg", "cryptography", "cyclopts", "jinja2", "joserfc", "orjson"),
     *("opentelemetry.trace", "pydantic", "pytest", "rich", "tomlkit", "uvicorn"),

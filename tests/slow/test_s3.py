@@ -1,13 +1,12 @@
-"""A real object store, moto in another process: files go to it, and come from it."""
+"""Files come from a real object store, and the example of the guide uploads files to it."""
 
 import asyncio
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final
-from unittest.mock import patch
+from typing import Final
 
 import pytest
 
@@ -15,84 +14,43 @@ pytest.importorskip("boto3", reason="object storage needs the extra 'full'")
 pytest.importorskip("moto", reason="object storage needs the extra 'full'")
 pytest.importorskip("obstore", reason="object storage needs the extra 'full'")
 
-import boto3
 from attrs import evolve
-from botocore.config import Config
+from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from income_client import DownloadError
-from income_client.downloads.object_store import StorePlace
+from income_client import IncomeClient, to_json
+from income_client.emulator import Emulator, Fault
+from income_client.testing import make_record
+from tests.examples.store_files import store_files
 from tests.support.clients import hosting
-from tests.support.downloads import FACTS, FLAT, PDF, Landed, put
+from tests.support.downloads import FILES, PDF, documents_of, files_below
+from tests.support.object_storage import BUCKET, running_object_storage, s3_client
 from tests.support.server import HUNG_UP, in_turn
 
-BUCKET: Final = "archive"
 LONG: Final = b"%PDF-1.7\n" + bytes(range(256)) * 60_000
-ISOLATED: Final = {
-    "AWS_CONFIG_FILE": os.devnull,
-    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-    "AWS_EC2_METADATA_DISABLED": "true",
-}
-SERVER: Final = """
-import sys
-from ipaddress import ip_address
-
-def loopback_only(event, arguments):
-    if event in ("socket.connect", "socket.sendto") and isinstance(arguments[1], tuple):
-        if not ip_address(arguments[1][0]).is_loopback:
-            raise PermissionError("this server talks to nobody else")
-
-sys.addaudithook(loopback_only)
-from moto.server import ThreadedMotoServer
-server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-server.start()
-print(server.get_host_and_port()[1], flush=True)
-sys.stdin.read()
-"""
-
-
-def s3_client(endpoint: str) -> Any:
-    """Return a client of an endpoint that knows nothing of this machine's own settings."""
-    with patch.dict(os.environ, ISOLATED, clear=True):
-        return boto3.client(
-            "s3",
-            endpoint_url=endpoint,
-            aws_access_key_id="INVENTEDKEYID0000000",
-            aws_secret_access_key="invented-secret-access-key",
-            aws_session_token="invented+session/token==",
-            region_name="us-east-1",
-            config=Config(signature_version="s3v4", s3={"addressing_style": "path"}),
-        )
+HOSTILE: Final = "../../outbox\\..%2F#é?\r\nx"
+"""The id of a document that leads elsewhere where it is taken for a path or a part of a URL."""
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    """Run moto with an empty bucket, in a process that ends with this one."""
-    with subprocess.Popen(
-        [sys.executable, "-c", SERVER],
-        env={"PATH": os.environ.get("PATH", ""), "HOME": os.devnull, **ISOLATED},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        try:
-            address = f"http://127.0.0.1:{int(process.stdout.readline())}"
-            s3_client(address).create_bucket(Bucket=BUCKET)
-            yield address
-        finally:
-            process.kill()
-
-
-# Files go to it
+    with running_object_storage() as address:
+        yield address
 
 
 @pytest.fixture
 def store(endpoint: str) -> Iterator[S3Store]:
     """Return a store on the bucket, emptied afterwards."""
-    yield S3Store(
-        BUCKET,
+    yield store_of(endpoint, BUCKET)
+    client = s3_client(endpoint)
+    for key in objects_in(endpoint):
+        client.delete_object(Bucket=BUCKET, Key=key)
+
+
+def store_of(endpoint: str, bucket: str) -> S3Store:
+    """Return a store on a bucket, which need not exist."""
+    return S3Store(
+        bucket,
         endpoint=endpoint,
         access_key_id="invented",
         secret_access_key="invented",
@@ -100,42 +58,16 @@ def store(endpoint: str) -> Iterator[S3Store]:
         virtual_hosted_style_request=False,
         client_options={"allow_http": True},
     )
+
+
+def objects_in(endpoint: str) -> dict[str, bytes]:
+    """Return the content of each object in the bucket, by its key."""
     client = s3_client(endpoint)
-    for one in client.list_objects_v2(Bucket=BUCKET).get("Contents", ()):
-        client.delete_object(Bucket=BUCKET, Key=one["Key"])
-
-
-@pytest.mark.parametrize("content", [b"", PDF, LONG], ids=["empty", "short", "in parts"])
-async def test_an_object_is_whole(store: S3Store, endpoint: str, content: bytes) -> None:
-    """The second time it is there; another one is not overwritten silently."""
-    place = StorePlace(store, FLAT, FACTS)
-    key = "doc-1.pdf" if content else "doc-1.bin"
-    assert await put(place, content) == Landed(key, was_there=False)
-    client = s3_client(endpoint)
-    stored = await asyncio.to_thread(client.get_object, Bucket=BUCKET, Key=key)
-    assert stored["Body"].read() == content
-    assert await put(place, content) == Landed(key, was_there=True)
-    (existing,) = await place.find_existing()
-    assert existing.size == len(content)
-    other = content[:-1] + b"!" if content else b"?"
-    assert isinstance(await put(place, other), DownloadError)
-    assert await put(place, other, overwrite=True) == Landed(key, was_there=False)
-
-
-async def test_an_upload_that_is_cancelled_leaves_nothing(store: S3Store, endpoint: str) -> None:
-    """Neither an object nor parts of one, whenever it was cancelled."""
-    client = s3_client(endpoint)
-    for turns in (5, 50, 200, 400):
-        task = asyncio.ensure_future(put(StorePlace(store, FLAT, FACTS), LONG))
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.wait([task])
-        uploads = await asyncio.to_thread(client.list_multipart_uploads, Bucket=BUCKET)
-        assert uploads.get("Uploads", []) == []
-        found = await asyncio.to_thread(client.list_objects_v2, Bucket=BUCKET)
-        sizes = [one["Size"] for one in found.get("Contents", ())]
-        assert sizes in ([], [len(LONG)])
+    listed = client.list_objects_v2(Bucket=BUCKET).get("Contents", ())
+    return {
+        item["Key"]: client.get_object(Bucket=BUCKET, Key=item["Key"])["Body"].read()
+        for item in listed
+    }
 
 
 # Files come from it
@@ -154,3 +86,87 @@ async def test_a_file_comes_from_a_signed_address(
         file = await downloading.download(evolve(document, url=address), tmp_path / "slip")
         assert (tmp_path / "slip").read_bytes() == content
         assert file.size == len(content)
+
+
+# Files go to it, by the example of the guide
+
+
+@asynccontextmanager
+async def serving(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[Emulator, IncomeClient]]:
+    """Run a service, and a client that may download its files, in a folder of the example."""
+    monkeypatch.chdir(folder)
+    async with Emulator(12) as service:
+        policy = service.download_policy
+        async with IncomeClient(service.url, auth=service.oauth2, downloads=policy) as client:
+            yield service, client
+
+
+def add_hostile_document(service: Emulator, address: str) -> str:
+    """Add an application whose only document has a hostile id, and its file at this address."""
+    record = make_record()
+    application, documents = (
+        json.loads(to_json(part), parse_float=Decimal)
+        for part in (record.application, record.documents)
+    )
+    (paystub,) = documents["documents"]["paystub"]
+    documents["documents"]["paystub"] = [paystub | {"document_id": HOSTILE, "url": address}]
+    return service.world.add(application, documents)
+
+
+async def test_every_file_becomes_an_object_and_none_stays_on_the_disk(
+    store: S3Store, endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hostile id is one safe part of a key; a second run changes nothing."""
+    async with serving(tmp_path, monkeypatch) as (service, client):
+        documents = await documents_of(client, service.world.ids[:3])
+        expected = [service.content_of(document.document_id) for document in documents]
+        ids = [*service.world.ids[:3], add_hostile_document(service, documents[0].url)]
+        expected = sorted([*expected, expected[0]])
+        for _ in range(2):
+            await store_files(client, ids, store)
+            stored = await asyncio.to_thread(objects_in, endpoint)
+            assert sorted(stored.values()) == expected
+            assert {key.count("/") for key in stored} == {2}
+            assert {key.partition("/")[0] for key in stored} == set(ids)
+            assert files_below(tmp_path) == {}
+
+
+async def test_a_file_that_fails_is_printed_and_the_others_are_stored(
+    store: S3Store,
+    endpoint: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with serving(tmp_path, monkeypatch) as (service, client):
+        ids = service.world.ids[:3]
+        documents = await documents_of(client, ids)
+        service.faults.add(Fault("status", status=404, path=FILES, times=1))
+        await store_files(client, ids, store)
+    stored = await asyncio.to_thread(objects_in, endpoint)
+    assert len(stored) == len(documents) - 1
+    assert files_below(tmp_path) == {}
+    printed = capsys.readouterr().out.splitlines()
+    (failed,) = [line for line in printed if " failed: " in line]
+    assert failed.split()[0] in {document.document_id for document in documents}
+
+
+async def test_a_run_after_one_whose_uploads_failed_stores_every_file(
+    store: S3Store, endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that were not uploaded wait in the folder."""
+    async with serving(tmp_path, monkeypatch) as (service, client):
+        ids = service.world.ids[:3]
+        documents = await documents_of(client, ids)
+        with pytest.raises((BaseError, FileNotFoundError)):
+            await store_files(client, ids, store_of(endpoint, "no-such-bucket"))
+        waiting = files_below(tmp_path)
+        assert waiting
+        await store_files(client, ids, store)
+        stored = await asyncio.to_thread(objects_in, endpoint)
+        contents = [service.content_of(document.document_id) for document in documents]
+    assert sorted(stored.values()) == sorted(contents)
+    assert {f"outbox/{key}" for key in stored} >= set(waiting)
+    assert files_below(tmp_path) == {}

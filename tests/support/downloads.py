@@ -181,7 +181,7 @@ LONG: Final = b"%PDF-1.7\n" + bytes(range(256)) * 10_000
 class Landed:
     """Where a file is that was put to a place, and whether it was there before."""
 
-    path: Path | str | None
+    path: Path | None
     was_there: bool
 
 

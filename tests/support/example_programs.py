@@ -137,6 +137,16 @@ async def saves_files(service: Emulator, path: Path) -> None:
     assert all(" failed: " in line for line in refused)
 
 
+async def uploads_files(service: Emulator, path: Path) -> None:
+    """The program takes an address of obstore; the tests of object storage run its uploads."""
+    bucket = path.parent / "bucket"
+    bucket.mkdir()
+    refused = await python(service, path.parent, path.name, bucket.as_uri(), service.world.ids[0])
+    assert refused
+    assert all(" failed: " in line for line in refused)
+    assert list(bucket.iterdir()) == []
+
+
 async def polls_once(service: Emulator, path: Path) -> None:
     """Each run prints what changed since the last."""
     wanted = set(service.world.ids)
@@ -312,6 +322,7 @@ RUN: Final[Mapping[str, RunExample]] = {
     "nightly.py": polls_once,
     "rotated_secret.py": reads_rotated_secrets,
     "save_files.py": saves_files,
+    "store_files.py": uploads_files,
     "test_decision.py": passes,
     "test_elsewhere.py": passes,
     "test_updates.py": passes,

@@ -1,0 +1,31 @@
+# store_files.py
+# pip install obstore
+import asyncio
+import sys
+
+import obstore
+from obstore.store import ObjectStore, from_url
+
+from income_client import DownloadFailure, IncomeClient
+
+
+async def store_files(client: IncomeClient, ids: list[str], store: ObjectStore) -> None:
+    documents = client.fetch_documents(ids)
+    async for file in client.download_all(documents, "outbox", on_error="yield"):
+        if isinstance(file, DownloadFailure):
+            print(file.document_id, "later:" if file.error.retryable else "failed:", file.error)
+        elif file.path is not None:
+            # The last three parts of the path are safe names, unlike the ids they are made of.
+            key = "/".join(file.path.parts[-3:])
+            await obstore.put_async(store, key, file.path)
+            file.path.unlink()
+            print(key, file.sha256)
+
+
+async def main() -> None:
+    async with IncomeClient.from_env() as client:
+        await store_files(client, sys.argv[2:], from_url(sys.argv[1]))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
