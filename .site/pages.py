@@ -24,7 +24,6 @@ MODULES: Final = {
     "income_client.receivers.asgi": "Receiver",
     "income_client.receivers.uvicorn": "H11Protocol",
     "income_client.engines.postgres": "PostgresCheckpointStore PostgresTokenStore",
-    "income_client.engines.redis": "RedisCheckpointStore RedisTokenStore",
     "income_client.engines.nats": "NatsCheckpointStore NatsTokenStore nats_publisher",
     "income_client.engines.relay": "UpdateEvent faststream_decoder faststream_publisher relay",
     "income_client.engines.worker": "Delivery EventSource Worker WorkerStatus",

@@ -446,7 +446,7 @@ class SyncIncomeClient:
             for `IncomeClient`.
         auth_url: address of the token endpoint's host; ``base_url`` by default.
         options: the other arguments of `IncomeClient`, but no ``session``: that belongs to an
-            event loop. So do the stores in PostgreSQL, NATS and Redis, which are refused.
+            event loop. So do the stores in PostgreSQL and NATS, which are refused.
 
     Raises:
         ConfigurationError: an argument is invalid.

@@ -81,7 +81,7 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "opentelemetry": _names("telemetry"),
     "pytest": _names("testing.plugin"),
     "pyarrow": _names("exporting.parquet exporting.schema exporting.tables"),
-    "redis": _names("cli.relay engines.redis engines.redis_settings engines.worker_redis"),
+    "redis": _names("engines.redis_settings engines.worker_redis"),
     "rich": _names("cli"),
     "tenacity": _names("http.retry settings"),
     "tomlkit": _names("cli.configure"),

@@ -29,7 +29,6 @@ PACKAGES: Final = {
     "income_client": (),
     "income_client.emulator": (),
     "income_client.engines.postgres": ("PostgresCheckpointStore", "PostgresTokenStore"),
-    "income_client.engines.redis": ("RedisCheckpointStore", "RedisTokenStore"),
     "income_client.engines.worker": ("Delivery", "EventSource", "Worker", "WorkerStatus"),
     "income_client.engines.worker_nats": ("nats_events",),
     "income_client.engines.worker_rabbit": ("rabbit_events", "rabbit_publisher"),

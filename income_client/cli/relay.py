@@ -76,8 +76,8 @@ async def relay(
 
     The checkpoint moves once the broker has acknowledged all events before it: a
     crash loses nothing. It is kept in a file, or in a key-value bucket of the same
-    NATS or in keys of the same Redis, which relays on several machines share: start
-    each with --standby, and one works while the others wait.
+    NATS, which relays on several machines share: start each with --standby, and one
+    works while the others wait.
 
     Exit statuses and messages are those of poll. Needs the extra "nats", "redis" or
     "rabbit".
@@ -91,8 +91,7 @@ async def relay(
         subject: Subject of the events, which a stream of NATS must have; on Redis the
             key of the stream, on RabbitMQ the queue.
         store: File that keeps the checkpoint; created if it does not exist.
-        bucket: Key-value bucket that keeps the checkpoint instead; of Redis the
-            prefix of its keys.
+        bucket: Key-value bucket that keeps the checkpoint instead.
         name: Name of the checkpoint there.
         creds: File of credentials for NATS.
         payload: What an event holds.
@@ -157,8 +156,8 @@ async def _opened(
     extra = _EXTRAS.get(to.partition("://")[0].lower(), "nats")
     if extra != "nats" and creds is not None:
         raise ConfigurationError("--creds needs a server of NATS")
-    if extra == "rabbit" and bucket is not None:
-        raise ConfigurationError("--bucket needs a server of NATS or Redis")
+    if extra != "nats" and bucket is not None:
+        raise ConfigurationError("--bucket needs a server of NATS")
     try:
         if extra == "redis":
             from income_client.engines.worker_redis import redis_publisher
@@ -176,11 +175,7 @@ async def _opened(
 
     if extra != "nats":
         async with opened as publish:
-            if bucket is None:
-                yield publish, *await opened_store(store or Path(), name)
-                return
-            async with _redis_store(to, bucket) as checkpoints:
-                yield publish, checkpoints, bool((await checkpoints.load(name)).version)
+            yield publish, *await opened_store(store or Path(), name)
         return
     async with _connect_to_nats(to, creds) as server:
         await _check_subject(server, subject)
@@ -190,17 +185,6 @@ async def _opened(
         else:
             checkpoints = engine.NatsCheckpointStore(await _open_bucket(server, bucket))
             yield publish, checkpoints, bool((await checkpoints.load(name)).version)
-
-
-@asynccontextmanager
-async def _redis_store(url: str, prefix: str) -> AsyncIterator[CheckpointStore]:
-    """Keep the checkpoint in the server that is published to."""
-    from redis.asyncio import Redis
-
-    from income_client.engines.redis import RedisCheckpointStore
-
-    async with Redis.from_url(url, protocol=2, socket_timeout=None) as redis:
-        yield RedisCheckpointStore(redis, prefix)
 
 
 @asynccontextmanager

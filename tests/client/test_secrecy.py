@@ -23,7 +23,6 @@ from urllib.parse import parse_qsl
 
 import pytest
 from attrs import evolve, frozen
-from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from income_client import (
@@ -51,7 +50,6 @@ from income_client import (
 )
 from income_client.emulator import CallbackTarget
 from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore, nats_publisher
-from income_client.engines.redis import RedisTokenStore
 from income_client.engines.relay import UpdateEvent, faststream_publisher, relay
 from income_client.engines.worker import Worker
 from income_client.engines.worker_rabbit import rabbit_events, rabbit_publisher
@@ -554,12 +552,6 @@ def written(record: ApplicationRecord) -> None:
         tables.write(record)
 
 
-async def on_redis(work: Callable[[Any], Awaitable[object]]) -> object:
-    """Use a client whose server cannot be reached."""
-    async with Redis.from_url(f"redis://u:{CANARY}@127.0.0.1:1/0") as redis:
-        return await work(redis)
-
-
 async def published(publisher: Any) -> object:
     """Publish a record."""
     async with publisher as publish:
@@ -604,7 +596,6 @@ REFUSED: Final[dict[str, Callable[[], Any]]] = {
     # Stores, brokers, workers
     "token in NATS": lambda: NatsTokenStore(key_value(CANARY.encode())).load(),
     "checkpoint in NATS": lambda: NatsCheckpointStore(key_value(CANARY.encode())).load("x"),
-    "token in Redis": lambda: on_redis(lambda redis: RedisTokenStore(redis).load()),
     "publisher to NATS": lambda: nats_publisher(Failing(), "x")(UPDATE),  # type: ignore[arg-type]
     "publisher of FastStream": lambda: faststream_publisher(Failing())(UPDATE),
     "RabbitMQ": lambda: rabbit_events(f"http://u:{CANARY}@127.0.0.1"),

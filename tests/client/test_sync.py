@@ -18,7 +18,6 @@ from typing import Any, Final, Self, get_overloads
 
 import asyncpg
 import pytest
-from redis.asyncio import Redis
 
 from income_client import (
     ApplicationPaginator,
@@ -48,7 +47,6 @@ from income_client import (
 from income_client.emulator import Emulator, Fault
 from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore
 from income_client.engines.postgres import PostgresCheckpointStore, PostgresTokenStore
-from income_client.engines.redis import RedisCheckpointStore, RedisTokenStore
 from income_client.sync import WORDS
 from income_client.testing import JumpingClock
 from tests.support.beside import beside, until
@@ -671,12 +669,12 @@ def test_errors_show_nothing_of_what_was_passed_through_threads() -> None:
 
 
 async def test_stores_and_sessions_on_connections_of_the_callers_are_refused() -> None:
-    """They belong to another event loop: in PostgreSQL, NATS and Redis alike."""
+    """They belong to another event loop: in PostgreSQL and NATS alike."""
     kv: Any = None
-    pool, redis = asyncpg.create_pool("postgresql:///lending"), Redis()
+    pool = asyncpg.create_pool("postgresql:///lending")
     make: Any = partial(SyncIncomeClient, "https://service.example", auth=OAUTH)
-    stores = (PostgresCheckpointStore(pool), NatsCheckpointStore(kv), RedisCheckpointStore(redis))
-    tokens = (PostgresTokenStore(pool), NatsTokenStore(kv), RedisTokenStore(redis))
+    stores = (PostgresCheckpointStore(pool), NatsCheckpointStore(kv))
+    tokens = (PostgresTokenStore(pool), NatsTokenStore(kv))
     with make() as client:
         for argument, said, refuse in (
             *(("checkpoints", " uses conn", partial(client.poll, store)) for store in stores),

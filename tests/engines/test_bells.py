@@ -9,27 +9,15 @@ from typing import Any, Final
 import pytest
 from attrs import define, field
 from nats.aio.client import Client
-from redis.asyncio.retry import Retry
-from redis.backoff import ConstantBackoff
-from redis.exceptions import ConnectionError as RedisConnectionError
 
 from income_client import CheckpointError, CheckpointStore, IncomeClient
 from income_client.checkpoints.store import RingingStore
 from income_client.engines.nats import NatsCheckpointStore
 from income_client.engines.postgres import PostgresCheckpointStore
-from income_client.engines.redis import RedisCheckpointStore
 from tests.support.loop_time import LoopClock, pass_time
 from tests.support.nats_server import PASSWORD, USERS, NatsServer, bucket, connected, running_server
 from tests.support.polling import NOW_TEXT, scene
 from tests.support.postgres import PostgresServer
-from tests.support.redis_server import (
-    KEPT,
-    RedisServer,
-    redis_client,
-    running_redis,
-    unused_prefix,
-    valkey,
-)
 
 PATIENCE: Final = 150
 LISTENERS: Final = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
@@ -81,7 +69,7 @@ async def listening(store: RingingStore) -> AsyncIterator[Listener]:
 @pytest.fixture
 def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have listeners look at their connection more often: a server's time does not jump."""
-    for engine in ("nats", "postgres", "redis"):
+    for engine in ("nats", "postgres"):
         monkeypatch.setattr(f"income_client.engines.{engine}._LOOK_SECONDS", 0.1)
 
 
@@ -91,17 +79,13 @@ async def store_of(kind: str, request: pytest.FixtureRequest) -> AsyncIterator[C
         async with connected(request.getfixturevalue("nats_server")) as client:
             yield NatsCheckpointStore(await bucket(client))
         return
-    if kind == "redis":
-        async with redis_client(request.getfixturevalue("redis_server")) as redis:
-            yield RedisCheckpointStore(redis, unused_prefix())
-        return
     async with request.getfixturevalue("postgres").pool() as pool:
         store = PostgresCheckpointStore(pool)
         await store.create_schema()
         yield store
 
 
-@pytest.mark.parametrize("kind", ["nats", "postgres", "redis"])
+@pytest.mark.parametrize("kind", ["nats", "postgres"])
 async def test_a_standby_wakes_the_poller_that_works(
     kind: str, request: pytest.FixtureRequest
 ) -> None:
@@ -217,75 +201,3 @@ async def test_a_user_without_rights_on_the_bell_is_told_its_subject(tmp_path: P
                     error = str(await listener.failure())
         assert "_INCOME.bell.rights.checkpoint.default" in error
         assert listener.times == 0
-
-
-# Redis
-
-
-@pytest.mark.usefixtures("short_looks")
-async def test_a_channel_is_heard_again_once_its_server_is_there(tmp_path: Path) -> None:
-    """A client that connects again rings for what was missed; another one says that it is lost."""
-    again: dict[str, Any] = {
-        "retry": Retry(ConstantBackoff(0.1), 100),
-        "retry_on_error": [RedisConnectionError],
-    }
-    for server in running_redis(tmp_path, *KEPT, executable=valkey()):
-        async with redis_client(server) as plain, redis_client(server, **again) as patient:
-            store = RedisCheckpointStore(patient)
-            async with listening(RedisCheckpointStore(plain)) as lost, listening(store) as listener:
-                await lost.heard()
-                await listener.heard()
-                server.kill()
-                server.start()
-                await listener.heard()
-                await store.ring("default")
-                await listener.heard()
-                assert (await lost.failure()).retryable
-                assert await patient.pubsub_channels() == [b"income:bell:0:default"]
-            while await patient.pubsub_channels():
-                pass
-            assert not patient.connection_pool._in_use_connections
-            assert not plain.connection_pool._in_use_connections
-
-
-@pytest.mark.usefixtures("short_looks")
-async def test_a_server_that_says_nothing_any_more_ends_the_listening(tmp_path: Path) -> None:
-    """As one whose machine is lost; the bell tries again later."""
-    for server in running_redis(tmp_path, *KEPT, executable=valkey()):
-        async with (
-            redis_client(server) as redis,
-            listening(RedisCheckpointStore(redis)) as listener,
-        ):
-            await listener.heard()
-            before = await _pings(redis)
-            await _pass_time(4)
-            while await _pings(redis) == before:
-                pass
-            await _pass_time(2)  # one that is silent and has answered is kept
-            assert listener.task is not None
-            assert not listener.task.done()
-            server.freeze()
-            await _pass_time(5)
-            error = await listener.failure()
-            assert error.retryable
-            assert "nothing is heard" in str(error)
-            server.resume()
-
-
-async def _pings(redis: Any) -> Any:
-    return (await redis.info("commandstats"))["cmdstat_ping"]["calls"]
-
-
-async def _pass_time(times: int) -> None:
-    """Let nine seconds pass so many times: an answer may take ten."""
-    for _ in range(times):
-        pass_time(9)
-        await asyncio.sleep(0.2)
-
-
-async def test_a_client_of_one_connection_has_no_bell(redis_server: RedisServer) -> None:
-    async with (
-        redis_client(redis_server, max_connections=1) as small,
-        listening(RedisCheckpointStore(small)) as limited,
-    ):
-        assert "max_connections=2" in str(await limited.failure())

@@ -1,4 +1,4 @@
-"""An access token that processes share through NATS, PostgreSQL or Redis."""
+"""An access token that processes share through NATS or PostgreSQL."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -13,10 +13,8 @@ from nats.aio.client import Client
 from income_client import CheckpointError, ConfigurationError, Secret, StoredToken
 from income_client.engines.nats import NatsTokenStore
 from income_client.engines.postgres import PostgresTokenStore
-from income_client.engines.redis import RedisTokenStore
 from tests.support.canaries import CANARY
 from tests.support.nats_server import bucket, connected
-from tests.support.redis_server import redis_client, unused_prefix
 
 TOKEN: Final = StoredToken(
     access_token=CANARY, expires_at=datetime(2031, 1, 1, 0, 0, 0, 5, UTC), lifetime=3600.5
@@ -41,13 +39,6 @@ async def pass_time(pool: Any, seconds: float) -> None:
     await pool.execute(older, seconds)
 
 
-async def pass_time_in(redis: Any, prefix: str, seconds: float) -> None:
-    """Make all claims so much older."""
-    async for key in redis.scan_iter(f"{prefix}:*"):
-        claimed_at = float(await redis.hget(key, "claimed_at"))
-        await redis.hset(key, "claimed_at", str(claimed_at - seconds))
-
-
 @pytest.fixture
 async def tokens(pool: Any) -> PostgresTokenStore:
     """Return a store with its table."""
@@ -69,18 +60,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Awaitable[None]]
     return pass_time
 
 
-@pytest.fixture(params=["nats", "postgres", "redis"])
+@pytest.fixture(params=["nats", "postgres"])
 async def shared(request: pytest.FixtureRequest) -> AsyncIterator[Shared]:
     if request.param == "nats":
         async with connected(request.getfixturevalue("nats_server")) as client:
             moving = request.getfixturevalue("clock")
             yield Shared(partial(NatsTokenStore, await bucket(client)), moving)
-        return
-    if request.param == "redis":
-        async with redis_client(request.getfixturevalue("redis_server")) as redis:
-            prefix = unused_prefix()
-            store = partial(RedisTokenStore, redis, prefix=prefix)
-            yield Shared(store, partial(pass_time_in, redis, prefix))
         return
     async with request.getfixturevalue("postgres").pool() as pool:
         await PostgresTokenStore(pool).create_schema()
@@ -186,30 +171,3 @@ async def test_a_token_that_came_after_its_claim_was_over_is_shared_all_the_same
     await second.save(LATER)
     await slow.save(TOKEN)
     assert await third.load() == LATER
-
-
-# Redis
-
-
-async def test_a_token_in_redis_is_gone_with_its_end(redis: Any) -> None:
-    """So is a claim after which none was saved; one from the future holds no longer."""
-    prefix = unused_prefix()
-    key = f"{prefix}:token:default"
-    tokens, second = [RedisTokenStore(redis, prefix=prefix) for _ in range(2)]
-    assert await tokens.claim(10)
-    assert 0 < await redis.pttl(key) <= 10_000
-    await pass_time_in(redis, prefix, -3600)
-    assert await second.claim(10)
-    left = (TOKEN.expires_at - datetime.now(UTC)).total_seconds()
-    await tokens.save(TOKEN)
-    assert 0 < await redis.pttl(key) / 1000 <= left + 1
-    assert await second.claim(10)
-    assert await redis.pttl(key) > 10_000
-    await tokens.save(evolve(TOKEN, expires_at=datetime(2001, 1, 1, tzinfo=UTC)))
-    async with asyncio.timeout(30):
-        while await redis.exists(key):
-            pass
-    for damage in (f"{CANARY} \u00e4", f'{{"access_token": "{CANARY}"}}'):
-        await redis.hset(key, "token", damage)
-        with pytest.raises(CheckpointError, match="holds no token"):
-            await tokens.load()

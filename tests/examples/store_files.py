@@ -1,10 +1,7 @@
 # store_files.py
 # pip install obstore
-import asyncio
-import sys
-
 import obstore
-from obstore.store import ObjectStore, from_url
+from obstore.store import ObjectStore
 
 from income_client import DownloadFailure, IncomeClient
 
@@ -19,13 +16,3 @@ async def store_files(client: IncomeClient, ids: list[str], store: ObjectStore) 
             key = "/".join(file.path.parts[-3:])
             await obstore.put_async(store, key, file.path)
             file.path.unlink()
-            print(key, file.sha256)
-
-
-async def main() -> None:
-    async with IncomeClient.from_env() as client:
-        await store_files(client, sys.argv[2:], from_url(sys.argv[1]))
-
-
-if __name__ == "__main__":
-    asyncio.run(main())

@@ -22,6 +22,7 @@ import httpx
 import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
+from obstore.store import LocalStore
 
 from income_client import (
     BasicAuth,
@@ -33,6 +34,7 @@ from income_client.emulator import CallbackTarget, Emulator, Fault
 from income_client.records.window import EPOCH
 from income_client.testing import check_checkpoint_store, make_record
 from tests.support.callback_processes import free_port
+from tests.support.downloads import documents_of, files_below
 from tests.support.examples import (
     RunExample,
     alive,
@@ -137,14 +139,16 @@ async def saves_files(service: Emulator, path: Path) -> None:
     assert all(" failed: " in line for line in refused)
 
 
-async def uploads_files(service: Emulator, path: Path) -> None:
-    """The program takes an address of obstore; the tests of object storage run its uploads."""
-    bucket = path.parent / "bucket"
-    bucket.mkdir()
-    refused = await python(service, path.parent, path.name, bucket.as_uri(), service.world.ids[0])
-    assert refused
-    assert all(" failed: " in line for line in refused)
-    assert list(bucket.iterdir()) == []
+async def stores_files(service: Emulator, path: Path) -> None:
+    """Each file becomes an object of a store; the tests of S3 have failures and hostile names."""
+    ids, policy, bucket = service.world.ids[:3], service.download_policy, path.parent / "bucket"
+    store = LocalStore(bucket, mkdir=True)
+    async with IncomeClient(service.url, auth=service.oauth2, downloads=policy) as client:
+        documents = await documents_of(client, ids)
+        await loaded(path).store_files(client, ids, store)
+    contents = sorted(service.content_of(document.document_id) for document in documents)
+    assert sorted(files_below(bucket).values()) == contents
+    assert files_below(path.parent / "outbox") == {}
 
 
 async def polls_once(service: Emulator, path: Path) -> None:
@@ -322,7 +326,7 @@ RUN: Final[Mapping[str, RunExample]] = {
     "nightly.py": polls_once,
     "rotated_secret.py": reads_rotated_secrets,
     "save_files.py": saves_files,
-    "store_files.py": uploads_files,
+    "store_files.py": stores_files,
     "test_decision.py": passes,
     "test_elsewhere.py": passes,
     "test_updates.py": passes,

@@ -1,5 +1,6 @@
 """How the examples of relays, workers and pipelines are run, and what must come of each."""
 
+import asyncio
 import re
 import shutil
 import signal
@@ -14,8 +15,11 @@ from typing import Any, Final
 import duckdb
 import httpx
 import pytest
+from attrs import evolve
 from nats.js.api import StreamConfig
+from redis.asyncio import Redis
 
+from income_client import IncomeClient, TokenStore
 from income_client.emulator import Emulator, Fault
 from income_client.engines.nats import nats_publisher
 from income_client.engines.relay import UpdateEvent
@@ -34,7 +38,7 @@ from tests.support.examples import (
 from tests.support.nats_server import connected, running_server
 from tests.support.pages import EXAMPLES, commands
 from tests.support.postgres import postgres_server
-from tests.support.redis_server import DURABLE, EXECUTABLE, running_redis
+from tests.support.redis_server import DURABLE, running_redis, valkey
 
 # On NATS
 
@@ -98,12 +102,41 @@ async def enqueues_and_answers(service: Emulator, path: Path) -> None:
 
 @contextmanager
 def _redis(folder: Path) -> Iterator[str]:
-    """Run a server with the settings of the guide, and yield its address."""
-    if EXECUTABLE is None:
-        pytest.skip("no redis-server; Debian has one")
+    """Run a server of Redis's protocol, and yield its address."""
     (folder / "redis").mkdir()
-    for redis in running_redis(folder / "redis", *DURABLE):
+    for redis in running_redis(folder / "redis", *DURABLE, executable=valkey()):
         yield redis.url
+
+
+async def shares_a_token(service: Emulator, path: Path) -> None:
+    """Three clients request one token, which ends in Redis with its life, and so does a claim."""
+    make = loaded(path).RedisTokenStore
+    with _redis(path.parent) as url:
+        async with (
+            Redis.from_url(url) as redis,
+            Redis.from_url(url, decode_responses=True) as decoding,
+        ):
+            stores = [make(redis), make(decoding), make(redis)]
+            assert [await store.load() for store in stores] == [None] * 3
+
+            async def read(store: TokenStore) -> None:
+                async with IncomeClient(
+                    service.url, auth=service.oauth2, token_store=store
+                ) as client:
+                    await client.get_application(service.world.ids[0])
+
+            await asyncio.gather(*map(read, stores))
+            assert len(asked(service, "token")) == 1
+            (token,) = {await store.load() for store in stores}
+            assert 0 < await redis.pttl("{income}:token") <= token.lifetime * 1000
+
+            assert [await store.claim(10) for store in stores] == [True, False, False]
+            assert await stores[0].claim(10), "its own claim is no hindrance"
+            assert 0 < await redis.pttl("{income}:token:claim") <= 10_000
+            await stores[0].save(token)
+            assert [await store.claim(10) for store in stores[::-1]] == [True, False, False]
+            await stores[0].save(evolve(token, expires_at=datetime(2001, 1, 1, tzinfo=UTC)))
+            assert await stores[1].load() is None
 
 
 async def queues(service: Emulator, path: Path) -> None:
@@ -231,6 +264,7 @@ RUN: Final[Mapping[str, RunExample]] = {
     "celery_tasks.py": works_for_celery,
     "dlt_incomes.py": loads_by_dlt,
     "exactly_once.py": writes_each_update_once,
+    "redis_token.py": shares_a_token,
     "update_backend.py": enqueues_and_answers,
     "update_queue.py": queues,
     "update_worker.py": keeps_the_last_record,

@@ -9,9 +9,8 @@ import signal
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from importlib.util import find_spec
-from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,10 +34,7 @@ DURABLE: Final = ("--appendonly", "yes", "--appendfsync", "always")
 """What the guide says to set."""
 KEPT: Final = ("--appendonly", "yes", "--save", "")
 """What a store asks for, and no more."""
-_SLOTS: Final = 16_384
-"""Into which a cluster divides its keys."""
 _START_SECONDS: Final = 30.0
-_NUMBERS: Final = count(1)
 
 
 def valkey() -> str:
@@ -119,58 +115,6 @@ def running_redis(
         server.kill()
 
 
-_SENTINEL: Final = """\
-bind 127.0.0.1
-port {port}
-dir {folder}
-sentinel monitor primary 127.0.0.1 {watched} 1
-sentinel down-after-milliseconds primary 500
-sentinel failover-timeout primary 5000
-"""
-
-
-@contextmanager
-def running_sentinel(folder: Path, watched: RedisServer) -> Iterator[int]:
-    """Run what promotes a replica of a server once that is lost; yields its port."""
-    assert EXECUTABLE is not None
-    port = free_port()
-    config = folder / "sentinel.conf"
-    config.write_text(_SENTINEL.format(port=port, folder=folder, watched=watched.port))
-    command = (EXECUTABLE, str(config), "--sentinel")
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        yield port
-    finally:
-        process.kill()
-        process.wait()
-
-
-@contextmanager
-def running_redis_cluster(folder: Path) -> Iterator[list[RedisServer]]:
-    """Run two servers that share the slots of keys."""
-    with ExitStack() as held:
-        servers: list[RedisServer] = []
-        clients = []
-        buses = [free_port() for _ in range(2)]
-        for number in range(2):
-            home = folder / f"node{number}"
-            home.mkdir()
-            bus = ("--cluster-port", str(buses[number]))
-            server = RedisServer(home, *KEPT, "--cluster-enabled", "yes", *bus)
-            held.callback(server.kill)
-            servers.append(server)
-            client: Any = held.enter_context(BlockingRedis(port=server.port))
-            first, last = _SLOTS // 2 * number, _SLOTS // 2 * (number + 1) - 1
-            client.execute_command("CLUSTER ADDSLOTSRANGE", first, last)
-            client.execute_command("CLUSTER SET-CONFIG-EPOCH", number + 1)
-            client.execute_command("CLUSTER MEET", "127.0.0.1", servers[0].port, buses[0])
-            clients.append(client)
-        for client in clients:
-            while client.execute_command("CLUSTER INFO")["cluster_state"] != "ok":
-                time.sleep(0.05)
-        yield servers
-
-
 @asynccontextmanager
 async def redis_client(server: RedisServer, **options: Any) -> AsyncIterator[Redis]:
     """Connect to a server."""
@@ -191,8 +135,3 @@ async def changed_settings(redis: Any, **changed: str) -> AsyncIterator[None]:
     finally:
         for name, value in before.items():
             await redis.config_set(name, value)
-
-
-def unused_prefix() -> str:
-    """Return one that no other test has."""
-    return f"test{next(_NUMBERS)}"
