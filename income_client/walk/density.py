@@ -36,8 +36,7 @@ errors grow, the dates are left alone, and the rate remains.
 4. Aim at a page that is the less full the less certain the prediction is.
 5. Where a window of eight pages, and the closer sample that it gives, save more requests than the
    one that they cost, ask for it.
-6. Divide what is left evenly where that is a few windows only.
-7. Where the variance by dates is too large, forget all full pages' places.
+6. Where the variance by dates is too large, forget all full pages' places.
 
 **Bounds**, in requests / least for pages of 1,000 rows. Who knows every time exactly needs 1.00 to
 1.03, who knows the density exactly 1.09 (chance alone), and who knows it within a factor of
@@ -48,7 +47,9 @@ the windows of eight, and pages filled to the error of 1000 / 8 rows. Walks over
 **Constants** say where they are from. "Measured" is in requests / least, first as it is: U, four
 uneven sets of 100,000 rows; R1 and R8, commit times of up to six projects with 1 and 8 questions in
 flight; seeds 7, 11 and 23. Differences below 0.06 (U) and 0.02 (R1, R8) are chance. Some were
-measured while the model had more constants, so that the first figure is not always the same.
+measured while the model had more constants, so that the first figure is not always the same;
+where one figure stands alone, it is beside U 2.05, R1 1.52 and R8 1.69. A value in the code without
+a name keeps numbers finite, or is a first guess that pages soon replace.
 """
 
 import math
@@ -65,95 +66,63 @@ from .placing import Delays, Sample
 from .windows import Rows, second_of
 
 FILL: Final = 0.85
-"""How full a page by a rate is aimed to be. Does not matter from 0.75 to 0.9: four uneven sets of
-40,000 rows have 1.89 to 1.91."""
+"""Share of a page that a window by the rate is meant to fill. Measured: 0.75, U 2.13."""
 _CERTAIN: Final = 0.97
-"""How full a page is aimed to be by dates that are certain."""
+"""Share of a page that a window by certain dates is meant to fill."""
 _CAUTION: Final = 1.3
-"""How much less it is for a standard deviation of 1; with `_CERTAIN`, within what was simulated
-for log-normal errors: best are 0.88, 0.84, 0.80, 0.79 for deviations of 0.05, 0.1, 0.15, 0.2.
-0.93 and 0.9 in their stead: U 2.18 and 2.09, R1 and R8 the same."""
+"""Reduction of that share for a standard deviation of 1.
+
+Simulated for log-normal errors: 0.88, 0.84, 0.80 and 0.79 are best for deviations of 0.05, 0.1,
+0.15 and 0.2. Measured: 0.93 and 0.9 in place of `_CERTAIN` and `_CAUTION`, U 2.18 and 2.09.
+"""
 _LEAST: Final = 0.75
-"""Least that it is: for deviations above 0.2 the best is about 0.8. Not measured by itself."""
-_EVEN: Final = 6
-"""Windows left in a gap from which on it is divided evenly. Measured: always, U and R1 the same,
-R8 1.75 and 1.77."""
-_EXCESS: Final = 0.12
-"""Share of a window that is not asked for alone: pages of 0.85 become 0.95, which chance alone
-overfills in 6 % of cases. Measured: 0, R8 1.75 and 1.77."""
+"""Lower bound of that share. Measured: 0.8, U 2.15; 0.85, U 2.14 and R8 1.76."""
 _WIDE: Final = 8
-"""Pages of a window that is asked for on purpose, to get a closer sample.
+"""Pages in a window that is requested for the closer sample that it returns.
 
 Derived: k pages cost 1 / k a page and give a sample whose error costs more the larger k is; the
 sum is least, and flat, between 8 and 12.
 """
-_COST: Final = 2.4
+_COST: Final = 2.0
 """Requests for each page that a standard deviation of 1 adds. Simulated: 1.5 to 2, from 1.09 at 0
-to 1.24, 1.43 and 1.58 at 0.1, 0.2 and 0.3; 1.7 in its stead makes no difference."""
+to 1.24, 1.43 and 1.58 at 0.1, 0.2 and 0.3."""
 _SHRUNK: Final = 0.9
-"""How wide, beside a window that came back full, the next may be. Measured: 1, where pages list
-the newest rows first, aiohttp 3.1 and 3.5, numpy 2.4 and 3.3."""
+"""Largest width of the next window, as a share of one that came back full. Measured: 1, where
+pages list the newest rows first, aiohttp 3.1 and 3.5, numpy 2.4 and 3.3."""
 
 _GROWTH: Final = 8
-"""How much wider than the last a window may be. Measured, 1,000,000 rows: unbounded, most rows in
-few hours 2.26 and 2.35, the other sets the same; 4, no difference."""
-_EMPTY: Final = 0.0005
-"""Share of a page that an empty window counts as: half of a row in 1,000; 0 has no logarithm.
-
-Does not matter to 0.01: R1 1.58, U 2.15 and 2.14. Half a row would be most of a page of two.
-"""
-_MEMORY: Final = 0.1
-"""Share of a page after which a rate just seen counts as much as what was known before.
-
-Does not matter from 0.001, nearly the last rate only, to 0.5: U 2.04 to 2.10, R1 1.54 to 1.55.
-"""
+"""Largest width of a window, as a multiple of the last. Measured, 1,000,000 rows: unbounded, most
+rows in few hours 2.26 and 2.35."""
 _TELLING: Final = 0.06
 """Share of a page that must be expected before half of it means that a burst is over.
 
 Measured, 1,000,000 rows: never, bulk imports 1.83 and 1.94, office hours 2.18 and 2.23.
 """
-_USUAL: Final = 24
-"""Windows from which the usual rate is taken, those of some days. Not measured by itself."""
 
 _HIDDEN: Final = 2.0
-"""How many times the rows listed a full page holds where nothing tells. Does not matter from 1.5
-to 3: R1 1.57, R8 1.75, U 2.03 to 2.11."""
+"""Rows of a full window for each row of its page, where no share of its ids is known yet.
+Measured: 2.5, U 2.09; 3, U 2.16 and R8 1.76."""
 _HIDDEN_BLIND: Final = 3.3
-"""The same before a window was completed there. Measured: 2.0, real times and uneven sets the same,
-but promise 4's list of 60 rows by tens takes 127 requests instead of less than 120."""
+"""The same before a window was completed there. Measured, 4,000 commit times of aiohttp on pages of
+62: 2, oldest rows first 115 and 129 requests, newest first 118 and 111."""
 _LARGE: Final = 0.5
-"""Share of what is ahead in a full page's window above which its rows bound the width too.
+"""Share of the rest of a full window above which the page's rows bound the width too.
 
-Measured, 1,000,000 rows: always, bulk imports 1.83 and 1.92, the other sets the same.
+Measured: never, U 2.04 and 3.25; always, 1,000,000 rows, bulk imports 1.83 and 1.92.
 """
 _SAMPLE: Final = 8
 """Ids of a full page that must be found again before their share is believed.
 
 Derived: the share of n ids is out by 1 / sqrt(n), so by a third. Measured: never, U 2.05 and 2.21.
 """
-_LEAST_SCALE: Final = 1.05
-"""Pages that a full window holds at least, so that no guess of the scale weighs more than 441
-rows, about half a page. Does not matter: 1.02, R1 1.57 and 1.58, R8 1.75, U 2.11 and 2.12."""
 
-_MOST_SCALE: Final = 300
-"""Pages that a guess of the scale is believed to: what is found of a page must be able to refute it
-where a burst has made the variance large."""
-
-_UNPREDICTABLE: Final = 100
-"""Variance above which nothing is predicted: a factor of exp(10). It only keeps numbers finite."""
-_UNKNOWN_RATE: Final = 0.5
-"""Variance by a rate before any was seen: a factor of 2. Does not matter: 0.1, R1 1.57 and 1.55,
-R8 1.75, U 2.11."""
-_UNKNOWN_DATES: Final = 0.05
-"""The same by dates. Does not matter below `_MISLEADING`: 0.01 gives 2 % less on real times; above
-it no dates are used, R1 2.03."""
 _LEARNING: Final = 0.12
 """Weight of the last error in a variance: eight errors are remembered.
 
 Measured: 0.001, R1 1.55 and 1.60, R8 1.76 and 1.81; 0.4, R8 1.76 and 1.93, U 2.05 and 2.22.
 """
 _MISLEADING: Final = 0.4
-"""Variance from which on dates are left alone: pages may be sorted, and no samples at all.
+"""Variance from which on dates are not used: pages may be sorted, and no samples at all.
 
 Measured, 1,000,000 rows: never, bulk imports 1.80 and 2.12.
 """
@@ -180,8 +149,9 @@ class Density:
         self._regions: list[_Region] = []
         self._delays = Delays()
         self._samples: list[Sample] = []
-        self._rate_variance = _UNKNOWN_RATE
-        self._dates_variance = _UNKNOWN_DATES
+        # First guesses: a rate is out by a factor of two, dates by a quarter.
+        self._rate_variance = 0.5
+        self._dates_variance = 0.05
 
     def width(self, start: int, end: int) -> int:
         """Return the width in seconds, 1 to ``end - start``, of the window to ask for."""
@@ -262,7 +232,7 @@ class Density:
         return region
 
     def _add_sample(self, window: Window, rows: Rows, expected: _Prediction) -> None:
-        pages = max(expected.rows / self._limit, _EMPTY)
+        pages = max(expected.rows, 1.0) / self._limit
         # Chance alone makes the rows of a page differ by its root.
         scale, weight = _guess_scale(pages, max(expected.variance, 1 / self._limit))
         sample = Sample(window, rows, self._delays, scale=scale, weight=weight)
@@ -311,7 +281,7 @@ class Density:
             other = region.width_of_rows(target)
             wanted = _pool(other, wanted, by_rate / (by_rate + by_dates))
         most = _SHRUNK * (sample.window.before - start) if is_first else gap
-        return min(most, _divide_evenly(gap, min(wanted, most)))
+        return min(wanted, most)
 
     def _variance_by_dates(self, sample: Sample) -> float:
         """Return the variance of the rows of a page: by dates, and by a sample's size and scale."""
@@ -330,7 +300,7 @@ class Density:
                 by_dates = self._variance_by_dates(samples[0])
                 return _Prediction(rows, _pool_variances(by_rate, by_dates))
         if region.rate is None:
-            return _Prediction(self._limit * _HIDDEN, _UNKNOWN_RATE)
+            return _Prediction(self._limit * _HIDDEN, self._rate_variance)
         return _Prediction(region.rate * (end - start), self._rate_variance)
 
     def _learn_errors(self, window: Window, found: int | None) -> None:
@@ -391,14 +361,6 @@ def _width_of_rows(samples: list[Sample], start: int, end: int, rows: float) -> 
     return float(max(1, at - start))
 
 
-def _divide_evenly(gap: int, width: float) -> float:
-    """Return a width near this one that divides a gap evenly, if that is a few windows only."""
-    if width * _EVEN <= gap:
-        return width
-    windows = math.ceil(gap / max(1.0, width) - _EXCESS)
-    return math.ceil(gap / max(1, windows))
-
-
 def _pool(known: float, seen: float, weight: float) -> float:
     """Return the weighted mean of two estimates on a logarithmic scale."""
     return math.exp(weight * math.log(seen) + (1 - weight) * math.log(known))
@@ -415,13 +377,14 @@ def _guess_scale(expected: float, variance: float) -> tuple[float, float]:
     And how many rows of a sample say as much as that guess. The pages are the mean of a
     log-normal distribution above 1; what is above 1 varies about as much as it is.
     """
-    variance = min(variance, _UNPREDICTABLE)
+    variance = min(variance, 100.0)  # a factor of exp(10); larger ones overflow
     deviation = math.sqrt(variance)
     distance = -math.log(expected) / deviation
     tail = math.erfc(distance / math.sqrt(2))
     above = math.erfc((distance - deviation) / math.sqrt(2))
     mean = expected * math.exp(variance / 2) * above / tail if tail else 1.0
-    scale = min(max(_LEAST_SCALE, mean), _MOST_SCALE)
+    # A guess is bounded so that what is found of the page can refute it.
+    scale = min(max(1.05, mean), 300.0)
     return scale, (scale / (scale - 1)) ** 2
 
 
@@ -497,7 +460,7 @@ class _Region:
     """Rows a second, None while no window was completed."""
     is_usual: bool = False
     """Whether the rate is the usual one, taken up again after a burst."""
-    seen: deque[_Seen] = Factory(lambda: deque(maxlen=_USUAL))
+    seen: deque[_Seen] = Factory(lambda: deque(maxlen=24))
     """The windows completed last."""
 
     def __lt__(self, other: "_Region") -> bool:
@@ -505,15 +468,14 @@ class _Region:
 
     def width(self, position: int, end: int) -> float:
         """Return the width of the window to ask for next, by the rate and the full pages."""
-        gap = end - position
         target = FILL * (self.limit - 1)
-        wanted = min(gap, self.width_of_rows(target))
+        wanted = min(end - position, self.width_of_rows(target))
         if self.full_pages:
             ahead = self.full_pages[-1].end - position
             if wanted > _LARGE * ahead > 0:
                 rows = self.full_pages[-1].estimate_rows(is_rate_known=self.rate is not None)
                 wanted = min(wanted, target / rows * ahead)
-        return _divide_evenly(gap, wanted)
+        return wanted
 
     def width_of_rows(self, rows: float) -> float:
         """Return the width that holds so many rows at the rate."""
@@ -533,14 +495,15 @@ class _Region:
     def learn_window(self, window: Window, ids: AbstractSet[str]) -> None:
         """Learn from a window that was completed."""
         width = window.before - window.after
-        seen = _Seen(max(len(ids), _EMPTY * self.limit) / width, width, len(ids))
+        # An empty window counts as a small part of a row: zero has no logarithm.
+        seen = _Seen(max(len(ids), self.limit / 2000) / width, width, len(ids))
         self.is_usual = False
         if self.rate is None:
             self.rate = seen.rate
         else:
             expected = self.rate * width
             most = max(seen.rows, expected)
-            self.rate = _pool(self.rate, seen.rate, most / (most + _MEMORY * self.limit))
+            self.rate = _pool(self.rate, seen.rate, most / (most + self.limit / 10))
             if expected > _TELLING * self.limit and seen.rows < expected / 2:
                 self._return_to_usual_rate()
         self.seen.append(seen)

@@ -230,7 +230,12 @@ def test_a_service_that_ignores_the_limit_loses_nothing(walkers: int, chance: Ra
 async def test_a_second_stays_saturated_if_narrower_windows_are_refused() -> None:
     """If the service refuses empty windows the walk does not fail; it reports the second."""
     service = ListService.of([*[50] * 25, *range(0, 49, 7)])
-    service.twist = lambda query, page: 422 if page.before - page.after <= 1 else page
+
+    def refuse_narrow(query: Query, page: Page) -> Page | int:
+        is_last = page.before == BASE + 200
+        return 422 if page.before - page.after <= 1 and not is_last else page
+
+    service.twist = refuse_narrow
     found: list[str] = []
     async with serving(service) as client:
         paginator = walk(client, BASE - 1, BASE + 200, limit=10)

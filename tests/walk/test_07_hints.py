@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import accumulate
 from pathlib import Path
 from random import Random
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -153,17 +154,22 @@ TIMES = Path(__file__).parents[2] / "benchmarks" / "data" / "aiohttp.txt.gz"
     ("dated", "listed", "walkers", "most"),
     [
         ("a day before", "random", 1, 84),
-        ("a day before", "random", 8, 87),
-        ("a day before", "oldest", 8, 117),
-        ("a day before", "newest", 1, 124),
+        ("a day before", "random", 8, 93),
+        ("a day before", "oldest", 8, 120),
+        ("a day before", "newest", 1, 121),
         ("at any time", "random", 1, 96),
     ],
 )
-def test_a_walk_over_real_times_asks_little(
-    dated: str, listed: Any, walkers: int, most: int
-) -> None:
-    """Some 40 full pages would hold a sixteenth of the commits of aiohttp."""
-    seconds = list(accumulate(map(int, gzip.decompress(TIMES.read_bytes()).split())))[::16]
+def test_walks_over_real_times_ask_little(dated: str, listed: Any, walkers: int, most: int) -> None:
+    """Some 40 full pages would hold each sixteenth of the commits of aiohttp; a mean is bounded."""
+    seconds = list(accumulate(map(int, gzip.decompress(TIMES.read_bytes()).split())))
+    requests = [
+        _count_requests(seconds[part::16], dated, listed, walkers) for part in range(0, 16, 2)
+    ]
+    assert fmean(requests) <= most
+
+
+def _count_requests(seconds: list[int], dated: str, listed: Any, walkers: int) -> int:
     listing = Listing(rows=rows_at(seconds), now=seconds[-1] + 30 * DAY, rules=Rules(order=listed))
     before = {key: listing.chance.randrange(2000 * DAY) for key in listing.rows}
     if dated == "a day before":
@@ -172,4 +178,4 @@ def test_a_walk_over_real_times_asks_little(
     span = seconds[0] - 1, seconds[-1] + 1
     walked = dry_walk(listing, *span, limit=62, walkers=walkers, dates=dates).run()
     assert set(walked.ids) == listing.ids
-    assert walked.planner.requests <= most
+    return walked.planner.requests
