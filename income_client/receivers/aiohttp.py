@@ -39,7 +39,7 @@ def routes(receiver: Endpoint | CallbackTokenIssuer, path: str) -> list[web.Abst
             certificate=certificate_of(transport),
         )
         response = _make_response(await endpoint.answer(head, _body_of(request)))
-        await end_after_chunks(request, response)
+        end_after_chunks(request, response)
         if not response.keep_alive and "Content-Encoding" in request.headers:
             # aiohttp would keep inflating a body that is not read.
             await response.prepare(request)
@@ -50,7 +50,7 @@ def routes(receiver: Endpoint | CallbackTokenIssuer, path: str) -> list[web.Abst
     return [web.route("*", path, handle)]
 
 
-async def end_after_chunks(request: web.Request, response: web.StreamResponse) -> None:
+def end_after_chunks(request: web.Request, response: web.StreamResponse) -> None:
     """End the connection with the answer to a chunked body, which may have trailers.
 
     aiohttp takes the last trailer for a header of the next request, which a proxy may send for

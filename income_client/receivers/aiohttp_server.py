@@ -1,20 +1,20 @@
 """An aiohttp server for routes and nothing else, while a block runs.
 
-asyncio's own servers accept until no descriptor is left, and then log a hundred
-tracebacks a second; clients that send nothing make them deaf. This one accepts no more
-connections than it can have open.
+Anybody who reaches its port can open connections, and send or read slowly. So the number of
+connections and the time for each step are limited, and a refused request ends its connection.
 """
 
 import asyncio
-import errno
 import logging
-import socket
 import ssl as tls
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager, closing, suppress
+from functools import partial
+from http import HTTPStatus
 from typing import Final
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from income_client.errors import ConfigurationError
 
@@ -26,12 +26,11 @@ _PATIENCE: Final = 20.0
 _UNHEARD: Final = logging.getLogger("income_client.receivers.unheard")
 """What aiohttp says to, since it shows lines of requests that it cannot read, credentials too."""
 _UNHEARD.disabled = True
-_PAUSE: Final = 0.1
-"""Seconds until the next try where no connection can be accepted."""
-_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-_NO_SUCH_ADDRESS: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
-_BACKLOG: Final = 128
-"""Connections that the system keeps until they are accepted."""
+_MOST_AT_ONCE: Final = 100
+"""Connections that asyncio accepts at a time.
+
+If they come all at once, so many more than the most may be open until the next one comes.
+"""
 
 
 @asynccontextmanager
@@ -47,8 +46,8 @@ async def serving(
 ) -> AsyncIterator[str]:
     """Serve routes inside; requests under way at the end are still answered.
 
-    They have 20 seconds. Requests not answered by then are cancelled, and its connection closed
-    without an answer.
+    They have 20 seconds. Requests not answered by then are cancelled, and their connections
+    closed without an answer.
 
     Args:
         routes: as `income_client.receivers.aiohttp.routes` returns them, several lists
@@ -59,9 +58,12 @@ async def serving(
         on_unknown: called with the path of a request for which there is no route.
         idle_timeout: seconds until a connection is closed on which no request is being
             answered, however much of the next request's head has come; also the time for a
-            TLS handshake, and for what is left of a body that was refused.
+            TLS handshake, for what is left of a body that was refused, and for the client to
+            take an answer.
         max_connections: most connections that are open at a time, and at most half as many as
-            the process may have files open; further ones wait.
+            the process may have files open. Where more come, the oldest ones are closed for
+            them, those on which no request is being answered first. A TLS handshake is not
+            counted before its end.
 
     Yields:
         The base address, such as ``http://127.0.0.1:9000``.
@@ -73,9 +75,10 @@ async def serving(
     if idle_timeout <= 0 or max_connections < 1:
         raise ConfigurationError("idle_timeout and max_connections must be positive")
 
-    app = web.Application()
+    most = min(max_connections, _descriptor_limit() // 2)
+    limits = _Limits(seconds=idle_timeout, most=most)
+    app = web.Application(middlewares=[limits.answer])
     app.add_routes(routes)
-    app.on_response_prepare.append(end_after_chunks)
     if on_unknown is not None:
         app.add_routes([_catch_all_route(on_unknown)])
     runner = web.AppRunner(
@@ -92,10 +95,21 @@ async def serving(
     await runner.setup()
     server = runner.server
     assert server is not None  # noqa: S101 - made by setup
-    listener = _Listener(server, ssl=ssl, most=max_connections, patience=idle_timeout)
+    tls_timeout = None if ssl is None else idle_timeout
     try:
-        async with listener.listening(host, port) as bound:
+        # aiohttp's own sites limit neither connections nor the time of a TLS handshake.
+        listening = await asyncio.get_running_loop().create_server(
+            partial(limits.accept, server),
+            host,
+            port,
+            backlog=min(_MOST_AT_ONCE, max(1, most // 2)),
+            ssl=ssl,
+            ssl_handshake_timeout=tls_timeout,
+            ssl_shutdown_timeout=tls_timeout,
+        )
+        with closing(listening):
             named = f"[{host}]" if ":" in host else host
+            bound = listening.sockets[0].getsockname()[1]
             yield f"{'http' if ssl is None else 'https'}://{named}:{bound}"
     finally:
         await runner.cleanup()
@@ -109,143 +123,67 @@ def _catch_all_route(tell: Callable[[str], None]) -> web.AbstractRouteDef:
     return web.route("*", "/{path:.*}", handle)
 
 
-class _Listener:
-    """Accepts connections, of which only so many may be open at a time."""
+class _Limits:
+    """Limits of a server: for the connections that are open, and for sending an answer."""
 
-    def __init__(
-        self,
-        make_protocol: Callable[[], asyncio.Protocol],
-        *,
-        ssl: tls.SSLContext | None,
-        most: int,
-        patience: float,
-    ) -> None:
-        self._make_protocol = make_protocol
-        self._ssl = ssl
-        self._patience = None if ssl is None else patience
-        self._room = asyncio.Semaphore(min(most, _descriptor_limit() // 2))
-        self._tasks: set[asyncio.Task[None]] = set()
+    def __init__(self, *, seconds: float, most: int) -> None:
+        self._seconds = seconds
+        self._most = most
+        self._answering: set[web.RequestHandler] = set()
+        """Connections on which a request is being answered."""
         self._log = QuietLog()
 
-    @asynccontextmanager
-    async def listening(self, host: str, port: int) -> AsyncIterator[int]:
-        """Accept connections while the block inside runs; yields the port."""
-        with ExitStack() as sockets:
-            bound = await _bind_sockets(host, port, sockets)
-            tasks = [asyncio.create_task(self._accept_connections(each)) for each in bound]
-            try:
-                yield bound[0].getsockname()[1]
-            finally:
-                ending = {task for task in (*tasks, *self._tasks) if task.cancel()}
-                if ending:
-                    await asyncio.wait(ending)
-
-    async def _accept_connections(self, listening: socket.socket) -> None:
-        """Accept connections until cancelled."""
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                connection, _ = await loop.sock_accept(listening)
-            except OSError as error:
-                if error.errno in _EXHAUSTED:
-                    self._warn_of_shortage(
-                        "no connection can be accepted: the system has no resources left"
-                    )
-                await asyncio.sleep(_PAUSE)
-                continue
-            if self._room.locked():
-                self._warn_of_shortage(
-                    "too many connections are open: others wait until some are closed"
-                )
-            try:
-                await self._room.acquire()
-            except asyncio.CancelledError:
-                connection.close()
-                raise
-            task = asyncio.create_task(self._serve_connection(connection))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-            await asyncio.sleep(0)  # accepting alone would let nothing else happen
-
-    async def _serve_connection(self, connection: socket.socket) -> None:
-        """Make a connection of a socket, whose place is given back once it is closed."""
-        protocol = _Connection(self._make_protocol(), self._room.release)
-        try:
-            await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: protocol,
-                connection,
-                ssl=self._ssl,
-                ssl_handshake_timeout=self._patience,
-                ssl_shutdown_timeout=self._patience,
+    def accept(self, server: web.Server) -> web.RequestHandler:
+        """Return the protocol of a new connection; close old connections where it is too many."""
+        connections = server.connections
+        excess = len(connections) + 1 - self._most
+        if excess > 0:
+            self._log.warn(
+                "too many connections are open: the oldest are closed",
+                reason="too_many_connections",
+                peer=None,
+                now=asyncio.get_running_loop().time(),
             )
-        except OSError:  # it is closed already, or does not speak TLS
-            protocol.end()
-        except BaseException:
-            protocol.end()
+            # aiohttp lists the oldest first, and sorting keeps that order.
+            connections.sort(key=self._answering.__contains__)
+            for connection in connections[:excess]:
+                connection.force_close()
+        return server()
+
+    @web.middleware
+    async def answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer a request, and send the answer."""
+        self._answering.add(request.protocol)
+        try:
+            response = await handler(request)
+            await self._send(request, response)
+        except web.HTTPException as refusal:  # which aiohttp takes for the answer
+            await self._send(request, refusal)
             raise
-
-    def _warn_of_shortage(self, text: str) -> None:
-        now = asyncio.get_running_loop().time()
-        self._log.warn(text, reason="too_many_connections", peer=None, now=now)
-
-
-class _Connection(asyncio.Protocol):
-    """Passes everything on to another protocol, and says once when the connection is over."""
-
-    def __init__(self, inner: asyncio.Protocol, on_end: Callable[[], None]) -> None:
-        self._inner = inner
-        self._on_end: Callable[[], None] | None = on_end
-
-    def end(self) -> None:
-        """Say that it is over."""
-        on_end, self._on_end = self._on_end, None
-        if on_end is not None:
-            on_end()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._inner.connection_made(transport)
-
-    def data_received(self, data: bytes) -> None:
-        self._inner.data_received(data)
-
-    def eof_received(self) -> bool | None:
-        return self._inner.eof_received()
-
-    def pause_writing(self) -> None:
-        self._inner.pause_writing()
-
-    def resume_writing(self) -> None:
-        self._inner.resume_writing()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        try:
-            self._inner.connection_lost(exc)
         finally:
-            self.end()
+            self._answering.discard(request.protocol)
+        return response
 
+    async def _send(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Send an answer; a refusal ends the connection, and so does a client that does not read.
 
-async def _bind_sockets(host: str, port: int, sockets: ExitStack) -> list[socket.socket]:
-    """Return a socket for each address of a host; the stack closes them."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(
-        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
-    bound: list[socket.socket] = []
-    missing: OSError | None = None
-    for family, address in dict.fromkeys((each[0], each[4]) for each in found):
+        Without the first, anybody could keep a connection by asking for a path that is not there.
+        """
+        transport = request.transport
+        if transport is None:
+            return
+        if response.status >= HTTPStatus.BAD_REQUEST:
+            response.force_close()
+        end_after_chunks(request, response)
+        # Otherwise what is left in the buffer would count as sent.
+        transport.set_write_buffer_limits(high=0)
         try:
-            server = socket.create_server(address, family=family, backlog=_BACKLOG)
-        except OSError as error:
-            # A name may have an address of IPv6 where the machine has none.
-            if error.errno not in _NO_SUCH_ADDRESS:
-                raise
-            missing = error
-        else:
-            server.setblocking(False)  # noqa: FBT003 - as the standard library has it
-            bound.append(sockets.enter_context(server))
-    if not bound and missing is not None:
-        raise missing
-    return bound
+            async with asyncio.timeout(self._seconds):
+                with suppress(ConnectionError):  # aiohttp meets it again, and ends the connection
+                    await response.prepare(request)
+                    await response.write_eof()
+        except TimeoutError:
+            transport.abort()
 
 
 def _descriptor_limit() -> int:

@@ -1,4 +1,4 @@
-"""A server for routes while a block runs; idle connections keep nobody out for long."""
+"""A server for routes while a block runs; strangers keep nobody out."""
 
 import asyncio
 import logging
@@ -12,12 +12,19 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from income_client import ConfigurationError
+from income_client import CallbackTokenIssuer, ConfigurationError
+from income_client.receivers.aiohttp import routes
 from income_client.receivers.aiohttp_server import serving
-from tests.support.callbacks import ring
+from tests.support.callbacks import request_bytes, ring
 from tests.support.proxies import tls_pair
+from tests.support.service import until
 
 SOON: Final = 0.05
+NEVER: Final = 3600.0
+SMALL: Final = 2_048
+"""Bytes of a socket's buffer: the least that systems allow, or below it."""
+STRANGERS: Final = 220
+"""More connections than the server has by default."""
 PATIENCE: Final = 20.0
 WHOLE: Final = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 OK: Final = b"HTTP/1.1 200 OK\r\n"
@@ -162,15 +169,117 @@ IDLE: Final = (b"", b"POST /call", b"POST /callbacks HTTP/1.1\r\nHost: x\r\nX-Mo
 
 
 async def test_idle_connections_make_room(caplog: pytest.LogCaptureFixture) -> None:
-    """However many there are, a request waits for their time; one line of the log says so."""
-    async with served(idle_timeout=SOON, max_connections=3) as url, AsyncExitStack() as stack:
+    """The oldest ones are closed for new ones, without a wait; one line of the log says so."""
+    async with served(idle_timeout=NEVER, max_connections=3) as url, AsyncExitStack() as stack:
         idle = [await connected(stack, url, IDLE[number % 3]) for number in range(10)]
         assert await answered(url) == OK
-        for connection in idle[:7]:
+        for connection in idle[:-2]:
             assert await ended(connection) == b""
+        for _, writer in idle[-2:]:
+            assert not writer.is_closing()
     assert [record.message for record in caplog.records] == [
-        "too many connections are open: others wait until some are closed"
+        "too many connections are open: the oldest are closed"
     ]
+
+
+async def test_a_request_that_is_being_answered_makes_room_last() -> None:
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: web.Request) -> web.Response:
+        begun.set()
+        await may_end.wait()
+        return web.Response()
+
+    async with (
+        served(slow, idle_timeout=NEVER, max_connections=2) as url,
+        AsyncExitStack() as stack,
+    ):
+        reader, _ = await connected(stack, url, WHOLE)
+        await begun.wait()
+        idle = [await connected(stack, url) for _ in range(5)]
+        for connection in idle[:-1]:
+            assert await ended(connection) == b""
+        may_end.set()
+        assert await reader.readline() == OK
+
+
+@pytest.mark.parametrize("begin", IDLE)
+async def test_a_callback_is_answered_beside_many_slow_strangers(begin: bytes) -> None:
+    """None of them has to be waited for: no time passes here."""
+    async with served(idle_timeout=NEVER) as url, AsyncExitStack() as stack:
+        for _ in range(STRANGERS):
+            await connected(stack, url, begin)
+        assert await answered(url) == OK
+
+
+async def test_a_callback_is_answered_beside_many_slow_bodies() -> None:
+    """A token request is read before it can be refused, so strangers may send it slowly."""
+    issuer = CallbackTokenIssuer("me", "s" * 32)
+    async with (
+        serving(
+            [web.get("/", hello), *routes(issuer, "/token")],
+            host="127.0.0.1",
+            port=0,
+            idle_timeout=NEVER,
+        ) as url,
+        AsyncExitStack() as stack,
+    ):
+        for _ in range(STRANGERS):
+            await connected(stack, url, request_bytes(b"grant", path="/token", length=90))
+        assert await answered(url) == OK
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+@pytest.mark.parametrize("path", ["/", "/elsewhere", "/token"])
+async def test_a_refusal_ends_the_connection(path: str, *, is_told: bool) -> None:
+    """Otherwise strangers keep their connections by asking for what they do not get."""
+    issuer = CallbackTokenIssuer("me", "s" * 32)
+    asked = request_bytes(b"", path=path)
+    async with (
+        serving(
+            [web.get("/", hello), *routes(issuer, "/token")],
+            host="127.0.0.1",
+            port=0,
+            idle_timeout=NEVER,
+            on_unknown=(lambda _: None) if is_told else None,
+        ) as url,
+        AsyncExitStack() as stack,
+    ):
+        answers = await ended(await connected(stack, url, asked + WHOLE))
+    status, *fields = answers.partition(b"\r\n\r\n")[0].lower().split(b"\r\n")
+    assert status.split()[1] in {b"400", b"401", b"404", b"405"}
+    assert b"connection: close" in fields
+    assert answers.count(b"HTTP/1.1") == 1
+
+
+@pytest.mark.parametrize("size", [2**24, 2**15])
+async def test_a_client_that_does_not_read_its_answer_is_not_waited_for(size: int) -> None:
+    """Nor is one whose answer fits into the buffer of the server's transport."""
+    transports: list[asyncio.Transport] = []
+
+    async def large(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        transports.append(request.transport)
+        sending = request.transport.get_extra_info("socket")
+        sending.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL)
+        return web.Response(body=bytes(size))
+
+    async with served(large, idle_timeout=SOON) as url:
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL)
+            client.connect(("127.0.0.1", urlsplit(url).port))
+            client.sendall(WHOLE)
+            await until(lambda: any(transport.is_closing() for transport in transports))
+            assert len(await asyncio.to_thread(read_all, client)) < size
+
+
+def read_all(client: socket.socket) -> bytes:
+    """Return what a blocking socket receives until the end or a reset."""
+    received = bytearray()
+    with suppress(ConnectionResetError):
+        while piece := client.recv(2**16):
+            received += piece
+    return bytes(received)
 
 
 async def test_a_client_that_does_not_speak_tls_is_not_waited_for() -> None:
@@ -196,10 +305,7 @@ async def first_answer(session: aiohttp.ClientSession, url: str) -> int:
                 return reply.status
 
 
-async def test_every_address_of_a_host_is_served_and_a_limit_is_positive() -> None:
-    """However few connections may be open, none of them is kept for one of the addresses."""
-    async with served(host="", idle_timeout=SOON, max_connections=1) as url:
-        assert await answered(url) == OK
+async def test_a_limit_is_positive() -> None:
     for limits in ({"idle_timeout": 0}, {"max_connections": 0}):
         with pytest.raises(ConfigurationError):
             async with served(**limits):

@@ -1,6 +1,5 @@
 """An endpoint with few file descriptors, and clients that hold more connections than it has."""
 
-import asyncio
 import socket
 import subprocess
 import sys
@@ -8,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from income_client.emulator import CallbackTarget, Emulator
@@ -24,25 +23,6 @@ LIMITED: Final = (
     "os.execv(sys.argv[2], sys.argv[2:])"
 )
 """Runs a command with so many descriptors."""
-SERVER: Final = """
-import asyncio, resource, sys
-from aiohttp import web
-from income_client.receivers.aiohttp_server import serving
-
-async def hello(_):
-    return web.json_response("hello")
-
-async def main():
-    routes = [web.get("/", hello)]
-    async with serving(routes, host="127.0.0.1", port=0, idle_timeout=1.0) as url:
-        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (40, hard))
-        print(url, file=sys.stderr, flush=True)
-        await asyncio.to_thread(sys.stdin.read)
-
-asyncio.run(main())
-"""
-"""Its descriptors run out although it limits its connections."""
 
 
 @contextmanager
@@ -92,20 +72,4 @@ async def test_half_sent_heads_do_not_make_listen_deaf(tmp_path: Path) -> None:
         async with Emulator(1) as service:
             delivery = await service.fire_callback(target=target)
     assert delivery.attempts == (200,)
-    assert log.stat().st_size < 2000
-
-
-async def test_descriptors_that_run_out_are_one_line_in_the_log(tmp_path: Path) -> None:
-    """Where no connection can be accepted, the next try comes after a pause, and it is quiet."""
-    log = tmp_path / "log"
-    with ExitStack() as stack, started(sys.executable, "-c", SERVER, log=log) as port:
-        held(stack, port)
-
-        def asked() -> Any:
-            with socket.create_connection(("127.0.0.1", port)) as one:
-                one.settimeout(50)
-                one.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-                return one.recv(15)
-
-        assert await asyncio.to_thread(asked) == b"HTTP/1.1 200 OK"
     assert log.stat().st_size < 2000
