@@ -75,7 +75,6 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "cryptography": _names("receivers.certificates receivers.jwt"),
     "cyclopts": _names("cli"),
     "fcntl": _names("disk"),
-    "jinja2": _names("cli.application.html"),
     "joserfc": _names("receivers.jwt"),
     "nats": _names("cli.relay engines.nats engines.nats_connection engines.worker_nats"),
     "opentelemetry": _names("telemetry"),

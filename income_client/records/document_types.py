@@ -7,7 +7,7 @@ says by itself is here. The data of any other type is a mapping, or of a class o
 from collections.abc import Callable, Iterable
 from datetime import date
 from decimal import Decimal
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from attrs import frozen
 
@@ -15,19 +15,6 @@ from .paystub import Paystub
 
 Days: TypeAlias = tuple[date, date]
 """The first day and the last."""
-
-
-class DocumentFact(NamedTuple):
-    """What people are shown of a document's data."""
-
-    name: str
-    """What it is called; empty where the value says it all."""
-    value: date | Decimal | str | None
-    """None shows nothing; a text is one of the service's own words, unless it is personal."""
-    is_personal: bool = False
-    """Whether it is hidden where personal data is."""
-    other: str = "other"
-    """What is shown in place of a text that does not look like one of those words."""
 
 
 def _nothing(_: object) -> None:
@@ -52,18 +39,8 @@ class DocumentType:
     """The income of that year, up to that day."""
     applicants: Callable[[Any], Iterable[str]] = _none
     """The slots of the persons that it names."""
-    facts: Callable[[Any], Iterable[DocumentFact]] = _none
-    """What people are shown of it, in this order."""
-
-
-def _paystub_facts(stub: Paystub) -> tuple[DocumentFact, ...]:
-    return (
-        DocumentFact("paid on", stub.pay_date),
-        DocumentFact("employer", stub.employer_name, is_personal=True),
-        DocumentFact("", stub.pay_period_frequency, other="other frequency"),
-        DocumentFact("gross", stub.gross_pay.current),
-        DocumentFact("net", stub.net_pay.current),
-    )
+    shown: tuple[str, ...] = ()
+    """Names of the fields that people are shown; masked texts only where personal data is."""
 
 
 DOCUMENT_TYPES: Final[dict[str, DocumentType]] = {
@@ -73,7 +50,7 @@ DOCUMENT_TYPES: Final[dict[str, DocumentType]] = {
         paid_on=lambda stub: stub.pay_date,
         year_to_date=lambda stub: stub.gross_pay.ytd,
         applicants=lambda stub: stub.applicants,
-        facts=_paystub_facts,
+        shown=("employer_name", "pay_date", "pay_period_frequency", "gross_pay", "net_pay"),
     ),
 }
 """By the service's key of the type."""

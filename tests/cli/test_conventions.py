@@ -163,8 +163,7 @@ def test_ctrl_c_is_quiet(any_reader: str, prepared: Cli) -> None:
 @pytest.mark.parametrize(
     ("form", "number"),
     [
-        (Form("application", ("--html", "page.html")), errno.EINVAL),
-        (Form("download"), errno.ENOTSUP),
+        (Form("download"), errno.EINVAL),
         (Form("export", ("--format", "parquet")), errno.ENOTSUP),
     ],
     ids=str,

@@ -29,7 +29,6 @@ INVALID: Final = [
     ("nonsense", "nonsense"),
     ("application", "parameter APPLICATION_ID is missing"),
     ("application ''", "application_id"),
-    ("application app-1 --output json --html x", "--html"),
     ("applications --updated-after yesterday", "7d, 12h, now or beginning"),
     *((f"applications {line}", f"Did you mean {meant}?") for line, meant in (
         ("--json", "--output json"), ("--csv", "--output csv"), ("-n3", "--limit"),

@@ -388,7 +388,7 @@ _LATER: Final = (
     *("income_client.exporting", "income_client.emulator", "income_client.telemetry"),
     *("income_client.receivers", "sqlite3", "pyarrow", "tenacity"),
     # of the command line, of callbacks, of the tests
-    *("aiohttp.web", "asyncpg", "cryptography", "cyclopts", "jinja2", "joserfc", "orjson"),
+    *("aiohttp.web", "asyncpg", "cryptography", "cyclopts", "joserfc", "orjson"),
     *("opentelemetry.trace", "pydantic", "pytest", "rich", "tomlkit", "uvicorn"),
 )
 

@@ -19,7 +19,7 @@ from tests.support.pages import EXAMPLES
 
 CONSUMER: Final = Path(__file__).with_name("consumer.py")
 NEEDED: Final = (
-    *("pyright", "rich", "cyclopts", "jinja2", "uvicorn", "joserfc", "pyarrow", "obstore"),
+    *("pyright", "rich", "cyclopts", "uvicorn", "joserfc", "pyarrow", "obstore"),
     *("opentelemetry", "pandas", "polars", "fastapi", "prometheus_client", "celery", "dlt"),
     "django",
 )

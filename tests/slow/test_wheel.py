@@ -17,7 +17,7 @@ from tests.support.processes import ROOT
 def test_the_wheel_has_the_package_and_little_else(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """Every module, template, style and page, and py.typed; no tests; six libraries to run."""
+    """Every module, style and page, and py.typed; no tests; six libraries to run."""
     pytest.importorskip("build", reason="building a wheel needs the extra 'full'")
     folder = tmp_path_factory.mktemp("wheel")  # the sources name what is invented
     tree = folder / "tree"
@@ -28,10 +28,10 @@ def test_the_wheel_has_the_package_and_little_else(
     subprocess.run([*build, str(tree)], check=True, capture_output=True)
     shipped = {
         path.relative_to(tree).as_posix()
-        for kind in ("*.py", "*.jinja", "*.css", "*.html", "*.js", "*.md")
+        for kind in ("*.py", "*.css", "*.html", "*.js", "*.md")
         for path in package.rglob(kind)
     }
-    assert {"income_client/cli/application/page.css", "income_client/emulator/page.js"} <= shipped
+    assert {"income_client/emulator/page.css", "income_client/emulator/page.js"} <= shipped
     with ZipFile(next(folder.glob("*.whl"))) as archive:
         names = archive.namelist()
         assert shipped | {"income_client/py.typed"} <= set(names)

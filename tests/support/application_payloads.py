@@ -1,6 +1,6 @@
 """Invented applications, as small, as large and as odd as the contract allows, and looks at them.
 
-`draw` and `page` are what ``income-client application`` draws of any; `Look` runs the command.
+`draw` returns the text that ``income-client application`` draws; `Look` runs the command.
 """
 
 import copy
@@ -9,16 +9,13 @@ import re
 from collections.abc import Callable
 from functools import partial
 from itertools import cycle
-from pathlib import Path
 from typing import Any, Final
 
 from attrs import frozen
 from hypothesis import strategies as st
 
 from income_client import Application, ApplicationDocuments, ApplicationRecord, from_json
-from income_client.cli.application import html
-from income_client.cli.application.terminal import Drawing
-from income_client.cli.application.view import RecordView, view_of
+from income_client.cli.application import draw_record
 from income_client.cli.output import drawn
 from income_client.emulator import Fault
 from tests.support import strategies
@@ -296,21 +293,13 @@ def unstyled(text: str) -> str:
 
 def draw(payloads: Payloads, *arguments: str, width: int = 100) -> str:
     """Return what is drawn of an application in this width, without its styles."""
-    return unstyled("\n".join(drawn(Drawing(_view(payloads, arguments)), width)))
-
-
-def page(payloads: Payloads, *arguments: str) -> str:
-    """Return the page of an application."""
-    return html.page(_view(payloads, arguments)).decode()
-
-
-def _view(payloads: Payloads, arguments: tuple[str, ...]) -> RecordView:
     application, documents = payloads.bodies
     record = ApplicationRecord(
         application=from_json(Application, application),
         documents=from_json(ApplicationDocuments, documents),
     )
-    return view_of(record, show_personal_data=SHOW_ALL in arguments)
+    tree = draw_record(record, shows_all=SHOW_ALL in arguments)
+    return unstyled("\n".join(drawn(tree, width)))
 
 
 class Look:
@@ -332,14 +321,6 @@ class Look:
         ran = self._shell("application", "app-1", *arguments, terminal=terminal, env=env)
         assert ran.status == 0, ran
         return ran.stdout + ran.screen.replace("\r\n", "\n")
-
-    def page(self, payloads: Payloads, *arguments: str) -> str:
-        """Return the page that is written."""
-        self._serve(payloads)
-        path = Path(self._shell.folder, "page.html")
-        ran = self._shell("application", "app-1", "--html", str(path), "--overwrite", *arguments)
-        assert ran.status == 0, ran
-        return path.read_text("utf-8")
 
     def _serve(self, payloads: Payloads) -> None:
         application, documents = payloads.bodies

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from attrs import field, frozen
 
-from income_client.records.document_types import DOCUMENT_TYPES, DocumentFact, DocumentType
+from income_client.records.document_types import DOCUMENT_TYPES, DocumentType
 from income_client.records.fields import NO_EXTRA, masked
 
 
@@ -34,10 +34,7 @@ KEY: Final = "bank_statement"
 DOCUMENT_TYPES[KEY] = DocumentType(
     data=BankStatement,
     period=lambda statement: (statement.opened_on, statement.closed_on),
-    facts=lambda statement: (
-        DocumentFact("bank", statement.bank_name, is_personal=True),
-        DocumentFact("balance", statement.balance),
-    ),
+    shown=("bank_name", "balance"),
 )
 
 # What is imported from here on finds the entry in the table.

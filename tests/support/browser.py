@@ -1,6 +1,5 @@
 """A headless browser of the machine, asked over a pipe: it reads pages of this machine alone."""
 
-import base64
 import json
 import os
 import select
@@ -133,14 +132,6 @@ class Browser:
             outside=tuple(seen["outside"]),
             background=seen["background"],
         )
-
-    def paper(self) -> bytes:
-        """Return the page at hand as a PDF on A4."""
-        printed = self._ask(
-            "Page.printToPDF", preferCSSPageSize=True, printBackground=False, paperWidth=8.27,
-            paperHeight=11.69,
-        )  # fmt: skip
-        return base64.b64decode(printed["data"])
 
     def evaluate(self, expression: str) -> Any:
         """Return what an expression is in the page at hand; a promise is awaited."""
