@@ -1,11 +1,12 @@
 """An event loop in a thread of its own, and the calls that other threads make in it.
 
-The thread is started by the first call, so a process may fork before that. Nothing that it runs
-refers to the `Portal`: once nobody holds that any more, the loop ends.
+The first call starts the thread, so a process may fork before that. Nothing that the thread runs
+refers to the `Portal`: the loop ends once the portal is garbage.
 
-A signal may come between any two steps of the main thread: its handler may call the portal, and
-Ctrl-C leaves the rest undone. So what must not stay half done is done in threads of our own, which
-no signal interrupts; the thread that calls holds no lock, and an end is a state before a message.
+A signal may interrupt the main thread between any two steps: its handler may call the portal, and
+Ctrl-C skips the rest of the function. So whatever must not stop half-way runs in threads of this
+module, which no signal interrupts; a thread that calls takes no lock (`SimpleQueue` has none that
+Python code sees), and the end of a call is a flag before it is an item of a queue.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from itertools import islice
 from queue import Empty, SimpleQueue
-from typing import Any, Final, Generic, Literal, Self, TypeVar
+from typing import Any, Final, Generic, Literal, Self, TypeAlias, TypeVar
 
 from attrs import frozen
 
@@ -27,9 +28,9 @@ from .errors import ClientClosedError, ConfigurationError
 
 T = TypeVar("T")
 Work = Callable[[], Coroutine[Any, Any, T]]
-"""What the loop makes the coroutine of a call with."""
-Errand = Callable[[], None]
-"""What the thread that waits for a call does meanwhile."""
+"""A function that makes the coroutine of a call; the loop calls it."""
+CallerQueue: TypeAlias = "SimpleQueue[Callable[[], None] | None]"
+"""Functions for the thread that waits for a call; None once the call has ended."""
 
 _CLOSED: Final = "the client was closed"
 _FORKED: Final = "the client was used before this process was forked; make one after the fork"
@@ -37,11 +38,11 @@ _OWN_THREAD: Final = (
     "the client cannot wait for itself: this is its own thread, in which its hooks run;"
     " call it from another one"
 )
-_PATIENCE: Final = 0.2
-"""Seconds after which a thread that waits looks for a signal: nothing interrupts a wait on Windows,
+_SIGNAL_SECONDS: Final = 0.2
+"""Time between two looks for a signal in a thread that waits: nothing interrupts a wait on Windows,
 nor elsewhere one that begins just as the signal comes."""
 _EXIT_SECONDS: Final = 5.0
-"""For how long a coroutine of a user's that ignores its end may hold up that of the program."""
+"""How long a user's coroutine that ignores its cancellation may delay the end of the program."""
 
 
 @frozen
@@ -49,192 +50,196 @@ class _End:
     """The end of a caller's iterable."""
 
     error: Exception | None
-    """What it raised; None if it has no more items."""
+    """What the iterable raised; None if it has no more items."""
 
 
-class Feed(Generic[T]):
-    """A caller's iterable, whose items are taken by the thread that waits for what they give.
+class CallerIterator(Generic[T]):
+    """An asynchronous iterator over a caller's iterable, which the caller's own thread iterates.
 
-    It may block there, use the client, or be bound to its thread, as a query of Django's is.
+    The thread does that while it waits for a call. The iterable may block there, use the client,
+    or be bound to its thread, as a query of Django's is.
 
     Args:
         items: the iterable.
-        most: items that are taken at a time: 1 if each is needed as soon as it is there.
+        most: items that cross to the loop at a time: 1 if each is needed as soon as it is there.
     """
 
     def __init__(self, items: Iterable[T], most: int) -> None:
         self._iterator = iter(items)
         self._most = most
-        self._taken: deque[T | _End] = deque()
-        self._inbox: SimpleQueue[Errand | None] | None = None
-        self._wanted: deque[asyncio.Future[list[T | _End]]] = deque()
-        """The future of items that nobody has begun to take."""
+        self._buffer: deque[T | _End] = deque()
+        self._queue: CallerQueue | None = None
+        self._requests: deque[asyncio.Future[list[T | _End]]] = deque()
+        """Futures of items that no thread has begun to read."""
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> T:
-        if not self._taken:
-            wanted: asyncio.Future[list[T | _End]] = asyncio.get_running_loop().create_future()
-            self._wanted.append(wanted)
-            self._ask()
-            self._taken.extend(await wanted)
-        item = self._taken.popleft()
+        if not self._buffer:
+            request: asyncio.Future[list[T | _End]] = asyncio.get_running_loop().create_future()
+            self._requests.append(request)
+            self._enqueue()
+            self._buffer.extend(await request)
+        item = self._buffer.popleft()
         if isinstance(item, _End):
             raise item.error or StopAsyncIteration
         return item
 
-    def attach(self, inbox: "SimpleQueue[Errand | None]") -> None:
-        """Have items taken by the thread that empties this inbox; called in the loop."""
-        if self._inbox is None:
-            self._inbox = inbox
-            self._ask()
+    def attach(self, queue: CallerQueue) -> None:
+        """Have the thread of this queue read the items; called in the loop."""
+        if self._queue is None:
+            self._queue = queue
+            self._enqueue()
 
-    def detach(self, inbox: "SimpleQueue[Errand | None]") -> None:
-        """Have none taken until the next thread waits; called in the loop."""
-        if self._inbox is inbox:
-            self._inbox = None
+    def detach(self, queue: CallerQueue) -> None:
+        """Leave the items to the next thread that waits; called in the loop."""
+        if self._queue is queue:
+            self._queue = None
 
-    def _ask(self) -> None:
-        if self._inbox is not None and self._wanted:
-            self._inbox.put(self._take_items)
+    def _enqueue(self) -> None:
+        if self._queue is not None and self._requests:
+            self._queue.put(self._read_items)
 
-    def _take_items(self) -> None:
-        """Take items, in the caller's thread, unless an earlier errand did that."""
+    def _read_items(self) -> None:
+        """Read items for the first request, in the caller's thread, unless it was served before."""
         try:
-            wanted = self._wanted.popleft()
+            request = self._requests.popleft()
         except IndexError:
             return
-        taken: list[T | _End] = []
+        items: list[T | _End] = []
         try:
-            taken.extend(islice(self._iterator, self._most))
-            if len(taken) < self._most:
-                taken.append(_End(None))
+            items.extend(islice(self._iterator, self._most))
+            if len(items) < self._most:
+                items.append(_End(None))
         except Exception as error:  # noqa: BLE001 - raised in its turn
-            taken.append(_End(error))
+            items.append(_End(error))
 
-        def give() -> None:
-            if not wanted.done():
-                wanted.set_result(taken)
+        def set_result() -> None:
+            if not request.done():
+                request.set_result(items)
 
         with suppress(RuntimeError):  # the loop has ended
-            wanted.get_loop().call_soon_threadsafe(give)
+            request.get_loop().call_soon_threadsafe(set_result)
 
 
 class _Call(Generic[T]):
-    """A coroutine in the loop, and the thread that waits for it."""
+    """A task in the loop, and the thread that waits for its result.
+
+    Like a `concurrent.futures.Future`, without the lock that Ctrl-C could leave locked.
+    """
 
     def __init__(
         self,
         work: Work[T],
-        feed: Feed[Any] | None,
-        forget: Callable[["_Call[Any]"], object],
+        iterator: CallerIterator[Any] | None,
+        at_end: Callable[["_Call[Any]"], object],
     ) -> None:
         self._work = work
-        self._feed = feed
-        self._forget = forget
+        self._iterator = iterator
+        self._at_end = at_end
         self._task: asyncio.Task[None] | None = None
         self._has_begun = False
-        self._has_ended = False
+        self._is_done = False
         self._result: T | BaseException = ClientClosedError(_CLOSED)
-        self._inbox: SimpleQueue[Errand | None] = SimpleQueue()
-        """Errands for the thread; None, which it may be interrupted over, after the end."""
+        self._queue: CallerQueue = SimpleQueue()
 
     # In the loop
 
     def start(self) -> None:
-        """Start the coroutine."""
+        """Start the task."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def cancel(self) -> None:
-        """Cancel the coroutine, whether it has begun or not."""
+        """Cancel the task, whether it has begun or not."""
         if self._task is not None:
             self._task.cancel()
         if not self._has_begun:
-            self.end()
+            self.set_done()
 
-    def end(self) -> None:
-        """Let the thread go, with a result if there is one."""
-        self._forget(self)
-        self._has_ended = True
-        self._inbox.put(None)
+    def set_done(self) -> None:
+        """Release the thread that waits, with the result if there is one."""
+        self._at_end(self)
+        self._is_done = True
+        self._queue.put(None)
 
     async def _run(self) -> None:
         self._has_begun = True
-        if self._feed is not None:
-            self._feed.attach(self._inbox)
+        if self._iterator is not None:
+            self._iterator.attach(self._queue)
         try:
             self._result = await self._work()
         except asyncio.CancelledError:
-            pass  # in a thread that runs no task, it is the end of the client
+            pass  # for a thread, which is no task, that is the end of the client
         except BaseException as error:  # noqa: BLE001 - raised in the thread
             self._result = error
         finally:
-            if self._feed is not None:
-                self._feed.detach(self._inbox)
-            self.end()
+            if self._iterator is not None:
+                self._iterator.detach(self._queue)
+            self.set_done()
 
     # In the thread that waits
 
     def wait(self) -> None:
-        """Wait for the end, and run the errands that come meanwhile."""
-        while (errand := self._take_errand()) is not None:
-            errand()
+        """Call the functions of the queue until the call has ended."""
+        while (function := self._next_function()) is not None:
+            function()
 
     def wait_for_cancellation(self) -> None:
-        """Wait for the end, and run nothing any more."""
-        while not self._has_ended:
-            self._take_errand()
+        """Wait for the end, and call nothing any more."""
+        while not self._is_done:
+            self._next_function()
 
     def result(self) -> T:
-        """Return what came of it."""
+        """Return the result, or raise the error, of a call that has ended."""
         if isinstance(self._result, BaseException):
             raise self._result
         return self._result
 
-    def _take_errand(self) -> Errand | None:
+    def _next_function(self) -> Callable[[], None] | None:
         while True:
             try:
-                return self._inbox.get(timeout=_PATIENCE)
+                return self._queue.get(timeout=_SIGNAL_SECONDS)
             except Empty:
                 continue
 
 
 class _LoopThread:
-    """A thread that runs a loop for a portal, and the calls in it.
+    """A thread that runs a portal's loop, and the calls in it.
 
-    Each first call starts one, and the first loop that is there stays.
+    Each of several concurrent first calls starts a thread; the slot keeps the first one that has a
+    loop, and the others end at once.
     """
 
-    def __init__(self, at_end: Callable[[], Awaitable[None]], held: "_Held") -> None:
+    def __init__(self, at_end: Callable[[], Awaitable[None]], slot: "_Slot") -> None:
         self._at_end = at_end
-        self._held = held
+        self._slot = slot
         self._process = os.getpid()
         self._loop: asyncio.AbstractEventLoop
         self._calls: set[_Call[Any]] = set()
         self._is_stopping = False
         self._thread = threading.Thread(target=self._serve, name="income_client", daemon=True)
-        self._ready: SimpleQueue[BaseException | None] = SimpleQueue()
+        self._started: SimpleQueue[BaseException | None] = SimpleQueue()
 
     def start(self) -> None:
-        """Start the thread, and wait until the portal has a loop, or is closed."""
+        """Start the thread, and wait until the slot has a loop or is closed."""
         start_new_thread(self._start, ())  # which nothing interrupts half-way
-        if (error := self._ready.get()) is not None:
+        if (error := self._started.get()) is not None:
             raise error
 
     @property
     def is_of_parent(self) -> bool:
-        """Whether this process is a forked child of the one that it runs in."""
+        """Whether this process is a forked child of the one that the thread runs in."""
         return self._process != os.getpid()
 
     @property
-    def is_this_thread(self) -> bool:
-        """Whether the loop runs in the thread that asks."""
+    def is_current(self) -> bool:
+        """Whether the calling thread is this one."""
         return threading.current_thread() is self._thread
 
-    def run(self, work: Work[T], feed: Feed[Any] | None) -> T:
-        """Run a call to its end; what interrupts the thread cancels it, and waits for that."""
-        call = _Call(work, feed, self._calls.discard)
+    def run(self, work: Work[T], iterator: CallerIterator[Any] | None) -> T:
+        """Return a call's result; whatever interrupts the thread cancels the call first."""
+        call = _Call(work, iterator, self._calls.discard)
         try:
             self._calls.add(call)
             self._submit(call.start)
@@ -243,7 +248,7 @@ class _LoopThread:
             try:
                 self._submit(call.cancel)
             except ClientClosedError:
-                call.end()
+                call.set_done()
             call.wait_for_cancellation()
             raise
         return call.result()
@@ -258,19 +263,19 @@ class _LoopThread:
         """End the loop, and wait for that; in a forked child, leave it to the parent."""
         if self.is_of_parent:
             _RUNNING.discard(self)
-            asyncio.run(_completed(self._at_end()))
+            asyncio.run(_await(self._at_end()))
             return
         self.stop()
         self._thread.join(seconds)
 
-    def _submit(self, function: Callable[..., object], *arguments: object) -> None:
+    def _submit(self, function: Callable[[], object]) -> None:
         try:
-            self._loop.call_soon_threadsafe(function, *arguments)
+            self._loop.call_soon_threadsafe(function)
         except RuntimeError:
             raise ClientClosedError(_CLOSED) from None
 
     def _stop(self) -> None:
-        if not self._is_stopping:  # or else it would stop what its end does
+        if not self._is_stopping:  # a second stop would end `_end_tasks`
             self._is_stopping = True
             self._loop.stop()
 
@@ -278,20 +283,21 @@ class _LoopThread:
         try:
             self._thread.start()
         except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
-            self._ready.put(error)
+            self._started.put(error)
 
     def _serve(self) -> None:
         try:
             self._loop = asyncio.new_event_loop()
         except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
-            self._ready.put(error)
+            self._started.put(error)
             return
-        if self._held.setdefault("loop", self) is not self:
+        is_first = self._slot.setdefault("thread", self) is self
+        if is_first:
+            _RUNNING.add(self)
+        self._started.put(None)
+        if not is_first:
             self._loop.close()
-            self._ready.put(None)
             return
-        _RUNNING.add(self)
-        self._ready.put(None)
         try:
             self._loop.run_forever()
         finally:
@@ -300,105 +306,106 @@ class _LoopThread:
             finally:
                 self._loop.close()
                 _RUNNING.discard(self)
-                # Whoever comes later finds the loop closed.
+                # A later call finds the loop closed.
                 for call in tuple(self._calls):
-                    call.end()
+                    call.set_done()
 
     async def _end_tasks(self) -> None:
         try:
             await self._at_end()
         finally:
-            left = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in left:
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             await self._loop.shutdown_asyncgens()
 
 
-_Held = dict[Literal["loop"], _LoopThread | None]
-"""What a portal and its threads share: empty before the first call, None once it is closed. It is
-filled by ``setdefault``, which is atomic."""
+_Slot = dict[Literal["thread"], _LoopThread | None]
+"""The thread of a portal, shared with that thread and the portal's finalizer, which must not refer
+to the portal: empty before the first call, None once the portal is closed. Threads fill it by
+``setdefault``, which is atomic."""
 _RUNNING: Final[set[_LoopThread]] = set()
 
 
 @atexit.register
 def _close_all() -> None:
-    for running in tuple(_RUNNING):
-        running.close(_EXIT_SECONDS)
+    for thread in tuple(_RUNNING):
+        thread.close(_EXIT_SECONDS)
 
 
-async def _completed(work: Awaitable[T]) -> T:
+async def _await(work: Awaitable[T]) -> T:
     return await work
 
 
-def _drop(held: _Held) -> None:
-    """Have the loop of a portal that nobody holds end; whatever thread does this must not wait."""
-    loop = held.setdefault("loop", None)
-    if loop is not None:
-        loop.stop()
+def _stop(slot: _Slot) -> None:
+    """End the loop of a portal that is garbage, without waiting: any thread may finalize it."""
+    thread = slot.setdefault("thread", None)
+    if thread is not None:
+        thread.stop()
 
 
 class Portal:
-    """What any thread calls to run something in one loop, and wait for it.
+    """An event loop for threads, each of which waits for what it runs there.
 
     Args:
-        at_end: called in the loop before it ends.
+        at_end: called in the loop before the loop ends.
     """
 
     def __init__(self, at_end: Callable[[], Awaitable[None]]) -> None:
         self._at_end = at_end
-        self._held: _Held = {}
+        self._slot: _Slot = {}
         # At the end of the program, `_close_all` waits.
-        weakref.finalize(self, _drop, self._held).atexit = False
+        weakref.finalize(self, _stop, self._slot).atexit = False
 
     @property
     def is_closed(self) -> bool:
         """Whether `close` was called."""
-        return self._held.get("loop", self) is None
+        return self._slot.get("thread", self) is None
 
-    def run(self, work: Work[T], feed: Feed[Any] | None = None) -> T:
+    def run(self, work: Work[T], iterator: CallerIterator[Any] | None = None) -> T:
         """Run a coroutine in the loop to its end, and return its result.
 
         Args:
             work: makes the coroutine, in the loop.
-            feed: what this thread takes for it from an iterable of the caller's.
+            iterator: the caller's iterable that this thread reads for the coroutine.
 
         Raises:
             ClientClosedError: the loop has ended, or was started before this process was forked.
             ConfigurationError: this is the loop's own thread.
         """
-        return self._started_loop().run(work, feed)
+        return self._started_thread().run(work, iterator)
 
     def ask(self, function: Callable[[], T]) -> T:
-        """Call a plain function while nothing else runs in the loop, and after its end."""
-        loop = self._held.get("loop")
-        if self.is_closed or (loop is not None and (loop.is_this_thread or loop.is_of_parent)):
+        """Call a plain function while nothing else runs in the loop, also after the loop's end."""
+        thread = self._slot.get("thread")
+        if self.is_closed or (thread is not None and (thread.is_current or thread.is_of_parent)):
             return function()
 
-        async def called() -> T:
+        async def call() -> T:
             return function()
 
-        return self.run(called)
+        return self.run(call)
 
     def close(self) -> None:
-        """End what runs, and the loop; again does nothing."""
-        loop = self._held.setdefault("loop", None)
-        if loop is not None:
-            self._check_thread(loop)
-            loop.close()
-            self._held["loop"] = None
+        """End what runs, and the loop; a second call does nothing."""
+        thread = self._slot.setdefault("thread", None)
+        if thread is not None:
+            self._check_thread(thread)
+            thread.close()
+            self._slot["thread"] = None
 
-    def _started_loop(self) -> _LoopThread:
-        if not self._held:
-            _LoopThread(self._at_end, self._held).start()
-        loop = self._held["loop"]
-        if loop is None:
+    def _started_thread(self) -> _LoopThread:
+        if not self._slot:
+            _LoopThread(self._at_end, self._slot).start()
+        thread = self._slot["thread"]
+        if thread is None:
             raise ClientClosedError(_CLOSED)
-        if loop.is_of_parent:
+        if thread.is_of_parent:
             raise ClientClosedError(_FORKED)
-        self._check_thread(loop)
-        return loop
+        self._check_thread(thread)
+        return thread
 
-    def _check_thread(self, loop: _LoopThread) -> None:
-        if loop.is_this_thread:
+    def _check_thread(self, thread: _LoopThread) -> None:
+        if thread.is_current:
             raise ConfigurationError(_OWN_THREAD)

@@ -5,7 +5,7 @@ arguments, types and docstring, for type checkers and editors as well. Written o
 with overloads, which mypy cannot take over.
 
 Nothing is read ahead here: the asynchronous iterators do that, and a page of a walk comes from the
-loop's thread as one. So what counts as given to the consumer is the same in both clients.
+loop's thread as one. So both clients count the same items as delivered to the consumer.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from attrs import define, field
 from .client import FILE_NAMES, IncomeClient
 from .configuration import SyncClientOptions, check_options, from_file, from_variables
 from .errors import ConfigurationError, leaving
-from .portal import Feed, Portal
+from .portal import CallerIterator, Portal
 from .records.applications import ApplicationPage, ApplicationSummary
 from .records.documents import ApplicationDocuments, ApplicationRecord
 from .settings import Auth, AuthFunction, RetryPolicy, Timeouts
@@ -126,8 +126,10 @@ def _blocking(
                 return self._portal.run(partial(original, self._client, *args, **kwargs))
             begin: Callable[..., Coroutine[Any, Any, R]] = original
             first = args[0] if args else kwargs.pop(over, None)
-            given, feed = _given(self._portal, first, _MANY)
-            return self._portal.run(partial(begin, self._client, given, *args[1:], **kwargs), feed)
+            items, iterator = _iterated(self._portal, first, _MANY)
+            return self._portal.run(
+                partial(begin, self._client, items, *args[1:], **kwargs), iterator
+            )
 
     return call
 
@@ -144,10 +146,10 @@ def _check_stores(arguments: Mapping[str, object]) -> None:
             raise ConfigurationError(message, argument=name)
 
 
-def _giving(
+def _wrapping(
     original: Callable[Concatenate[IncomeClient, P], A], around: Callable[[Portal, A], R]
 ) -> Callable[Concatenate[SyncIncomeClient, P], R]:
-    """Make the method that returns what is plain around something asynchronous."""
+    """Make the method that returns a plain object around an asynchronous one."""
     shown = signature(original)
 
     @_method_like(original, around.__name__)
@@ -161,49 +163,49 @@ def _giving(
 
 
 class SyncIterator(Generic[Y]):
-    """What the client reads or downloads, one after the other, for one consumer.
+    """An iterator over records or files that the client reads, for one consumer.
 
-    It is read ahead as the asynchronous client does, while the consumer is busy as well. Dropping
-    it, as a loop that is left does, ends the requests in flight; ``close`` waits for that.
+    The client reads ahead as the asynchronous one does, also while the consumer is busy. Dropping
+    the iterator, as a loop that is left does, ends the requests in flight; ``close`` waits for that.
 
     Made by the methods of `SyncIncomeClient`.
 
     Args:
         portal: the event loop of the client.
-        items: what is iterated over there.
-        feed: what the consumer's thread takes for it from an iterable of the caller's.
-        untaken: what was read for a call that was interrupted meanwhile.
+        items: the asynchronous iterator, which runs there.
+        iterator: the caller's iterable behind the items, which the consumer's thread reads.
+        fetched: items of a call that was interrupted before it returned them.
     """
 
     def __init__(
         self,
         portal: Portal,
         items: AsyncIterator[Y],
-        feed: Feed[Any] | None = None,
-        untaken: deque[Y] | None = None,
+        iterator: CallerIterator[Any] | None = None,
+        fetched: deque[Y] | None = None,
     ) -> None:
         self._portal = portal
         self._items = items
-        self._feed = feed
-        self._untaken: deque[Y] = deque() if untaken is None else untaken
+        self._iterator = iterator
+        self._fetched: deque[Y] = deque() if fetched is None else fetched
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Y:
-        """Return the next one.
+        """Return the next item.
 
         Raises:
             IncomeClientError: as the asynchronous iterator.
         """
-        if not self._untaken:
+        if not self._fetched:
             with leaving():
-                has_more = self._portal.run(self._take, self._feed)
+                has_more = self._portal.run(self._take, self._iterator)
             if not has_more:
                 raise StopIteration
         # A signal is handled after a call, such as that of popleft: the item would be lost.
-        item = self._untaken[0]
-        del self._untaken[0]
+        item = self._fetched[0]
+        del self._fetched[0]
         return item
 
     def close(self) -> None:
@@ -215,20 +217,20 @@ class SyncIterator(Generic[Y]):
 
     async def _take(self) -> bool:
         try:
-            self._untaken.append(await anext(self._items))
+            self._fetched.append(await anext(self._items))
         except StopAsyncIteration:
             return False
         return True
 
 
-def _given(portal: Portal, items: Any, most: int = 1) -> tuple[Any, Feed[Any] | None]:
-    """Return what the loop iterates over in place of a caller's items, and what feeds it."""
-    if isinstance(items, SyncIterator) and items._portal is portal and not items._untaken:
-        return items._items, items._feed  # stays in the loop
+def _iterated(portal: Portal, items: Any, most: int = 1) -> tuple[Any, CallerIterator[Any] | None]:
+    """Return what the loop iterates over, and the part of it that the caller's thread reads."""
+    if isinstance(items, SyncIterator) and items._portal is portal and not items._fetched:
+        return items._items, items._iterator  # stays in the loop
     if isinstance(items, _OF_THE_LOOP) or not isinstance(items, Iterable):
         return items, None
-    feed: Feed[Any] = Feed(items, most)
-    return feed, feed
+    iterator: CallerIterator[Any] = CallerIterator(items, most)
+    return iterator, iterator
 
 
 class SyncApplicationPaginator(SyncIterator[ApplicationSummary]):
@@ -244,7 +246,7 @@ class SyncApplicationPaginator(SyncIterator[ApplicationSummary]):
 
     def __init__(self, portal: Portal, items: AsyncIterator[ApplicationSummary]) -> None:
         super().__init__(portal, items)
-        self._untaken_pages: deque[ApplicationPage] = deque()
+        self._fetched_pages: deque[ApplicationPage] = deque()
 
     def __next__(self) -> ApplicationSummary:
         """Return the next summary.
@@ -260,7 +262,7 @@ class SyncApplicationPaginator(SyncIterator[ApplicationSummary]):
             for row in self._items._rows:
                 return row
             with leaving():
-                has_more = self._portal.run(self._items._take_page, self._feed)
+                has_more = self._portal.run(self._items._take_page, self._iterator)
             if not has_more:
                 raise StopIteration
 
@@ -273,7 +275,7 @@ class SyncApplicationPaginator(SyncIterator[ApplicationSummary]):
         Raises:
             IncomeClientError: as when iterating over summaries.
         """
-        return SyncIterator(self._portal, self._items.pages(), untaken=self._untaken_pages)
+        return SyncIterator(self._portal, self._items.pages(), fetched=self._fetched_pages)
 
     @property
     def progress(self) -> WalkProgress:
@@ -543,9 +545,9 @@ class SyncIncomeClient:
 
     # Many requests
 
-    list_applications: Final = _giving(IncomeClient.list_applications, SyncApplicationPaginator)
+    list_applications: Final = _wrapping(IncomeClient.list_applications, SyncApplicationPaginator)
     audit: Final = _blocking(IncomeClient.audit, over="held")
-    poll: Final = _giving(IncomeClient.poll, SyncPoller)
+    poll: Final = _wrapping(IncomeClient.poll, SyncPoller)
 
     @overload
     def fetch_records(
@@ -578,10 +580,10 @@ class SyncIncomeClient:
         on_error: OnError = "raise",
     ) -> SyncIterator[ApplicationRecord] | SyncIterator[ApplicationRecord | FetchFailure]:
         """Read many applications, as ``IncomeClient.fetch_records``."""
-        given, feed = _given(self._portal, applications)
+        items, iterator = _iterated(self._portal, applications)
         fetch: Callable[..., AsyncIterator[Any]] = self._client.fetch_records
-        records = fetch(given, documents, pages, concurrency, on_error=on_error)
-        return SyncIterator(self._portal, records, feed)
+        records = fetch(items, documents, pages, concurrency, on_error=on_error)
+        return SyncIterator(self._portal, records, iterator)
 
     @overload
     def fetch_documents(
@@ -611,10 +613,10 @@ class SyncIncomeClient:
         on_error: OnError = "raise",
     ) -> SyncIterator[ApplicationDocuments] | SyncIterator[ApplicationDocuments | FetchFailure]:
         """Read the documents of many applications, as ``IncomeClient.fetch_documents``."""
-        given, feed = _given(self._portal, applications)
+        items, iterator = _iterated(self._portal, applications)
         fetch: Callable[..., AsyncIterator[Any]] = self._client.fetch_documents
-        documents = fetch(given, pages, concurrency, on_error=on_error)
-        return SyncIterator(self._portal, documents, feed)
+        documents = fetch(items, pages, concurrency, on_error=on_error)
+        return SyncIterator(self._portal, documents, iterator)
 
     # Document files
 
@@ -659,10 +661,10 @@ class SyncIncomeClient:
         on_error: OnError = "raise",
     ) -> SyncIterator[DownloadedFile] | SyncIterator[DownloadedFile | DownloadFailure]:
         """Download the files of many documents, as ``IncomeClient.download_all``."""
-        given, feed = _given(self._portal, documents)
+        items, iterator = _iterated(self._portal, documents)
         download: Callable[..., AsyncIterator[Any]] = self._client.download_all
         files = download(
-            given,
+            items,
             directory,
             concurrency,
             names=names,
@@ -670,4 +672,4 @@ class SyncIncomeClient:
             on_progress=on_progress,
             on_error=on_error,
         )
-        return SyncIterator(self._portal, files, feed)
+        return SyncIterator(self._portal, files, iterator)

@@ -464,7 +464,7 @@ def test_ctrl_c_at_any_step_of_a_call_ends_it_and_leaves_nothing(is_first: bool)
         with Signals(step, interrupt) as signals, suppress(KeyboardInterrupt):
             assert used.run(work) == 5
         assert used.run(work) == 5
-        loop = used._held["loop"]
+        loop = used._slot["thread"]
         assert loop is not None
         assert loop._calls == set()
         assert used.ask(lambda: len(asyncio.all_tasks())) == 1
@@ -491,7 +491,7 @@ def test_closing_again_while_it_ends_waits_for_that() -> None:
 
     used = portal.Portal(at_end)
     used.run(work)
-    loop = used._held["loop"]
+    loop = used._slot["thread"]
     assert loop is not None
     loop.stop()
     assert begun.wait(20)
