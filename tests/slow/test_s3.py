@@ -141,7 +141,7 @@ async def test_a_file_that_fails_is_printed_and_the_others_are_stored(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     async with serving(tmp_path, monkeypatch) as (service, client):
-        ids = service.world.ids[:3]
+        ids = [*service.world.ids[:3]]
         documents = await documents_of(client, ids)
         service.faults.add(Fault("status", status=404, path=FILES, times=1))
         await store_files(client, ids, store)
@@ -158,7 +158,7 @@ async def test_a_run_after_one_whose_uploads_failed_stores_every_file(
 ) -> None:
     """Files that were not uploaded wait in the folder."""
     async with serving(tmp_path, monkeypatch) as (service, client):
-        ids = service.world.ids[:3]
+        ids = [*service.world.ids[:3]]
         documents = await documents_of(client, ids)
         with pytest.raises((BaseError, FileNotFoundError)):
             await store_files(client, ids, store_of(endpoint, "no-such-bucket"))
