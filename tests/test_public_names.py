@@ -77,6 +77,13 @@ def test_a_name_that_there_is_not_is_an_attribute_error() -> None:
         _ = vars(_lazy)["__getattr__"]("Nobody")
 
 
+@pytest.mark.parametrize(("name", "line"), _lazy.REMOVED.items())
+def test_a_removed_name_says_the_line_that_replaces_it(name: str, line: str) -> None:
+    with pytest.raises(ImportError) as caught:
+        exec(f"from income_client import {name}")
+    assert caught.value.msg == f"income_client.{name} was removed: write {line}"
+
+
 def test_every_error_is_offered_and_drawn() -> None:
     """The tree in the docstring of ``errors`` holds every error, each under its parent."""
     classes = {

@@ -9,6 +9,7 @@ import re
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -29,7 +30,7 @@ from income_client.engines import postgres
 from income_client.engines.postgres import PostgresCheckpointStore
 from income_client.testing import JumpingClock
 from tests.support.killed_pollers import BATCH, killed
-from tests.support.kills import Server, Workers, killed_server, share_of, workers_of
+from tests.support.kills import Workers, share_of, workers_of
 from tests.support.polling import Scene
 from tests.support.postgres import PostgresServer, postgres_server
 from tests.support.service import NOW
@@ -174,12 +175,30 @@ def server() -> Iterator[PostgresServer]:
         yield server
 
 
+@asynccontextmanager
+async def killed_server(server: PostgresServer, kills: int) -> AsyncIterator["asyncio.Task[None]"]:
+    """Kill a server and start it again, so many times; yields a task that ends afterwards."""
+    chance = Random(17)
+
+    async def kill() -> None:
+        for _ in range(kills):
+            await asyncio.sleep(chance.uniform(0, 0.1))
+            await asyncio.to_thread(server.kill)
+            await asyncio.to_thread(server.start)
+
+    killing = asyncio.ensure_future(kill())
+    try:
+        yield killing
+    finally:
+        await killing
+
+
 @pytest.fixture
 def kills(pytestconfig: pytest.Config) -> int:
     return share_of(pytestconfig, 0.4)
 
 
-async def save_among_kills(server: Server, kills: int, store: CheckpointStore) -> None:
+async def save_among_kills(server: PostgresServer, kills: int, store: CheckpointStore) -> None:
     """Check that after each fault a store is at the last version known of, or at the next."""
     known = faults = 0
     is_sure = True
@@ -202,7 +221,7 @@ async def save_among_kills(server: Server, kills: int, store: CheckpointStore) -
 
 
 async def poll_among_kills(
-    server: Server,
+    server: PostgresServer,
     kills: int,
     store: CheckpointStore,
     consume: Callable[[Poller], Awaitable[object]],

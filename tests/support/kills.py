@@ -21,7 +21,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from random import Random
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import pytest
 from attrs import define, field
@@ -238,35 +238,6 @@ def _watch(dies_before: int, say: Callable[[str], None]) -> list[str]:
 
 def _say(number: str, word: str) -> None:
     os.write(_OUTPUT, f"{number} {word}\n".encode())
-
-
-# Servers
-
-
-class Server(Protocol):
-    """What can be killed and started again; it serves then."""
-
-    def kill(self) -> None: ...
-
-    def start(self) -> None: ...
-
-
-@asynccontextmanager
-async def killed_server(server: Server, kills: int) -> AsyncIterator["asyncio.Task[None]"]:
-    """Kill a server and start it again, so many times; yields a task that ends afterwards."""
-    chance = Random(17)
-
-    async def kill() -> None:
-        for _ in range(kills):
-            await asyncio.sleep(chance.uniform(0, 0.1))
-            await asyncio.to_thread(server.kill)
-            await asyncio.to_thread(server.start)
-
-    killing = asyncio.ensure_future(kill())
-    try:
-        yield killing
-    finally:
-        await killing
 
 
 if __name__ == "__main__":

@@ -3,9 +3,7 @@
 Default tests run Valkey, which a wheel brings; slow tests run the Redis of this machine.
 """
 
-import os
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -84,17 +82,6 @@ class RedisServer:
                     time.sleep(0.005)
                 else:
                     return
-
-    def freeze(self) -> None:
-        """Have it do nothing any more, with its connections open."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
-        os.waitpid(self._process.pid, os.WUNTRACED)  # until then it may answer once more
-
-    def resume(self) -> None:
-        """Have it continue after `freeze`."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """End it without a word."""
