@@ -75,7 +75,7 @@ async def read_pairs(path: Path) -> AsyncGenerator[Pair, None]:
     """
     is_empty = str(path) != STANDARD_INPUT and not _manifest_of(path).exists()
     try:
-        if path.is_dir():  # noqa: ASYNC240 - as quick as the reading of a line
+        if path.is_dir():  # noqa: ASYNC240 - one look at a path
             for pair in _read_tables(path):
                 is_empty = False
                 yield pair

@@ -81,7 +81,7 @@ def write_text(*lines: str) -> None:
 _BOX_DRAWING: Final = range(0x2500, 0x2580)
 _IN_ASCII: Final = (
     dict.fromkeys(_BOX_DRAWING, "+")
-    | str.maketrans("•·─━╌═│┃╎║▏▎▍▌▋▊▉█", "*.---=||||########")
+    | str.maketrans("•─━│┃▏▎▍▌▋▊▉█", "*--||########")
     | str.maketrans({"→": "->", "…": "...", "±": "+-"})
 )
 """What is drawn where an encoding has no lines, blocks and arrows."""
