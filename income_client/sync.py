@@ -165,8 +165,8 @@ def _wrapping(
 class SyncIterator(Generic[Y]):
     """An iterator over records or files that the client reads, for one consumer.
 
-    The client reads ahead as the asynchronous one does, also while the consumer is busy. Dropping
-    the iterator, as a loop that is left does, ends the requests in flight; ``close`` waits for that.
+    The client reads ahead as the asynchronous one does, also while the consumer is busy. Leaving a
+    loop drops the iterator, which ends the requests in flight; ``close`` waits for their end.
 
     Made by the methods of `SyncIncomeClient`.
 
