@@ -71,7 +71,6 @@ _SUMMARIES: Final = {
     "relay": "Publish an event for each update to a broker",
     "dead-letters": "List what a poller could not read",
     "get": "Print the JSON of any path of the service",
-    "token": "Request an access token and describe it",
     "listen": "Receive callbacks and print them",
     "trigger": "Have a running emulator send callbacks",
     "emulate": "Run an emulated service",
@@ -91,6 +90,10 @@ _MEANT: Final[Mapping[str, tuple[str, ...]]] = {
     "-v": (_VERBOSE,),
 }
 """Options of other commands or programs, and what they may be called here."""
+_REMOVED: Final[Mapping[str, str]] = {
+    "token": "income-client guide command-line has a line of curl for it.",
+}
+"""Commands of earlier versions, and what to use in place of them."""
 _WORDS: Final[Mapping[str, str]] = {"help": "--help", "version": "--version"}
 """What other programs have as a command."""
 
@@ -196,16 +199,23 @@ def _error_text(error: CycloptsError) -> str:
             return hint
     if isinstance(error, UnknownCommandError):
         (word, *_) = error.unused_tokens or ("",)
-        if hint := _option_hint(word, {_VERBOSE}):
-            return hint
-        if word.startswith("-"):
-            option = word.partition("=")[0]
-            return f"Unknown option: {option}. Options come behind the command."
+        return _command_hint(word) or str(error)
     text = str(error)
     if isinstance(error, MissingArgumentError) and not error.keyword and error.argument:
         # cyclopts says of an option that was left out that it has no value.
         text = text.replace("requires an argument", "is missing")
     return text
+
+
+def _command_hint(word: str) -> str | None:
+    """Return what to say of a word in a command's place; None where nothing is known of it."""
+    if word in _REMOVED:
+        return f"The command {word} was removed: {_REMOVED[word]}"
+    if word.startswith("-"):
+        option = word.partition("=")[0]
+        unknown = f"Unknown option: {option}. Options come behind the command."
+        return _option_hint(word, {_VERBOSE}) or unknown
+    return None
 
 
 def _option_hint(option: str, known: Collection[str]) -> str | None:

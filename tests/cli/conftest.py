@@ -18,7 +18,7 @@ _FEW: Final = {
         Form("export"), Form("get"), Form("poll"),
     ),
     "any_name": ("applications", "documents", "listen", "poll"),
-    "any_reader": ("applications", "doctor", "download", "export", "poll", "token"),
+    "any_reader": ("applications", "doctor", "download", "export", "poll"),
 }  # fmt: skip
 _EVERY: Final = {"any_form": FORMS, "any_name": NAMES, "any_reader": READING}
 

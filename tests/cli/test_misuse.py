@@ -27,6 +27,7 @@ KEY: Final = "INCOME_CLIENT_SECRET"
 
 INVALID: Final = [
     ("nonsense", "nonsense"),
+    ("token", "The command token was removed: income-client guide command-line"),
     ("application", "parameter APPLICATION_ID is missing"),
     ("application ''", "application_id"),
     ("applications --updated-after yesterday", "7d, 12h, now or beginning"),
@@ -134,7 +135,7 @@ INVALID_VARIABLES: Final[list[tuple[str, dict[str, str], str]]] = [
     ("application app-1", {"INCOME_BASE_URL": ""}, "INCOME_BASE_URL"),
     ("applications", {KEY: ""}, KEY),
     ("documents app-1", {"INCOME_BASE_URL": "ftp://income.example"}, "INCOME_BASE_URL"),
-    ("token", {"INCOME_PROXY": "hidden"}, "INCOME_PROXY"),
+    ("get /v1/x", {"INCOME_PROXY": "hidden"}, "INCOME_PROXY"),
     ("download --to x app-1", {"INCOME_CA_FILE": "/none"}, "INCOME_CA_FILE: cannot read /none"),
     ("export --to all", {"INCOME_CA_FILE": "/"}, "INCOME_CA_FILE: / is not a regular file"),
     ("poll --store polls.db --once", {"INCOME_CA_FILE": __file__}, "holds no certificate"),

@@ -73,7 +73,7 @@ def test_a_file_is_enough(cli: Cli, income_service: IncomeService, tmp_path: Pat
 
 
 @pytest.mark.shows_private("file", reason="the file is where the secret is kept")
-@pytest.mark.parametrize("command", ["applications", "doctor", "token"])
+@pytest.mark.parametrize("command", ["applications", "doctor"])
 def test_a_secret_may_be_in_a_file(command: str, shell: Cli, tmp_path: Path) -> None:
     """Then nobody is asked for it, at a terminal either."""
     secret = shell.service.oauth2.client_secret.reveal()
@@ -270,9 +270,8 @@ def test_proxy_and_authority_are_for_every_address(cli: Cli, tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("without_pauses")
-@pytest.mark.parametrize("command", ["applications", "token"])
-def test_a_token_endpoint_that_is_down_is_named(command: str, cli: Cli) -> None:
-    ran = cli(command, env={**OAUTH2, "INCOME_AUTH_URL": "http://[::1]:2/path"})
+def test_a_token_endpoint_that_is_down_is_named(cli: Cli) -> None:
+    ran = cli(*LIST, env={**OAUTH2, "INCOME_AUTH_URL": "http://[::1]:2/path"})
     assert (ran.status, ran.stdout) == (1, "")
     assert ran.stderr.startswith("income-client: token: ")
     assert ran.stderr.endswith(" at [::1]:2\n")
@@ -366,7 +365,7 @@ def test_refused_credentials_are_status_4(any_reader: str, prepared: Cli) -> Non
     secrets = {"INCOME_CLIENT_SECRET": "invented"}
     basic = with_basic(prepared.service, INCOME_PASSWORD="invented")
     before = len(prepared.service.requests)
-    for env in (secrets, basic) if any_reader != "token" else (secrets,):
+    for env in (secrets, basic):
         ran = prepared(*line, env=env)
         assert ran.status == 4
         assert "401" in ran.words

@@ -110,7 +110,7 @@ async def _run(service: Emulator, folder: Path, line: str) -> str:
             (folder / "held.csv").write_text("\n".join(["application_id,updated_at", *held]))
         case "income-client", "dead-letters", *_:
             await leave_letters(folder / "polls.db", service.world.ids[0])
-        case "income-client" | "curl" | "split", *_:
+        case "income-client" | "curl" | "printf" | "split", *_:
             pass
         case _:
             return f"{program} is not known here"

@@ -43,7 +43,6 @@ LINES: Final[dict[str, Callable[[IncomeService], tuple[str, ...]]]] = {
     "guide": lambda _: ("polling",),
     "poll": lambda _: ("--store", "polls.db", "--start", "beginning", "--once"),
     "schema": lambda _: ("postgres",),
-    "token": lambda _: (),
     "completion": lambda _: ("bash",),
 }
 """What makes each sub-command read all that there is, or one application."""
@@ -56,7 +55,6 @@ _ROWS: Final = (("-o", "json"), ("-o", "csv"), ("-o", "table"), ("-q",))
 _FORMS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "application": (("-o", "json", "--show-personal-data"), ("--show-personal-data",)),
     "doctor": (("-o", "json"),),
-    "token": (("-o", "json"), ("--reveal",)),
     **dict.fromkeys(("applications", "audit", "dead-letters", "documents", "find"), _ROWS),
 }
 
