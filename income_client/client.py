@@ -215,19 +215,21 @@ class IncomeClient:
         path: str | os.PathLike[str] | None = None,
         **options: Unpack[ClientOptions],
     ) -> Self:
-        """Make a client from the configuration file of the command line, and the environment.
+        """Make a client from the configuration file of the command line, or the environment.
 
         The file is TOML with the keys base_url, auth_url, client_id and client_secret or
         username and password, proxy and ca_file, at its top level and in tables
         ``[profiles.NAME]``; one with a secret must be the user's own, with mode 0600. In place
-        of a secret, client_secret_file or password_file names the file that holds it. An
-        option given here comes first, then the profile, then the environment (as for
-        ``from_env``), then the top level; with ``path``, all of the file comes before the
-        environment. A secret is used only with the name and the address beside it.
+        of a secret, client_secret_file or password_file names the file that holds it.
+
+        Address and credentials come from one place: from the profile, if one is named; else
+        from the top level of the file at ``path``; else from the environment (as for
+        ``from_env``), if it sets any of them; else from the file's top level. What the others
+        say of them is not used. A proxy and ca_file that this place leaves out are those of the
+        environment, or else of the file's top level.
 
         Args:
-            profile: name of a table below ``profiles``; by default that of INCOME_PROFILE, and
-                the top level alone where that is not set.
+            profile: name of a table below ``profiles``; by default that of INCOME_PROFILE.
             path: the file; by default that of INCOME_CONFIG, or
                 ``~/.config/income-client/config.toml``.
             options: other arguments of the constructor, by name, as for ``from_env``.

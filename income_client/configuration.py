@@ -1,8 +1,10 @@
 """A client's settings from environment variables and from a configuration file in TOML.
 
-An option given in code or on the command line comes before a named profile, that before the
-environment, and that before the file's top level. A file whose path is given comes before the
-environment as well. INCOME_PROFILE names a profile as an option does, where none is given.
+Address and credentials come from one place, which is taken whole: a profile or a file that the
+caller asks for; else the environment, if it sets any of them; else the top level of the user's own
+file. So no secret can be sent to an address, or with a name, that was set somewhere else. A proxy
+and certificate authorities belong to the machine: where the place sets none, those of the
+environment and then those of the file's top level are used.
 """
 
 import os
@@ -76,7 +78,7 @@ def check_options(function: str, options: SyncClientOptions) -> None:
 
 
 class CredentialKeys(NamedTuple):
-    """The keys of a kind of credentials; the secret is set itself, or the file that holds it."""
+    """The keys of a kind of credentials; either the secret is set, or the file that holds it."""
 
     name: str
     secret: str
@@ -84,14 +86,9 @@ class CredentialKeys(NamedTuple):
     make: type[BasicAuth] | type[OAuth2ClientCredentials]
 
     @property
-    def secrets(self) -> frozenset[str]:
-        """The two keys of the secret."""
-        return frozenset({self.secret, self.secret_file})
-
-    @property
     def keys(self) -> frozenset[str]:
-        """All keys."""
-        return self.secrets | {self.name}
+        """All keys of the kind."""
+        return frozenset({self.name, self.secret, self.secret_file})
 
 
 CREDENTIALS: Final = (
@@ -100,12 +97,15 @@ CREDENTIALS: Final = (
 )
 _PATHS: Final = ("ca_file", "client_secret_file", "password_file")
 _SECRETS: Final = frozenset({"client_secret", "password", "proxy"})
+_OF_MACHINE: Final = ("proxy", "ca_file")
 
 
 @frozen(kw_only=True)
 class Account:
-    """What one place says of the service and of the credentials; None for what it leaves out."""
+    """The settings of one place; None for those that it leaves out."""
 
+    place: str | None = None
+    """Name of the file, or of the profile and its file; None for the environment."""
     base_url: str | None = field(default=None, repr=False)  # may hold a password by mistake
     auth_url: str | None = field(default=None, repr=False)
     client_id: str | None = None
@@ -118,47 +118,36 @@ class Account:
     ca_file: str | None = None
 
     @classmethod
-    def of_texts(cls, texts: Mapping[str, str]) -> Self:
-        """Make one of texts by key; an empty one counts as left out."""
+    def of_texts(cls, texts: Mapping[str, str], place: str | None = None) -> Self:
+        """Make an account of texts by key; an empty text counts as left out."""
         fields: dict[str, Any] = {
             key: Secret(text) if key in _SECRETS else text for key, text in texts.items() if text
         }
-        return cls(**fields)
+        return cls(place=place, **fields)
 
     @classmethod
     def of_variables(cls, variables: Mapping[str, str]) -> Self:
-        """Make one of environment variables."""
+        """Make an account of environment variables."""
         return cls.of_texts({key: variables.get(variable(key), "") for key in KEYS})
 
     @property
-    def given(self) -> dict[str, str | Secret]:
-        """What is set, by key."""
-        values = {key: getattr(self, key) for key in KEYS}
-        return {key: value for key, value in values.items() if value is not None}
+    def keys(self) -> tuple[str, ...]:
+        """The keys of address and credentials that are set."""
+        return tuple(
+            key for key in KEYS if key not in _OF_MACHINE and getattr(self, key) is not None
+        )
 
     @property
     def kinds(self) -> tuple[CredentialKeys, ...]:
         """The kinds of credentials of which a key is set."""
-        given = self.given
-        return tuple(one for one in CREDENTIALS if not one.keys.isdisjoint(given))
+        return tuple(kind for kind in CREDENTIALS if not kind.keys.isdisjoint(self.keys))
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether a client can be made of it."""
-        given = self.given
-        has_both = any(
-            one.name in given and not one.secrets.isdisjoint(given) for one in self.kinds
-        )
-        return has_both and self.base_url is not None
-
-    def is_for_another_address(self, address: str | None) -> bool:
-        """Say whether it names an address, and not this one."""
-        if self.base_url is None or address is None:
-            return False
-        return self.base_url.rstrip("/") != address.rstrip("/")
+    def setting_name(self, key: str) -> str:
+        """Return how messages name a setting of this place."""
+        return variable(key) if self.place is None else f"{key} in {self.place}"
 
 
-KEYS: Final = tuple(fields_dict(Account))
+KEYS: Final = tuple(key for key in fields_dict(Account) if key != "place")
 PROFILE_VARIABLE: Final = "INCOME_PROFILE"
 
 
@@ -182,6 +171,16 @@ class FileCredentials:
         except ConfigurationError as error:
             raise SecretFileError(error.message)
 
+    def check(self) -> Self:
+        """Return itself; raise a `ConfigurationError` if the file cannot be used."""
+        try:
+            self.read()
+        except ConfigurationError as error:
+            if error.argument == self.kind.name:
+                raise
+            raise wrong(self.kind.secret_file, f"cannot be used: {error.message}")
+        return self
+
     def read(self) -> Auth:
         """Return the credentials of now; the line's end behind the secret is no part of it."""
         content, _ = read_content(self.path)
@@ -201,87 +200,75 @@ class FileCredentials:
 
 @frozen(kw_only=True)
 class Configuration:
-    """What all places say together."""
+    """The settings of a client: those of one account, and the proxy and authorities to use."""
 
     account: Account
-    sources: Mapping[str, str]
-    """For each key that is set: its variable, or the name of the file."""
-    file: str | None = None
-    """Name of the file that could say more, for messages."""
-    unused: str | None = None
-    """The place whose credentials are not used, since they are for another address."""
-    profile: str | None = None
-    profiles: tuple[str, ...] = ()
-    """Profiles of the file that was read."""
+    elsewhere: Mapping[str, str] = {}
+    """Names of the settings of ``account`` that do not come from its place, by key."""
+    advice: str = ""
+    """What else can be done where a setting is missing."""
+
+    def setting_name(self, key: str) -> str:
+        """Return how messages name a setting: its variable, or its key and its place."""
+        return self.elsewhere.get(key) or self.account.setting_name(key)
+
+    def name_setting(self, error: ConfigurationError) -> ConfigurationError:
+        """Return an error that names its setting as it is named where it is set."""
+        key = error.argument
+        if key is None or key not in KEYS or getattr(self.account, key) is None:
+            return error.again()
+        message = f"{self.setting_name(key)} {error.detail}"
+        return ConfigurationError(message, argument=key, detail=error.detail)
+
+    def with_secret(self, secret: Secret) -> Self:
+        """Return these settings with a secret that a person has typed in."""
+        (kind,) = self.account.kinds
+        change: dict[str, Any] = {kind.secret: secret}
+        words = f"the {kind.secret.replace('_', ' ')} that was typed in"
+        account = evolve(self.account, **change)
+        return evolve(self, account=account, elsewhere={**self.elsewhere, kind.secret: words})
 
     def auth(self) -> Auth | FileCredentials:
         """Return the credentials, or a function that reads them from their file each time.
 
         Raises a `ConfigurationError` that says what is missing or cannot be read.
         """
-        try:
-            return self._make_auth()
-        except ConfigurationError as error:
-            raise self._add_advice(self.name_setting(error))
-
-    def _make_auth(self) -> Auth | FileCredentials:
         account = self.account
-        if not account.base_url:
+        if account.base_url is None:
             raise self._missing_setting_error("base_url")
         if len(account.kinds) != 1:
-            names = (f"{variable(one.name)} and {variable(one.secret)}" for one in CREDENTIALS)
-            keys = (f"{one.name} and {one.secret}" for one in CREDENTIALS)
-            in_file = (
-                "" if self.file is None else f"; or in {self.file} either {', or '.join(keys)}"
-            )
-            raise ConfigurationError(f"set either {', or '.join(names)}{in_file}")
+            raise self._missing_credentials_error()
         (kind,) = account.kinds
-        name, secret = getattr(account, kind.name), getattr(account, kind.secret)
+        name: str | None = getattr(account, kind.name)
+        if name is None:
+            raise self._missing_setting_error(kind.name)
+        secret: Secret | None = getattr(account, kind.secret)
         path: str | None = getattr(account, kind.secret_file)
-        if not name or (secret is None and path is None):
-            raise self._missing_setting_error(kind.secret if name else kind.name)
-        if path is None:
-            return kind.make(name, secret)
-        if secret is not None:
-            other = self.setting_name(kind.secret_file)
-            raise wrong(kind.secret, f"and {other} are both set: unset one of them")
-        credentials = FileCredentials(kind, name, Path(path).absolute())
         try:
-            credentials.read()
+            match secret, path:
+                case Secret(), None:
+                    return kind.make(name, secret)
+                case None, str():
+                    return FileCredentials(kind, name, Path(path).absolute()).check()
+                case None, None:
+                    raise self._missing_setting_error(kind.secret)
+                case _:
+                    other = self.setting_name(kind.secret_file)
+                    raise wrong(kind.secret, f"and {other} are both set: unset one of them")
         except ConfigurationError as error:
-            if error.argument == kind.name:
-                raise
-            raise wrong(kind.secret_file, f"cannot be used: {error.message}")
-        return credentials
+            raise self.name_setting(error)
 
     def _missing_setting_error(self, key: str) -> ConfigurationError:
-        in_file = "" if self.file is None else f", or {key} in {self.file}"
-        return ConfigurationError(f"set {variable(key)}{in_file}", argument=key)
+        return ConfigurationError(f"set {self.setting_name(key)}{self.advice}", argument=key)
 
-    def _add_advice(self, error: ConfigurationError) -> ConfigurationError:
-        fault = error.message
-        if self.profile is None and self.profiles and not self.account.is_complete:
-            names = ", ".join(map(printable, self.profiles))
-            fault += f", or choose a profile of that file with {PROFILE_VARIABLE}: {names}"
-        if self.unused is not None and not self.account.is_complete:
-            if self.profile is None:
-                fault += f" (the credentials of {self.unused} are for another address)"
-            else:
-                own = f"profile {self.profile} has another address, so it needs its own credentials"
-                fault = f"{own}: {fault}" if self.account.kinds else own
-        return ConfigurationError(fault, argument=error.argument, detail=error.detail)
-
-    def name_setting(self, error: ConfigurationError) -> ConfigurationError:
-        """Return an error that names its setting as it is named where it is set."""
-        if error.argument is None or error.argument not in self.sources:
-            return error.again()
-        message = f"{self.setting_name(error.argument)} {error.detail}"
-        return ConfigurationError(message, argument=error.argument, detail=error.detail)
-
-    def setting_name(self, key: str) -> str:
-        """Return how a message names a key that is set: its variable, or the key and its file."""
-        source = self.sources[key]
-        return source if source == variable(key) else f"{key} in {source}"
+    def _missing_credentials_error(self) -> ConfigurationError:
+        pairs = ((kind.name, kind.secret) for kind in CREDENTIALS)
+        if self.account.place is None:
+            pairs = ((variable(name), variable(secret)) for name, secret in pairs)
+        choice = ", or ".join(" and ".join(pair) for pair in pairs)
+        both = ", not both" if self.account.kinds else ""
+        place = "" if self.account.place is None else f", in {self.account.place}"
+        return ConfigurationError(f"set either {choice}{both}{place}{self.advice}")
 
     def tls(self) -> tls.SSLContext | None:
         """Return a context that trusts the authorities of ``ca_file`` too; None for the default."""
@@ -294,31 +281,30 @@ class Configuration:
                 f"{self.setting_name('ca_file')}: {error.message}", argument="ca_file"
             )
 
-    def add_to_options(self, options: SyncClientOptions) -> None:
-        """Add proxy and authorities to options of a client, which take precedence."""
-        if "ssl" not in options and (context := self.tls()) is not None:
-            options["ssl"] = context
-            downloads: object = options.get("downloads") or DownloadPolicy()
-            if isinstance(downloads, DownloadPolicy) and downloads.ssl is None:
-                options["downloads"] = evolve(downloads, ssl=context)
-        if "proxy" not in options and self.account.proxy is not None:
-            options["proxy"] = self.account.proxy.reveal()
-
     def make_client(self, make: Callable[..., C], options: SyncClientOptions) -> C:
         """Make a client of these settings and of options, which take precedence."""
-        auth = self.auth()
-        self.add_to_options(options)
-        address = self.account.base_url or ""
+        account, auth, added = self.account, self.auth(), self._add_to_options(options)
         try:
-            return make(address, auth=auth, auth_url=self.account.auth_url, **options)
+            return make(account.base_url, auth=auth, auth_url=account.auth_url, **added)
         except ConfigurationError as error:
-            raise error if self.file is None else self.name_setting(error)
+            raise error if error.argument in options else self.name_setting(error)
+
+    def _add_to_options(self, options: SyncClientOptions) -> SyncClientOptions:
+        """Return options of a client with the proxy and the authorities that they leave out."""
+        added = options.copy()
+        if "ssl" not in options and (context := self.tls()) is not None:
+            added["ssl"] = context
+            downloads: object = options.get("downloads") or DownloadPolicy()
+            if isinstance(downloads, DownloadPolicy) and downloads.ssl is None:
+                added["downloads"] = evolve(downloads, ssl=context)
+        if "proxy" not in options and self.account.proxy is not None:
+            added["proxy"] = self.account.proxy.reveal()
+        return added
 
 
 def from_variables(variables: Mapping[str, str] = os.environ) -> Configuration:
-    """Return what the environment says."""
-    account = Account.of_variables(variables)
-    return Configuration(account=account, sources={key: variable(key) for key in account.given})
+    """Return the settings of the environment."""
+    return Configuration(account=Account.of_variables(variables))
 
 
 def from_file(
@@ -326,80 +312,54 @@ def from_file(
     path: str | os.PathLike[str] | None = None,
     variables: Mapping[str, str] = os.environ,
 ) -> Configuration:
-    """Return what the environment and a configuration file say together.
+    """Return the settings of the first place that counts.
 
-    Without a path, the file is that of INCOME_CONFIG or the user's own, which is not read
-    where the environment is complete and names no other. Without a profile, it is that of
-    INCOME_PROFILE.
+    These are the profile (by default that of INCOME_PROFILE), the top level of the file at
+    ``path``, the environment, and the top level of the file of INCOME_CONFIG or of the user's own.
     """
     check_type("profile", profile, str)
     check_type("path", path, str, os.PathLike)
-    of_variable = variables.get(PROFILE_VARIABLE) or None
-    is_of_variable = profile is None and of_variable is not None
-    profile = of_variable if profile is None else profile
+    is_of_variable = profile is None
+    profile = variables.get(PROFILE_VARIABLE) or None if profile is None else profile
+    is_asked_for = path is not None or profile is not None
+    file = default_file(variables) if path is None else Path(path)
     environment = Account.of_variables(variables)
-    own = _own_file(variables)
-    given = None if path is None else Path(path)
-    found = given or _file_to_read(profile, environment, own, variables)
-    top, chosen, profiles = (
-        FileSettings()
-        if found is None
-        else read_file(found, profile, is_of_variable=is_of_variable)
-    )
-    has_own = bool(chosen.kinds) or chosen.auth_url is not None
-    is_ambiguous = has_own and chosen.base_url is None
-    if path is None and is_ambiguous and environment.is_for_another_address(top.base_url):
-        raise ConfigurationError(
-            f"{variable('base_url')} is set to another address than the one that profile "
-            f"{profile} is for: unset it, or set base_url in the profile",
-            argument="base_url",
-        )
-    shown = found or own
-    name = "a configuration file" if shown is None else name_of(shown)
-    lower = [(None, environment), (name, top)]
-    if path is not None:
-        lower.reverse()
-    merged = _merge_layers([(name, chosen), *lower])
-    return evolve(merged, file=name, profile=profile, profiles=profiles)
+    if file is None:
+        if is_asked_for:
+            raise ConfigurationError("there is no home folder: name the file by INCOME_CONFIG")
+        return Configuration(account=environment)
+    name = name_of(file)
+    if environment.keys and not is_asked_for:
+        names = " and ".join(map(environment.setting_name, environment.keys))
+        advice = f", or unset {names} to use {name}" if file.exists() else ""
+        return Configuration(account=environment, advice=advice)
+    if not (is_asked_for or variables.get("INCOME_CONFIG") or file.exists()):
+        return Configuration(account=environment, advice=f", or base_url in {name}")
+    (account, *rest), profiles = read_file(file, profile, is_of_variable=is_of_variable)
+    others, advice = (environment, *rest), ""
+    if names := ", ".join(each.setting_name(key) for each in others for key in each.keys):
+        advice = f" (address and credentials come from one place; not used: {names})"
+    if profile is None and profiles:
+        choice = ", ".join(map(printable, profiles))
+        advice += f", or choose a profile of it with {PROFILE_VARIABLE} or --profile: {choice}"
+    return _add_machine(Configuration(account=account, advice=advice), others)
 
 
-_FOR_ANY_ADDRESS: Final = frozenset({"proxy", "ca_file"})
-
-
-def _merge_layers(layers: Sequence[tuple[str | None, Account]]) -> Configuration:
-    """Return what all layers say together, each with the name of its file, the first one first.
-
-    The first that sets a key wins. A layer adds no credentials of another kind or name, and for
-    another address none at all: no secret is sent to an address, or with a name, that was set
-    somewhere else.
-    """
-    account, sources, unused = Account(), dict[str, str](), None
-    for place, layer in layers:
-        added: dict[str, Any] = layer.given
-        if layer.is_for_another_address(account.base_url):
-            added = {key: value for key, value in added.items() if key in _FOR_ANY_ADDRESS}
-            unused = (place or "the environment") if layer.kinds else unused
-        for kind in CREDENTIALS:
-            name, other = getattr(account, kind.name), getattr(layer, kind.name)
-            has_another_kind = account.kinds and kind not in account.kinds
-            if has_another_kind or (name and other and name != other):
-                added = {key: value for key, value in added.items() if key not in kind.keys}
-            if not kind.secrets.isdisjoint(sources):
-                added = {key: value for key, value in added.items() if key not in kind.secrets}
-        added = {key: value for key, value in added.items() if key not in sources}
-        sources |= {key: place or variable(key) for key in added}
-        account = evolve(account, **added)
-    return Configuration(account=account, sources=sources, unused=unused)
+def _add_machine(found: Configuration, others: Sequence[Account]) -> Configuration:
+    """Return settings with a proxy and authorities of others, the first ones, if they have none."""
+    for other in others:
+        for key in _OF_MACHINE:
+            change = {key: getattr(other, key)}
+            if getattr(found.account, key) is None and change[key] is not None:
+                elsewhere = {**found.elsewhere, key: other.setting_name(key)}
+                found = evolve(found, account=evolve(found.account, **change), elsewhere=elsewhere)
+    return found
 
 
 def default_file(variables: Mapping[str, str] = os.environ) -> Path | None:
     """Return the file that is read unless another is named; None without a home."""
-    named = variables.get("INCOME_CONFIG")
-    return Path(named) if named else _own_file(variables)
-
-
-def _own_file(variables: Mapping[str, str]) -> Path | None:
-    """Return where the user's own file is, whether it exists or not; None without a home."""
+    if named := variables.get("INCOME_CONFIG"):
+        return Path(named)
     folder = variables.get("XDG_CONFIG_HOME", "")
     try:
         # The specification of these folders says that relative ones are ignored.
@@ -409,52 +369,35 @@ def _own_file(variables: Mapping[str, str]) -> Path | None:
     return parent / "income-client" / "config.toml"
 
 
-def _file_to_read(
-    profile: str | None, environment: Account, own: Path | None, variables: Mapping[str, str]
-) -> Path | None:
-    if named := variables.get("INCOME_CONFIG"):
-        return Path(named)
-    if profile is not None:
-        return own
-    return own if own is not None and not environment.is_complete and own.exists() else None
-
-
 MAX_BYTES: Final = 64 * 1024
 """Length of the longest settings file that is read."""
-_MAX_DEPTH: Final = 100
 _READ: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _SHOWN_KEY: Final = re.compile(r"[a-z_]{1,30}")
 _TOML_PLACE: Final = re.compile(r"\(at (line \d+, column \d+|end of document)\)")
 
 
-class FileSettings(NamedTuple):
-    """What a file says at its top level and in the chosen profile, and the profiles that it has."""
-
-    top: Account = Account()
-    chosen: Account = Account()
-    profiles: tuple[str, ...] = ()
-
-
-def read_file(path: Path, profile: str | None, *, is_of_variable: bool = False) -> FileSettings:
-    """Return what a file says at its top level, and what it says in a profile.
+def read_file(
+    path: Path, profile: str | None, *, is_of_variable: bool = False
+) -> tuple[list[Account], tuple[str, ...]]:
+    """Return the account of the profile, if one is named, and of the top level; and all profiles.
 
     A symbolic link is followed: what counts is the owner and the mode of the opened file.
     """
-    table = _read_table(path)
+    name, table = name_of(path), _read_table(path)
     found = table.pop("profiles", {})
     profiles: dict[str, Any] = found if isinstance(found, dict) else {}
-    top = _read_account(table, path, "")
-    if profile is None:
-        return FileSettings(top, profiles=tuple(profiles))
-    chosen = profiles.get(profile)
-    if not isinstance(chosen, dict):
-        names = ", ".join(map(printable, profiles))
-        others = f"; there are {names}" if names else ""
-        origin = f" (of {PROFILE_VARIABLE})" if is_of_variable else ""
-        missing = f"{name_of(path)} has no profile {printable(profile)}{origin}"
-        raise ConfigurationError(f"{missing}{others}", argument="profile")
-    account = _read_account(chosen, path, f" of profile {printable(profile)}")
-    return FileSettings(top, account, tuple(profiles))
+    accounts = [_read_account(table, path, name)]
+    if profile is not None:
+        chosen = profiles.get(profile)
+        if not isinstance(chosen, dict):
+            names = ", ".join(map(printable, profiles))
+            others = f"; there are {names}" if names else ""
+            origin = f" (of {PROFILE_VARIABLE})" if is_of_variable else ""
+            missing = f"{name} has no profile {printable(profile)}{origin}"
+            raise ConfigurationError(f"{missing}{others}", argument="profile")
+        place = f"profile {printable(profile)} of {name}"
+        accounts.insert(0, _read_account(chosen, path, place))
+    return accounts, tuple(profiles)
 
 
 def name_of(path: Path) -> str:
@@ -476,24 +419,15 @@ def _read_table(path: Path) -> dict[str, Any]:
 
 def parse_toml(text: bytes, name: str) -> dict[str, Any]:
     """Return the tables of a settings file; raise ConfigurationError, which quotes nothing."""
-    if _bracket_depth(text) > _MAX_DEPTH:
-        raise ConfigurationError(f"{name} is not TOML of settings: it is nested too deeply")
     try:
         return tomllib.loads(text.decode())
+    except RecursionError:
+        raise ConfigurationError(f"{name} is not TOML of settings: it is nested too deeply")
     except ValueError as error:
         # The message itself may quote the file.
         place = _TOML_PLACE.search(str(error))
         fault = f"{name} is not TOML{f' ({place[1]})' if place else ''}"
         raise ConfigurationError(fault)
-
-
-def _bracket_depth(text: bytes) -> int:
-    """Return how deep brackets nest, roughly; a parser at the stack's end breaks finalizers too."""
-    depth = deepest = 0
-    for bracket in re.findall(rb"[][{}]", text):
-        depth = depth + 1 if bracket in b"[{" else max(depth - 1, 0)
-        deepest = max(deepest, depth)
-    return deepest
 
 
 def read_content(path: Path) -> tuple[bytes, os.stat_result]:
@@ -546,22 +480,21 @@ def _quote_path(path: Path) -> str:
     return name if is_plain else shlex.quote(printable(str(path)))
 
 
-def _read_account(table: dict[str, Any], path: Path, whose: str) -> Account:
-    name = name_of(path)
+def _read_account(table: dict[str, Any], path: Path, place: str) -> Account:
     for key, value in table.items():
         if key not in KEYS:
             # A secret may have been written in place of a key.
             unknown = f"unknown key {key}" if _SHOWN_KEY.fullmatch(key) else "an unknown key"
-            raise ConfigurationError(f"{unknown}{whose} in {name}; there are {', '.join(KEYS)}")
+            raise ConfigurationError(f"{unknown} in {place}; there are {', '.join(KEYS)}")
         if not isinstance(value, str):
-            raise ConfigurationError(f"{key}{whose} in {name} must be a text", argument=key)
+            raise ConfigurationError(f"{key} in {place} must be a text", argument=key)
     # Relative to the file's own folder, wherever the program is started.
     paths = {
         key: str(path.absolute().parent / _expand_home(table[key]))
         for key in _PATHS
         if table.get(key)
     }
-    return Account.of_texts(table | paths)
+    return Account.of_texts(table | paths, place)
 
 
 def _expand_home(path: str) -> Path:

@@ -150,7 +150,7 @@ def _ask_for_missing(
     elif secret := _ask_for_secret(f"{keys.secret.replace('_', ' ').capitalize()} of {name}"):
         settings[keys.secret] = secret
     elif is_same:
-        settings |= {key: saved.get(key) for key in keys.secrets}
+        settings |= {key: saved.get(key) for key in (keys.secret, keys.secret_file)}
     return settings
 
 

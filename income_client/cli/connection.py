@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Unpack
+from typing import TYPE_CHECKING, Annotated, Final, Unpack
 
-from attrs import evolve, frozen
+from attrs import frozen
 from cyclopts import Parameter
 
 from income_client import (
@@ -28,19 +28,18 @@ from income_client import (
 from income_client.texts import printable
 
 if TYPE_CHECKING:
-    from income_client import BasicAuth, IncomeClient, OAuth2ClientCredentials
-    from income_client.configuration import ClientOptions, Configuration, FileCredentials
+    from income_client import IncomeClient
+    from income_client.configuration import ClientOptions, Configuration
 
 _CONFIG_HELP: Final = (
-    "Configuration file in TOML, which overrides the environment. Default: $INCOME_CONFIG or "
-    "~/.config/income-client/config.toml, which the environment overrides."
+    "Configuration file in TOML, used in place of the environment. Default: $INCOME_CONFIG or "
+    "~/.config/income-client/config.toml, used where the environment sets no address."
 )
 _FIRST_STEPS: Final = (
     "(income-client configure asks for it; income-client emulate runs a service to try)"
 )
-_CHOICE: Final = "(--profile NAME chooses one too)"
 _PROFILE_HELP: Final = (
-    "Use [profiles.NAME] of the configuration file, which overrides the environment. "
+    "Use [profiles.NAME] of the configuration file, in place of the environment. "
     "Default: $INCOME_PROFILE."
 )
 
@@ -58,30 +57,6 @@ class Connection:
     ] = None
 
 
-@frozen(kw_only=True)
-class Ready:
-    """All that a client is made of."""
-
-    configuration: "Configuration"
-    auth: "BasicAuth | OAuth2ClientCredentials | FileCredentials"
-
-    def client(self, **options: Unpack["ClientOptions"]) -> "IncomeClient":
-        """Return a client of the service; an invalid setting raises a `ConfigurationError`."""
-        from .service_client import ServiceClient
-
-        account = self.configuration.account
-        address = account.base_url or ""
-        try:
-            self.configuration.add_to_options(options)
-            client = ServiceClient(address, auth=self.auth, auth_url=account.auth_url, **options)
-        except ConfigurationError as error:
-            raise self.configuration.name_setting(error)
-        client.service = authority_of(address)
-        client.token_endpoint = authority_of(account.auth_url or address)
-        client.through = authority_of(options.get("proxy") or "")
-        return client
-
-
 def connect(
     connection: Connection | None = None, **options: Unpack["ClientOptions"]
 ) -> "IncomeClient":
@@ -90,37 +65,48 @@ def connect(
     If only the secret is missing, a person at a terminal is asked for it. What is missing or
     invalid raises a `ConfigurationError`.
     """
-    return made_ready(connection).client(**options)
+    return make_client(read_settings(connection), **options)
 
 
-def made_ready(connection: Connection | None = None) -> Ready:
+def read_settings(connection: Connection | None = None) -> "Configuration":
     """Return what `connect` makes a client of, or raise its `ConfigurationError`."""
     from income_client.configuration import from_file
 
     connection = connection or Connection()
-    configuration = _with_secret(from_file(connection.profile, connection.config))
+    configuration = _ask_for_missing_secret(from_file(connection.profile, connection.config))
     try:
-        return Ready(configuration=configuration, auth=configuration.auth())
+        configuration.auth()
     except ConfigurationError as error:
-        if configuration.profiles and not configuration.account.is_complete:
-            error.add_note(_CHOICE)
-        elif not configuration.account.base_url:
+        if configuration.account.base_url is None:
             error.add_note(_FIRST_STEPS)
         raise
+    return configuration
 
 
-def _with_secret(found: "Configuration") -> "Configuration":
+def make_client(
+    configuration: "Configuration", **options: Unpack["ClientOptions"]
+) -> "IncomeClient":
+    """Return a client of the service; an invalid setting raises a `ConfigurationError`."""
+    from .service_client import ServiceClient
+
+    client = configuration.make_client(ServiceClient, options)
+    account = configuration.account
+    client.service = authority_of(account.base_url or "")
+    client.token_endpoint = authority_of(account.auth_url or account.base_url or "")
+    client.through = authority_of("" if account.proxy is None else account.proxy.reveal())
+    return client
+
+
+def _ask_for_missing_secret(found: "Configuration") -> "Configuration":
     """Ask for the secret if that is all that is missing, and there is somebody to ask."""
     account = found.account
     match account.kinds:
-        case (kind,) if account.base_url and kind.secrets.isdisjoint(account.given) and can_ask():
+        case (kind,) if (
+            account.base_url and kind.keys & {*account.keys} == {kind.name} and can_ask()
+        ):
             words = kind.secret.replace("_", " ").capitalize()
             answer = ask(f"{words} of {getattr(account, kind.name)}")
-            if answer is None:
-                return found
-            change: dict[str, Any] = {kind.secret: answer}
-            sources = {**found.sources, kind.secret: "typed in"}
-            return evolve(found, account=evolve(account, **change), sources=sources)
+            return found if answer is None else found.with_secret(answer)
         case _:
             return found
 

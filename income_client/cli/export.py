@@ -19,7 +19,7 @@ import income_client
 from income_client import ConfigurationError, DecodeError, IncomeClientError
 from income_client.texts import reason_of
 
-from .connection import Connection, is_of_the_account, made_ready
+from .connection import Connection, is_of_the_account, make_client, read_settings
 from .exit_status import ExitStatus
 from .export_state import Workspace
 from .options import (
@@ -129,9 +129,9 @@ async def export(
         raise ConfigurationError(
             f"--to {to.name}: export writes JSON lines, or a folder of tables with --format parquet"
         )
-    ready = made_ready(connection)
+    settings = read_settings(connection)
     request = {
-        "service": (ready.configuration.account.base_url or "").rstrip("/"),
+        "service": (settings.account.base_url or "").rstrip("/"),
         "updated_after": None if updated_after in (None, Moment()) else updated_after.text,
         "updated_before": None if updated_before is None else updated_before.text,
         "documents": documents,
@@ -141,7 +141,7 @@ async def export(
     if applications:
         request["by_id"] = True
     stop = Stoppable()
-    async with ready.client(concurrency=concurrency + _WALKERS) as client:
+    async with make_client(settings, concurrency=concurrency + _WALKERS) as client:
         signals = StopSignals(stop.stop)
         try:
             with Workspace(to, has_manifest_beside=format_ == "jsonl") as kept:

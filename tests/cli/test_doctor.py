@@ -2,10 +2,11 @@
 
 import json
 import re
+import socket
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Never
 
 import pytest
 import trustme
@@ -301,7 +302,7 @@ def test_a_time_at_the_end_of_the_calendar_is_a_finding(
 @pytest.mark.parametrize(
     ("address", "check", "status", "advice"),
     [
-        ("https://127.0.0.1:1", "connection", 1, "port 1"),
+        ("https://127.0.0.1:1", "connection", 1, "nothing listens on this port"),
         (f"https://{'a' * 64}.example", "configuration", 2, "--config"),
         ("http://user:hush@example.com", "configuration", 2, "INCOME_PASSWORD"),
         ("", "configuration", 2, "income-client configure"),
@@ -332,18 +333,18 @@ def test_a_token_endpoint_that_is_down_is_reported(doctor: Doctor) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "days", "check", "verdict", "words"),
+    ("name", "days", "verdict", "words"),
     [
-        ("localhost", 40, "certificate", "ok", "issued by An Authority, valid for 40 days"),
-        ("localhost", 20, "certificate", "note", "valid for 20 days"),
-        ("localhost", 1, "certificate", "warning", "valid for 1 day"),
-        ("localhost", -1, "connection", "failed", "certificate has expired"),
-        ("api.example.com", 40, "connection", "failed", "Hostname mismatch"),
-        ("untrusted", 40, "connection", "failed", "unable to get local issuer certificate"),
+        ("localhost", 40, "ok", "issued by An Authority, valid for 40 days"),
+        ("localhost", 20, "note", "valid for 20 days"),
+        ("localhost", 1, "warning", "valid for 1 day"),
+        ("localhost", -1, "failed", "certificate has expired"),
+        ("api.example.com", 40, "failed", "Hostname mismatch"),
+        ("untrusted", 40, "failed", "unable to get local issuer certificate"),
     ],
 )
 def test_certificates_are_judged(
-    name: str, days: int, check: str, verdict: str, words: str, tmp_path: Path, doctor: Doctor
+    name: str, days: int, verdict: str, words: str, tmp_path: Path, doctor: Doctor
 ) -> None:
     advice = {"expired": "clock is wrong: it says 20", "Hostname": "host name", "get": "CA_FILE"}
     authority = trustme.CA(organization_name="An Authority")
@@ -354,17 +355,30 @@ def test_certificates_are_judged(
     issued = authority.issue_cert(host, common_name=host, not_after=ends)
     with beside(terminating(issued, doctor.service.url)) as port:
         status, found = doctor(INCOME_BASE_URL=f"https://localhost:{port}", **known)
-    assert (status, found[check]["verdict"]) == (int(verdict == "failed"), verdict)
-    assert re.search(rf"{words}\b", found[check]["finding"])
+    row = found["connection"]
+    assert (status, row["verdict"]) == (int(verdict == "failed"), verdict)
+    assert re.search(rf"{words}\b", row["finding"])
     if status:
-        assert any(
-            word in words and said in found[check]["advice"] for word, said in advice.items()
-        )
+        assert row["finding"].startswith(f"certificate of localhost:{port}: ")
+        assert any(word in words and said in row["advice"] for word, said in advice.items())
         assert found["credentials"]["finding"] == "needs connection"
         assert len(doctor.service.requests) == 0
     else:
-        assert found["DNS"]["finding"].startswith("localhost is ")
-        assert "TLSv1." in found["connection"]["finding"]
+        assert "TLSv1." in row["finding"]
+
+
+def test_an_unknown_name_is_reported_as_such(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> Never:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
+    status, found = doctor(INCOME_BASE_URL="https://income.example")
+    assert (status, found["connection"]["verdict"]) == (1, "failed")
+    expected = "name of income.example:443: name or service not known"
+    assert found["connection"]["finding"] == expected
+    assert "host name" in found["connection"]["advice"]
 
 
 @pytest.mark.parametrize("after", [1, 65536], ids=["reset", "closed"])
@@ -374,7 +388,7 @@ def test_a_server_that_ends_the_tls_handshake_is_reported_as_such(
     with beside(accepting(lambda reader, _: reader.read(after))) as port:
         status, found = doctor(INCOME_BASE_URL=f"https://localhost:{port}")
     assert (status, found["connection"]["verdict"]) == (1, "failed")
-    assert found["connection"]["finding"].endswith("during the TLS handshake")
+    assert found["connection"]["finding"].startswith(f"TLS handshake of localhost:{port}: ")
     assert "the port serves https" in found["connection"]["advice"]
 
 
@@ -415,8 +429,7 @@ def test_what_a_proxy_hides_is_skipped(shell: Cli) -> None:
         ran = shell("doctor", "-o", "json", env={"INCOME_PROXY": proxy})
     assert ran.status == 0
     found = findings(ran)
-    assert f"127.0.0.1:{port}" in found["proxy"]["finding"]
-    assert "INCOME_PROXY" in found["configuration"]["finding"]
+    assert found["proxy"]["finding"] == f"127.0.0.1:{port} of INCOME_PROXY is used"
     assert found["connection"]["verdict"] == "skipped"
     assert "DNS, TLS and certificate" in found["connection"]["finding"]
     assert found["credentials"]["verdict"] == "ok"
@@ -453,17 +466,19 @@ def test_a_terminal_gets_colour_and_words(shell: Cli) -> None:
     assert "OAuth 2.0 as emu...; " in ran.stdout
 
 
-def test_the_source_of_each_setting_is_named(cli: Cli, income_service: IncomeService) -> None:
+def test_the_place_of_the_settings_is_named(cli: Cli, income_service: IncomeService) -> None:
     path, variables = cli.folder / "config.toml", income_service.environment
     path.write_text(
+        f'base_url = "{income_service.url}"\n'
         f'client_id = "{variables["INCOME_CLIENT_ID"]}"\n'
         f'client_secret = "{variables["INCOME_CLIENT_SECRET"]}"\n'
     )
     path.chmod(0o600)
-    there = {"INCOME_BASE_URL": income_service.url}
-    ran = cli("doctor", "--config", str(path), "--output", "json", env=there)
+    authority = cli.folder / "authority.pem"
+    trustme.CA().cert_pem.write_to_path(str(authority))
+    other = {"INCOME_BASE_URL": "https://other.example", "INCOME_CA_FILE": str(authority)}
+    ran = cli("doctor", "--config", str(path), "--output", "json", env=other)
     row = findings(ran)["configuration"]
     assert row["verdict"] == "ok"
-    assert "INCOME_BASE_URL" in row["finding"]
-    assert f"client_id, client_secret from {path}" in row["finding"]
+    assert row["finding"].endswith(f"from {path}, also INCOME_CA_FILE")
     assert variables["INCOME_CLIENT_SECRET"] not in ran.stdout

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import itertools
 import math
 import pickle
 import ssl
@@ -239,9 +240,6 @@ def test_every_other_option_can_be_given() -> None:
     assert get_type_hints(SyncClientOptions) == constructor
 
 
-# Files
-
-
 def written(path: Path, text: str, mode: int = 0o600) -> Path:
     """Write a configuration file."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -257,52 +255,271 @@ def table(host: str) -> str:
 
 make_from_config: Any = IncomeClient.from_config
 make_from_env: Any = IncomeClient.from_env
-FILE: Final = f"{table('top.example')}[profiles.two]\n{table('two.example')}[profiles.three]\n"
-Given = tuple[str | None, str | None]
-PRECEDENCE: Final[dict[str, tuple[Given, dict[str, str], str]]] = {
-    "environment over default file": ((None, None), {}, "shell"),
-    "environment over file of a variable": ((None, None), {"INCOME_CONFIG": "file"}, "shell"),
-    "path over environment": ((None, "file"), {}, "top"),
-    "path over file of a variable": ((None, "file"), {"INCOME_CONFIG": "other"}, "top"),
-    "path with empty profile": (("three", "file"), {}, "top"),
-    "profile over environment": (("two", None), {"INCOME_CONFIG": "file"}, "two"),
-    "both over environment": (("two", "file"), {}, "two"),
-    "empty profile under environment": (("three", None), {}, "shell"),
-    "INCOME_PROFILE over environment": ((None, None), {"INCOME_PROFILE": "two"}, "two"),
-    "INCOME_PROFILE with path": ((None, "file"), {"INCOME_PROFILE": "two"}, "two"),
-    "profile over INCOME_PROFILE": (("two", None), {"INCOME_PROFILE": "x"}, "two"),
-    "INCOME_PROFILE that is empty": ((None, None), {"INCOME_PROFILE": ""}, "shell"),
+
+
+# Places: which one counts, and what is said of what it leaves out
+
+
+CONTENTS: Final[dict[str, tuple[str, str | None]]] = {
+    "nothing": ("", "base_url"),
+    "proxy": ("proxy", "base_url"),
+    "address": ("base_url", "either"),
+    "address and name": ("base_url client_id", "client_secret"),
+    "address and secret": ("base_url client_secret", "client_id"),
+    "address and file": ("base_url client_secret_file", "client_id"),
+    "name": ("client_id", "base_url"),
+    "secret": ("client_secret", "base_url"),
+    "file": ("client_secret_file", "base_url"),
+    "name and secret": ("client_id client_secret", "base_url"),
+    "two kinds": ("base_url client_id username", "either"),
+    "two secrets": ("base_url client_id client_secret client_secret_file", "both set"),
+    "whole": ("base_url client_id client_secret", None),
+    "whole by file": ("base_url client_id client_secret_file auth_url", None),
 }
-"""Profile and path, what the environment says besides, and the place that wins."""
+"""The keys that a place sets, and the key that its error names; None if a client can be made."""
+ASKED: Final[dict[str, tuple[str | None, bool, dict[str, str]]]] = {
+    "nothing": (None, False, {}),
+    "a path": (None, True, {}),
+    "a profile": ("two", False, {}),
+    "a profile and a path": ("two", True, {}),
+    "a profile of a variable": (None, False, {"INCOME_PROFILE": "two"}),
+    "a path, with a profile of a variable": (None, True, {"INCOME_PROFILE": "two"}),
+    "a profile, over one of a variable": ("two", False, {"INCOME_PROFILE": "three"}),
+    "nothing, with an empty variable": (None, False, {"INCOME_PROFILE": ""}),
+}
+"""Profile, whether the file is named by its path, and variables besides."""
+_OTHERS: Final = ("nothing", "proxy", "address", "secret", "name and secret", "whole")
+"""What places say that do not count, where it matters."""
 
 
-@pytest.mark.parametrize("case", PRECEDENCE)
-def test_the_highest_place_wins(case: str, tmp_path: Path, environ: Environ) -> None:
-    """Every place names another address."""
-    (profile, path), variables, wins = PRECEDENCE[case]
-    files = {
-        "file": str(written(tmp_path / "config/income-client/config.toml", FILE)),
-        "other": str(written(tmp_path / "other.toml", table("other.example"))),
+def settings_of(place: str, keys: str, folder: Path) -> dict[str, str]:
+    """Return what a place says: each has an address, names and secrets of its own."""
+    secret = folder / f"{place}-secret"
+    if "client_secret_file" in keys:
+        secret.write_text(f"c4n4ry-{place}-file\n")
+    texts = {
+        "base_url": f"https://{place}.example",
+        "auth_url": f"https://{place}-tokens.example",
+        "client_id": f"{place}-id",
+        "client_secret": f"c4n4ry-{place}",
+        "client_secret_file": str(secret),
+        "username": f"{place}-user",
+        "proxy": f"http://{place}:c4n4ry@127.0.0.1:3128",
     }
+    return {key: texts[key] for key in keys.split()}
+
+
+def toml_of(settings: Mapping[str, str]) -> str:
+    """Return settings in TOML."""
+    return "".join(f'{key} = "{text}"\n' for key, text in settings.items())
+
+
+@pytest.mark.shows_private("file", reason="the file is where the secret is kept")
+@pytest.mark.parametrize("asked", ASKED)
+def test_one_place_counts_and_is_taken_whole(asked: str, tmp_path: Path) -> None:
+    """Whatever the others say: no address, name or secret of theirs is used, or shown.
+
+    A profile or a path that was asked for counts; else the environment if it sets any of address
+    and credentials; else the top level of the user's own file.
+    """
+    profile, has_path, more = ASKED[asked]
+    has_profile = "profile" in asked
+    combinations = itertools.product(CONTENTS, CONTENTS, CONTENTS)
+    for environment, top, two in combinations:
+        said = {"shell": environment, "top": top, "two": two}
+        has_environment = environment not in ("nothing", "proxy")
+        place = (
+            "two" if has_profile
+            else "top" if has_path or not has_environment
+            else "shell"
+        )  # fmt: skip
+        if any(said[other] not in _OTHERS for other in said if other != place):
+            continue
+        keys = {each: settings_of(each, CONTENTS[said[each]][0], tmp_path) for each in said}
+        text = f"{toml_of(keys['top'])}[profiles.two]\n{toml_of(keys['two'])}"
+        path = written(tmp_path / "config/income-client/config.toml", text)
+        variables = {f"INCOME_{key.upper()}": text for key, text in keys["shell"].items()}
+        home = {"XDG_CONFIG_HOME": str(tmp_path / "config"), **more}
+        found = from_file(profile, path if has_path else None, variables | home)
+        missing = CONTENTS[said[place]][1]
+        if missing is None:
+            auth = found.auth()
+            auth = auth() if isinstance(auth, FileCredentials) else auth
+            end = "-file" if said[place] == "whole by file" else ""
+            assert auth == OAuth2ClientCredentials(f"{place}-id", f"c4n4ry-{place}{end}")
+            assert found.account.base_url == f"https://{place}.example"
+            assert found.account.auth_url in (None, f"https://{place}-tokens.example")
+            continue
+        with pytest.raises(ConfigurationError) as caught:
+            found.auth()
+        message = str(caught.value)
+        named = f"INCOME_{missing.upper()}" if place == "shell" else missing
+        assert (missing if missing in ("either", "both set") else named) in message
+        where = {"shell": "INCOME_", "top": f" in {path}", "two": f" in profile two of {path}"}
+        assert where[place] in message
+        assert "c4n4ry" not in message
+        assert ".example" not in message
+
+
+ONE_PLACE: Final = "address and credentials come from one place; not used: "
+KINDS: Final = "either client_id and client_secret, or username and password"
+FAULTS: Final = [
+    # Profile; keys of the environment, of the top level and of the profile; what is said.
+    (
+        (None, "", "", ""),
+        "set base_url in {file}, or choose a profile of it with INCOME_PROFILE or --profile: two",
+    ),
+    (
+        (None, "client_secret", "base_url client_id", ""),
+        "set INCOME_BASE_URL, or unset INCOME_CLIENT_SECRET to use {file}",
+    ),
+    (
+        (None, "base_url", "base_url client_id client_secret", ""),
+        (
+            "set either INCOME_CLIENT_ID and INCOME_CLIENT_SECRET, or INCOME_USERNAME and "
+            "INCOME_PASSWORD, or unset INCOME_BASE_URL to use {file}"
+        ),
+    ),
+    (
+        ("two", "client_secret", "", "base_url client_id"),
+        f"set client_secret in {{profile}} ({ONE_PLACE}INCOME_CLIENT_SECRET)",
+    ),
+    (
+        ("two", "", "base_url client_id", "client_id client_secret"),
+        f"set base_url in {{profile}} ({ONE_PLACE}base_url in {{file}}, client_id in {{file}})",
+    ),
+    (("two", "", "", "base_url"), f"set {KINDS}, in {{profile}}"),
+    (
+        ("two", "", "", "base_url client_id username"),
+        f"set {KINDS}, not both, in {{profile}}",
+    ),
+    (
+        ("two", "", "", "base_url client_id client_secret client_secret_file"),
+        (
+            "client_secret in {profile} and client_secret_file in {profile} are both set: "
+            "unset one of them"
+        ),
+    ),
+]
+
+
+@pytest.mark.shows_private("file", reason="the file is where the secret is kept")
+@pytest.mark.parametrize(("case", "message"), FAULTS)
+def test_an_error_says_what_to_change_where(
+    case: tuple[str | None, str, str, str], message: str, tmp_path: Path
+) -> None:
+    profile, *contents = case
+    places = ("shell", "top", "two")
+    shell, top, two = (
+        settings_of(place, keys, tmp_path) for place, keys in zip(places, contents, strict=True)
+    )
+    text = f"{toml_of(top)}[profiles.two]\n{toml_of(two)}"
+    path = written(tmp_path / "config/income-client/config.toml", text)
+    variables = {f"INCOME_{key.upper()}": text for key, text in shell.items()}
+    found = from_file(profile, None, variables | {"XDG_CONFIG_HOME": str(tmp_path / "config")})
+    with pytest.raises(ConfigurationError) as caught:
+        found.auth()
+    expected = message.format(file=path, profile=f"profile two of {path}")
+    assert str(caught.value) == expected
+
+
+def test_where_there_is_no_file_the_environment_is_named(tmp_path: Path) -> None:
+    """One that INCOME_CONFIG names has to be there, and so has a profile."""
+    home = {"XDG_CONFIG_HOME": str(tmp_path)}
+    path = tmp_path / "income-client/config.toml"
+    with pytest.raises(ConfigurationError) as caught:
+        from_file(None, None, home).auth()
+    assert str(caught.value) == f"set INCOME_BASE_URL, or base_url in {path}"
+    with pytest.raises(ConfigurationError) as caught:
+        from_file(None, None, home | {"INCOME_CLIENT_ID": "id"}).auth()
+    assert str(caught.value) == "set INCOME_BASE_URL"
+    for profile, more in (("two", {}), (None, {"INCOME_CONFIG": str(path)})):
+        with pytest.raises(ConfigurationError, match=r"^cannot read .*: no such file"):
+            from_file(profile, None, home | more)
+
+
+def test_a_profile_has_to_be_there(tmp_path: Path) -> None:
+    """The error says where its name comes from, and which there are."""
+    path = written(tmp_path / "else.toml", "[profiles.two]\n[profiles.three]\n")
+    for profile, origin in (("four", ""), (None, " (of INCOME_PROFILE)")):
+        message = f"{path} has no profile four{origin}; there are two, three"
+        with pytest.raises(ConfigurationError) as caught:
+            from_file(profile, path, {"INCOME_PROFILE": "four"})
+        assert str(caught.value) == message
+
+
+def test_a_file_that_does_not_count_is_not_read(tmp_path: Path) -> None:
+    """A bad one is no hindrance, at the default place or where INCOME_CONFIG names it."""
+    path = written(tmp_path / "income-client/config.toml", "c4n4ry", 0o644)
+    for more in ({"XDG_CONFIG_HOME": str(tmp_path)}, {"INCOME_CONFIG": str(path)}):
+        assert from_file(None, None, URL | BASIC | more).auth() == BasicAuth("user", "invented")
+        with pytest.raises(ConfigurationError, match=f"^{path} is not TOML"):
+            from_file(None, None, more)
+
+
+@pytest.mark.parametrize(
+    ("profile", "said", "proxy", "named"),
+    [
+        ("two", ("shell", "top", "two"), "two", "proxy in profile two of {file}"),
+        ("two", ("shell", "top"), "shell", "INCOME_PROXY"),
+        ("two", ("top",), "top", "proxy in {file}"),
+        (None, ("shell", "top", "two"), "top", "proxy in {file}"),
+        (None, ("shell", "two"), "shell", "INCOME_PROXY"),
+        (None, ("two",), None, "proxy in {file}"),
+    ],
+)
+def test_a_proxy_of_the_machine_is_used_beside_any_address(
+    profile: str | None, said: tuple[str, ...], proxy: str | None, named: str, tmp_path: Path
+) -> None:
+    """That of the place which counts, else that of the environment, else that of the top level."""
+    whole = "base_url client_id client_secret"
+    top, two = (
+        settings_of(place, f"{whole} proxy" if place in said else whole, tmp_path)
+        for place in ("top", "two")
+    )
+    path = written(tmp_path / "file.toml", f"{toml_of(top)}[profiles.two]\n{toml_of(two)}")
+    shell = settings_of("shell", "proxy" if "shell" in said else "", tmp_path)
+    variables = {f"INCOME_{key.upper()}": text for key, text in shell.items()}
+    found = from_file(profile, path, variables)
+    expected = None if proxy is None else Secret(f"http://{proxy}:c4n4ry@127.0.0.1:3128")
+    assert found.account.proxy == expected
+    assert found.setting_name("proxy") == named.format(file=path)
+
+
+def test_a_client_is_of_the_place_that_counts(tmp_path: Path, environ: Environ) -> None:
+    """As `IncomeClient` reads the process's own variables and files."""
+    text = f"{table('top.example')}[profiles.two]\n{table('two.example')}"
+    path = written(tmp_path / "config/income-client/config.toml", text)
+    other = written(tmp_path / "other.toml", table("other.example"))
+    assert repr(IncomeClient.from_config()) == "<IncomeClient of top.example>"
+    environ({"INCOME_CONFIG": str(other)})
+    assert repr(IncomeClient.from_config()) == "<IncomeClient of other.example>"
     environ(BASIC | {"INCOME_BASE_URL": "https://shell.example"})
-    environ({name: files.get(value, value) for name, value in variables.items()})
-    client = IncomeClient.from_config(profile, files[path] if path else None, concurrency=3)
-    assert repr(client) == f"<IncomeClient of {wins}.example>"
+    assert repr(IncomeClient.from_config()) == "<IncomeClient of shell.example>"
+    assert repr(IncomeClient.from_config(path=path)) == "<IncomeClient of top.example>"
+    two = IncomeClient.from_config("two", path, concurrency=3)
+    assert repr(two) == "<IncomeClient of two.example>"
+    environ({"INCOME_CONFIG": str(path), "INCOME_PROFILE": "two"})
+    assert repr(IncomeClient.from_config()) == "<IncomeClient of two.example>"
     assert repr(IncomeClient.from_env()) == "<IncomeClient of shell.example>"
 
 
-def test_a_file_is_enough_and_a_profile_has_to_be_there(tmp_path: Path, environ: Environ) -> None:
-    path = written(tmp_path / "else.toml", FILE)
-    environ({"INCOME_CONFIG": str(path)})
-    assert repr(IncomeClient.from_config()) == "<IncomeClient of top.example>"
-    environ({"INCOME_PROFILE": "four"})
-    with pytest.raises(ConfigurationError, match=r"no profile four \(of INCOME_PROFILE\); there"):
-        IncomeClient.from_config()
+def test_an_option_is_named_as_one_and_a_setting_by_its_place(tmp_path: Path) -> None:
+    """What is given in code replaces the proxy of any place, and is not taken for it."""
+    path = written(tmp_path / "file.toml", f'proxy = "ftp://c4n4ry"\n{table("x.example")}')
+    with pytest.raises(ConfigurationError, match=f"^proxy in {path} "):
+        IncomeClient.from_config(path=path)
+    with pytest.raises(ConfigurationError, match=r"^proxy is neither"):
+        IncomeClient.from_config(path=path, proxy="ftp://elsewhere")
+    IncomeClient.from_config(path=path, proxy=None)
+
+
+# Files
 
 
 UNUSABLE: Final = {
-    "nothing": ("", 0o600, "INCOME_BASE_URL, or base_url in "),
-    "no secret": ('base_url = "https://x"\nusername = "user"', 0o600, "INCOME_PASSWORD, or pass"),
+    "nothing": ("", 0o600, "set base_url in "),
+    "no secret": ('base_url = "https://x"\nusername = "user"', 0o600, "set password in "),
     "open to others": (table("x.example"), 0o644, "chmod 600"),
     "not https": (table("x.example").replace("https", "http"), 0o600, "base_url in "),
     "password in address": (table("user:c4n4ry@x.example"), 0o600, "base_url in "),
@@ -338,7 +555,7 @@ def test_a_wrong_argument_is_an_error_without_what_the_file_holds(
     make: Callable[[Path], object], tmp_path: Path
 ) -> None:
     """Nothing secret is in a frame of the error, whatever was mistaken."""
-    path = written(tmp_path / "file.toml", FILE)
+    path = written(tmp_path / "file.toml", table("x.example"))
     with pytest.raises(ConfigurationError):
         make(path)
 
@@ -427,31 +644,18 @@ def test_a_profile_names_the_file_of_its_secret(tmp_path: Path) -> None:
     """Relative to its own folder; others may read it, as it holds no secret itself."""
     written(tmp_path / "secrets/two", "invented\n", 0o644)
     text = (
-        'base_url = "https://x"\n[profiles.two]\nclient_id = "id"\n'
+        '[profiles.two]\nbase_url = "https://x"\nclient_id = "id"\n'
         'client_secret_file = "secrets/two"\n'
     )
     path = written(tmp_path / "file.toml", text, 0o644)
     found = from_file("two", path, {})
     assert auth_of(found)() == OAuth2ClientCredentials("id", "invented")
-    assert found.setting_name("client_secret_file") == f"client_secret_file in {path}"
+    assert (
+        found.setting_name("client_secret_file") == f"client_secret_file in profile two of {path}"
+    )
     (tmp_path / "secrets/two").unlink()
     with pytest.raises(ConfigurationError, match=r"^client_secret_file in .*: cannot read .*/two"):
         found.auth()
-
-
-def test_a_secret_comes_from_the_first_place_that_has_it_or_its_file(tmp_path: Path) -> None:
-    """So one in the environment takes the place of a file of the configuration, and conversely."""
-    written(tmp_path / "secret", "of-the-file")
-    account = 'base_url = "https://income.example"\nusername = "user"\n'
-    by_file = written(tmp_path / "by_file.toml", account + 'password_file = "secret"')
-    by_text = written(tmp_path / "by_text.toml", account + 'password = "invented"')
-    secret = {"INCOME_PASSWORD": "of-the-environment"}
-    file = {"INCOME_PASSWORD_FILE": str(tmp_path / "nowhere")}
-    assert auth_of(from_file(None, by_file, secret))() == BasicAuth("user", "of-the-file")
-    assert from_file(None, by_text, file).auth() == BasicAuth("user", "invented")
-    config = {"INCOME_CONFIG": str(by_file)}
-    found = from_file(None, None, secret | config).auth()
-    assert found == BasicAuth("user", "of-the-environment")
 
 
 async def test_a_client_follows_the_file_of_its_secret(tmp_path: Path, environ: Environ) -> None:

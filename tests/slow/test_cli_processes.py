@@ -309,7 +309,7 @@ def test_a_question_without_an_answer_ends_it(
         process.write(keys)
         ran = process.wait()
     assert (ran.status, ran.stdout) == (status, "")
-    assert ("INCOME_CLIENT_SECRET" in ran.screen) is (status == 2)
+    assert ("set client_secret in" in ran.screen) is (status == 2)
     assert "Traceback" not in ran.screen
     assert len(income_service.requests) == 0
 

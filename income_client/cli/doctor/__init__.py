@@ -6,7 +6,7 @@ Its output holds no secret, no borrower's data and no id but that of a failed re
 import json
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -16,16 +16,18 @@ from rich.table import Table
 from rich.text import Text
 
 from income_client import ConfigurationError, IncomeClientError, RateLimitedError
-from income_client.cli.connection import Connection, Ready, authority_of, made_ready
+from income_client.cli.connection import Connection, authority_of, read_settings
 from income_client.cli.exit_status import ExitStatus
 from income_client.cli.options import TableOrJson
 from income_client.cli.output import counted, print_lines, say, write_text
 from income_client.cli.progress import Bars
 from income_client.texts import printable
 
-from .network import Finding, Server, UnansweredError, Verdict
+from .network import Finding, UnansweredError, Verdict, check_connection
 
 if TYPE_CHECKING:
+    from income_client.configuration import Configuration
+
     from .service import Service
 
 Check = Callable[[], Awaitable[Finding]]
@@ -55,10 +57,10 @@ async def doctor(
 ) -> int:
     """Check configuration, connection and service.
 
-    One line for each check: the configuration and where each part of it comes from,
-    DNS, TLS, the credentials, the clock, whether applications can be read, whether
-    pages of the list hide some, and which zone its times are in. It makes at most 20
-    requests, one after the other, and changes nothing.
+    One line for each check: the configuration and where it comes from, the
+    connection with its certificate, the credentials, the clock, whether applications
+    can be read, whether pages of the list hide some, and which zone its times are in.
+    It makes at most 20 requests, one after the other, and changes nothing.
 
     The output can be pasted into a ticket: it shows no secret, no borrower's data
     and no id but that of a failed request, by which the service's owner finds it.
@@ -74,7 +76,8 @@ async def doctor(
     from .service import CHECKS, MOST_SECONDS, Service
 
     try:
-        service = Service(made_ready(connection))  # may ask for a secret
+        configuration = read_settings(connection)  # may ask for a secret
+        service = Service(configuration)
     except ConfigurationError as error:
         findings = {
             "configuration": Finding(Verdict.FAILED, error.message, _CONFIGURE),
@@ -85,7 +88,7 @@ async def doctor(
         return ExitStatus.MISUSED
     say(f"at most {_MOST_REQUESTS} requests in {MOST_SECONDS:g} s, one at a time")
     async with service.client:
-        findings = await _run_checks(service)
+        findings = await _run_checks(configuration, service)
     _show_findings(findings, output)
     if service.is_refused:
         return ExitStatus.REFUSED
@@ -93,23 +96,18 @@ async def doctor(
     return ExitStatus.FAILED if has_failed else ExitStatus.DONE
 
 
-async def _run_checks(service: "Service") -> dict[str, Finding]:
+async def _run_checks(configuration: "Configuration", service: "Service") -> dict[str, Finding]:
     """Run all checks, except those that need one that has failed or was skipped."""
     from .service import CHECKS
 
     findings = {
-        "configuration": _configuration_finding(service.ready),
-        "proxy": _proxy_finding(service.ready),
+        "configuration": _configuration_finding(configuration),
+        "proxy": _proxy_finding(configuration),
     }
-
-    checks: list[tuple[str, Check, Sequence[str]]] = []
-    connections = []
-    for place, server in _servers_to_check(service.ready):
-        name, connection = f"DNS{place}", f"connection{place}"
-        checks.append((name, server.check_name, ()))
-        checks.append((connection, server.check_connection, (name,)))
-        checks.append((f"certificate{place}", server.check_certificate, (connection,)))
-        connections.append(connection)
+    connections = _connections_to_check(configuration)
+    checks: list[tuple[str, Check, Iterable[str]]] = [
+        (name, check, ()) for name, check in connections.items()
+    ]
     if not connections:
         text = "DNS, TLS and certificate of the service are not checked through a proxy"
         findings["connection"] = Finding(Verdict.SKIPPED, text)
@@ -150,43 +148,38 @@ def _skipped_finding(cause: str) -> Finding:
     return Finding(Verdict.SKIPPED, f"needs {cause}", cause=cause)
 
 
-def _servers_to_check(ready: Ready) -> Iterator[tuple[str, Server]]:
-    """Yield what is reached without a proxy: the service, and a token endpoint elsewhere."""
-    account = ready.configuration.account
+def _connections_to_check(configuration: "Configuration") -> dict[str, Check]:
+    """Return what is reached without a proxy: the service, and a token endpoint elsewhere."""
+    account, tls = configuration.account, configuration.tls()
+    address, tokens = account.base_url or "", account.auth_url
     if account.proxy is not None:
-        return
-    tls, address, tokens = ready.configuration.tls(), account.base_url or "", account.auth_url
-    yield "", Server(address, tls)
+        return {}
+    checks: dict[str, Check] = {"connection": partial(check_connection, address, tls)}
     if tokens and not account.username and authority_of(tokens) != authority_of(address):
-        yield " (token endpoint)", Server(tokens, tls)
+        checks["connection (token endpoint)"] = partial(check_connection, tokens, tls)
+    return checks
 
 
-def _configuration_finding(ready: Ready) -> Finding:
-    """Say what the client is made of, and where each part of it is set."""
-    account = ready.configuration.account
+def _configuration_finding(configuration: "Configuration") -> Finding:
+    """Say what the client is made of, and where it is set."""
+    account = configuration.account
     parts = urlsplit(account.base_url or "")
     service = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
     tokens = f", tokens from {authority_of(account.auth_url)}" if account.auth_url else ""
     kind, name = ("Basic", account.username) if account.username else ("OAuth 2.0", "")
     name = name or account.client_id or ""
-    by_source: dict[str, list[str]] = {}
-    for key, source in ready.configuration.sources.items():
-        # The name of a variable says what it sets.
-        is_variable = source == f"INCOME_{key.upper()}"
-        place, word = ("the environment", source) if is_variable else (source, key)
-        by_source.setdefault(place, []).append(word)
-    places = "; ".join(f"{', '.join(words)} from {place}" for place, words in by_source.items())
     shown = name[: min(_SHOWN, len(name) // 2)]
-    return Finding(Verdict.OK, f"{service}{tokens}, {kind} as {shown}…; {places}")
+    place = account.place or "the environment"
+    others = "".join(f", also {setting}" for setting in configuration.elsewhere.values())
+    return Finding(Verdict.OK, f"{service}{tokens}, {kind} as {shown}…; from {place}{others}")
 
 
-def _proxy_finding(ready: Ready | None) -> Finding:
+def _proxy_finding(configuration: "Configuration | None") -> Finding:
     """Say which proxy is used, and which one somebody may believe to be used."""
-    proxy = None if ready is None else ready.configuration.account.proxy
     names = [name for name in _PROXIES if os.environ.get(name) or os.environ.get(name.lower())]
     unused = f"{' and '.join(names)} set, and not used"
-    if proxy is not None:
-        used = f"{authority_of(proxy.reveal())} is used"
+    if configuration is not None and (proxy := configuration.account.proxy) is not None:
+        used = f"{authority_of(proxy.reveal())} of {configuration.setting_name('proxy')} is used"
         return Finding(Verdict.OK, f"{used}; {unused}" if names else used)
     if not names:
         return Finding(Verdict.OK, "none")

@@ -1,4 +1,4 @@
-"""The way to a server: its name, a connection, TLS, its certificate; nothing is sent there."""
+"""What a check finds, and the first one: a connection to a server, to which nothing is sent."""
 
 import asyncio
 import enum
@@ -15,9 +15,7 @@ from income_client import IncomeClientError
 from income_client.cli.output import counted
 from income_client.texts import reason_of
 
-_STEP_SECONDS: Final = 5.0
-_SERVES_TLS: Final = "check that the port serves https, with TLS 1.2 or later"
-_TOO_SLOW: Final = f"no answer within {_STEP_SECONDS:g} s"
+_MOST_SECONDS: Final = 10.0
 _DAY: Final = 86_400
 _URGENT_DAYS: Final = 7
 _SOON_DAYS: Final = 21
@@ -57,120 +55,78 @@ class UnansweredError(IncomeClientError):
     """A question was not asked, or not answered, for a reason that ends all questions."""
 
 
-class Server:
-    """A server that the client connects to; without ``tls`` the usual authorities are trusted."""
+async def check_connection(address: str, tls: ssl.SSLContext | None) -> Finding:
+    """Connect to the server of an address, and say which step fails and what to do about it.
 
-    def __init__(self, address: str, tls: ssl.SSLContext | None) -> None:
-        parts = urlsplit(address)
-        self._host = parts.hostname or ""
-        self._port = parts.port or _PORTS[parts.scheme]
-        self._tls = (tls or ssl.create_default_context()) if parts.scheme == "https" else None
-        self._certificate: dict[str, Any] | None = None
-
-    async def check_name(self) -> Finding:
-        """Look the host up."""
-        loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(_STEP_SECONDS):
-                found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
-        except TimeoutError:
-            problem = _TOO_SLOW
-        except (OSError, UnicodeError) as error:
-            problem = _error_words(error, "the name is unknown")
-        else:
-            first, *more = dict.fromkeys(str(each[4][0]) for each in found)
-            if first == self._host:
-                return Finding(Verdict.OK, f"{first} is an address, nothing to look up")
-            others = f" and {len(more)} more" if more else ""
-            return Finding(Verdict.OK, f"{self._host} is {first}{others}")
-        advice = "check the host name in the address, and this machine's name server"
-        return Finding(Verdict.FAILED, f"{self._host}: {problem}", advice)
-
-    async def check_connection(self) -> Finding:
-        """Connect, with TLS if the address says https."""
-        began = time.perf_counter()
-        try:
-            async with asyncio.timeout(_STEP_SECONDS):
-                _, writer = await asyncio.open_connection(
-                    self._host, self._port, ssl=self._tls, happy_eyeballs_delay=0.25
-                )
-        except OSError as error:
-            return Finding(Verdict.FAILED, *self._explain_failure(error))
-        seconds = time.perf_counter() - began
-        peer: Any = writer.get_extra_info("peername")
-        tls: ssl.SSLObject | None = writer.get_extra_info("ssl_object")
-        writer.transport.abort()
-        if tls is not None:
-            self._certificate = tls.getpeercert()
-        version = "plain http, allowed to this machine only" if tls is None else tls.version()
-        return Finding(Verdict.OK, f"{peer[0]} in {milliseconds(seconds)}, {version}")
-
-    def _explain_failure(self, error: OSError) -> tuple[str, str]:
-        """Return why no connection was made, and what to do about it."""
-        match error:
-            case TimeoutError():
-                text = _TOO_SLOW
-                advice = "a firewall may block it: check that this machine may reach host and port"
-            case ssl.SSLCertVerificationError():
-                text, advice = error.verify_message, _certificate_advice(error)
-            case ssl.SSLError():
-                text = (error.reason or "TLS failed").replace("_", " ").lower()
-                advice = _SERVES_TLS
-            case ConnectionRefusedError():
-                text = reason_of(error)
-                advice = f"nothing listens on port {self._port}: check host and port in the address"
-            case ConnectionResetError():
-                # Without TLS nothing is sent that could end a connection once it is made.
-                text = "the server closed the connection during the TLS handshake"
-                advice = (
-                    f"{_SERVES_TLS}; the server may also want a client certificate, or let in "
-                    "other addresses only"
-                )
-            case _:
-                text = _error_words(error, "no address answers")
-                advice = "check this machine's network"
-        return text, advice
-
-    async def check_certificate(self) -> Finding:
-        """Say whose certificate the server has shown, and how long it is valid."""
-        shown = self._certificate
-        if not shown:
-            return Finding(Verdict.SKIPPED, "none without TLS")
-        names = [name for kind, name in shown.get("subjectAltName", ()) if kind == "DNS"]
-        subject = _name_parts(shown.get("subject", ()), "commonName") or ", ".join(names[:1]) or "-"
-        issuer = _name_parts(shown.get("issuer", ()), "organizationName", "commonName") or "-"
-        left = ssl.cert_time_to_seconds(shown["notAfter"]) - time.time()
-        days = int(left // _DAY)
-        text = f"{subject}, issued by {issuer}, valid for {counted(days, 'day')}"
-        if days < _URGENT_DAYS:
-            return Finding(Verdict.WARNING, text, "ask the service's owner to renew it")
-        return Finding(Verdict.OK if days >= _SOON_DAYS else Verdict.NOTE, text)
+    Without ``tls`` the usual authorities are trusted.
+    """
+    parts = urlsplit(address)
+    host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
+    context = (tls or ssl.create_default_context()) if parts.scheme == "https" else None
+    began = time.perf_counter()
+    try:
+        async with asyncio.timeout(_MOST_SECONDS):
+            _, writer = await asyncio.open_connection(
+                host, port, ssl=context, happy_eyeballs_delay=0.25
+            )
+    except (OSError, UnicodeError) as error:
+        step, reason, advice = _explain_failure(error)
+        return Finding(Verdict.FAILED, f"{step} of {host}:{port}: {reason}", advice)
+    seconds = time.perf_counter() - began
+    peer: Any = writer.get_extra_info("peername")
+    session: ssl.SSLObject | None = writer.get_extra_info("ssl_object")
+    writer.transport.abort()
+    reached = f"{peer[0]} in {seconds * 1000:.1f} ms"
+    if session is None:
+        return Finding(Verdict.OK, f"{reached}, plain http, allowed to this machine only")
+    return _judge_certificate(f"{reached}, {session.version()}", session.getpeercert() or {})
 
 
-def milliseconds(seconds: float) -> str:
-    """Return a short time, such as ``1.3 ms``."""
-    return f"{seconds * 1000:.0f} ms" if seconds >= 0.01 else f"{seconds * 1000:.1f} ms"  # noqa: PLR2004
+def _explain_failure(error: OSError | UnicodeError) -> tuple[str, str, str]:
+    """Return the step of a connection that failed, why, and what to do about it."""
+    match error:
+        case socket.gaierror() | UnicodeError():
+            reason = getattr(error, "strerror", None) or "the name is unknown"
+            advice = "check the host name in the address, and this machine's name server"
+            return "name", reason.lower(), advice
+        case TimeoutError():
+            advice = "a firewall may block it: check that this machine may reach host and port"
+            return "port", f"no answer within {_MOST_SECONDS:g} s", advice
+        case ConnectionRefusedError():
+            advice = "nothing listens on this port: check host and port in the address"
+            return "port", reason_of(error), advice
+        case ssl.SSLCertVerificationError():
+            return "certificate", error.verify_message, _certificate_advice(error.verify_code)
+        case ssl.SSLError() | ConnectionResetError():
+            # Without TLS nothing is sent that could end a connection once it is made.
+            reason = getattr(error, "reason", None) or "the server closed the connection"
+            advice = (
+                "check that the port serves https, with TLS 1.2 or later; the server may also "
+                "want a client certificate, or let in other addresses only"
+            )
+            return "TLS handshake", reason.replace("_", " ").lower(), advice
+        case _:
+            return "port", reason_of(error, "no address answers"), "check this machine's network"
 
 
-def _certificate_advice(error: ssl.SSLCertVerificationError) -> str:
-    if error.verify_code in _OF_ANOTHER_TIME:
+def _certificate_advice(code: int) -> str:
+    if code in _OF_ANOTHER_TIME:
         now = datetime.now(UTC).replace(tzinfo=None).isoformat(" ", "minutes")
         return (
             "ask the service's owner to renew the certificate, "
             f"unless this machine's clock is wrong: it says {now} UTC"
         )
-    if error.verify_code in _OF_ANOTHER_NAME:
+    if code in _OF_ANOTHER_NAME:
         return "check the host name in the address: another server may answer"
     return "if your company's proxy inspects TLS, set INCOME_CA_FILE to its certificate authority"
 
 
-def _name_parts(name: tuple[tuple[tuple[str, str], ...], ...], *kinds: str) -> str:
-    parts = {kind: text for level in name for kind, text in level}
-    return ", ".join(dict.fromkeys(parts[kind] for kind in kinds if kind in parts))
-
-
-def _error_words(error: OSError | UnicodeError, otherwise: str) -> str:
-    if isinstance(error, socket.gaierror):
-        # Its numbers are not those of the system.
-        return (error.strerror or otherwise).lower()
-    return reason_of(error, otherwise) if isinstance(error, OSError) else otherwise
+def _judge_certificate(reached: str, shown: dict[str, Any]) -> Finding:
+    """Say who issued a certificate that was accepted, and how long it is valid."""
+    issuer = {kind: text for level in shown["issuer"] for kind, text in level}
+    name = issuer.get("organizationName") or issuer.get("commonName") or "-"
+    days = int((ssl.cert_time_to_seconds(shown["notAfter"]) - time.time()) // _DAY)
+    text = f"{reached}, certificate issued by {name}, valid for {counted(days, 'day')}"
+    if days < _URGENT_DAYS:
+        return Finding(Verdict.WARNING, text, "ask the service's owner to renew it")
+    return Finding(Verdict.OK if days >= _SOON_DAYS else Verdict.NOTE, text)

@@ -43,9 +43,10 @@ from income_client import (
     TransportError,
     UnexpectedResponseError,
 )
-from income_client.cli.connection import Ready, is_refusal
+from income_client.cli.connection import is_refusal, make_client
 from income_client.cli.options import BEGINNING
 from income_client.cli.output import duration
+from income_client.configuration import Configuration
 
 from .network import Finding, UnansweredError, Verdict
 
@@ -101,11 +102,10 @@ class _Offset:
 class Service:
     """The service as its client meets it: asks one question at a time, and none twice."""
 
-    def __init__(self, ready: Ready) -> None:
-        self.ready = ready
-        self._configuration = ready.configuration
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
         self.is_refused: bool = False
-        self._is_basic = ready.configuration.account.username is not None
+        self._is_basic = configuration.account.username is not None
         self._ends_at = time.monotonic() + MOST_SECONDS - _TIMEOUTS.deadline
         self._end: UnansweredError | None = None
         self._token_lifetime: float | None = None
@@ -114,7 +114,8 @@ class Service:
         # Learnt from one check for the next
         self._presents: list[_Offset] = []
         self._samples: list[tuple[str, datetime]] = []
-        self.client: IncomeClient = ready.client(
+        self.client: IncomeClient = make_client(
+            configuration,
             timeouts=_TIMEOUTS,
             retry=RetryPolicy(max_attempts=1),
             on_event=self._on_event,
@@ -192,7 +193,7 @@ class Service:
             case AuthenticationError():
                 return self._about_credentials()
             case TokenError():
-                has_own = "auth_url" in self._configuration.sources
+                has_own = self._configuration.account.auth_url is not None
                 address = self._configuration.setting_name("auth_url" if has_own else "base_url")
                 return _about_tokens(error.status, address)
             case TransportError() if self._configuration.account.proxy is not None:
@@ -209,7 +210,7 @@ class Service:
             pair = "user name and password" if self._is_basic else "client id and secret"
             return f"check {pair}, and that they are for this environment (staging, production)"
         refused = "a token was issued, and the service refused it"
-        if "auth_url" not in self._configuration.sources:
+        if self._configuration.account.auth_url is None:
             return f"{refused}: {_OWNER}"
         address = self._configuration.setting_name("auth_url")
         return f"{refused}: check that {address} is of the same environment (staging, production)"
