@@ -525,7 +525,7 @@ class IncomeClient:
         updated_after: When | None = None,
         updated_before: When | None = None,
         settle: float = 60.0,
-        margin: float | None = None,
+        margin: float | None = 86_400.0,
         concurrency: int = 4,
     ) -> Audit:
         """Find out whether everything that the service lists is held (contract section 4.1).
@@ -534,17 +534,16 @@ class IncomeClient:
         window as the time held: ``margin`` says how soon after that time it must lie then.
 
         Takes as many list calls as a walk over the span, a few more for the present, one for each
-        page with a finding, at most a hundred for rows that seem to have been updated, and those
-        for ``margin``. What changes meanwhile is looked at again, and is no finding. Ids that
-        are not listed, a thousand at the most, are then read one by one: only what the service
-        does not know is reported; those beyond are undecided.
+        page with a finding, and those for ``margin``. What changes meanwhile is looked at again,
+        and is no finding. Ids that are not listed, a thousand at the most, are then read one by
+        one: only what the service does not know is reported; those beyond are undecided.
 
         Args:
             held: ids with the update times held: a mapping, or an iterable of pairs, asynchronous
                 or not. The time is the later one of the application's ``last_updated_at`` and
                 each document's ``updated_at``, in a form as for ``list_applications``. Of several
                 times for one id the latest counts. Read once, after the service was asked for
-                its present, and kept in about 40 bytes for each id, and the id's own.
+                its present; a million take about 200 MB.
             updated_after: only what was updated after this must be held; None for everything. An
                 id that is not listed is reported only if the time held lies behind it.
             updated_before: the time as of which ``held`` is, if it is of the past: what was
@@ -556,7 +555,7 @@ class IncomeClient:
                 reported for certain, and the audit is not complete where that cannot be proved.
                 Takes a list call for each ``margin`` of the span at the most, and at most one for
                 each application. None for no such calls: ``Audit.margin`` is then as long as
-                windows are.
+                windows are, and of a small account hardly anything stale is found.
             concurrency: list calls in flight at a time.
 
         Returns:

@@ -24,12 +24,10 @@ held behind the earliest second that the service lists, and before ``until``; an
 a second that holds more rows than it can list, or a row without an id, where it may be.
 
 Nothing that was due when the audit began, and still is as it was, is passed over, but for an
-update in the very window of the held time. Pages are cut, and asked for in parts, to find those:
-
-- A row that is in no part behind a cut was updated before it. So a cut within ``margin`` of each
-  held time proves that none is older than that. As few cuts are made as can be, one call each.
-- Rows out of the order of their held times are asked for in any case, where the service seems to
-  list by time: an update has moved them.
+update in the very window of the held time. With ``margin``, pages are asked for in parts to find
+those too: a row that is in no part behind a cut was updated before it, so a cut within ``margin``
+of each held time proves that none is older than that. As few cuts are made as can be, one call
+each.
 
 What is left is counted: ``undecided``.
 """

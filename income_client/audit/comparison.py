@@ -1,10 +1,9 @@
 """What is held, against pages of the list; what is to be asked for again, and in which parts."""
 
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
 
 from attrs import define, field
 
@@ -14,11 +13,6 @@ from income_client.walk.windows import Answer
 from income_client.wire.rows import MalformedRow
 
 from .held import HeldTimes
-
-_MOST_OUT_OF_ORDER: Final = 0.25
-"""Share of a page's rows; with more, the service does not list by time."""
-_MOST_MOVED: Final = 100
-"""Rows out of order for which a call is made, so that an odd order costs no call for each row."""
 
 
 @define
@@ -38,8 +32,6 @@ class ListedPage:
     window: Window
     """Its bounds, between which its rows lie."""
     slots: "array[int]"
-    out_of_order: frozenset[int]
-    """Seconds after held times of rows that an update seems to have moved."""
     cuts: Sequence[int] = ()
     """Seconds, in ascending order, at which it is asked for in parts."""
     unknown_from: int | None = None
@@ -84,7 +76,8 @@ class Comparison:
             if slot is not None:
                 self._is_listed[slot] = True
             if slot is not None and self.held.latest[slot] >= window.after:
-                slots.append(slot)
+                if self.held.latest[slot] + 1 < window.before:
+                    slots.append(slot)
             elif not is_due:
                 # The service has applied a later bound.
                 self._undue.add(application_id)
@@ -92,13 +85,8 @@ class Comparison:
                 self.missing[application_id] = window
             else:
                 self.stale[slot] = window
-        cuts = [self.held.latest[slot] + 1 for slot in slots]
-        moved = frozenset(cut for cut in out_of_order(cuts) if cut < window.before)
-        slots = array(
-            "i", (slot for slot, cut in zip(slots, cuts, strict=True) if cut < window.before)
-        )
         if slots:
-            self._pages.append(ListedPage(window, slots, moved))
+            self._pages.append(ListedPage(window, slots))
 
     def add_beside(self, window: Window, rows: Sequence[ApplicationSummary]) -> None:
         """Take rows of the seconds beside ``until``: they are listed, due or not."""
@@ -153,28 +141,24 @@ class Comparison:
     # Windows of held times, asked for in parts
 
     def parts(self) -> Iterator[tuple[ListedPage, Window]]:
-        """Choose where pages are cut, the latest first, and return the parts to ask for."""
-        most = _MOST_MOVED
-        for page in sorted(self._pages, key=lambda page: page.window, reverse=True):
-            moved = sorted(page.out_of_order)[-most:] if most else []
-            most -= len(moved)
-            page.cuts = array("q", self._cuts_within_margin(page, moved))
+        """Choose where pages are cut, and return the parts to ask for."""
+        for page in self._pages:
+            page.cuts = array("q", self._cuts_within_margin(page))
             # A part reaches a second into the next one, in case bounds are exclusive.
             ends = [*(cut + 1 for cut in page.cuts[1:]), page.window.before][: len(page.cuts)]
             yield from ((page, Window(*edges)) for edges in zip(page.cuts, ends, strict=True))
 
-    def _cuts_within_margin(self, page: ListedPage, cuts: Sequence[int]) -> Sequence[int]:
-        """Return these cuts, and as few others as put an end within the margin of each time."""
+    def _cuts_within_margin(self, page: ListedPage) -> Sequence[int]:
+        """Return as few cuts as put an end within the margin of each held time."""
         if self._margin is None:
-            return cuts
-        ends = [*cuts, page.window.before]
-        added: list[int] = []
+            return ()
+        cuts: list[int] = []
         for first in sorted({self.held.latest[slot] + 1 for slot in self._open_slots(page)}):
             last = first + self._margin - 1
-            is_within = added and added[-1] >= first
-            if not is_within and ends[bisect_left(ends, first)] > last:
-                added.append(last)
-        return sorted([*cuts, *added])
+            is_within = cuts and cuts[-1] >= first
+            if not is_within and last < page.window.before:
+                cuts.append(last)
+        return cuts
 
     def take_part(self, page: ListedPage, part: Window, answer: Answer | None) -> None:
         """Take the rows of a part: they were updated after the held times before it."""
@@ -224,35 +208,6 @@ class Comparison:
             else:
                 ids.append(self.held.id_of(slot))
         return ids, unclear
-
-
-def out_of_order(seconds: Sequence[int]) -> list[int]:
-    """Return the seconds, as few as can be, without which the others ascend or descend.
-
-    They are those that came too late for their place, not the ones that they passed. None are
-    returned where so many would be that the others are in no order either.
-    """
-    fewest = min((_not_ascending(seconds), _not_ascending(seconds[::-1])), key=len)
-    return fewest if len(fewest) <= _MOST_OUT_OF_ORDER * len(seconds) else []
-
-
-def _not_ascending(seconds: Sequence[int]) -> list[int]:
-    # The longest ascending rest, found from its end, so that later seconds are preferred.
-    ends: list[int] = []
-    lowest: list[int] = []
-    following: list[int] = []
-    for place in range(len(seconds) - 1, -1, -1):
-        length = bisect_right(lowest, -seconds[place])
-        lowest[length : length + 1] = [-seconds[place]]
-        ends[length : length + 1] = [place]
-        following.append(ends[length - 1] if length else -1)
-    following.reverse()
-    kept = set()
-    place = ends[-1] if ends else -1
-    while place >= 0:
-        kept.add(place)
-        place = following[place]
-    return [second for place, second in enumerate(seconds) if place not in kept]
 
 
 def _is_whole(window: Window, answer: Answer) -> bool:

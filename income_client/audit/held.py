@@ -17,68 +17,40 @@ Held = Mapping[str, When] | Iterable[tuple[str, When]] | AsyncIterable[tuple[str
 
 _AT_ONCE: Final = 1_000
 """Entries of ``held`` that are read before others in the event loop have a turn."""
-_FIRST_SLOTS: Final = 1_024
 
 
 class HeldTimes:
-    """Ids with the seconds of the times held, in about 40 bytes and the id's own for each.
-
-    A dict would take five times that. Ids lie behind each other in ``_ids``, and a table of their
-    places, as large as twice their number at least, is searched from the hash of an id on.
-    """
+    """Ids with the seconds of the times held, by slots that count from 0."""
 
     def __init__(self) -> None:
         self.earliest: array[int] = array("q")
         """The time held, rounded down, by slot."""
         self.latest: array[int] = array("q")
         """Rounded up, and behind an hour that clocks repeat."""
-        self._ids = bytearray()
-        self._ends: array[int] = array("q", [0])
-        self._table: array[int] = array("i", [-1]) * _FIRST_SLOTS
+        self._ids: list[str] = []
+        self._slots: dict[str, int] = {}
 
     def __len__(self) -> int:
-        return len(self.latest)
+        return len(self._ids)
 
     def add(self, application_id: str, earliest: int, latest: int) -> None:
         """Take a time; of several for one id the latest counts."""
-        key = application_id.encode("utf-8", "surrogatepass")
-        place = self._place_of(key)
-        slot = self._table[place]
-        if slot >= 0:
+        slot = self._slots.setdefault(application_id, len(self))
+        if slot == len(self):
+            self._ids.append(application_id)
+            self.earliest.append(earliest)
+            self.latest.append(latest)
+        else:
             self.earliest[slot] = max(self.earliest[slot], earliest)
             self.latest[slot] = max(self.latest[slot], latest)
-            return
-        self._table[place] = len(self)
-        self._ids += key
-        self._ends.append(len(self._ids))
-        self.earliest.append(earliest)
-        self.latest.append(latest)
-        if 2 * len(self) > len(self._table):
-            self._widen()
 
     def find(self, application_id: str) -> int | None:
         """Return the slot of an id, None if it is not held."""
-        slot = self._table[self._place_of(application_id.encode("utf-8", "surrogatepass"))]
-        return None if slot < 0 else slot
+        return self._slots.get(application_id)
 
     def id_of(self, slot: int) -> str:
         """Return the id in a slot."""
-        return self._key(slot).decode("utf-8", "surrogatepass")
-
-    def _key(self, slot: int) -> bytes:
-        return bytes(self._ids[self._ends[slot] : self._ends[slot + 1]])
-
-    def _place_of(self, key: bytes) -> int:
-        mask = len(self._table) - 1
-        place = hash(key) & mask
-        while (slot := self._table[place]) >= 0 and self._key(slot) != key:
-            place = (place + 1) & mask
-        return place
-
-    def _widen(self) -> None:
-        self._table = array("i", [-1]) * (2 * len(self._table))
-        for slot in range(len(self)):
-            self._table[self._place_of(self._key(slot))] = slot
+        return self._ids[slot]
 
 
 def check_held(held: object) -> None:

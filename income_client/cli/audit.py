@@ -31,6 +31,7 @@ _COLUMNS: Final = (
     Column("updated_before", "To", dropped=2),
 )
 _TIME: Final = "%Y-%m-%dT%H:%M:%S"
+_DAY: Final = 86_400.0
 
 
 async def audit(
@@ -40,7 +41,7 @@ async def audit(
     updated_after: When | None = None,
     updated_before: When | None = None,
     settle: Annotated[Whole, Parameter(metavar="SECONDS", validator=Number(gte=0))] = 60,
-    margin: Length | None = None,
+    margin: Length = _DAY,
     output: OutputOption = None,
     quiet: QuietOption = False,
     connection: Connection | None = None,
@@ -59,8 +60,8 @@ async def audit(
     read again. Only the list is read, and up to a thousand ids that it lacks.
 
     Nothing else is missing. An update may be passed over if it came soon after
-    the time held: how soon is said at the end, and may be days. With --margin 1h,
-    it is an hour at the most; that takes up to one request for each hour.
+    the time held: a day at the most, or the time that --margin gives. That takes
+    up to one request for each day of the period, or for each such time.
 
     Exits with 0 if nothing is found, and with 1 if anything is, if --margin is not
     reached, or if a second holds more applications than can be listed.
@@ -75,6 +76,7 @@ async def audit(
         updated_before: The time as of which HELD is. Default: the end of an export, or now.
         settle: Seconds that an update may take until you hold it: later ones do not count.
         margin: Miss no update that came later than this after the time held, such as 1h.
+            Default: 1d.
         output: Format of the output.
         quiet: Print the ids of what is missing or stale only, one a line.
         connection: The service.
@@ -166,8 +168,7 @@ def _summary(found: "Audit") -> str:
         margin = duration(found.margin.total_seconds())
         parts.append(f"an update up to {margin} after the time held may have been passed over")
     if found.undecided:
-        more = ": --margin 1h decides those within an hour" if found.margin_asked is None else ""
-        parts.append(f"{found.undecided:,} undecided{more}")
+        parts.append(f"{found.undecided:,} undecided")
     if found.unreadable:
         parts.append(f"{counted(found.unreadable, 'row')} of the list without a readable id")
     return "; ".join(parts)
