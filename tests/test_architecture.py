@@ -83,7 +83,6 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "redis": _names("engines.redis_settings engines.worker_redis"),
     "rich": _names("cli"),
     "tenacity": _names("http.retry settings"),
-    "tomlkit": _names("cli.configure"),
     "uvicorn": _names("receivers.uvicorn"),
 }
 """Libraries, and the modules that may know of them."""

@@ -1,39 +1,42 @@
-"""``income-client configure``: saves address and credentials in the configuration file."""
+"""``income-client configure``: saves address and credentials in the configuration file.
+
+It writes a new file, or adds a profile at the end of one, and changes nothing that a file holds.
+"""
 
 import asyncio
+import json
 import os
 import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import tomlkit
 from cyclopts import Parameter
-from tomlkit.container import Container
-from tomlkit.items import Table
 
-from income_client import ConfigurationError, Secret
+from income_client import ConfigurationError
 from income_client.disk import locked_folder, make_folder, sync_folder, write_file
 from income_client.texts import has_surrogate, printable, reason_of
 
 from .connection import Connection, ask, can_ask, connect
 from .exit_status import ExitStatus
 from .options import Switch
-from .output import say
+from .output import say, write_text
 
-_CREDENTIALS: Final = (
-    *("client_id", "client_secret", "client_secret_file"),
-    *("username", "password", "password_file"),
-)
-"""The keys of credentials, in the order in which they are saved."""
-_OPTIONS: Final = {
+if TYPE_CHECKING:
+    from income_client.configuration import CredentialKeys
+
+_NAMES: Final = {
     "base_url": "--base-url",
     "auth_url": "--auth-url",
     "client_id": "--client-id",
+    "client_secret": "the secret",
+    "client_secret_file": "--secret-file",
     "username": "--username",
+    "password": "the secret",
+    "password_file": "--secret-file",
 }
-"""The option of each setting that has one."""
+"""How messages name each setting."""
 _Text = Annotated[str | None, Parameter(show_default=False)]
 
 
@@ -55,8 +58,10 @@ def configure(
 
     The secret is typed in without echo, or read from standard input if that is
     not a terminal; with --secret-file it stays in a file of its own. Only you can
-    read what is saved (mode 0600). Other profiles, other keys and comments in the
-    configuration file are kept.
+    read what is saved (mode 0600).
+
+    Writes a new configuration file, or adds a profile at the end of one. What a file
+    has already is changed by hand: the lines to write are shown.
 
     Example: income-client configure --profile staging
 
@@ -73,7 +78,7 @@ def configure(
         config: Configuration file. Default: $INCOME_CONFIG or
             ~/.config/income-client/config.toml.
     """
-    from income_client.configuration import MAX_BYTES, PROFILE_VARIABLE, default_file, name_of
+    from income_client.configuration import PROFILE_VARIABLE, default_file, name_of, parse_toml
 
     if profile is None:
         profile = os.environ.get(PROFILE_VARIABLE) or None
@@ -85,86 +90,94 @@ def configure(
     if client_id and username:
         raise ConfigurationError("--client-id and --username exclude each other")
     name = name_of(path)
-    content, table = _read_settings(path, name)
-    text = content.decode().replace("\r\n", "\n")
     given = {
         "base_url": base_url, "auth_url": auth_url, "client_id": client_id, "username": username
     }  # fmt: skip
-    settings = _ask_for_missing(given, secret_file, _section_of(table, profile))
-    _check_settings(settings, secret_file)
-    changed = _edit_text(text, profile, settings)
-    if changed is None:
-        raise ConfigurationError(f"{name} is written in a way that cannot be changed here: edit it")
-    if len(changed.encode()) > MAX_BYTES:
-        longest = f"{MAX_BYTES // 1024} KiB"
-        raise ConfigurationError(f"{name} would be longer than {longest}, and not be read")
-    _save_file(path, content, changed, profile, is_checked=not no_check)
+    if _has_settings(parse_toml(_read_file(path, name), name), profile):
+        has = "settings" if profile is None else f"a profile {profile}"
+        say(f"{name} has {has} already: change these lines of it by hand")
+        lines = _toml_of(profile, _fill_in(given, secret_file)).splitlines()
+        write_text(*map(printable, lines))
+        return ExitStatus.MISUSED
+    settings = _ask_for_missing(given, secret_file)
+    _check_settings(settings)
+    _save_file(path, name, profile, settings, is_checked=not no_check)
     say(f"saved in {name}" + (f"; use it with --profile {profile}" if profile else ""))
     if not profile and not config and os.environ.get("INCOME_BASE_URL"):
-        say("INCOME_BASE_URL is set, and overrides it")
+        say("INCOME_BASE_URL is set, and is used in place of it")
     return ExitStatus.DONE
 
 
-def _read_settings(path: Path, name: str) -> tuple[bytes, dict[str, Any]]:
-    from income_client.configuration import parse_toml, read_content
+def _read_file(path: Path, name: str) -> bytes:
+    """Return what a configuration file holds; nothing if there is no file."""
+    from income_client.configuration import read_content
 
     try:
-        content = read_content(path)[0] if path.exists() else b""
-        return content, parse_toml(content, name)
+        return read_content(path)[0] if path.exists() else b""
     except OSError as error:
         raise ConfigurationError(f"cannot read {name}: {reason_of(error)}")
 
 
-def _section_of(table: Mapping[str, Any], profile: str | None) -> Mapping[str, Any]:
-    """Return what a file says at its top level, or in a profile that may be missing."""
+def _has_settings(table: Mapping[str, Any], profile: str | None) -> bool:
+    """Say whether a file has a profile, or any settings if none is named."""
     profiles = table.get("profiles")
-    section = table if profile is None else isinstance(profiles, dict) and profiles.get(profile)
-    return section if isinstance(section, dict) else {}
+    return bool(table) if profile is None else isinstance(profiles, dict) and profile in profiles
 
 
-def _ask_for_missing(
-    given: Mapping[str, str | None], secret_file: Path | None, saved: Mapping[str, Any]
-) -> dict[str, str | None]:
-    """Return each key with its value, None for one to be removed; asks for what is missing."""
+def _toml_of(profile: str | None, settings: Mapping[str, str]) -> str:
+    """Return settings in TOML, in which texts are written as in JSON."""
+    header = "" if profile is None else f"[profiles.{json.dumps(profile, ensure_ascii=False)}]\n"
+    texts = {key: json.dumps(text, ensure_ascii=False) for key, text in settings.items()}
+    return header + "".join(f"{key} = {text}\n" for key, text in texts.items())
+
+
+def _fill_in(given: Mapping[str, str | None], secret_file: Path | None) -> dict[str, str]:
+    """Return the settings that options name, with dots for the others; no secret is among them."""
+    kind = _kind_of("username" if given["username"] else "client_id")
+    secret = {kind.secret: "..."}
+    if secret_file is not None:
+        secret = {kind.secret_file: str(secret_file.absolute())}
+    auth_url = {"auth_url": given["auth_url"]} if given["auth_url"] else {}
+    address = {"base_url": given["base_url"] or "...", **auth_url}
+    return {**address, kind.name: given[kind.name] or "...", **secret}
+
+
+def _kind_of(name: str) -> "CredentialKeys":
     from income_client.configuration import CREDENTIALS
 
-    base_url = given["base_url"] or _ask_visibly("Address of the service", saved.get("base_url"))
-    # What was saved for one address is of no use, or a leak, at another one.
-    saved = saved if base_url == saved.get("base_url") else {}
-    auth_url = given["auth_url"] or saved.get("auth_url")
-    kind = "username" if given["username"] else "client_id"
-    name = given[kind]
-    if name is None:
-        name = _ask_visibly("Client id (none for a user name)", saved.get("client_id"))
-        if not name:
-            kind = "username"
-            name = _ask_visibly("User name", saved.get("username"))
-    (keys,) = (one for one in CREDENTIALS if one.name == kind)
-    is_same = saved.get(kind) == name and saved.get("auth_url") == auth_url
-    settings = {"base_url": base_url, "auth_url": auth_url, **dict.fromkeys(_CREDENTIALS)}
-    settings[kind] = name
+    (kind,) = (kind for kind in CREDENTIALS if kind.name == name)
+    return kind
+
+
+def _ask_for_missing(given: Mapping[str, str | None], secret_file: Path | None) -> dict[str, str]:
+    """Return what is to be saved, by key; asks for what the options leave out."""
+    base_url = given["base_url"] or _ask_visibly("Address of the service")
+    key = "username" if given["username"] else "client_id"
+    name = given[key] or _ask_visibly("Client id (none for a user name)")
+    if not name:
+        key, name = "username", _ask_visibly("User name")
+    kind = _kind_of(key)
+    settings = {"base_url": base_url, "auth_url": given["auth_url"], key: name}
     if secret_file is not None:
         if has_surrogate(str(secret_file)):
             raise ConfigurationError("--secret-file must be a path in UTF-8")
-        settings[keys.secret_file] = str(secret_file.absolute())
-    elif secret := _ask_for_secret(f"{keys.secret.replace('_', ' ').capitalize()} of {name}"):
-        settings[keys.secret] = secret
-    elif is_same:
-        settings |= {key: saved.get(key) for key in (keys.secret, keys.secret_file)}
-    return settings
+        settings[kind.secret_file] = str(secret_file.absolute())
+    elif base_url and name:
+        words = kind.secret.replace("_", " ").capitalize()
+        settings[kind.secret] = _ask_for_secret(f"{words} of {name}")
+    return {key: text for key, text in settings.items() if text}
 
 
-def _ask_visibly(question: str, default: str | None) -> str | None:
-    """Ask for something that need not be hidden; without anybody to ask it stays as it was."""
+def _ask_visibly(question: str) -> str | None:
+    """Ask for something that need not be hidden; None if there is nobody to ask, or no answer."""
     if not can_ask():
-        return default
-    shown = f" [{printable(str(default))}]" if default else ""
-    sys.stderr.write(f"{question}{shown}: ")
+        return None
+    sys.stderr.write(f"{question}: ")
     sys.stderr.flush()
     line = sys.stdin.readline()
     if not line:
         raise ConfigurationError("nothing was saved")
-    return line.strip() or default
+    return line.strip() or None
 
 
 def _ask_for_secret(words: str) -> str | None:
@@ -175,101 +188,72 @@ def _ask_for_secret(words: str) -> str | None:
     return line.rstrip("\r\n") or None
 
 
-def _check_settings(settings: Mapping[str, str | None], secret_file: Path | None) -> None:
+def _check_settings(settings: Mapping[str, str]) -> None:
     """Raise a `ConfigurationError` that names the option of an invalid or missing setting."""
     from income_client import IncomeClient
-    from income_client.configuration import CREDENTIALS, FileCredentials
+    from income_client.configuration import Account, Configuration
 
-    if not settings["base_url"]:
+    account = Account.of_texts(settings)
+    if account.base_url is None:
         raise ConfigurationError("--base-url is missing")
-    keys = next((one for one in CREDENTIALS if settings[one.name]), None)
-    if keys is None:
+    if not account.kinds:
         raise ConfigurationError("--client-id or --username is missing")
-    name, secret = settings[keys.name] or "", settings[keys.secret]
-    file = FileCredentials(keys, name, Path(settings[keys.secret_file] or ""))
-    if not secret and not settings[keys.secret_file]:
-        raise ConfigurationError(
-            "the secret is missing: type it in, pipe it into standard input, "
-            "or name its file with --secret-file"
-        )
-    try:
-        if secret_file is not None:
-            file.read()
-        auth = keys.make(name, Secret(secret)) if secret else file
-        IncomeClient(settings["base_url"], auth=auth, auth_url=settings["auth_url"])
-    except ConfigurationError as error:
-        option = _OPTIONS.get(error.argument or "")
-        if option is None:
-            raise
-        raise ConfigurationError(f"{option} {error.detail}")
+    advice = ": type it in, pipe it into standard input, or name its file with --secret-file"
+    Configuration(account=account, elsewhere=_NAMES, advice=advice).make_client(IncomeClient, {})
 
 
 def _save_file(
-    path: Path, before: bytes, text: str, profile: str | None, *, is_checked: bool
+    path: Path, name: str, profile: str | None, settings: Mapping[str, str], *, is_checked: bool
 ) -> None:
-    """Put the file in its place, whole, once a request with its settings has succeeded."""
+    """Put the file with more settings in its place, once a request with these has succeeded."""
     place = path.resolve()  # a link to a file that is kept elsewhere stays one
     part = place.with_name(f".{place.name}.new")
     try:
         make_folder(place.parent)
         with locked_folder(place.parent):
-            write_file(part, text.encode())
+            before = _read_file(place, name)
+            write_file(part, _add_settings(before, name, profile, settings))
             try:
                 if is_checked:
                     asyncio.run(_check_service(Connection(config=part, profile=profile)))
-                # What somebody has saved since it was read would be lost.
-                if _read_settings(place, str(path))[0] != before:
-                    raise ConfigurationError(f"{path} has changed meanwhile: nothing was saved")
+                # What an editor has saved meanwhile would be lost.
+                if _read_file(place, name) != before:
+                    raise ConfigurationError(f"{name} has changed meanwhile: nothing was saved")
                 part.replace(place)
                 sync_folder(place.parent)
             finally:
                 part.unlink(missing_ok=True)
     except BlockingIOError:
-        fault = f"another configure is at work on {path}: nothing was saved"
+        fault = f"another configure is at work on {name}: nothing was saved"
         raise ConfigurationError(fault)
     except OSError as error:
-        raise ConfigurationError(f"cannot write {path}: {reason_of(error)}")
+        raise ConfigurationError(f"cannot write {name}: {reason_of(error)}")
+
+
+def _add_settings(
+    before: bytes, name: str, profile: str | None, settings: Mapping[str, str]
+) -> bytes:
+    """Return what a file holds, with settings at its end."""
+    from income_client.configuration import MAX_BYTES, parse_toml
+
+    if _has_settings(parse_toml(before, name), profile):
+        raise ConfigurationError(f"{name} has changed meanwhile: nothing was saved")
+    gap = "" if not before else "\n" if before.endswith(b"\n") else "\n\n"
+    content = before + f"{gap}{_toml_of(profile, settings)}".encode()
+    if len(content) > MAX_BYTES:
+        raise ConfigurationError(
+            f"{name} would be longer than {MAX_BYTES // 1024} KiB, and not be read"
+        )
+    try:
+        # Profiles that are written in another way, such as an array, cannot be added to.
+        is_read = _has_settings(tomllib.loads(content.decode()), profile)
+    except ValueError:  # its text may quote the file
+        is_read = False
+    if not is_read:
+        raise ConfigurationError(f"{name} is written in a way that cannot be added to: edit it")
+    return content
 
 
 async def _check_service(connection: Connection) -> None:
     async with connect(connection) as client:
         await client.check()
-
-
-def _edit_text(text: str, profile: str | None, settings: Mapping[str, str | None]) -> str | None:
-    """Return the text of a file with these settings at its top level, or in a profile.
-
-    All else stays, comments and layout included. None if that is not what came of it, as with
-    some layouts: what is saved here decides where a secret is sent.
-    """
-    try:
-        document, meant = tomlkit.parse(text), tomllib.loads(text)
-        _set_values(document, profile, settings)
-        _set_values(meant, profile, settings)
-        edited = document.as_string()
-        return edited if tomllib.loads(edited) == meant else None
-    except Exception:  # noqa: BLE001 - its text may quote the file
-        return None
-
-
-def _set_values(document: Any, profile: str | None, settings: Mapping[str, str | None]) -> None:
-    section = document
-    if profile is not None:
-        profiles = document.setdefault("profiles", {profile: {}})
-        section = profiles.setdefault(profile, {})
-    for key, value in reversed(list(settings.items())):
-        if value is None:
-            section.pop(key, None)
-        elif key not in section:
-            _add_value(section, key, value)
-        elif section[key] != value:
-            section[key] = value
-
-
-def _add_value(section: Any, key: str, value: str) -> None:
-    container = section.value if isinstance(section, Table) else section
-    if isinstance(container, Container) and container.body:
-        # At the end, it would come between a comment and the next header, which that is about.
-        container._insert_at(0, key, tomlkit.item(value))  # noqa: SLF001 - offered in no other way
-    else:
-        section[key] = value

@@ -389,7 +389,7 @@ _LATER: Final = (
     *("income_client.receivers", "sqlite3", "pyarrow", "tenacity"),
     # of the command line, of callbacks, of the tests
     *("aiohttp.web", "asyncpg", "cryptography", "cyclopts", "joserfc", "orjson"),
-    *("opentelemetry.trace", "pydantic", "pytest", "rich", "tomlkit", "uvicorn"),
+    *("opentelemetry.trace", "pydantic", "pytest", "rich", "uvicorn"),
 )
 
 
