@@ -3,7 +3,6 @@
 import asyncio
 import webbrowser
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from datetime import timedelta
 from threading import Thread
 from time import perf_counter
@@ -32,8 +31,6 @@ _SHOWN_LATENCY: Final = 0.2
 """Slow enough to follow on the page."""
 _OPEN_SECONDS: Final = 15.0
 """How long a browser has to show the page before the demo begins without it."""
-_RELOAD_SECONDS: Final = 3.0
-"""How long the page may be away until it counts as closed."""
 _LOOK_SECONDS: Final = 0.2
 _IN_FLIGHT: Final = 16
 _ALL: Final = timedelta(days=91)
@@ -57,7 +54,7 @@ async def demo(
     The exit status is 1 if they differ.
 
     --open shows each request on a page in the browser, as it comes. The service is
-    slower then, and stays until the page is closed or Ctrl-C comes.
+    slower then, and stays until Ctrl-C ends it.
 
     Example: income-client demo --applications 20000
 
@@ -71,50 +68,40 @@ async def demo(
 
     latency = _SHOWN_LATENCY if open_page else _LATENCY
     async with Emulator(applications, seed=seed, latency=latency, time_flows=True) as service:
-        if open_page:
-            await _show_page(service)
+        is_shown = open_page and await _show_page(service)
         with Bars() as bars:
             found = await _read_service(service, bars)
         mistakes = _find_mistakes(found, service)
         lines = Group(*_draw_summary(found, service, latency), _verdict_text(mistakes))
         print_lines(lines)
-        if _is_shown(service):
+        if is_shown:
             await _keep_page(service)
     return ExitStatus.FAILED if mistakes else ExitStatus.DONE
 
 
-def _is_shown(service: "Emulator") -> bool:
-    """Say whether a browser shows the page of the service."""
-    return bool(service.journal.listeners)
-
-
-async def _show_page(service: "Emulator") -> None:
-    """Open the page of the service in the browser, and wait until it is there."""
+async def _show_page(service: "Emulator") -> bool:
+    """Open the page of the service in the browser, and say whether it asks for something."""
     try:
         webbrowser.get()
     except webbrowser.Error:
         say(f"no browser was found; the page is at {service.url}")
-        return
+        return False
     say(f"the browser opens {service.url}")
     # A browser within the terminal returns only once it is left.
     Thread(target=webbrowser.open, args=(service.url,), daemon=True).start()
     for _ in range(round(_OPEN_SECONDS / _LOOK_SECONDS)):
-        if _is_shown(service):
-            break
+        if any(request.name == "control" for request in service.requests):
+            return True
         await asyncio.sleep(_LOOK_SECONDS)
+    return False
 
 
 async def _keep_page(service: "Emulator") -> None:
-    """Serve the page until it is closed or a signal comes."""
-    say(f"{service.url} stays until its page is closed; Ctrl-C ends it")
+    """Serve the page until a signal comes."""
     stop = asyncio.Event()
     StopSignals(stop.set)
-    away = 0.0
-    while not stop.is_set() and away < _RELOAD_SECONDS:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_LOOK_SECONDS):
-                await stop.wait()
-        away = 0.0 if _is_shown(service) else away + _LOOK_SECONDS
+    say(f"{service.url} stays; Ctrl-C ends it")
+    await stop.wait()
 
 
 @define
@@ -200,7 +187,7 @@ def _verdict_text(mistakes: list[str]) -> Text:
 
 
 def _counts_table(found: _Found, service: "Emulator", latency: float) -> Table:
-    existing, requests = len(service.world.ids), len(service.requests)
+    existing, requests = len(service.world.ids), service.journal.last
     least = -(-existing // _USABLE_ROWS)
     days = f"updated in the last {_RECENT.days} days"
     how = f"{_IN_FLIGHT} in flight, {latency * 1000:.0f} ms of latency"

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from .api import Service, respond
     from .callbacks import CallbackDelivery, CallbackTarget
+    from .control import EmulatedApplication, EmulatorState
     from .emulator import Emulator
     from .exchange import HttpReply, HttpRequest, RecordedRequest
     from .fault_player import Faults
     from .faults import Fault, FaultKind
     from .journal import Journal, JournalEntry, JournalPage, JournalWindow
     from .listing import ListReply, Refused, list_reply
-    from .remote import RemoteEmulator, RemoteFaults
+    from .remote import RemoteEmulator
     from .service_rules import FutureBounds, Order, ServiceRules, SpanClamp
     from .world import World
 else:
@@ -20,7 +21,9 @@ else:
 __all__ = [
     "CallbackDelivery",
     "CallbackTarget",
+    "EmulatedApplication",
     "Emulator",
+    "EmulatorState",
     "Fault",
     "FaultKind",
     "Faults",
@@ -36,7 +39,6 @@ __all__ = [
     "RecordedRequest",
     "Refused",
     "RemoteEmulator",
-    "RemoteFaults",
     "Service",
     "ServiceRules",
     "SpanClamp",
@@ -48,13 +50,14 @@ __all__ = [
 NAMES: Final = {
     "api": "Service respond",
     "callbacks": "CallbackDelivery CallbackTarget",
+    "control": "EmulatedApplication EmulatorState",
     "emulator": "Emulator",
     "exchange": "HttpReply HttpRequest RecordedRequest",
     "fault_player": "Faults",
     "faults": "Fault FaultKind",
     "journal": "Journal JournalEntry JournalPage JournalWindow",
     "listing": "ListReply Refused list_reply",
-    "remote": "RemoteEmulator RemoteFaults",
+    "remote": "RemoteEmulator",
     "service_rules": "FutureBounds Order ServiceRules SpanClamp",
     "world": "World",
 }

@@ -285,7 +285,7 @@ class Service:
         return json_reply(200, content, Cache_Control="no-store")
 
     def _list_page(self, query: str) -> HttpReply:
-        asked = _read_parameters(query, _LIST_PARAMETERS)
+        asked = read_parameters(query, _LIST_PARAMETERS)
         limit = _read_limit(asked)
         after = _read_bound(asked, "updated_after")
         before = _read_bound(asked, "updated_before")
@@ -378,7 +378,7 @@ def _check_method(request: HttpRequest, method: str) -> None:
         raise RefusedError(json_reply(405, {"error": "method_not_allowed"}, Allow=method))
 
 
-def _read_parameters(query: str, known: tuple[str, ...]) -> dict[str, str]:
+def read_parameters(query: str, known: tuple[str, ...]) -> dict[str, str]:
     """Read a raw query strictly: known names only, each once."""
     try:
         pairs = parse_qsl(
@@ -412,7 +412,7 @@ def _read_bound(asked: dict[str, str], name: str) -> int | None:
 
 
 def _read_pages(query: str) -> bool:
-    text = _read_parameters(query, ("pages",)).get("pages", "false")
+    text = read_parameters(query, ("pages",)).get("pages", "false")
     if text not in ("true", "false"):
         raise _bad_parameter("pages", "must be true or false")
     return text == "true"

@@ -33,6 +33,7 @@ from income_client.settings import (
     positive,
     validated,
 )
+from income_client.texts import has_surrogate
 
 from .exchange import check_local_address
 
@@ -396,6 +397,13 @@ def _merge_fields(usual: Iterable[tuple[str, str]], given: Fields) -> Fields:
     """Return the given header fields, and the usual ones of other names before them."""
     names = {name.lower() for name, _ in given}
     return (*(one for one in usual if one[0].lower() not in names), *given)
+
+
+def check_text(name: str, value: object) -> None:
+    """Raise unless the value is None or a text that JSON can hold."""
+    is_text = isinstance(value, str) and not has_surrogate(value)
+    if value is not None and not is_text:
+        raise invalid(name, "a str without surrogates", value)
 
 
 def payload_bytes(payload: Any) -> bytes:

@@ -1,182 +1,137 @@
-"""Control of an emulator over HTTP: what other processes, in any language, ask it to do.
+"""Control of an emulator: the commands that other processes, in any language, have it carry out.
 
-All of it is below ``/emulator/`` and is JSON, both ways. ``GET /emulator/`` lists the calls with
-their parameters; `ROUTES` is that list. The names of fields are the service's where it has one.
+A command is a function of this module. Over HTTP it is ``GET /emulator/NAME`` if it only reads,
+with its arguments in the query, and otherwise ``POST /emulator/NAME`` with a JSON object of its
+arguments. ``GET /emulator/`` lists the commands. `remote.RemoteEmulator` has a method for each.
 
-- A time is service time, ``YYYY-MM-DDTHH:MM:SS``; a duration has its unit in its name.
-- A success is 200, or 201 where something was added; its body is always an object.
-- An error is 400 (wrong parameter or body), 401 or 403 (who may control it: `access`), 404 (no
-  such path, application or document), 405, 409 (a callback without a target), 413 (more than
-  1 MiB), 415 (a body as a web form sends it), 421 (``Host``), 431 (more than 32 KiB of header
-  fields) or 503 (too many streams). Its body is ``{"error": "a_code", "message": "A sentence."}``;
-  programs read the code only.
-- A body has ``Content-Type: application/json``, and no fields but those that are listed.
-- Lists are read piece by piece: ``/emulator/requests`` behind a number (``after``), the
-  applications from a place (``offset``). ``next`` is what to ask for next.
+- The reply is 200, and its body is what the function returns, as JSON. A time is service time,
+  ``YYYY-MM-DDTHH:MM:SS``; a duration has its unit in its name.
+- An error is 400 (wrong arguments, or what the emulator cannot do), 401 or 403 (who may control
+  it: `access`), 404 (no such command), 405, 413 (more than 1 MiB), 415 (a body as a web form
+  sends it), 421 (``Host``) or 431 (more than 32 KiB of header fields). Its body is
+  ``{"error": "a_code", "message": "A sentence."}``; programs read the code only.
 
-The forms of what is returned: `journal.JournalEntry` for a request, ``state_of`` for the state,
-`callbacks.CallbackDelivery` for a callback. The journal never holds a secret, a token, a signed
-address or a body, and neither does any other reply.
-
-``GET /emulator/events`` is the journal as server-sent events. An event ``request`` has a
-`journal.JournalEntry` as its data and its number as its id, so that a browser resumes behind the
-``Last-Event-ID`` that it had; ``?after=N`` does the same, and ``after=0`` begins with the oldest
-that is kept. An event ``reset`` says that the journal was cleared.
+No reply holds a secret, a token, a signed address or the body of a request, but for the invented
+credentials that `environment` returns.
 """
 
-import asyncio
-import re
-from collections.abc import Awaitable, Callable, Mapping
+import inspect
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import datetime
 from decimal import Decimal
 from http import HTTPStatus
-from typing import Annotated, Any, Final, Protocol, TypeAlias, TypeVar
-from urllib.parse import parse_qsl, unquote
+from itertools import islice
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 from attrs import asdict, frozen
 
 from income_client.errors import ConfigurationError
-from income_client.settings import BasicAuth, OAuth2ClientCredentials
 
-from .access import SECURITY_HEADERS
-from .api import MOST_ROWS, USUAL_ROWS, Service
-from .callback_orders import CallbackOrder
-from .callbacks import CallbackDelivery, CallbackTarget
-from .event_streams import EventStream, EventStreams
+from .api import CONTROL_PATH, Service, read_parameters
+from .callbacks import USUAL_EVENT, CallbackDelivery
 from .exchange import HttpReply, HttpRequest, RefusedError, error_reply, json_reply
-from .fault_player import Faults
-from .faults import Fault
-from .journal import Journal
+from .journal import MOST_ENTRIES, JournalEntry
 from .service_rules import ServiceRules, changed_rules
-from .times import parse_bound, stamp
-from .world import Contents, World
+from .times import moment_of, second_of, stamp
+from .world import World
 
-T = TypeVar("T")
-Answer: TypeAlias = HttpReply | EventStream
+Emulator: TypeAlias = Any
+"""`emulator.Emulator`, which imports this module and so cannot be imported here."""
 
-_USUAL_LIMIT: Final = 100
+_LONGEST_ADVANCE: Final = 100 * 366 * 86_400
+"""Seconds: a hundred years, so that service time stays within the years that can be written."""
+_LARGEST: Final = 2**53
+"""What every language reads as a whole number."""
 _MOST_LISTED: Final = 1000
-_USUAL_BUCKETS: Final = 60
 _MOST_BUCKETS: Final = 1000
 _MOST_FAULTS: Final = 1000
-_LONGEST_NUMBER: Final = 15
-_LONGEST_ADVANCE: Final = 100 * 366 * 86_400
-"""Seconds: a hundred years, so that service time stays a time that can be written."""
 _SIMPLE_TYPES: Final = frozenset(
     {"", "application/x-www-form-urlencoded", "multipart/form-data", "text/plain"}
 )
-"""What a page of another origin can send without asking first."""
-_NULL: Final = msgspec.Raw(b"null")
-_EXACT: Final = msgspec.json.Decoder(float_hook=Decimal)
+"""Media types that a page of another origin can send without asking first."""
 _JSON: Final = msgspec.json.Encoder(decimal_format="number")
 
+_Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=_LONGEST_ADVANCE)]
+_Place: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
+_Limit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=_MOST_LISTED)]
+_Entries: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=MOST_ENTRIES)]
+_Time: TypeAlias = Annotated[datetime, msgspec.Meta(tz=False)]
+_Buckets: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=_MOST_BUCKETS)]
+_Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
-class Controlled(Protocol):
-    """What of an `Emulator` is controlled."""
 
-    faults: Faults
-    journal: Journal
+@frozen(kw_only=True)
+class EmulatorState:
+    """The settings, the clock and the counts of an emulator."""
+
     url: str
+    """Address of the API and of the token endpoint, as the emulator's own machine knows it."""
     files_url: str
+    """Address of the host of document files, likewise."""
+    seed: int
+    """Number that decides the invented data and credentials."""
+    service_time: datetime
+    """Present of the service, without zone."""
+    time_flows: bool
+    """Whether service time passes by itself."""
+    applications: int
+    """Number of applications."""
+    last_update: datetime | None
+    """Time of the latest update that the list shows; None if it shows none."""
+    requests: dict[str, int]
+    """Number of requests since the start or the last reset, by call."""
+    full_pages: int
+    """Number of full pages among them."""
+    first_request: int
+    """Number of the oldest request that the journal keeps."""
+    last_request: int
+    """Number of the latest request."""
+    in_flight: int
+    """Number of API requests that are being answered."""
     max_in_flight: int
+    """Largest number of API requests at the same time."""
     token_requests: int
-    basic: BasicAuth
-    oauth2: OAuth2ClientCredentials
-    world: World
+    """Number of token requests, refused ones included."""
+    faults: int
+    """Number of faults that are left."""
+    faults_played: dict[str, int]
+    """Number of requests that faults fell on, by status or kind."""
+    callbacks_url: str | None
+    """Where callbacks go, without the query; None for nowhere."""
     rules: ServiceRules
-
-    @property
-    def service(self) -> Service:
-        """The service without sockets."""
-        ...
-
-    @property
-    def seed(self) -> int:
-        """What decides the invented data."""
-        ...
-
-    @property
-    def time_flows(self) -> bool:
-        """Whether service time passes by itself."""
-        ...
-
-    @property
-    def in_flight(self) -> int:
-        """API requests that are being answered."""
-        ...
-
-    @property
-    def now(self) -> int:
-        """The present service second."""
-        ...
-
-    @property
-    def callbacks(self) -> CallbackTarget | None:
-        """Where callbacks go."""
-        ...
-
-    def advance(self, seconds: float) -> None:
-        """Move service time forward."""
-        ...
-
-    def touch(self, application_id: str) -> int:
-        """Update an application."""
-        ...
-
-    def replace_file(self, document_id: str) -> None:
-        """Put another file in the place of a document's."""
-        ...
-
-    def revoke_tokens(self) -> None:
-        """Refuse all access tokens."""
-        ...
-
-    def reset(self) -> None:
-        """Begin anew."""
-        ...
-
-    async def fire_callback(
-        self, application_id: str | None = None, event_type: str | None = None, *, update: bool
-    ) -> CallbackDelivery:
-        """Send a callback."""
-        ...
+    """How the service behaves where the contract is silent."""
 
 
-class _Body(msgspec.Struct, forbid_unknown_fields=True):
-    """A body with no fields but its own."""
+@frozen(kw_only=True)
+class EmulatedApplication:
+    """An application as an emulator lists it to those who control it."""
 
-
-class AdvanceBody(_Body):
-    """Of ``POST /emulator/clock``."""
-
-    advance_seconds: Annotated[float, msgspec.Meta(ge=0, le=_LONGEST_ADVANCE)]
-
-
-class FaultsBody(_Body):
-    """Of ``POST /emulator/faults``."""
-
-    faults: str
-
-
-class ApplicationBody(_Body):
-    """Of ``POST /emulator/applications``, and of ``PUT``, which ignores ``now``."""
-
-    application: msgspec.Raw
-    documents: msgspec.Raw = _NULL
-    now: bool = False
+    application_id: str
+    """Its id."""
+    application_reference_id: str
+    """The partner's own reference."""
+    application_date: datetime
+    """When it was made, in service time."""
+    updated_at: datetime
+    """When it was last updated, in service time; the list may show that later."""
+    updates: int
+    """Number of its updates since the start or the last reset."""
+    added: bool
+    """Whether it was added, and not invented."""
 
 
 class _NeededOfApplication(msgspec.Struct):
     """The fields that the emulator itself reads of an application response."""
 
-    application_id: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-    application_reference_id: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    application_id: _Name
+    application_reference_id: _Name
     application_date: str
     last_updated_at: str = ""
 
 
 class _NeededOfDocument(msgspec.Struct):
-    document_id: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    document_id: _Name
     url: str | None = None
     file_ids: list[str] = []
     file_reference_ids: list[str] = []
@@ -186,565 +141,450 @@ class _NeededOfDocuments(msgspec.Struct):
     documents: dict[str, list[_NeededOfDocument]]
 
 
-@frozen
-class Call:
-    """One request to the control, taken to pieces."""
-
-    request: HttpRequest
-    name: str
-    """The part of the path that names an application or a document."""
-    parameters: Mapping[str, str]
-    connection: asyncio.Transport | None
+# Commands that read
 
 
-@frozen
-class Route:
-    """A path below ``/emulator/``, and what it does."""
-
-    method: str
-    path: str
-    summary: str
-    answer: Callable[["Control", Call], "Answer | Awaitable[Answer]"]
-    query: Mapping[str, str] = {}
-    body: Mapping[str, str] = {}
-
-    @property
-    def pattern(self) -> re.Pattern[str]:
-        """What a path must be."""
-        return re.compile(re.sub(r"\{\w+\}", r"(?P<name>[^/]+)", self.path))
-
-
-class Control:
-    """Answers the calls that control an emulator.
-
-    Args:
-        emulator: what is controlled.
-        streams: the readers of its journal.
-    """
-
-    def __init__(self, emulator: Controlled, streams: EventStreams) -> None:
-        self._emulator = emulator
-        self._streams = streams
-
-    async def answer(self, request: HttpRequest, connection: asyncio.Transport | None) -> Answer:
-        """Answer a request from somebody who may control it."""
-        try:
-            route, name = _route_of(request)
-            _check_body(request, route)
-            parameters = _read_query(request.query, route.query)
-            answer = route.answer(self, Call(request, name, parameters, connection))
-            return await answer if isinstance(answer, Awaitable) else answer
-        except RefusedError as refused:
-            return refused.reply
-        except ConfigurationError as error:
-            return error_reply(HTTPStatus.BAD_REQUEST, "invalid_value", error.message)
-
-    def index(self, _: Call) -> Answer:
-        """List the calls."""
-        calls = [
-            {
-                "method": route.method,
-                "path": route.path,
-                "summary": route.summary,
-                "query": route.query,
-                "body": route.body,
-            }
-            for route in ROUTES
-        ]
-        return json_reply(HTTPStatus.OK, {"calls": calls})
-
-    def environment(self, call: Call) -> Answer:
-        """Return the variables that lead a client here, with invented credentials."""
-        oauth2 = self._emulator.oauth2
-        content = {
-            "INCOME_BASE_URL": f"http://{call.request.headers['host']}",
-            "INCOME_CLIENT_ID": oauth2.client_id,
-            "INCOME_CLIENT_SECRET": oauth2.client_secret.reveal(),
-        }
-        return json_reply(HTTPStatus.OK, content)
-
-    def state(self, _: Call) -> Answer:
-        """Return settings, clock and counts."""
-        return json_reply(HTTPStatus.OK, state_of(self._emulator))
-
-    def change_rules(self, call: Call) -> Answer:
-        """Change single rules."""
-        given = _decode(call.request.body, dict[str, Any])
-        self._emulator.rules = changed_rules(self._emulator.rules, given)
-        return self.rules(call)
-
-    def rules(self, _: Call) -> Answer:
-        """Return the rules."""
-        return json_reply(HTTPStatus.OK, asdict(self._emulator.rules))
-
-    def clock(self, _: Call) -> Answer:
-        """Return service time."""
-        return json_reply(HTTPStatus.OK, _clock_of(self._emulator))
-
-    def advance(self, call: Call) -> Answer:
-        """Move service time forward."""
-        self._emulator.advance(_decode(call.request.body, AdvanceBody).advance_seconds)
-        return self.clock(call)
-
-    def applications(self, call: Call) -> Answer:
-        """Return applications, the latest update first."""
-        offset = _number_of(call, "offset", 0)
-        limit = _number_of(call, "limit", _USUAL_LIMIT, least=1, most=_MOST_LISTED)
-        found: list[dict[str, Any]] = []
-        following = None
-        for place, number in enumerate(
-            self._emulator.world.search(call.parameters.get("search", ""))
-        ):
-            if place < offset:
-                continue
-            if len(found) == limit:
-                following = place
-                break
-            found.append(_summary_of(self._emulator.world, number))
-        content = {
-            "applications": found,
-            "total": len(self._emulator.world),
-            "next": following,
-        }
-        return json_reply(HTTPStatus.OK, content)
-
-    def application(self, call: Call) -> Answer:
-        """Return one application, with its documents but without their signed addresses."""
-        number = self._number_in(call)
-        service = self._emulator.service
-        content = {
-            **_summary_of(self._emulator.world, number),
-            "application": msgspec.Raw(service.application_body(number)),
-            "documents": _documents_of(service.contents_of(number)),
-        }
-        return HttpReply(
-            status=HTTPStatus.OK,
-            headers={"Content-Type": "application/json"},
-            body=_JSON.encode(content),
-        )
-
-    def add_application(self, call: Call) -> Answer:
-        """Add an application."""
-        body = _decode(call.request.body, ApplicationBody)
-        application, documents = _contents_in(body)
-        if body.now or "last_updated_at" not in application:
-            application["last_updated_at"] = f"{stamp(self._emulator.now)}Z"
-        world = self._emulator.world
-        added = world.add(application, documents)
-        number = world.number_of(added)
-        content = {} if number is None else _summary_of(world, number)
-        return json_reply(HTTPStatus.CREATED, content)
-
-    def replace_application(self, call: Call) -> Answer:
-        """Put another version in the place of an application that was added."""
-        number = self._number_in(call)
-        application, documents = _contents_in(_decode(call.request.body, ApplicationBody))
-        if application["application_id"] != call.name:
-            raise ConfigurationError("application_id differs from that in the path")
-        application.setdefault("last_updated_at", f"{stamp(self._emulator.now)}Z")
-        self._emulator.world.replace(application, documents)
-        return json_reply(HTTPStatus.OK, _summary_of(self._emulator.world, number))
-
-    def remove_application(self, call: Call) -> Answer:
-        """Remove an application."""
-        self._number_in(call)
-        self._emulator.world.remove(call.name)
-        return json_reply(HTTPStatus.OK, {"application_id": call.name})
-
-    def touch(self, call: Call) -> Answer:
-        """Update an application."""
-        number = self._number_in(call)
-        self._emulator.touch(call.name)
-        return json_reply(HTTPStatus.OK, _summary_of(self._emulator.world, number))
-
-    def replace_file(self, call: Call) -> Answer:
-        """Put another file in the place of a document's."""
-        try:
-            self._emulator.replace_file(call.name)
-        except ConfigurationError as error:
-            raise _refused(HTTPStatus.NOT_FOUND, "no_such_document", error.message)
-        return json_reply(HTTPStatus.OK, {"document_id": call.name})
-
-    def requests(self, call: Call) -> Answer:
-        """Return a piece of the journal."""
-        journal = self._emulator.journal
-        after = _number_of(call, "after", 0)
-        entries = journal.after(
-            after, _number_of(call, "limit", _USUAL_LIMIT, least=1, most=_MOST_LISTED)
-        )
-        content = {
-            "requests": [asdict(entry) for entry in entries],
-            "first": journal.first,
-            "last": journal.last,
-            "next": entries[-1].id if entries else min(after, journal.last),
-        }
-        return json_reply(HTTPStatus.OK, content)
-
-    def clear_requests(self, _: Call) -> Answer:
-        """Forget the journal."""
-        self._emulator.journal.clear()
-        return json_reply(HTTPStatus.OK, {"last": self._emulator.journal.last})
-
-    def events(self, call: Call) -> Answer:
-        """Return the journal as server-sent events."""
-        if self._streams.is_full:
-            raise _refused(
-                HTTPStatus.SERVICE_UNAVAILABLE, "too_many_streams", "too many read events already"
-            )
-        # Of both, the header is the newer: a browser that reconnects asks for the same address.
-        seen = call.request.headers.get("last-event-id") or call.parameters.get("after")
-        after = None if seen is None else _whole_number("after, or Last-Event-ID,", seen)
-        abort = call.connection.abort if call.connection is not None else lambda: None
-        return EventStream(
-            pieces=self._streams.pieces(after, abort),
-            headers={**SECURITY_HEADERS, "Content-Type": "text/event-stream"},
-        )
-
-    def histogram(self, call: Call) -> Answer:
-        """Return how many updates the list has, by time."""
-        buckets = _number_of(call, "buckets", _USUAL_BUCKETS, least=1, most=_MOST_BUCKETS)
-        world = self._emulator.world
-        span = world.span() or (world.now, world.now)
-        first = _second_in(call, "updated_after", span[0])
-        end = _second_in(call, "updated_before", span[1] + 1)
-        if end <= first:
-            raise ConfigurationError("updated_before must lie behind updated_after")
-        width = -(-(end - first) // buckets)
-        counts = world.counts(first, width, -(-(end - first) // width))
-        content = {
-            "updated_after": stamp(first),
-            "updated_before": stamp(end),
-            "bucket_seconds": width,
-            "rows": sum(counts),
-            "buckets": [
-                {"start": stamp(first + width * n), "rows": rows} for n, rows in enumerate(counts)
-            ],
-        }
-        return json_reply(HTTPStatus.OK, content)
-
-    def faults(self, _: Call) -> Answer:
-        """Return the faults that are left."""
-        return json_reply(HTTPStatus.OK, _faults_of(self._emulator.faults))
-
-    def add_faults(self, call: Call) -> Answer:
-        """Add faults behind those that are there."""
-        faults = self._emulator.faults
-        before = len(faults)
-        if before >= _MOST_FAULTS:
-            raise ConfigurationError(f"there are {_MOST_FAULTS} faults already")
-        faults.add(_decode(call.request.body, FaultsBody).faults)
-        if len(faults) == before:
-            raise ConfigurationError("faults: it names no fault")
-        return json_reply(HTTPStatus.CREATED, _faults_of(faults))
-
-    def clear_faults(self, _: Call) -> Answer:
-        """Forget all faults."""
-        self._emulator.faults.clear()
-        return json_reply(HTTPStatus.OK, _faults_of(self._emulator.faults))
-
-    def revoke_tokens(self, _: Call) -> Answer:
-        """Refuse the access tokens given out so far."""
-        self._emulator.revoke_tokens()
-        return json_reply(HTTPStatus.OK, {})
-
-    async def fire_callback(self, call: Call) -> Answer:
-        """Send a callback, and return what became of it."""
-        try:
-            order = msgspec.json.decode(call.request.body, type=CallbackOrder)
-        except (ValueError, RecursionError) as error:
-            raise _refused(HTTPStatus.BAD_REQUEST, "invalid_order", str(error))
-        if self._emulator.callbacks is None:
-            message = "the emulator has nowhere to send callbacks to; start it with --callbacks"
-            raise _refused(HTTPStatus.CONFLICT, "no_callback_target", message)
-        name = order.application_id
-        if name is not None and self._emulator.world.number_of(name) is None:
-            raise _no_such_application()
-        delivery = await self._emulator.fire_callback(name, order.event_type, update=order.update)
-        return json_reply(HTTPStatus.OK, _delivery_of(delivery))
-
-    def reset(self, call: Call) -> Answer:
-        """Begin anew."""
-        self._emulator.reset()
-        return self.state(call)
-
-    def _number_in(self, call: Call) -> int:
-        number = self._emulator.world.number_of(call.name)
-        if number is None:
-            raise _no_such_application()
-        return number
-
-
-_PAGED: Final = {"limit": f"most of them, {_USUAL_LIMIT} unless given, at most {_MOST_LISTED}"}
-_APPLICATION: Final = {
-    "application": "the content of the service's application response",
-    "documents": "of its documents response; those without url have a file here; null for none",
-}
-_APPLICATIONS: Final = "/emulator/applications"
-_ONE: Final = f"{_APPLICATIONS}/{{application_id}}"
-_OPTIONS: Final = (
-    "of emulate, --bounds is lower_closed and upper_closed, --expiry is url_lifetime, "
-    "--file-size is file_bytes, and every other option has the name of its rule"
-)
-ROUTES: Final = (
-    Route("GET", "/emulator/", "This list", Control.index),
-    Route(
-        "GET", "/emulator/environment", "Variables that lead a client here", Control.environment
-    ),
-    Route("GET", "/emulator/state", "Clock, counts, span of the data, rules", Control.state),
-    Route("GET", "/emulator/rules", "How the service behaves", Control.rules),
-    Route(
-        "PATCH", "/emulator/rules", "Change single rules", Control.change_rules,
-        body={"ANY_RULE": f"its value, as GET shows it; {_OPTIONS}"},
-    ),
-    Route("GET", "/emulator/clock", "Service time", Control.clock),
-    Route(
-        "POST", "/emulator/clock", "Move service time forward", Control.advance,
-        body={"advance_seconds": "how far"},
-    ),
-    Route(
-        "GET", _APPLICATIONS, "Applications, the latest update first", Control.applications,
-        query={
-            "search": "part of an id or of a reference",
-            "offset": "how many to leave out first",
-            **_PAGED,
-        },
-    ),
-    Route(
-        "POST", _APPLICATIONS, "Add an application", Control.add_application,
-        body={**_APPLICATION, "now": "true: updated now; false: at its last_updated_at"},
-    ),
-    Route("GET", _ONE, "One application with its incomes and documents", Control.application),
-    Route(
-        "PUT", _ONE, "Replace an application that was added, as updated now",
-        Control.replace_application, body=_APPLICATION,
-    ),
-    Route("DELETE", _ONE, "Remove an application", Control.remove_application),
-    Route("POST", f"{_ONE}/touch", "Update an application: an amount changes", Control.touch),
-    Route(
-        "POST", "/emulator/documents/{document_id}/replace-file",
-        "Put another file in the place of a document's", Control.replace_file,
-    ),
-    Route(
-        "GET", "/emulator/requests", "The journal, the oldest first", Control.requests,
-        query={"after": "the number behind which to begin, 0 unless given", **_PAGED},
-    ),
-    Route("DELETE", "/emulator/requests", "Forget the journal", Control.clear_requests),
-    Route(
-        "GET", "/emulator/events", "The journal as server-sent events", Control.events,
-        query={"after": "the number behind which to begin; the next one unless given"},
-    ),
-    Route(
-        "GET", "/emulator/histogram", "Number of updates in the list by time", Control.histogram,
-        query={
-            "buckets": f"most spans, {_USUAL_BUCKETS} unless given, at most {_MOST_BUCKETS}",
-            "updated_after": "begin here, inclusive; with the first update unless given",
-            "updated_before": "end here, exclusive; behind the last update unless given",
-        },
-    ),
-    Route("GET", "/emulator/faults", "Faults that are left, in their order", Control.faults),
-    Route(
-        "POST", "/emulator/faults", "Add faults", Control.add_faults,
-        body={"faults": "as in emulate --faults: 'any: 503 rate=20%; file: cut'"},
-    ),
-    Route("DELETE", "/emulator/faults", "Forget all faults", Control.clear_faults),
-    Route("POST", "/emulator/tokens/revoke", "Refuse all access tokens", Control.revoke_tokens),
-    Route(
-        "POST", "/emulator/callbacks", "Send a callback", Control.fire_callback,
-        body={
-            "application_id": "what it is about; one after the other unless given",
-            "event_type": "what has happened",
-            "update": "true: the application changes first",
-        },
-    ),
-    Route("POST", "/emulator/reset", "Begin anew, as when it was started", Control.reset),
-)  # fmt: skip
-"""Every call, in the order in which the index shows them."""
-_PATTERNS: Final = tuple((route.pattern, route) for route in ROUTES)
-
-
-def state_of(emulator: Controlled) -> dict[str, Any]:
-    """Return the state of an emulator as ``GET /emulator/state`` shows it."""
-    journal, faults, world = emulator.journal, emulator.faults, emulator.world
-    clock = _clock_of(emulator)
+async def state(emulator: Emulator) -> EmulatorState:
+    """Return the settings, the clock and the counts."""
+    journal, faults, target = emulator.journal, emulator.faults, emulator.callbacks
+    world: World = emulator.world
     span = world.span()
-    target = emulator.callbacks
+    return EmulatorState(
+        url=emulator.url,
+        files_url=emulator.files_url,
+        seed=emulator.seed,
+        service_time=moment_of(emulator.now),
+        time_flows=emulator.time_flows,
+        applications=len(world),
+        last_update=None if span is None else moment_of(span[1]),
+        requests=dict(journal.by_call),
+        full_pages=journal.full_pages,
+        first_request=journal.first,
+        last_request=journal.last,
+        in_flight=emulator.in_flight,
+        max_in_flight=emulator.max_in_flight,
+        token_requests=emulator.token_requests,
+        faults=len(faults),
+        faults_played=dict(faults.played),
+        callbacks_url=None if target is None else target.url.partition("?")[0],
+        rules=emulator.rules,
+    )
+
+
+async def environment(emulator: Emulator) -> dict[str, str]:
+    """Return the variables that lead a client of the same machine here, credentials included."""
     return {
-        "clock": clock,
-        "seed": emulator.seed,
-        "url": emulator.url,
-        "files_url": emulator.files_url,
-        "applications": {
-            "count": len(world),
-            "first_update": None if span is None else stamp(span[0]),
-            "last_update": None if span is None else stamp(span[1]),
-        },
-        "limits": {"usual": USUAL_ROWS, "maximum": MOST_ROWS},
-        "requests": {
-            "count": journal.by_call.total(),
-            "by_call": dict(journal.by_call),
-            "full_pages": journal.full_pages,
-            "first": journal.first,
-            "last": journal.last,
-            "in_flight": emulator.in_flight,
-            "max_in_flight": emulator.max_in_flight,
-            "token_requests": emulator.token_requests,
-        },
-        "faults": {"count": len(faults), "played": dict(faults.played)},
-        "callbacks_url": None if target is None else target.url.partition("?")[0],
-        "rules": asdict(emulator.rules),
+        "INCOME_BASE_URL": emulator.url,
+        "INCOME_CLIENT_ID": emulator.oauth2.client_id,
+        "INCOME_CLIENT_SECRET": emulator.oauth2.client_secret.reveal(),
     }
 
 
-def _clock_of(emulator: Controlled) -> dict[str, Any]:
-    return {"service_time": stamp(emulator.now), "time_flows": emulator.time_flows}
+async def now(emulator: Emulator) -> datetime:
+    """Return the present of the service, without zone."""
+    return moment_of(emulator.now)
 
 
-def _summary_of(world: World, number: int) -> dict[str, Any]:
-    return {
-        "application_id": world.id_of(number),
-        "application_reference_id": world.reference_of(number),
-        "application_date": stamp(world.applied_at(number)),
-        "updated_at": stamp(world.updated_second(number)),
-        "updates": world.history(number).version,
-        "added": world.added(number) is not None,
-    }
-
-
-def _documents_of(contents: Contents) -> dict[str, Any]:
-    kinds = contents.documents["documents"].items()
-    without = {
-        kind: [{name: each[name] for name in each if name != "url"} for each in documents]
-        for kind, documents in kinds
-    }
-    return {**contents.documents, "documents": without}
-
-
-def _delivery_of(delivery: CallbackDelivery) -> dict[str, Any]:
-    return {
-        **asdict(delivery),
-        "delivered": delivery.delivered,
-        # The attempts as texts, for languages in which a list has one type.
-        "answers": [str(each) for each in delivery.attempts],
-    }
-
-
-def _faults_of(faults: Faults) -> dict[str, Any]:
-    left = [_fault_of(fault, skip, times) for fault, skip, times in faults.left()]
-    return {"faults": left, "played": dict(faults.played)}
-
-
-def _fault_of(fault: Fault, skip: int, times: int | None) -> dict[str, Any]:
-    return {
-        "kind": fault.kind,
-        "status": fault.status,
-        "call": fault.call,
-        "application_id": fault.named,
-        "rate": fault.rate,
-        "seed": fault.seed,
-        "after_seconds": fault.after,
-        "seconds": fault.seconds,
-        "requests_to_skip": skip,
-        "requests_left": times,
-    }
-
-
-def _route_of(request: HttpRequest) -> tuple[Route, str]:
-    path = "/emulator/" if request.path == "/emulator" else request.path
-    found = [(route, match) for pattern, route in _PATTERNS if (match := pattern.fullmatch(path))]
-    for route, match in found:
-        if route.method == request.method:
-            return route, unquote(match.groupdict().get("name", ""))
-    if not found:
-        raise _refused(HTTPStatus.NOT_FOUND, "no_such_path", "GET /emulator/ lists the paths")
-    allowed = ", ".join(route.method for route, _ in found)
-    message = f"this path takes {allowed}"
-    raise RefusedError(error_reply(405, "method_not_allowed", message, Allow=allowed))
-
-
-def _check_body(request: HttpRequest, route: Route) -> None:
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if request.body and media_type in _SIMPLE_TYPES:
-        message = "a body is sent with the header Content-Type: application/json"
-        raise _refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "not_json", message)
-    if not route.body and request.body.strip() not in (b"", b"{}"):
-        raise _refused(HTTPStatus.BAD_REQUEST, "invalid_body", "this call takes no body")
-
-
-def _read_query(query: str, known: Mapping[str, str]) -> dict[str, str]:
-    names = f"parameters are {', '.join(known)}" if known else "this call takes no parameters"
-    try:
-        pairs = parse_qsl(
-            query, keep_blank_values=True, strict_parsing=bool(query), errors="strict"
-        )
-    except ValueError:
-        raise _bad_parameter("the query must be name=value pairs in UTF-8")
-    found = dict(pairs)
-    if not found.keys() <= known.keys():
-        raise _bad_parameter(names)
-    if len(found) < len(pairs):
-        raise _bad_parameter("each parameter is given once")
+async def rules(emulator: Emulator) -> ServiceRules:
+    """Return how the service behaves where the contract is silent."""
+    found: ServiceRules = emulator.rules
     return found
 
 
-def _number_of(
-    call: Call, name: str, usual: int, *, least: int = 0, most: int | None = None
-) -> int:
-    text = call.parameters.get(name)
-    return usual if text is None else _whole_number(name, text, least=least, most=most)
+async def applications(
+    emulator: Emulator, search: str = "", offset: _Place = 0, limit: _Limit = 100
+) -> list[EmulatedApplication]:
+    """Return applications, the latest update first.
+
+    Args:
+        search: part of the id or of the reference.
+        offset: number of applications to leave out first.
+        limit: most applications, 1000 at most.
+    """
+    world: World = emulator.world
+    numbers = islice(world.search(search), offset, offset + limit)
+    return [_application_of(world, number) for number in numbers]
 
 
-def _whole_number(name: str, text: str, *, least: int = 0, most: int | None = None) -> int:
-    is_number = text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER
-    if not is_number or int(text) < least or (most is not None and int(text) > most):
-        span = f"{least} or more" if most is None else f"{least} to {most}"
-        raise _bad_parameter(f"{name} must be a whole number, {span}")
-    return int(text)
+async def application(emulator: Emulator, application_id: str) -> dict[str, Any]:
+    """Return ``application_id`` as `applications` lists it, with the replies of the service.
+
+    These are in ``application`` and ``documents``, without signed addresses.
+
+    Raises:
+        ConfigurationError: there is no such application.
+    """
+    service: Service = emulator.service
+    number = service.world.number_or_error(application_id)
+    contents = service.contents_of(number)
+    documents = {
+        kind: [{name: each[name] for name in each if name != "url"} for each in of_a_kind]
+        for kind, of_a_kind in contents.documents["documents"].items()
+    }
+    return {
+        **asdict(_application_of(service.world, number)),
+        "application": msgspec.Raw(service.application_body(number)),
+        "documents": {**contents.documents, "documents": documents},
+    }
 
 
-def _second_in(call: Call, name: str, usual: int) -> int:
-    text = call.parameters.get(name)
-    second = usual if text is None else parse_bound(text)
-    if second is None:
-        raise _bad_parameter(f"{name} must be YYYY-mm-dd or YYYY-mm-ddTHH:MM:SS")
-    return second
+async def requests(
+    emulator: Emulator, after: _Place = 0, limit: _Entries = MOST_ENTRIES
+) -> list[JournalEntry]:
+    """Return what was asked of the service, the oldest request first.
+
+    Args:
+        after: number of the request behind which to begin.
+        limit: most requests; the last 10,000 are kept.
+    """
+    found: list[JournalEntry] = emulator.journal.after(after, limit)
+    return found
 
 
-def _decode(body: bytes, form: type[T]) -> T:
+async def histogram(
+    emulator: Emulator,
+    buckets: _Buckets = 60,
+    updated_after: _Time | None = None,
+    updated_before: _Time | None = None,
+) -> dict[str, Any]:
+    """Return how many updates the list has, by time.
+
+    Args:
+        buckets: most spans of equal length, 1000 at most.
+        updated_after: begin of the first span; the first update unless given.
+        updated_before: end of the last span; behind the last update unless given.
+
+    Raises:
+        ConfigurationError: the end does not lie behind the begin.
+    """
+    world: World = emulator.world
+    span = world.span() or (world.now, world.now)
+    first = span[0] if updated_after is None else second_of(updated_after)
+    end = span[1] + 1 if updated_before is None else second_of(updated_before)
+    if end <= first:
+        raise ConfigurationError("updated_before must lie behind updated_after")
+    width = -(-(end - first) // buckets)
+    return {
+        "updated_after": stamp(first),
+        "updated_before": stamp(end),
+        "bucket_seconds": width,
+        "rows": world.counts(first, width, -(-(end - first) // width)),
+    }
+
+
+async def faults(emulator: Emulator) -> list[dict[str, Any]]:
+    """Return the faults that are left, with the requests that each still lets pass or falls on."""
+    return [
+        {
+            "kind": fault.kind,
+            "status": fault.status,
+            "call": fault.call,
+            "application_id": fault.named,
+            "rate": fault.rate,
+            "seed": fault.seed,
+            "after_seconds": fault.after,
+            "seconds": fault.seconds,
+            "requests_to_skip": skip,
+            "requests_left": times,
+        }
+        for fault, skip, times in emulator.faults.left()
+    ]
+
+
+# Commands that change something
+
+
+async def advance(emulator: Emulator, seconds: _Seconds) -> datetime:
+    """Move service time forward by ``seconds``; tokens and addresses expire by it.
+
+    Returns:
+        The present of the service, without zone.
+
+    Raises:
+        ConfigurationError: that would be backward.
+    """
+    emulator.advance(seconds)
+    return moment_of(emulator.now)
+
+
+async def change_rules(emulator: Emulator, rules: Mapping[str, Any]) -> ServiceRules:
+    """Change single rules of how the service behaves, and return all of them.
+
+    Args:
+        rules: values of fields of `ServiceRules`, by their names. Options of ``income-client
+            emulate`` have the same names, but ``--bounds`` is ``lower_closed`` and
+            ``upper_closed``, ``--expiry`` is ``url_lifetime``, ``--file-size`` is ``file_bytes``.
+
+    Raises:
+        ConfigurationError: there is no such rule, or a value is invalid.
+    """
+    changed = emulator.rules = changed_rules(emulator.rules, rules)
+    return changed
+
+
+async def add(
+    emulator: Emulator,
+    application: Mapping[str, Any],
+    documents: Mapping[str, Any] | None = None,
+    *,
+    now: bool = False,
+) -> EmulatedApplication:
+    """Add an application, which is served as it is given.
+
+    Args:
+        application: the content of the application response (contract section 2.2).
+        documents: the content of the documents response (contract section 2.3); no documents
+            unless given. Documents without ``url`` have a file here.
+        now: whether it was updated just now, and not at its ``last_updated_at``.
+
+    Raises:
+        ConfigurationError: its id or reference is taken, ``last_updated_at`` lies in the future,
+            or a field that the service needs is missing or invalid.
+    """
+    world: World = emulator.world
+    read, documents = _checked(application, documents)
+    if now or "last_updated_at" not in read:
+        read["last_updated_at"] = f"{stamp(emulator.now)}Z"
+    number = world.number_or_error(world.add(read, documents))
+    return _application_of(world, number)
+
+
+async def replace(
+    emulator: Emulator, application: Mapping[str, Any], documents: Mapping[str, Any] | None = None
+) -> EmulatedApplication:
+    """Put another version in the place of an application that was added, updated now.
+
+    Args:
+        application: the new version, as in `add`.
+        documents: its documents, as in `add`.
+
+    Raises:
+        ConfigurationError: no application of this id was added, its reference differs, or a
+            field is missing or invalid.
+    """
+    world: World = emulator.world
+    read, documents = _checked(application, documents)
+    read.setdefault("last_updated_at", f"{stamp(emulator.now)}Z")
+    world.replace(read, documents)
+    return _application_of(world, world.number_or_error(read["application_id"]))
+
+
+async def remove(emulator: Emulator, application_id: str) -> None:
+    """Remove the application ``application_id``: it is not listed, and reading it is 404.
+
+    Raises:
+        ConfigurationError: there is no such application.
+    """
+    emulator.world.remove(application_id)
+
+
+async def touch(emulator: Emulator, application_id: str) -> EmulatedApplication:
+    """Update the application ``application_id``: an amount and its place in the list change.
+
+    Raises:
+        ConfigurationError: there is no such application.
+    """
+    emulator.touch(application_id)
+    world: World = emulator.world
+    return _application_of(world, world.number_or_error(application_id))
+
+
+async def replace_file(emulator: Emulator, document_id: str) -> None:
+    """Put another file in the place of that of ``document_id``; its addresses stay valid.
+
+    Raises:
+        ConfigurationError: there is no such document.
+    """
+    emulator.replace_file(document_id)
+
+
+async def revoke_tokens(emulator: Emulator) -> None:
+    """Refuse every access token given out so far with 401."""
+    emulator.revoke_tokens()
+
+
+async def add_faults(emulator: Emulator, faults: str) -> None:
+    """Add faults behind those that are left; their time begins now.
+
+    Args:
+        faults: text as in `income_client.testing.script`, such as ``any: 503 rate=20%``.
+
+    Raises:
+        ConfigurationError: the text cannot be read or names no fault, or there are 1000 already.
+    """
+    before = len(emulator.faults)
+    if before >= _MOST_FAULTS:
+        raise ConfigurationError(f"there are {_MOST_FAULTS} faults already")
+    emulator.faults.add(faults)
+    if len(emulator.faults) == before:
+        raise ConfigurationError("faults: the text names no fault")
+
+
+async def clear_faults(emulator: Emulator) -> None:
+    """Forget all faults."""
+    emulator.faults.clear()
+
+
+async def clear_requests(emulator: Emulator) -> None:
+    """Forget what was asked so far; the numbers of requests continue."""
+    emulator.journal.clear()
+
+
+async def fire_callback(
+    emulator: Emulator,
+    application_id: str | None = None,
+    event_type: str | None = USUAL_EVENT,
+    *,
+    update: bool = False,
+) -> CallbackDelivery:
+    """Send a callback to where the emulator's callbacks go (contract sections 5.2 and 6).
+
+    Args:
+        application_id: what it is about; one after the other unless given.
+        event_type: what it says has happened; None to leave it out.
+        update: whether the application changes first, as `touch` does it.
+
+    Returns:
+        What became of it, attempt by attempt.
+
+    Raises:
+        ConfigurationError: callbacks go nowhere, or there is no such application.
+    """
+    delivery: CallbackDelivery = await emulator.fire_callback(
+        application_id, event_type, update=update
+    )
+    return delivery
+
+
+async def reset(emulator: Emulator) -> None:
+    """Begin anew, as when it was started: no faults, no requests, nothing changed."""
+    emulator.reset()
+
+
+def _application_of(world: World, number: int) -> EmulatedApplication:
+    return EmulatedApplication(
+        application_id=world.id_of(number),
+        application_reference_id=world.reference_of(number),
+        application_date=moment_of(world.applied_at(number)),
+        updated_at=moment_of(world.updated_second(number)),
+        updates=world.history(number).version,
+        added=world.added(number) is not None,
+    )
+
+
+def _checked(
+    application: Mapping[str, Any], documents: Mapping[str, Any] | None
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Return copies of both contents, of which the emulator can read what it needs."""
     try:
-        return msgspec.json.decode(body, type=form)
-    except (ValueError, RecursionError) as error:
-        raise _refused(HTTPStatus.BAD_REQUEST, "invalid_body", str(error))
-
-
-def _contents_in(body: ApplicationBody) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Return application and documents, of which the emulator can read what it needs."""
-    application = _decode_part("application", body.application, _NeededOfApplication)
-    if body.documents == _NULL:
-        return application, None
-    documents = _decode_part("documents", body.documents, _NeededOfDocuments)
-    for name in ("application_id", "application_reference_id"):
-        if documents.setdefault(name, application[name]) != application[name]:
+        msgspec.convert(application, _NeededOfApplication)
+        if documents is None:
+            return dict(application), None
+        msgspec.convert(documents, _NeededOfDocuments)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(f"an application cannot be served: {error}")
+    ids = {name: application[name] for name in ("application_id", "application_reference_id")}
+    documents = {**ids, **documents}
+    for name, text in ids.items():
+        if documents[name] != text:
             raise ConfigurationError(f"documents: {name} is that of another application")
-    return application, documents
+    return dict(application), documents
 
 
-def _decode_part(name: str, content: msgspec.Raw, needed: type) -> dict[str, Any]:
+# Commands over HTTP
+
+
+@frozen
+class Command:
+    """A command, and how it is sent over HTTP."""
+
+    function: Callable[..., Coroutine[Any, Any, Any]]
+    """What carries it out, given the emulator and its arguments."""
+    method: str
+    """HTTP method."""
+    arguments: type[msgspec.Struct]
+    """The form of its arguments."""
+
+    @classmethod
+    def of(cls, method: str, function: Callable[..., Coroutine[Any, Any, Any]]) -> "Command":
+        """Return the command that a function carries out."""
+        _, *parameters = inspect.signature(function).parameters.values()
+        fields = [
+            (each.name, each.annotation)
+            if each.default is each.empty
+            else (each.name, each.annotation, each.default)
+            for each in parameters
+        ]
+        form = msgspec.defstruct(
+            function.__name__, fields, kw_only=True, forbid_unknown_fields=True
+        )
+        return cls(function, method, form)
+
+    def read(self, request: HttpRequest) -> dict[str, Any]:
+        """Return the arguments that a request carries."""
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if request.body and media_type in _SIMPLE_TYPES:
+            message = "a body is sent with the header Content-Type: application/json"
+            raise RefusedError(error_reply(415, "not_json", message))
+        try:
+            if self.method == "GET":
+                found = read_parameters(request.query, self.arguments.__struct_fields__)
+                arguments = msgspec.convert(found, self.arguments, strict=False)
+            else:
+                # Amounts of applications that are added keep their digits.
+                decoder = msgspec.json.Decoder(self.arguments, float_hook=Decimal)
+                arguments = decoder.decode(request.body or b"{}")
+        except (ValueError, RecursionError) as error:
+            raise RefusedError(error_reply(400, "invalid_arguments", str(error)))
+        return msgspec.structs.asdict(arguments)
+
+
+COMMANDS: Final[Mapping[str, Command]] = {
+    function.__name__: Command.of(method, function)
+    for method, functions in {
+        "GET": (
+            state, environment, now, rules, applications, application, requests, histogram, faults,
+        ),
+        "POST": (
+            advance, change_rules, add, replace, remove, touch, replace_file, revoke_tokens,
+            add_faults, clear_faults, clear_requests, fire_callback, reset,
+        ),
+    }.items()
+    for function in functions
+}  # fmt: skip
+"""Every command by its name."""
+
+
+async def answer(emulator: Emulator, request: HttpRequest) -> HttpReply:
+    """Return the answer to a request from somebody who may control the emulator."""
+    name = request.path.removeprefix(CONTROL_PATH).removeprefix("/")
+    command = _INDEX if name == "" else COMMANDS.get(name)
+    if command is None:
+        message = f"GET {CONTROL_PATH}/ lists the commands"
+        return error_reply(HTTPStatus.NOT_FOUND, "no_such_command", message)
+    if request.method != command.method:
+        message = f"this command takes {command.method}"
+        return error_reply(405, "method_not_allowed", message, Allow=command.method)
     try:
-        read = _EXACT.decode(content)
-        msgspec.convert(read, needed)
-    except (ValueError, RecursionError) as error:
-        raise _refused(HTTPStatus.BAD_REQUEST, "invalid_body", f"{name}: {error}")
-    return dict(read)
+        result = await command.function(emulator, **command.read(request))
+    except RefusedError as refused:
+        return refused.reply
+    except ConfigurationError as error:
+        return error_reply(HTTPStatus.BAD_REQUEST, "invalid_value", error.message)
+    return json_reply(HTTPStatus.OK, msgspec.Raw(_JSON.encode(result)))
 
 
-def _refused(status: HTTPStatus, code: str, message: str) -> RefusedError:
-    return RefusedError(error_reply(status, code, message))
+async def _list_commands(_: Emulator) -> dict[str, Any]:
+    commands = [
+        {
+            "method": command.method,
+            "path": f"{CONTROL_PATH}/{name}",
+            "arguments": command.arguments.__struct_fields__,
+            "about": inspect.getdoc(command.function),
+        }
+        for name, command in COMMANDS.items()
+    ]
+    return {"commands": commands}
 
 
-def _bad_parameter(message: str) -> RefusedError:
-    return _refused(HTTPStatus.BAD_REQUEST, "invalid_parameter", message)
-
-
-def _no_such_application() -> RefusedError:
-    message = "the emulator has no application of this id"
-    return _refused(HTTPStatus.NOT_FOUND, "no_such_application", message)
+_INDEX: Final = Command.of("GET", _list_commands)

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import datetime
 from functools import partial
 from http import HTTPStatus
@@ -27,6 +27,7 @@ from income_client.settings import (
     DownloadPolicy,
     OAuth2ClientCredentials,
     Secret,
+    check_flag,
     check_not_negative,
     check_type,
     check_whole,
@@ -36,17 +37,16 @@ from income_client.settings import (
 
 from .access import SECURITY_HEADERS, THIS_MACHINE, ControlAccess, ServedHosts, check_token
 from .api import API_CALLS, REQUEST_ID, Call, Service, call_of, respond
-from .callback_orders import CallbackOrder
 from .callbacks import (
     USUAL_EVENT,
     CallbackDelivery,
     CallbackSender,
     CallbackTarget,
+    check_text,
     header_fields,
     payload_bytes,
 )
-from .control import Control
-from .event_streams import EventStream, EventStreams
+from .control import answer
 from .exchange import HttpReply, HttpRequest, RecordedRequest, error_reply, is_loopback
 from .fault_player import Faults, play, replacement
 from .faults import Fault
@@ -58,7 +58,7 @@ from .times import EPOCH, START, second_of
 from .update_times import update_times
 from .world import World
 
-_Reply: TypeAlias = HttpReply | EventStream | None
+_Reply: TypeAlias = HttpReply | None
 _Handle: TypeAlias = Callable[[HttpRequest, asyncio.Transport | None], Awaitable[_Reply]]
 """Given a request and its connection: returns the reply, None if it wrote or withheld it itself."""
 
@@ -172,9 +172,7 @@ class Emulator:
         self.basic: BasicAuth = self._service.basic
         self.oauth2: OAuth2ClientCredentials = self._service.oauth2
         self._sender = CallbackSender(self._clock)
-        self._streams = EventStreams(self.journal)
         self._access = ControlAccess(hosts, control_token)
-        self._control = Control(self, self._streams)
         self._callbacks_fired = 0
         self._latency = latency
         self._host = host
@@ -195,7 +193,6 @@ class Emulator:
         """Begin to listen."""
         self._closing = asyncio.Event()
         self._sender = CallbackSender(self._clock)
-        self._streams.is_closing = False
         async with AsyncExitStack() as stack:
             for region in Region:
                 answer = partial(self._answer_file, region=region)
@@ -208,7 +205,6 @@ class Emulator:
     async def close(self) -> None:
         """Stop listening; requests still open end without a reply, callbacks as ``closed``."""
         self._closing.set()
-        self._streams.close()
         await self._sender.close()
         await self._open.aclose()
         # Cancelled handlers need a turn of the loop to leave it.
@@ -368,11 +364,15 @@ class Emulator:
             ConfigurationError: there is no target or no such application, or an
                 argument is invalid.
         """
-        # It checks its fields.
-        CallbackOrder(application_id=application_id, event_type=event_type, update=update)
+        check_text("application_id", application_id)
+        check_text("event_type", event_type)
+        check_flag("update", update)
         target = target or self._callbacks
         if target is None:
-            raise ConfigurationError("the emulator has no target for callbacks")
+            raise ConfigurationError(
+                "the emulator has nowhere to send callbacks to: give it callbacks=, "
+                "or start income-client emulate with --callbacks"
+            )
         self._keep_time()
         fields = header_fields(headers)
         reference = None
@@ -428,7 +428,7 @@ class Emulator:
     ) -> _Reply:
         call = call_of(request.path)
         if call is Call.CONTROL:
-            return await self._carry_out(request, connection)
+            return await self._carry_out(request)
         if call is Call.INDEX:
             return self._show_page(request)
         return await self._handle_request(
@@ -485,21 +485,17 @@ class Emulator:
         self._record_request(request, reply.status, None)
         return reply
 
-    async def _carry_out(
-        self, request: HttpRequest, connection: asyncio.Transport | None
-    ) -> HttpReply | EventStream:
+    async def _carry_out(self, request: HttpRequest) -> HttpReply:
         """Answer what controls the emulator, which no fault and no latency falls on."""
         self._keep_time()
         status = 0
         try:
             has_credentials = self._service.has_credentials(request)
             reply = self._access.refusal(request, has_credentials=has_credentials)
-            answered = reply or await self._control.answer(request, connection)
-            status = answered.status
-            if isinstance(answered, EventStream):
-                return answered
-            headers = {**SECURITY_HEADERS, **answered.headers}
-            return self._service.stamped(evolve(answered, headers=headers))
+            reply = reply or await answer(self, request)
+            status = reply.status
+            headers = {**SECURITY_HEADERS, **reply.headers}
+            return self._service.stamped(evolve(reply, headers=headers))
         finally:
             self._record_request(request, status, None)
 
@@ -592,8 +588,6 @@ async def _serve_requests(handle: _Handle, host: str, port: int) -> AsyncIterato
             reply = await handle(read, request.transport)
         if reply is None:
             return _Played()
-        if isinstance(reply, EventStream):
-            return await _send_events(reply, request)
         return web.Response(status=reply.status, headers=reply.headers, body=reply.body)
 
     server = web.Server(handled, handler_cancellation=True, access_log=None, logger=_logger)
@@ -622,19 +616,6 @@ async def _accept_connections(server: web.Server, host: str, port: int) -> Async
             await asyncio.sleep(0)
         finally:
             listening.close()
-
-
-async def _send_events(stream: EventStream, request: web.BaseRequest) -> web.StreamResponse:
-    """Write a stream until it ends, or its reader leaves or is too slow."""
-    response = web.StreamResponse(status=stream.status, headers=stream.headers)
-    async with aclosing(stream.pieces) as pieces:
-        with suppress(ConnectionError):  # it left just now
-            await response.prepare(request)
-            async for piece in pieces:
-                await response.write(piece)
-                # A long replay to a fast reader does not hold up the requests of others.
-                await asyncio.sleep(0)
-    return response
 
 
 async def _read_request(request: web.BaseRequest) -> HttpRequest:

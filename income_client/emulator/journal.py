@@ -4,7 +4,6 @@ No header, no body, no token and no signed address is kept in it.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable
 from itertools import islice
 from typing import Final
 from urllib.parse import parse_qsl, unquote
@@ -120,16 +119,12 @@ class Journal:
         last: number of the latest request, 0 before the first.
         full_pages: how many pages were full.
         by_call: how many requests there were, by call.
-        clears: how often it was cleared.
-        listeners: what is called after each change.
     """
 
     def __init__(self) -> None:
         self.last: int = 0
         self.full_pages: int = 0
         self.by_call: Counter[str] = Counter()
-        self.clears: int = 0
-        self.listeners: set[Callable[[], None]] = set()
         self._entries: deque[_Noted] = deque(maxlen=MOST_ENTRIES)
 
     def __len__(self) -> int:
@@ -180,7 +175,6 @@ class Journal:
             second,
         )
         self._entries.append(noted)
-        self.notify()
 
     def after(self, number: int, limit: int = MOST_ENTRIES) -> list[JournalEntry]:
         """Return the first of those that come after a number.
@@ -197,13 +191,6 @@ class Journal:
         self._entries.clear()
         self.by_call.clear()
         self.full_pages = 0
-        self.clears += 1
-        self.notify()
-
-    def notify(self) -> None:
-        """Call all listeners."""
-        for listener in tuple(self.listeners):
-            listener()
 
 
 def _subject_of(path: str) -> str:

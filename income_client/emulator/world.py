@@ -144,6 +144,17 @@ class World:
         number = self._numbered(application_id)
         return None if number in self._removed else number
 
+    def number_or_error(self, application_id: str) -> int:
+        """Return the number behind ``application_id``.
+
+        Raises:
+            ConfigurationError: there is no such application.
+        """
+        number = self.number_of(application_id)
+        if number is None:
+            raise ConfigurationError("the emulator has no application of this id")
+        return number
+
     def _numbered(self, application_id: str) -> int | None:
         if application_id in self._number_by_id:
             return self._number_by_id[application_id]
@@ -187,7 +198,7 @@ class World:
         Raises:
             ConfigurationError: there is no such application.
         """
-        return self._updated[self._number_or_error(application_id)]
+        return self._updated[self.number_or_error(application_id)]
 
     def updated_second(self, number: int) -> int:
         """Return the service second of the last update of an application's number."""
@@ -301,7 +312,7 @@ class World:
         Raises:
             ConfigurationError: there is no such application.
         """
-        number = self._number_or_error(application_id)
+        number = self.number_or_error(application_id)
         before = self.history(number)
         self._listed_at.setdefault(number, self._updated[number])
         version = before.version + 1
@@ -320,7 +331,7 @@ class World:
         Raises:
             ConfigurationError: there is no such application.
         """
-        number = self._number_or_error(application_id)
+        number = self.number_or_error(application_id)
         place = self._place_of(number)
         del self._times[place], self._numbers[place]
         self._listed_at.pop(number, None)
@@ -404,12 +415,6 @@ class World:
     def _index_files(self, number: int, added: Contents) -> None:
         for file in added.files():
             self._number_by_document[file.document_id] = number
-
-    def _number_or_error(self, application_id: str) -> int:
-        number = self.number_of(application_id)
-        if number is None:
-            raise ConfigurationError("the emulator has no application of this id")
-        return number
 
     def _show_arrivals(self) -> None:
         while self._arrivals and self._arrivals[0][0] <= self.now:

@@ -97,25 +97,25 @@ def test_counts_that_disagree_are_1(cli: Cli, monkeypatch: pytest.MonkeyPatch) -
     assert int(missing[1]) > 100
 
 
-def test_the_page_is_opened_and_served_until_it_is_closed(
+def test_the_page_is_opened_and_served_until_ctrl_c(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The browser is led to it, and reads each request there; without one the demo goes on."""
+    """The browser is led to it, and reads each request there; without one the demo ends."""
     shown: list[str] = []
 
     def open_page(url: str) -> bool:
         with urlopen(url) as page:
             assert b"Income emulator" in page.read()
-        with urlopen(f"{url}/emulator/events?after=0") as stream:
-            while "get_documents" not in "".join(shown):
-                shown.append(stream.readline().decode())
+        while "get_documents" not in "".join(shown):
+            with urlopen(f"{url}/emulator/requests") as requests:
+                shown.append(requests.read().decode())
         return True
 
     monkeypatch.setattr("webbrowser.get", lambda: None)
     monkeypatch.setattr("webbrowser.open", open_page)
-    for name in ("_SHOWN_LATENCY", "_RELOAD_SECONDS", "_LOOK_SECONDS"):
+    for name in ("_SHOWN_LATENCY", "_LOOK_SECONDS"):
         monkeypatch.setattr(f"income_client.cli.demo.{name}", 0.01)
-    ran = cli("demo", "--applications", "40", "--open")
+    ran = cli("demo", "--applications", "40", "--open", during=when_shown("Ctrl-C ends it"))
     assert (ran.status, "The counts agree" in ran.lines[-1]) == (0, True)
     assert "list_applications" in "".join(shown)
     assert re.match(r"income-client: the browser opens http://127.0.0.1:\d+\n", ran.stderr)

@@ -22,7 +22,6 @@ USERNAME: Final = "INCOME_CALLBACK_USERNAME"
 PASSWORD: Final = "INCOME_CALLBACK_PASSWORD"
 SECRET: Final = "INCOME_CALLBACK_CLIENT_SECRET"
 CONTROL: Final = "INCOME_EMULATOR_TOKEN"
-ID: Final = "INCOME_CLIENT_ID"
 KEY: Final = "INCOME_CLIENT_SECRET"
 
 INVALID: Final = [
@@ -139,10 +138,9 @@ INVALID_VARIABLES: Final[list[tuple[str, dict[str, str], str]]] = [
     ("download --to x app-1", {"INCOME_CA_FILE": "/none"}, "INCOME_CA_FILE: cannot read /none"),
     ("export --to all", {"INCOME_CA_FILE": "/"}, "INCOME_CA_FILE: / is not a regular file"),
     ("poll --store polls.db --once", {"INCOME_CA_FILE": __file__}, "holds no certificate"),
-    ("trigger", {"INCOME_BASE_URL": "http://127.0.0.1:9", ID: ""}, "INCOME_CLIENT_ID"),
-    ("trigger", {"INCOME_BASE_URL": "http://127.0.0.1:9", KEY: ""}, KEY),
-    ("trigger", {"INCOME_BASE_URL": "https://example.com"}, "INCOME_BASE_URL must be"),
-    ("trigger --event \udcff", {}, "event_type"),
+    ("trigger", {"INCOME_BASE_URL": ""}, "INCOME_BASE_URL is not set"),
+    ("trigger", {"INCOME_BASE_URL": "127.0.0.1:9"}, "INCOME_EMULATOR_TOKEN: url must be"),
+    ("trigger", {CONTROL: "short"}, "INCOME_EMULATOR_TOKEN: token must be 8 or more"),
     ("listen", {USERNAME: "partner"}, PASSWORD),
     ("listen", {PASSWORD: "hidden"}, USERNAME),
     ("listen", OAUTH2_VARIABLES | {SECRET: "hidden"}, "32 characters"),

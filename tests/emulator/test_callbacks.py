@@ -184,7 +184,7 @@ async def test_payload_and_header_fields_can_be_changed() -> None:
         ({"payload": object()}, "payload must be bytes or what JSON can hold"),
         ({"headers": {"X": "a\r\nY: b"}}, "header fields"),
         ({"headers": {"X Y": "a"}}, "header fields"),
-        ({"target": None}, "no target"),
+        ({"target": None}, "nowhere to send"),
     ],
 )
 async def test_invalid_arguments_are_refused(

@@ -97,11 +97,11 @@ async def test_close_ends_connections_accepted_just_before(server: str, turns: i
 async def test_who_goes_away_gives_up_the_callback(
     session: aiohttp.ClientSession, service: Emulator
 ) -> None:
-    """An order whose sender hangs up is remembered without a status, and no task is left."""
+    """A command whose sender hangs up is remembered without a status, and no task is left."""
     async with ScriptedServer(in_turn(SILENT)) as server:
         service.callbacks = CallbackTarget(server.url)
         order = session.post(
-            f"{service.url}/emulator/callbacks", json={}, headers=basic_header(service)
+            f"{service.url}/emulator/fire_callback", json={}, headers=basic_header(service)
         )
         waiting = asyncio.ensure_future(order)
         await until(lambda: len(server.requests) == 1)

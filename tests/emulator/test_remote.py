@@ -1,13 +1,16 @@
 """An emulator that runs elsewhere: all that tests ask of one of their own, over HTTP."""
 
+import inspect
 import re
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
 
 from income_client import ConfigurationError, IncomeClient, IncomeClientError, Secret
 from income_client.emulator import CallbackTarget, Emulator, RemoteEmulator, ServiceRules
-from income_client.emulator.times import START, second_of
+from income_client.emulator.control import COMMANDS
+from income_client.emulator.times import START
 from income_client.testing import IncomeService
 from tests.support.server import HUNG_UP, ScriptedServer, in_turn, reply
 
@@ -19,14 +22,15 @@ async def test_everything_reaches_the_emulator(service: Emulator) -> None:
         IncomeClient(remote.url, auth=remote.oauth2, downloads=remote.download_policy) as client,
     ):
         assert (remote.basic, remote.oauth2) == (service.basic, service.oauth2)
-        assert await remote.now() == second_of(START)
-        await remote.advance(60)
+        assert await remote.now() == START
+        moved = START + timedelta(seconds=60)
+        assert await remote.advance(60) == await remote.now() == moved
         name = service.world.ids[7]
-        assert (
-            await remote.touch(name) == await remote.now() == service.now == second_of(START) + 60
-        )
+        touched = await remote.touch(name)
+        assert (touched.application_id, touched.updated_at, touched.updates) == (name, moved, 1)
         assert await remote.rules() == ServiceRules()
-        assert await remote.rules(order="shuffled", max_span=9) == service.rules
+        changed = await remote.change_rules({"order": "shuffled", "max_span": 9})
+        assert changed == await remote.rules() == service.rules
         assert service.rules.max_span == 9
         record = {
             "application_id": "a/b?",
@@ -34,10 +38,10 @@ async def test_everything_reaches_the_emulator(service: Emulator) -> None:
             "application_date": "2026-06-01T00:00:00",
             "amount": Decimal("12.50"),
         }
-        assert await remote.add(record, now=True) == "a/b?"
-        assert [each["added"] for each in await remote.applications("a/b", limit=1)] == [True]
+        assert (await remote.add(record, now=True)).application_id == "a/b?"
+        assert [each.added for each in await remote.applications("a/b", limit=1)] == [True]
         assert (await remote.application("a/b?"))["application"]["amount"] == 12.5
-        assert await remote.replace({**record, "amount": 1}) == service.now
+        assert (await remote.replace({**record, "amount": 1})).updated_at == moved
         await remote.remove("a/b?")
         assert service.world.number_of("a/b?") is None
         (document, *_) = (await client.get_documents(name)).all()
@@ -45,11 +49,8 @@ async def test_everything_reaches_the_emulator(service: Emulator) -> None:
         await remote.replace_file(document[1].document_id)
         assert service.content_of(document[1].document_id) != content
         await remote.revoke_tokens()
-        await remote.faults.add("get_application: 503", "file: cut")
-        assert [fault["call"] for fault in await remote.faults.left()] == [
-            "get_application",
-            "file",
-        ]
+        await remote.add_faults("get_application: 503; file: cut")
+        assert [fault["call"] for fault in await remote.faults()] == ["get_application", "file"]
         assert (await client.get_application(name)).application_id == name
         requested = await client.find_application(service.world.reference_of(7))
         assert requested is not None
@@ -62,7 +63,7 @@ async def test_everything_reaches_the_emulator(service: Emulator) -> None:
             ("get_application", 200),
         ]  # fmt: skip
         assert (await remote.requests(after=1))[0].id == 2
-        await remote.faults.clear()
+        await remote.clear_faults()
         async with ScriptedServer(in_turn(reply())) as server:
             service.callbacks = CallbackTarget(server.url)
             delivery = await remote.fire_callback(name, "error", update=True)
@@ -72,8 +73,38 @@ async def test_everything_reaches_the_emulator(service: Emulator) -> None:
         await remote.clear_requests()
         assert await remote.requests() == []
         await remote.reset()
-        assert (await remote.state())["rules"]["order"] == "ascending"
-        assert service.now == second_of(START)
+        state = await remote.state()
+        assert (state.rules, state.service_time, state.faults) == (ServiceRules(), START, 0)
+
+
+async def test_the_state_is_typed(service: Emulator) -> None:
+    """Times are times, the rules are `ServiceRules`, and counts are numbers."""
+    service.callbacks = CallbackTarget("http://127.0.0.1:9/in?key=hidden")
+    service.faults.add("any: 503; file: cut")
+    async with RemoteEmulator(service.url) as remote:
+        await remote.touch(service.world.ids[0])
+        async with IncomeClient(remote.url, auth=remote.basic) as client:
+            await client.get_application_page(limit=5)
+        state = await remote.state()
+    assert (state.url, state.files_url, state.seed) == (service.url, service.files_url, 7)
+    assert (state.service_time, state.time_flows, state.last_update) == (START, False, START)
+    assert (state.applications, state.requests) == (50, {"list_applications": 2})
+    assert (state.full_pages, state.first_request, state.last_request) == (1, 1, 2)
+    assert (state.in_flight, state.max_in_flight, state.token_requests) == (0, 1, 0)
+    assert (state.faults, state.faults_played) == (1, {"503": 1})
+    assert state.callbacks_url == "http://127.0.0.1:9/in"
+    assert state.rules == ServiceRules()
+
+
+def test_every_command_of_the_control_is_a_method() -> None:
+    """But for those that only the page needs; with the arguments and the words of the command."""
+    missing = {name for name in COMMANDS if not hasattr(RemoteEmulator, name)}
+    assert missing == {"environment", "histogram"}
+    for name in COMMANDS.keys() - missing:
+        method, function = getattr(RemoteEmulator, name), COMMANDS[name].function
+        assert method.__doc__ == function.__doc__
+        shown = list(inspect.signature(method).parameters)
+        assert shown == ["self", *list(inspect.signature(function).parameters)[1:]]
 
 
 @pytest.mark.parametrize("token", [None, Secret("wrong-control-token")])
@@ -83,9 +114,14 @@ async def test_failures_say_what_is_wrong(service: Emulator, token: Secret | Non
         with pytest.raises(ConfigurationError, match="no application of this id"):
             await remote.touch("nobody")
         with pytest.raises(ConfigurationError, match="did you mean order"):
-            await remote.rules(oder="shuffled")
+            await remote.change_rules({"oder": "shuffled"})
         with pytest.raises(ConfigurationError, match="there is no fault"):
-            await remote.faults.add("any: 5O3")
+            await remote.add_faults("any: 5O3")
+        for invalid in ("\udcff", object()):
+            with pytest.raises(ConfigurationError, match="touch: an argument cannot be written"):
+                await remote.touch(invalid)  # type: ignore[arg-type]
+        with pytest.raises(ConfigurationError, match="applications: an argument cannot"):
+            await remote.applications("\udcff")
     async with Emulator(1, control_token=Secret("right-control-token")) as closed:
         said = "send .* with the control token" if token is None else "the token is wrong"
         with pytest.raises(ConfigurationError, match=said) as caught:
@@ -120,4 +156,4 @@ async def test_the_fixture_drives_the_service_of_the_test(
     """Without an address, that is `income_service`, over HTTP."""
     await income_emulator.touch(income_service.ids[0])
     assert income_emulator.url == income_service.url
-    assert (await income_emulator.applications(limit=1))[0]["updates"] == 1
+    assert (await income_emulator.applications(limit=1))[0].updates == 1
