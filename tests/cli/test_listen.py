@@ -1,22 +1,16 @@
-"""``income-client listen``: takes callbacks, prints them as lines of JSON, and hands them on."""
+"""``income-client listen``: takes callbacks, and prints them as lines of JSON."""
 
-import shlex
 import socket
 from datetime import UTC, datetime, timedelta
-from ssl import SSLContext
 from typing import Any, Final
 
 import pytest
 
-from income_client import BasicAuth, Callback, CallbackTokenIssuer
+from income_client import BasicAuth
 from income_client.cli.rows import AlignedLines
 from income_client.emulator import CallbackTarget
-from income_client.receivers import CallbackReceiver
 from income_client.testing import IncomeService
-from tests.support.beside import beside
-from tests.support.callback_certificates import SERVICE, Papers
-from tests.support.callbacks import served_by_aiohttp
-from tests.support.cli import FULL, Cli, Running, spelt, when_shown
+from tests.support.cli import FULL, Cli
 from tests.support.listening import (
     BASIC,
     BASIC_VARIABLES,
@@ -26,8 +20,7 @@ from tests.support.listening import (
     Listening,
 )
 from tests.support.served import served
-from tests.support.server import HUNG_UP, Reply, ScriptedServer, in_turn, reply
-from tests.support.streams import Ran, Terminal, closed_pipe
+from tests.support.streams import Terminal, closed_pipe
 
 pytestmark = pytest.mark.income_service(applications=5)
 HOSTILE: Final = "\x1b]0;x\x07\x7f\x9b31m\u2028\u202e\u2066\r\n\U0001f600"
@@ -118,32 +111,19 @@ def test_a_line_is_plain_ascii_and_says_the_same(listen: Listen) -> None:
     listen(visit, "--payload")
 
 
+EXACT: Final = b'{"event_type":"error","more":[18446744073709551616,99999999999999.99,1.10,1E+400]}'
+
+
+def test_a_payload_keeps_every_digit(listen: Listen) -> None:
+    def visit(command: Listening) -> None:
+        assert command.fire(payload=EXACT).attempts == (200,)
+        assert command.lines(1)[0]["event_type"] == "error"
+        assert "99999999999999.99,1.10,1E+400" in command.running.stdout.text
+
+    listen(visit, "--payload")
+
+
 # Who may call
-
-
-def test_made_up_credentials_lead_to_it(cli: Cli, income_service: IncomeService) -> None:
-    """Without credentials in the environment it shows some to a person, new ones each time."""
-    passwords = set()
-
-    def visit(running: Running) -> None:
-        command = Listening(running, income_service)
-        shown = running.stderr.wait_for("INCOME_CALLBACK_PASSWORD=").splitlines()
-        words = [shlex.split(line)[1] for line in shown if line.startswith("export ")]
-        variables = dict(one.split("=", 1) for one in words)
-        assert list(variables) == ["INCOME_CALLBACK_USERNAME", "INCOME_CALLBACK_PASSWORD"]
-        target = command.target(auth=BasicAuth(*variables.values()))
-        assert command.fire(target=target).attempts == (200,)
-        passwords.add(variables["INCOME_CALLBACK_PASSWORD"])
-        running.terminate()
-
-    for _ in range(2):
-        assert cli("listen", "--port", "0", terminal=Terminal(), during=visit).status == 0
-    assert len(passwords) == 2
-    # They stay out of logs.
-    logged = when_shown("made up", action="terminate")
-    ran = cli("listen", "--port", "0", during=logged)
-    assert "export" not in ran.stderr
-    assert ran.stderr.count("\n") == 2
 
 
 def with_token(command: Listening) -> CallbackTarget:
@@ -181,18 +161,6 @@ def test_refusals_are_reported_by_reason(listen: Listen) -> None:
     assert "another-password" not in ran.stderr
 
 
-@pytest.mark.parametrize(
-    ("line", "status"),
-    [
-        ("--network 198.51.100.0/24", 403),
-        ("--network 198.51.100.0/24 --trusted-proxy 127.0.0.1", 200),
-    ],
-)
-def test_networks_and_proxies(line: str, status: int, listen: Listen) -> None:
-    headers = {"X-Forwarded-For": "203.0.113.9, 198.51.100.7"}
-    assert listen.attempts(*line.split(), headers=headers) == (status,)
-
-
 def test_its_path_can_be_chosen(listen: Listen) -> None:
     def visit(command: Listening) -> None:
         assert command.url.endswith("/hooks/income")
@@ -218,117 +186,6 @@ def test_whatever_comes_it_continues_to_listen(listen: Listen) -> None:
     listen(visit)
 
 
-# TLS
-
-
-def tls(papers: Papers, *, client: bool = False) -> tuple[str, ...]:
-    """Return the options of a server with TLS, perhaps asking for client certificates."""
-    files = {name: str(path) for name, path in papers.files.items()}
-    options = ("--certificate", files["certificate"], "--key", files["key"])
-    return (*options, "--client-ca", files["client_ca"]) if client else options
-
-
-def test_credentials_over_tls(listen: Listen, papers: Papers) -> None:
-    def visit(command: Listening) -> None:
-        assert command.url.startswith("https://127.0.0.1:")
-        target = command.target(auth=OAUTH2, token_url=command.token_url, ssl=papers.client())
-        assert command.fire(target=target).attempts == (200,)
-        assert command.fire().attempts == ("tls",)
-
-    listen(visit, *tls(papers), env=OAUTH2_VARIABLES)
-
-
-@pytest.mark.parametrize(
-    ("names", "status"),
-    [
-        (("--san", "other.invalid", "--san", SERVICE), 200),
-        (("--subject", "CN=somebody else"), 403),
-    ],
-    ids=spelt,
-)
-def test_client_certificates(
-    names: tuple[str, ...], status: int, listen: Listen, papers: Papers
-) -> None:
-
-    def attempts(ssl: SSLContext) -> tuple[int | str, ...]:
-        options = (*tls(papers, client=True), *names)
-        return listen.attempts(*options, env={}, target=lambda it: it.target(auth=None, ssl=ssl))
-
-    assert attempts(papers.client(papers.service())) == (status,)
-    assert not isinstance(attempts(papers.client())[0], int)
-
-
-# Handed on
-
-
-EXACT: Final = b'{"event_type":"error","more":[18446744073709551616,99999999999999.99,1.10,1E+400]}'
-
-
-def test_an_application_gets_what_the_service_sent(listen: Listen) -> None:
-    """Every digit of the JSON, with the same credentials; its 200 is the service's 200."""
-
-    def visit(command: Listening) -> None:
-        assert command.fire(payload=EXACT).attempts == (200,)
-        assert command.lines(1)[0]["event_type"] == "error"
-        assert "99999999999999.99,1.10,1E+400" in command.running.stdout.text
-        assert command.fire(target=command.target(auth=None)).attempts == (401,)
-
-    with beside(ScriptedServer(in_turn(reply()))) as server:
-        listen(visit, "--payload", "--forward-to", f"{server.url}/hook?from=listen")
-    (request,) = server.requests
-    assert (request.method, request.path, request.query) == ("POST", "/hook", "from=listen")
-    assert request.authorization == BASIC.authorization().reveal()
-    assert request.headers["content-type"] == "application/json"
-    assert request.body == EXACT
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [reply(500), reply(202), HUNG_UP],
-    ids=["500", "202", "dropped"],
-)
-def test_what_is_not_handed_on_is_sent_again(answer: Reply, listen: Listen) -> None:
-    """Any answer but 200 makes it 503 and no line, so that the service sends again."""
-
-    def visit(command: Listening) -> None:
-        assert command.fire(target=command.target(pauses=(0,))).attempts == (503, 200)
-
-    with beside(ScriptedServer(in_turn(answer, reply()))) as server:
-        ran = listen(visit, "--forward-to", server.url)
-    assert (len(server.requests), len(ran.lines)) == (2, 1)
-    said = ran.stderr.splitlines()[1]
-    assert "--forward-to" in said
-    assert ("dropped" if answer is HUNG_UP else str(answer.status)) in said
-
-
-def test_what_is_handed_on_carries_a_token_too(listen: Listen) -> None:
-    received: list[Callback] = []
-    issuer = CallbackTokenIssuer(OAUTH2.client_id, OAUTH2.client_secret)
-    receiver = CallbackReceiver(received.append, auth=issuer.auth)
-    with beside(served_by_aiohttp(receiver)) as url:
-        forward = ("--forward-to", f"{url}/callbacks", "--token-path", "/issue")
-        assert listen.attempts(*forward, env=OAUTH2_VARIABLES, target=with_token) == (200,)
-    assert len(received) == 1
-
-
-def test_it_does_not_call_itself(cli: Cli) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-
-    def ran(address: str, **options: Any) -> Ran:
-        there = ("--forward-to", address.format(port))
-        return cli("listen", "--port", port, *there, env=BASIC_VARIABLES, **options)
-
-    for address in ("http://127.0.0.2:{}/callbacks?again", "http://localhost:{}/%63allbacks"):
-        refused = ran(address)
-        assert refused.status == 2
-        assert "--forward-to leads back" in refused.stderr
-
-    for address in ("http://localhost:{}/hook?/callbacks", "http://localhost:1/callbacks"):
-        assert ran(address, during=when_shown("http", action="terminate")).status == 0
-
-
 # How it ends, and why it does not begin
 
 
@@ -345,18 +202,16 @@ def test_signals_end_it_cleanly(signal: str, status: int, listen: Listen) -> Non
 
 @pytest.mark.parametrize("kind", ["closed pipe", "full disk"])
 def test_a_line_that_cannot_be_written_is_not_taken(kind: str, listen: Listen) -> None:
-    """The callback, handed on before, is answered with 503, and the command ends."""
+    """The callback is answered with 503, and the command ends."""
 
     def visit(command: Listening) -> None:
         assert command.fire().attempts == (503,)
         command.running.wait()
 
-    with beside(ScriptedServer(in_turn(reply()))) as server, closed_pipe() as pipe:
-        stdout = FULL if kind == "full disk" else pipe
-        ran = listen(visit, "--forward-to", server.url, stdout=stdout)
+    with closed_pipe() as pipe:
+        ran = listen(visit, stdout=FULL if kind == "full disk" else pipe)
     assert ran.status == (1 if kind == "full disk" else 141)
     assert ("no space left on device" in ran.stderr) is (kind == "full disk")
-    assert len(server.requests) == 1
 
 
 def test_a_taken_port_is_one_line(cli: Cli) -> None:

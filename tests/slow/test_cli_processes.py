@@ -10,24 +10,21 @@ import termios
 from array import array
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-import trustme
 
 from income_client import IncomeClient
 from income_client.testing import IncomeService
-from tests.support.beside import beside, until
+from tests.support.beside import until
 from tests.support.cli import Cli, cli, complaints, shell
 from tests.support.downloading import Download
 from tests.support.exporting import Export
-from tests.support.listening import BASIC_VARIABLES, OAUTH2_VARIABLES, Listening
+from tests.support.listening import BASIC, BASIC_VARIABLES, Listening
 from tests.support.processes import COMMAND, Process, environment, file_for, run, started
 from tests.support.served import documents_of, ids_in
-from tests.support.server import SILENT, ScriptedServer, in_turn
 from tests.support.streams import Terminal
 
 __all__ = ["cli", "shell"]
@@ -169,20 +166,24 @@ def test_ids_are_piped_from_one_command_to_another(income_service: IncomeService
 
 def test_a_second_signal_ends_a_listener_at_once(income_service: IncomeService) -> None:
     """The first waits for callbacks under way, the second for nothing."""
-    with beside(ScriptedServer(in_turn(SILENT))) as server:
-        command = ("listen", "--port", "0", "--forward-to", server.url)
-        with started(*command, env=environment(None, **BASIC_VARIABLES)) as process:
-            listening = Listening(process, income_service)
-            port = urlsplit(listening.url).port or 0
-            with ThreadPoolExecutor() as threads:
-                waiting = threads.submit(listening.fire)
-                until(lambda: len(server.requests) == 1)
-                process.send(signal.SIGTERM)
-                until(lambda: not is_open(port))
-                assert not process.has_ended(0)
-                process.send(signal.SIGINT)
-                ran = process.wait()
-                assert not waiting.result().delivered
+    with started("listen", "--port", "0", env=environment(None, **BASIC_VARIABLES)) as process:
+        url = urlsplit(Listening(process, income_service).url)
+        with socket.create_connection(("127.0.0.1", url.port or 0)) as half_sent:
+            fields = (
+                f"Host: {url.netloc}",
+                f"Authorization: {BASIC.authorization().reveal()}",
+                "Content-Type: application/json",
+                "Content-Length: 100",
+                "Expect: 100-continue",
+            )
+            lines = (f"POST {url.path} HTTP/1.1", *fields, "", "{")
+            half_sent.sendall("\r\n".join(lines).encode())
+            assert half_sent.recv(100).startswith(b"HTTP/1.1 100 ")
+            process.send(signal.SIGTERM)
+            until(lambda: not is_open(url.port or 0))
+            assert not process.has_ended(0)
+            process.send(signal.SIGINT)
+            ran = process.wait()
     assert (ran.status, ran.stdout) == (-signal.SIGINT, "")
 
 
@@ -192,30 +193,13 @@ def is_open(port: int) -> bool:
         return asking.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_listen_emulate_and_trigger_work_together(
-    tmp_path: Path, income_service: IncomeService
-) -> None:
-    """Three processes, with mutual TLS and tokens."""
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    for name, host in (("server", "127.0.0.1"), ("caller", "callbacks.income.invalid")):
-        issued = authority.issue_cert(host)
-        issued.private_key_pem.write_to_path(str(tmp_path / f"{name}.key"))
-        issued.cert_chain_pems[0].write_to_path(str(tmp_path / f"{name}.pem"))
-    files = {each.name: str(each) for each in tmp_path.iterdir()}
-    env = environment(None, **OAUTH2_VARIABLES)
-    tls = ("--certificate", files["server.pem"], "--key", files["server.key"])
-    with started("listen", "--port", "0", *tls, "--client-ca", files["ca.pem"], env=env) as first:
+def test_listen_emulate_and_trigger_work_together(income_service: IncomeService) -> None:
+    """Three processes, with the user name and the password of the environment."""
+    env = environment(None, **BASIC_VARIABLES)
+    with started("listen", "--port", "0", env=env) as first:
         listening = Listening(first, income_service)
-        options = {
-            "--callbacks": listening.url,
-            "--callback-token-url": listening.token_url,
-            "--callback-certificate": files["caller.pem"],
-            "--callback-key": files["caller.key"],
-            "--callback-ca": files["ca.pem"],
-        }
-        arguments = [part for option in options.items() for part in option]
-        with started("emulate", "--applications", "20", *arguments, env=env) as emulator:
+        arguments = ("--applications", "20", "--callbacks", listening.url)
+        with started("emulate", *arguments, env=env) as emulator:
             lines = emulator.stdout.wait_for("# Its files: ").splitlines()
             exported = [shlex.split(line)[1] for line in lines if line.startswith("export ")]
             variables = dict(one.split("=", 1) for one in exported)
@@ -225,21 +209,6 @@ def test_listen_emulate_and_trigger_work_together(
             sent = json.loads(line)
             assert (sent["event_type"], sent["attempts"]) == ("income_calculations", [200])
             assert received["application_id"] == sent["application_id"]
-
-
-@pytest.mark.shows_private("file", reason="credentials are kept in it")
-def test_callbacks_to_the_address_of_a_listener_carry_its_credentials(tmp_path: Path) -> None:
-    """It may begin, with its own, after an emulator that has its address and no credentials."""
-    user = environment(HOME=str(tmp_path), XDG_RUNTIME_DIR="")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    url = f"http://127.0.0.1:{port}/callbacks"
-    with started("emulate", "--applications", "9", "--callbacks", url, env=user) as emulator:
-        emulator.stdout.wait_for("They carry no credentials")
-        with started("listen", "--port", port, env={**user, **OAUTH2_VARIABLES}):
-            emulator.stderr.wait_for("where income-client listen runs")
-            assert json.loads(run("trigger", env=user).stdout)["attempts"] == [200]
 
 
 # Questions at a terminal that belongs to the command

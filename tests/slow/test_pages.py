@@ -213,7 +213,6 @@ def _evaluate(block: Example) -> str | None:
     return f"unknown kind {kind_of(block)!r}" if evaluate is None else evaluate(block)
 
 
-@pytest.mark.shows_private("file", reason="an emulator leaves its credentials to `trigger`")
 @pytest.mark.parametrize("block", blocks_of(*PAGES, SKILL, evaluator=_evaluate), ids=label)
 def test_the_block_is_true(block: Example, tmp_path: Path) -> None:
     """It does, or is, what it shows."""

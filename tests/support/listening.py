@@ -42,10 +42,6 @@ class Listening:
         assert found is not None
         self.url: Final = found[1]
 
-    @property
-    def token_url(self) -> str:
-        return self.url.removesuffix("/callbacks") + "/token"
-
     def target(self, **options: Any) -> CallbackTarget:
         """Return what leads a service here, with Basic credentials and without pauses."""
         usual: dict[str, Any] = {"auth": BASIC, "pauses": ()}
