@@ -60,8 +60,7 @@ _SUMMARIES: Final = {
     "demo": "Read an emulated service and check the result",
     "configure": "Save address and credentials",
     "doctor": "Check configuration, connection and service",
-    "applications": "List the applications updated in a period",
-    "find": "Find an application by its reference",
+    "applications": "List the applications updated in a period, or find one",
     "application": "Show the income and the documents of an application",
     "documents": "List the documents of applications",
     "download": "Download the files of documents",
@@ -91,6 +90,7 @@ _MEANT: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Options of other commands or programs, and what they may be called here."""
 _REMOVED: Final[Mapping[str, str]] = {
+    "find": "write income-client applications --reference REFERENCE.",
     "token": "income-client guide command-line has a line of curl for it.",
 }
 """Commands of earlier versions, and what to use in place of them."""

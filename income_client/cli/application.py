@@ -90,7 +90,8 @@ async def application(
             record = await anext(records)
         except NotFoundError as error:
             reference = shlex.quote(application_id)
-            error.add_note(f"(a reference has its id from income-client find {reference})")
+            finder = f"income-client applications --reference {reference}"
+            error.add_note(f"(a reference has its id from {finder})")
             raise
     if output == "json":
         OutputLines().write(inert(to_json(record if addresses else without_addresses(record))))

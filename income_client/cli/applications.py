@@ -1,4 +1,4 @@
-"""``income-client applications``: lists the applications updated in a period."""
+"""``income-client applications``: lists the applications updated in a period, or finds one."""
 
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated, Final
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from cyclopts import Parameter
 from rich.text import Text
 
-from income_client import DecodeError
+from income_client import ConfigurationError, DecodeError
 
 from .connection import Connection, connect
 from .exit_status import ExitStatus
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from income_client import ApplicationPaginator, ApplicationSummary, Event, IncomeClient
 
 _MOST_ON_A_PAGE: Final = 1000
-COLUMNS: Final = (
+_COLUMNS: Final = (
     Column("application_id", "Application", style="cyan"),
     Column("application_reference_id", "Reference"),
     Column("application_date", "Date", dropped=1),
@@ -39,11 +39,12 @@ async def applications(
     updated_after: When | None = None,
     updated_before: When | None = None,
     limit: Annotated[Count | None, Parameter(show_default=False)] = None,
+    reference: Annotated[str | None, Parameter(show_default=False)] = None,
     output: OutputOption = None,
     quiet: QuietOption = False,
     connection: Connection | None = None,
 ) -> int:
-    """List the applications updated in a period, each once.
+    """List the applications updated in a period, each once, or the one with a reference.
 
     One that is updated meanwhile may come twice. Rows come in no order, without
     the time of the update; the command application shows it.
@@ -52,7 +53,8 @@ async def applications(
     from the present: 90min, 12h, 7d, 2w, now, beginning.
 
     The output is a table on a terminal and JSON lines elsewhere. Exits with 1 if
-    a second holds more applications than the service can list, or a row is malformed.
+    a second holds more applications than the service can list, a row is malformed, or
+    no application has the reference.
 
     Example: income-client applications --updated-after 7d
 
@@ -60,13 +62,19 @@ async def applications(
         updated_after: Start of the period. Default: the beginning of time.
         updated_before: End of the period. Default: the present.
         limit: List at most this many applications.
+        reference: List only the application that was registered under this
+            application_reference_id.
         output: Format of the output.
         quiet: Print ids only, one a line.
         connection: The service.
     """
     line = StatusLine()
-    alone = COLUMNS[0].key if quiet else None
-    rows = RowWriter(COLUMNS, output, quiet=alone, before=line.make_way)
+    alone = _COLUMNS[0].key if quiet else None
+    rows = RowWriter(_COLUMNS, output, quiet=alone, before=line.make_way)
+    if reference is not None:
+        if (updated_after, updated_before, limit) != (None, None, None):
+            raise ConfigurationError("--reference cannot be combined with a period or --limit")
+        return await _write_found(reference, rows, connection)
     progress = ListProgress(line, has_beginning=updated_after not in (None, Moment()))
     malformed: list[DecodeError] = []
     try:
@@ -85,6 +93,23 @@ async def applications(
     return ExitStatus.FAILED if walk.saturated or malformed else ExitStatus.DONE
 
 
+async def _write_found(reference: str, rows: RowWriter, connection: Connection | None) -> int:
+    """Write the application with a reference; return the exit status."""
+    async with connect(connection) as client:
+        try:
+            found = await client.find_application(reference)
+        except ConfigurationError as error:
+            if error.argument != "application_reference_id":
+                raise
+            raise ConfigurationError(f"--reference {error.detail}")
+    if found is None:
+        say(f'no application has the reference "{reference}"')
+        return ExitStatus.FAILED
+    with rows:
+        _write_summary(found, rows)
+    return ExitStatus.DONE
+
+
 async def _write_page(client: "IncomeClient", span: Span, rows: RowWriter, limit: int) -> bool:
     """Write as many rows as are wanted if a single page has them; else write none."""
     if limit > _MOST_ON_A_PAGE:
@@ -100,7 +125,7 @@ async def _write_page(client: "IncomeClient", span: Span, rows: RowWriter, limit
     if len(found) < limit or not begins_inside or not ends_inside:
         return False
     for summary in [*found.values()][:limit]:
-        write_summary(summary, rows)
+        _write_summary(summary, rows)
     return True
 
 
@@ -110,16 +135,15 @@ async def _write_all(
     async with aclosing(walk), aclosing(pages_of(walk, malformed)) as pages:
         async for page in pages:
             for summary in page.applications:
-                write_summary(summary, rows)
+                _write_summary(summary, rows)
                 if rows.rows == limit:
                     return
 
 
-def write_summary(summary: "ApplicationSummary", rows: RowWriter) -> None:
-    """Write a row of the list; the columns are `COLUMNS`."""
+def _write_summary(summary: "ApplicationSummary", rows: RowWriter) -> None:
     from income_client import to_json
 
-    row = {column.key: getattr(summary, column.key) for column in COLUMNS}
+    row = {column.key: getattr(summary, column.key) for column in _COLUMNS}
     rows.write(row, to_json(summary))
 
 

@@ -1,4 +1,4 @@
-"""``applications``, ``find`` and ``documents``: what is listed, how, and ids that are read."""
+"""``applications`` and ``documents``: what is listed, how, and ids that are read."""
 
 import csv
 import json
@@ -141,24 +141,24 @@ def test_a_limited_list_keeps_to_the_span_where_windows_are_narrowed(shell: Cli)
     assert set(some.lines) < set(every.lines)
 
 
-# find
+# --reference
 
 
-def test_find_gives_the_one_with_a_reference(shell: Cli) -> None:
+def test_a_reference_lists_the_one_application_that_has_it(shell: Cli) -> None:
     row = json.loads(shell("applications", "--limit", "1").stdout)
-    ran = shell("find", row["application_reference_id"])
+    ran = shell("applications", "--reference", row["application_reference_id"])
     assert (ran.status, ran.stderr) == (0, "")
     assert json.loads(ran.stdout) == row
-    quiet = shell("find", "-q", row["application_reference_id"])
+    quiet = shell("applications", "-q", "--reference", row["application_reference_id"])
     assert quiet.stdout == f"{row['application_id']}\n"
-    none = shell("find", "LOAN-none ")
+    none = shell("applications", "--reference", "LOAN-none ")
     assert (none.status, none.stdout) == (1, "")
     assert none.stderr.endswith('has the reference "LOAN-none "\n')
     # A reference in place of an id has a hint.
     ran = shell("application", "it is")
     assert (ran.status, ran.stdout) == (1, "")
     assert "404 Not Found" in ran.stderr
-    assert "income-client find 'it is'" in ran.stderr
+    assert "income-client applications --reference 'it is'" in ran.stderr
 
 
 # documents, --type, and ids from standard input, which others read too

@@ -73,7 +73,7 @@ def test_help_fits_a_terminal(name: str, cli: Cli) -> None:
 
 @pytest.mark.parametrize(
     ("line", "same"),
-    [("help find", "find --help"), ("version", "-V"), ("version", "--version")],
+    [("help get", "get --help"), ("version", "-V"), ("version", "--version")],
 )
 def test_what_other_programs_call_it(line: str, same: str, cli: Cli) -> None:
     shown = cli(*line.split())
@@ -199,7 +199,7 @@ def test_without_the_extra_it_names_what_to_install(
 
 
 QUICK: Final = (
-    "applications", "configure", "dead-letters", "documents", "emulate", "find", "listen", "poll",
+    "applications", "configure", "dead-letters", "documents", "emulate", "listen", "poll",
     "trigger",
 )  # fmt: skip
 LAZY: Final = f"""

@@ -24,6 +24,7 @@ KEY: Final = "INCOME_CLIENT_SECRET"
 
 INVALID: Final = [
     ("nonsense", "nonsense"),
+    ("find LOAN-1", "write income-client applications --reference REFERENCE"),
     ("token", "The command token was removed: income-client guide command-line"),
     ("application", "parameter APPLICATION_ID is missing"),
     ("application ''", "application_id"),
@@ -32,6 +33,10 @@ INVALID: Final = [
         ("--json", "--output json"), ("--csv", "--output csv"), ("-n3", "--limit"),
         ("--since=7d", "--updated-after"), ("--until now", "--updated-before"),
         ("-v", "--verbose"), ("--updated-afer 7d", "--updated-after"))),
+    *((f"applications --reference {line}", said) for line, said in (
+        ("''", "--reference must"), ("'a\x1bb'", "--reference holds"),
+        ("LOAN-1 --limit 1", "--reference cannot be combined"),
+        ("LOAN-1 --updated-after 7d", "--reference cannot be combined"))),
     ("-v", "Did you mean --verbose?"),
     ("--profile raw applications", "--profile. Options come behind the command."),
     ("application -- app-1 --output json", "--output is behind --"),
@@ -88,8 +93,6 @@ INVALID: Final = [
     ("export --to x --format csv", "csv"),
     ("export --to x.parquet", "--format parquet"),
     ("export --to x.CSV", "--format parquet"),
-    ("find ''", "REFERENCE"),
-    ("find 'a\x1bb'", "REFERENCE"),
     ("listen --path hooks", "--path"),
     ("listen --path /{all}", "--path"),
     ("listen --token-path /callbacks", "--token-path"),
@@ -178,7 +181,7 @@ def test_files_that_cannot_be_used_are_status_1(line: str, named: str, shell: Cl
         ("x\x1b[31m",),
         ("demo", "x\x1b[31m"),
         ("demo", "--x\x1b[31m"),
-        ("find", "LOAN-1", "--output", "\x07\u202e"),
+        ("documents", "app-1", "--output", "\x07\u202e"),
     ],
 )
 def test_what_was_typed_cannot_act_on_a_terminal(arguments: tuple[str, ...], cli: Cli) -> None:

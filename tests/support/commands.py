@@ -9,8 +9,6 @@ from attrs import frozen
 from income_client import DeadLetter, Window
 from income_client.testing import IncomeService
 
-from .served import served
-
 NOON: Final = datetime(2026, 3, 1, 12)  # noqa: DTZ001 - the service's times carry no zone
 LETTER: Final = DeadLetter(
     application_id="app-1",
@@ -23,11 +21,6 @@ LETTER: Final = DeadLetter(
 """What a store holds."""
 
 
-def _reference(service: IncomeService) -> str:
-    reference: str = served(service, service.ids[-1])["application_reference_id"]
-    return reference
-
-
 LINES: Final[dict[str, Callable[[IncomeService], tuple[str, ...]]]] = {
     "audit": lambda _: ("held.csv", "--settle", "0"),
     "application": lambda service: (service.ids[0],),
@@ -38,7 +31,6 @@ LINES: Final[dict[str, Callable[[IncomeService], tuple[str, ...]]]] = {
     "documents": lambda service: service.ids,
     "download": lambda service: ("--to", "files", "--allow-host", "127.0.0.1", *service.ids),
     "export": lambda _: ("--to", "all"),
-    "find": lambda service: (_reference(service),),
     "get": lambda _: ("/v1/income/applications", "--param", "updated_after=2000-01-01T00:00:00"),
     "guide": lambda _: ("polling",),
     "poll": lambda _: ("--store", "polls.db", "--start", "beginning", "--once"),
@@ -55,7 +47,7 @@ _ROWS: Final = (("-o", "json"), ("-o", "csv"), ("-o", "table"), ("-q",))
 _FORMS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "application": (("-o", "json", "--show-personal-data"), ("--show-personal-data",)),
     "doctor": (("-o", "json"),),
-    **dict.fromkeys(("applications", "audit", "dead-letters", "documents", "find"), _ROWS),
+    **dict.fromkeys(("applications", "audit", "dead-letters", "documents"), _ROWS),
 }
 
 
