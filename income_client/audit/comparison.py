@@ -1,4 +1,4 @@
-"""What is held, against pages of the list; what is to be asked for again, and in which parts."""
+"""Compare the ids and times held with pages of the list; choose what is asked for again."""
 
 from array import array
 from bisect import bisect_left
@@ -17,12 +17,12 @@ from .held import HeldTimes
 
 @define
 class Findings:
-    """What is missing or stale of one window."""
+    """Ids that are missing or stale in one window."""
 
     missing: list[str] = field(factory=list)
-    """Ids."""
+    """Ids that are not held."""
     stale: list[int] = field(factory=list)
-    """Slots."""
+    """Slots of ids that are held with an older time."""
 
 
 @define(eq=False)
@@ -30,19 +30,18 @@ class ListedPage:
     """A window of the first walk, with the slots whose held time lies within it."""
 
     window: Window
-    """Its bounds, between which its rows lie."""
     slots: "array[int]"
     cuts: Sequence[int] = ()
-    """Seconds, in ascending order, at which it is asked for in parts."""
+    """Seconds, in ascending order, at which the window is cut into parts."""
     unknown_from: int | None = None
-    """The latest cut behind which a part did not hold every row."""
+    """The latest cut behind which a page did not hold every row of its part."""
 
 
 class Comparison:
-    """What is held, compared page by page with what is listed.
+    """A comparison of the ids and times held with the list, page by page.
 
     Args:
-        held: what is held, which does not change any more.
+        held: ids and times, which do not change any more.
         until: the second before which an update is due.
         margin: seconds after a held time within which an update may be passed over; None for
             any in the same window.
@@ -64,10 +63,10 @@ class Comparison:
         self.gone: set[str] = set()
         """Ids that the service does not know."""
         self.known: set[str] = set()
-        """Ids that no walk listed, though they were updated since."""
+        """Ids that were updated after ``until``, but that no walk listed."""
 
     def add_page(self, window: Window, rows: Sequence[ApplicationSummary]) -> None:
-        """Take rows of the first walk, which lie between these bounds."""
+        """Compare rows of the first walk, which were updated within a window."""
         is_due = window.before <= self.until
         slots: array[int] = array("i")
         for application_id in self._ids_on(window, rows):
@@ -89,14 +88,14 @@ class Comparison:
             self._pages.append(ListedPage(window, slots))
 
     def add_beside(self, window: Window, rows: Sequence[ApplicationSummary]) -> None:
-        """Take rows of the seconds beside ``until``: they are listed, due or not."""
+        """Mark rows of the seconds beside ``until`` as listed, due or not."""
         for application_id in self._ids_on(window, rows):
             slot = self.held.find(application_id)
             if slot is not None and not self._is_listed[slot]:
                 self._is_listed[slot] = self._is_recent[slot] = True
 
     def add_recent(self, window: Window, rows: Sequence[ApplicationSummary]) -> None:
-        """Take rows of the second walk: they were updated since."""
+        """Drop findings about rows of the second walk, which were updated since."""
         for application_id in self._ids_on(window, rows):
             self._undue.discard(application_id)
             slot = self.held.find(application_id)
@@ -118,7 +117,7 @@ class Comparison:
     # Findings, looked at again
 
     def findings(self) -> Mapping[Window, Findings]:
-        """Return what is missing or stale by the window in which it was listed."""
+        """Return missing and stale ids by the window in which they were listed."""
         found: dict[Window, Findings] = defaultdict(Findings)
         for application_id, window in self.missing.items():
             found[window].missing.append(application_id)
@@ -127,7 +126,7 @@ class Comparison:
         return found
 
     def look_again(self, window: Window, found: Findings, answer: Answer | None) -> None:
-        """Drop the findings of a window that a complete page of it does not show."""
+        """Drop findings of a window that a complete page of the window does not show."""
         if answer is None or not _is_whole(window, answer):
             return
         there = {row.application_id for row in answer.page.applications}
@@ -143,13 +142,13 @@ class Comparison:
     def parts(self) -> Iterator[tuple[ListedPage, Window]]:
         """Choose where pages are cut, and return the parts to ask for."""
         for page in self._pages:
-            page.cuts = array("q", self._cuts_within_margin(page))
+            page.cuts = self._cuts_within_margin(page)
             # A part reaches a second into the next one, in case bounds are exclusive.
             ends = [*(cut + 1 for cut in page.cuts[1:]), page.window.before][: len(page.cuts)]
             yield from ((page, Window(*edges)) for edges in zip(page.cuts, ends, strict=True))
 
     def _cuts_within_margin(self, page: ListedPage) -> Sequence[int]:
-        """Return as few cuts as put an end within the margin of each held time."""
+        """Return the fewest cuts that end a part within the margin of each held time."""
         if self._margin is None:
             return ()
         cuts: list[int] = []
@@ -161,7 +160,7 @@ class Comparison:
         return cuts
 
     def take_part(self, page: ListedPage, part: Window, answer: Answer | None) -> None:
-        """Take the rows of a part: they were updated after the held times before it."""
+        """Compare rows of a part, which were updated after the held times before it."""
         if answer is None or not _is_whole(part, answer):
             page.unknown_from = max(part.after, page.unknown_from or part.after)
         if answer is None:
@@ -178,9 +177,10 @@ class Comparison:
     # The result
 
     def undecided(self) -> tuple[int, int]:
-        """Return how many were listed in the window of the held time and are undecided.
+        """Return the number of undecided ids, and their largest possible delay in seconds.
 
-        And how many seconds after it any may have been updated again, at the most.
+        An id is undecided if it was listed in the window of the time held. The delay is how long
+        after that time it may have been updated again.
         """
         count, margin = len(self._undue), 0
         for page in self._pages:
@@ -196,7 +196,10 @@ class Comparison:
         return count, margin
 
     def unlisted(self, after: int, saturated: Sequence[Window]) -> tuple[list[str], int]:
-        """Return the ids that no walk listed from a second on, and how many may be hidden."""
+        """Return ids held with times after a second that no walk listed, and how many are unclear.
+
+        An unclear id may be hidden in a saturated second or in a row without an id.
+        """
         hidden = max((window.before for window in (*self._nameless, *saturated)), default=after)
         ids, unclear = [], 0
         for slot, is_listed in enumerate(self._is_listed):

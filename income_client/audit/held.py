@@ -1,4 +1,4 @@
-"""What a caller holds: ids, with the seconds of their update times."""
+"""Read the ids and update times that a caller holds."""
 
 import asyncio
 from array import array
@@ -24,9 +24,9 @@ class HeldTimes:
 
     def __init__(self) -> None:
         self.earliest: array[int] = array("q")
-        """The time held, rounded down, by slot."""
+        """Seconds of the times held, rounded down, by slot."""
         self.latest: array[int] = array("q")
-        """Rounded up, and behind an hour that clocks repeat."""
+        """Seconds of the times held, rounded up, and behind an hour that clocks repeat."""
         self._ids: list[str] = []
         self._slots: dict[str, int] = {}
 
@@ -34,7 +34,7 @@ class HeldTimes:
         return len(self._ids)
 
     def add(self, application_id: str, earliest: int, latest: int) -> None:
-        """Take a time; of several for one id the latest counts."""
+        """Add the time of an id; of several times for one id the latest counts."""
         slot = self._slots.setdefault(application_id, len(self))
         if slot == len(self):
             self._ids.append(application_id)
@@ -54,7 +54,7 @@ class HeldTimes:
 
 
 def check_held(held: object) -> None:
-    """Refuse what cannot be iterated over."""
+    """Raise `ConfigurationError` unless ``held`` can be iterated over."""
     if isinstance(held, str | bytes) or not isinstance(held, Iterable | AsyncIterable):
         raise invalid("held", "a mapping of ids to times, or an iterable of such pairs", held)
 
@@ -84,7 +84,7 @@ async def read_held(held: Held, zone: tzinfo) -> HeldTimes:
 
 
 def _seconds_of(when: When, zone: tzinfo) -> tuple[int, int]:
-    """Return a time, rounded down and up."""
+    """Return the seconds of a time, rounded down and up."""
     if zone is UTC and isinstance(when, datetime) and when.tzinfo is not None:
         # The usual case, ten times as fast: there may be a million.
         since = when.timestamp()
@@ -99,7 +99,7 @@ def _seconds_of(when: When, zone: tzinfo) -> tuple[int, int]:
 async def _entries(held: Any) -> AsyncGenerator[Any, None]:
     match held:
         case Mapping():
-            # It may change while others have a turn.
+            # The mapping may change while others have a turn.
             for application_id in list(held):
                 if (when := held.get(application_id)) is not None:
                     yield application_id, when

@@ -1,4 +1,4 @@
-"""The connections of a pool: which ones may be used again, and how they are given up.
+"""Connections of a pool: which of them are used again, and when idle ones are closed.
 
 No private name of aiohttp is used. The undocumented ones that a reply's connection has to be
 watched with (`ClientRequest.send`, `protocol`, `transport` and `closed` of its `Connection`, and
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from aiohttp.connector import Connection
 
 _TURNS: Final = 5
-"""Turns of the event loop within which it reads what had arrived."""
+"""Turns of the event loop after which it has read all bytes that had arrived before."""
 
 
 class _Watch(asyncio.Protocol):
-    """Passes what a transport receives to aiohttp's protocol, and notes bytes that come unasked."""
+    """A protocol that passes everything on to aiohttp's, and notes bytes that come unasked."""
 
     def __init__(
         self, protocol: "ResponseHandler", transport: asyncio.Transport, origin: URL
@@ -39,9 +39,9 @@ class _Watch(asyncio.Protocol):
         self.has_unread: Callable[[], object] = _unread_check(transport)
         self.came_unasked: bool = False
         self.is_given_up: bool = False
-        """Whether it is as good as dead, as far as is known by now."""
+        """Whether another connection of its time has failed, and nothing was received since."""
         self.user: Connection | None = None
-        """Who has, or had, taken the connection from the pool."""
+        """aiohttp's object for the last use of the connection."""
         self._asked: Connection | None = None
 
     @property
@@ -53,7 +53,7 @@ class _Watch(asyncio.Protocol):
         self.is_given_up = False
         if self._asked is None or self._asked.protocol is None:
             self.came_unasked = True
-        # Also then: the owner of a borrowed session may have asked for it.
+        # Passed on in any case, since the owner of a borrowed session may have asked for it.
         self._protocol.data_received(data)
 
     def expect(self, conn: "Connection") -> bool:
@@ -75,7 +75,7 @@ class _Watch(asyncio.Protocol):
 
 
 class Connections:
-    """The connections that a pool has used and that still exist; or those of a caller's pool."""
+    """Connections that requests of the package have used: of an own pool, or of a caller's."""
 
     def __init__(self, *, is_own: bool = True) -> None:
         self._is_own = is_own
@@ -83,7 +83,7 @@ class Connections:
 
     @classmethod
     def borrowed(cls, connector: aiohttp.BaseConnector) -> "Connections":
-        """Return those of a caller's pool."""
+        """Return the connections of a caller's pool, which several clients may share."""
         return _BORROWED.setdefault(connector, cls(is_own=False))
 
     def add(self, watch: _Watch) -> None:
@@ -91,11 +91,11 @@ class Connections:
         self._watches.add(watch)
 
     def give_up_idle(self, url: URL) -> None:
-        """Close the idle connections to the host of an address, where a used one has failed.
+        """Close the idle connections to an address's host, where a used connection has failed.
 
-        After a suspend, behind a gateway that has forgotten them, or if a server has died, they
-        are as dead as that one. Those of a caller's pool are closed when a request of ours gets
-        them: until then, one that seems idle here may be in use by the caller.
+        After a suspend, behind a gateway that has forgotten them, or if a server has died, all
+        idle connections are dead. A caller's connection is closed when a request of the package
+        gets it: until then, the caller may be using a connection that seems idle here.
         """
         origin = url.origin()
         for watch in tuple(self._watches):
@@ -106,11 +106,11 @@ class Connections:
 
 
 _BORROWED: Final[WeakKeyDictionary[aiohttp.BaseConnector, Connections]] = WeakKeyDictionary()
-"""Those of callers' pools, which several clients may share."""
+"""Connections of callers' pools."""
 
 
 class WatchedReply(aiohttp.ClientResponse):
-    """A reply that still knows its connection after that was given back to the pool."""
+    """A reply that still knows its transport after the connection has returned to the pool."""
 
     transport: asyncio.Transport | None = None
     is_on_used_connection: bool = False
@@ -125,11 +125,11 @@ class WatchedRequest(aiohttp.ClientRequest):
     """
 
     silence: tuple[Deadlines, Deadline] | None = None
-    """Limits the wait for the reply, from the moment when the request is written."""
+    """Limit of the wait for the reply, which begins when the request is written."""
     connections: Connections | None = None
-    """Those of its pool."""
+    """Connections of the pool that sends the request."""
     is_on_used_connection: bool = False
-    """Whether it was written to a connection that had served before."""
+    """Whether the request was written to a connection that had served before."""
 
     async def send(self, conn: "Connection") -> aiohttp.ClientResponse:
         """Write the request to a connection, which aiohttp closes if this raises."""
@@ -162,14 +162,17 @@ class WatchedRequest(aiohttp.ClientRequest):
             reply.transport = transport
             reply.is_on_used_connection = not is_new
         if not watch.expect(conn):
-            # It came while a trace hook held the request up.
+            # Bytes came while a trace hook delayed the request.
             reply.close()
             raise LostError(UNASKED)
         return reply
 
 
 async def _is_lost(watch: _Watch, conn: "Connection") -> bool:
-    """Let the event loop read what has arrived: the end, a reply, or a message of TLS itself."""
+    """Let the event loop read what has arrived; return whether the connection has ended.
+
+    What has arrived may be its end, an unasked reply, or a message of TLS itself.
+    """
     for _ in range(_TURNS):
         await asyncio.sleep(0)
         if conn.transport is None:

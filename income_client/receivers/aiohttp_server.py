@@ -22,9 +22,12 @@ from .adapters import QuietLog
 from .aiohttp import end_after_chunks
 
 _PATIENCE: Final = 20.0
-"""Seconds that requests have at the end to be answered; handing one on may take 15 of them."""
+"""Seconds that requests have at the end to be answered.
+
+A receiver needs 18 at the most by default: 10 for the body, and 8 for ``on_callback``.
+"""
 _UNHEARD: Final = logging.getLogger("income_client.receivers.unheard")
-"""What aiohttp says to, since it shows lines of requests that it cannot read, credentials too."""
+"""aiohttp's logger, disabled: lines of requests that it cannot read may hold credentials."""
 _UNHEARD.disabled = True
 _MOST_AT_ONCE: Final = 100
 """Connections that asyncio accepts at a time.
