@@ -66,7 +66,7 @@ CLOCK_READS: Final = _names("getenv monotonic now perf_counter time_ns today ura
 ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "aio_pika": _names("engines.worker_rabbit"),
     "aiohttp": _names("""
-        cli.doctor.service downloads.http emulator.callbacks emulator.emulator emulator.remote
+        cli.doctor.service downloads.http emulator.callbacks emulator.remote emulator.server
         http.connections http.faults http.transport receivers.aiohttp receivers.aiohttp_server
         receivers.jwks
     """),

@@ -5,18 +5,15 @@ to reach it; what a reply says is decided elsewhere.
 """
 
 import asyncio
-import logging
 from array import array
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
-from http import HTTPStatus
 from itertools import accumulate, takewhile
 from sys import getsizeof
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Self
 
-from aiohttp import web
 from attrs import evolve
 
 from income_client.clock import Clock, SystemClock
@@ -47,20 +44,17 @@ from .callbacks import (
     payload_bytes,
 )
 from .control import answer
-from .exchange import HttpReply, HttpRequest, RecordedRequest, error_reply, is_loopback
+from .exchange import HttpReply, HttpRequest, RecordedRequest, is_loopback
 from .fault_player import Faults, play, replacement
 from .faults import Fault
 from .journal import Journal
 from .page import page_reply
+from .server import Handle, serve_requests
 from .service_rules import ServiceRules, changed_rules, check_integer, names_of
 from .storage import Region, StoredFile
 from .times import EPOCH, START, second_of
 from .update_times import update_times
 from .world import World
-
-_Reply: TypeAlias = HttpReply | None
-_Handle: TypeAlias = Callable[[HttpRequest, asyncio.Transport | None], Awaitable[_Reply]]
-"""Given a request and its connection: returns the reply, None if it wrote or withheld it itself."""
 
 _SECRET_FIELDS: Final = frozenset({"authorization", "proxy-authorization", "cookie"})
 _MAX_REQUESTS: Final = 100_000
@@ -68,9 +62,6 @@ _MAX_REQUESTS_SIZE: Final = 128 * 2**20
 """Bytes: 100,000 requests of a client take 100 MB, as measured."""
 _LONGEST_RECORDED: Final = 2000
 """Characters of a path, a query and a header field: more than a signed address has."""
-_MAX_HEAD: Final = 32 * 1024
-"""Bytes of header fields, as in nginx; aiohttp limits their number and each one."""
-_SHUTDOWN_TIMEOUT: Final = 0.05
 _CALLBACK_STRIDE: Final = 7919
 """From one application to the next: a prime, so that callbacks are about each in turn."""
 
@@ -418,14 +409,14 @@ class Emulator:
     def _keep_time(self) -> None:
         self.world.advance_to(int(self._service_seconds()))
 
-    async def _start_server(self, stack: AsyncExitStack, handle: _Handle, *, port: int) -> str:
-        port = await stack.enter_async_context(_serve_requests(handle, self._host, port))
+    async def _start_server(self, stack: AsyncExitStack, handle: Handle, *, port: int) -> str:
+        port = await stack.enter_async_context(serve_requests(handle, self._host, port))
         here = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(self._named, self._named)  # noqa: S104
         return f"http://{here}:{port}"
 
     async def _handle_api(
         self, request: HttpRequest, connection: asyncio.Transport | None
-    ) -> _Reply:
+    ) -> HttpReply | None:
         call = call_of(request.path)
         if call is Call.CONTROL:
             return await self._carry_out(request)
@@ -552,100 +543,3 @@ def _size_of(request: RecordedRequest) -> int:
 
 def _is_naive(value: object) -> bool:
     return isinstance(value, datetime) and value.tzinfo is None
-
-
-class _HeadTooLargeError(Exception):
-    """A request has too many bytes of header fields."""
-
-
-class _Played(web.StreamResponse):
-    """A reply that was written, or withheld, by hand."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.force_close()
-
-    async def prepare(self, request: web.BaseRequest) -> None:
-        """Write nothing."""
-
-    async def write_eof(self, data: bytes = b"") -> None:
-        """Write nothing."""
-
-
-@asynccontextmanager
-async def _serve_requests(handle: _Handle, host: str, port: int) -> AsyncIterator[int]:
-    """Serve requests inside, and yield the port; those open at the end go without a reply."""
-
-    async def handled(request: web.BaseRequest) -> web.StreamResponse:
-        reply: _Reply
-        try:
-            read = await _read_request(request)
-        except web.HTTPRequestEntityTooLarge:
-            reply = error_reply(413, "too_large", "a body may have 1 MiB")
-        except _HeadTooLargeError:
-            reply = error_reply(431, "headers_too_large", "header fields may have 32 KiB")
-        else:
-            reply = await handle(read, request.transport)
-        if reply is None:
-            return _Played()
-        return web.Response(status=reply.status, headers=reply.headers, body=reply.body)
-
-    server = web.Server(handled, handler_cancellation=True, access_log=None, logger=_logger)
-    runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_TIMEOUT)
-    await runner.setup()
-    try:
-        async with _accept_connections(server, host, port) as bound:
-            yield bound
-    finally:
-        await runner.cleanup()
-
-
-@asynccontextmanager
-async def _accept_connections(server: web.Server, host: str, port: int) -> AsyncIterator[int]:
-    """Accept connections inside, and yield the port; each one accepted is the server's."""
-    loop = asyncio.get_running_loop()
-    listening = await loop.create_server(server, host, port)
-    try:
-        yield listening.sockets[0].getsockname()[1]
-    finally:
-        # What asyncio accepts just before it closes would be lost, unclosed: it begins first.
-        with suppress(NotImplementedError):  # of a loop that has no readers
-            for each in listening.sockets:
-                loop.remove_reader(each)
-        try:
-            await asyncio.sleep(0)
-        finally:
-            listening.close()
-
-
-async def _read_request(request: web.BaseRequest) -> HttpRequest:
-    path, _, query = request.raw_path.partition("?")
-    if sum(len(name) + len(text) for name, text in request.raw_headers) > _MAX_HEAD:
-        raise _HeadTooLargeError
-    headers: dict[str, str] = {}
-    for name, text in request.headers.items():
-        low = name.lower()
-        headers[low] = f"{headers[low]}, {text}" if low in headers else text
-    body = await request.read() if request.body_exists else b""
-    return HttpRequest(
-        method=request.method,
-        path=path,
-        query=query,
-        headers=headers,
-        body=body,
-        peer=request.remote or "",
-    )
-
-
-def _is_worth_logging(record: logging.LogRecord) -> bool:
-    """Say whether a record is about more than a bad request or a client that went away."""
-    error = record.exc_info[1] if record.exc_info else None
-    # Of a connection that timed out there is a record at DEBUG, which has the cause.
-    if isinstance(error, ConnectionError) or (error is None and record.levelno >= logging.ERROR):
-        return False
-    is_not_http = getattr(error, "code", None) == HTTPStatus.BAD_REQUEST
-    return not is_not_http and not isinstance(error, web.RequestPayloadError)
-
-
-_logger: Final = logging.getLogger("income_client.emulator.server")
-_logger.addFilter(_is_worth_logging)
