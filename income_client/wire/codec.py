@@ -239,6 +239,13 @@ def _readers_module() -> ModuleType:
 
 
 @functools.cache
+def _writers_module() -> ModuleType:
+    from . import writers  # noqa: PLC0415 - as above
+
+    return writers
+
+
+@functools.cache
 def _quick_reader(cls: Any) -> Callable[[bytes], Any] | None:
     from .compiled import quick_reader  # noqa: PLC0415 - as above
 
@@ -269,7 +276,7 @@ def to_json(record: object) -> bytes:
     if not is_tree and not _readers_module().is_record_class(kind):
         raise ConfigurationError(f"{kind.__name__} is not a record class of the service")
     try:
-        return render(record if is_tree else _readers_module().converter().unstructure(record))
+        return render(record if is_tree else _writers_module().write_object(record))
     except Exception:  # noqa: BLE001 - a record made by hand holds anything
         raise ConfigurationError(f"this {kind.__name__} holds what JSON cannot carry exactly")
 

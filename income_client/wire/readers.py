@@ -1,4 +1,4 @@
-"""How records are made of parsed JSON, and taken apart again.
+"""How records are made of parsed JSON.
 
 The converter is the one registry of rules. The classes of callers are read by functions of
 cattrs. The package's own records are read by functions that are written from their fields and
@@ -17,23 +17,20 @@ from typing import Any, Final, TypeVar
 
 import attrs
 from cattrs import Converter
-from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
+from cattrs.gen import make_dict_structure_fn, override
 
 from income_client.errors import ConfigurationError, PayloadFault
 from income_client.records.document_types import DOCUMENT_TYPES
-from income_client.records.documents import ApplicationDocuments, Document, DocumentSource
+from income_client.records.documents import ApplicationDocuments, DocumentSource
 from income_client.records.fields import FrozenDict, shown_key
 
 from .compiled import compiled
 from .scalars import (
     READERS,
-    WRITERS,
     Reader,
     Refusal,
-    Writer,
     expected,
     read_untyped,
-    write_untyped,
 )
 from .shapes import (
     BY_TYPE,
@@ -133,19 +130,17 @@ def _check_type(name: str, kind: Any, around: frozenset[Any]) -> None:
 @functools.cache
 def reader_of(kind: Any) -> Reader:
     """Return what reads a JSON value into a record of this class."""
-    return converter().get_structure_hook(kind)
+    return _converter().get_structure_hook(kind)
 
 
 @functools.cache
-def converter() -> Converter:
-    """Return the converter that has all rules, both ways."""
+def _converter() -> Converter:
+    """Return the converter that has all rules."""
     made = Converter(detailed_validation=False)
     for kind, read in READERS.items():
         made.register_structure_hook_func(_is_type(kind), read)
     for kind in (str, int, float, bool):  # cattrs prefers its own for these, which convert
         made.register_structure_hook(kind, READERS[kind])
-    for kind, write in {**WRITERS, object: _write_object}.items():
-        made.register_unstructure_hook_func(_is_type(kind), write)
     hook = made.register_structure_hook_factory
     compile_reader = functools.partial(compiled, reader_of=reader_of)
     hook(is_container, compile_reader)
@@ -153,7 +148,6 @@ def converter() -> Converter:
     hook(is_document, compile_reader)
     hook(_is_type(BY_TYPE), lambda _: _read_documents)
     hook(_is_type(ApplicationDocuments), lambda kind: _with_sources(compile_reader(kind)))
-    made.register_unstructure_hook_factory(attrs.has, _record_writer)
     return made
 
 
@@ -209,27 +203,6 @@ def _with_sources(read: Reader) -> Reader:
         return record
 
     return read_application_documents
-
-
-def _record_writer(cls: Any, converter: Converter) -> Writer:
-    shape = Shape.of(cls)
-    keeps_extra = has_extra(cls)
-    overrides: dict[str, Any] = {name: override(omit=True) for name in shape.beside}
-    overrides |= {name: override(omit_if_default=True) for name in shape.defaults}
-    write = make_dict_unstructure_fn(cls, converter, _cattrs_use_linecache=False, **overrides)
-
-    def write_record(record: Any) -> Any:
-        fields = write(record)
-        if cls is Document and record.extracted_extra:
-            beside = write_untyped(record.extracted_extra)
-            fields["extracted_data"] = {**beside, **fields["extracted_data"]}
-        return {**write_untyped(record.extra), **fields} if keeps_extra and record.extra else fields
-
-    return write_record
-
-
-def _write_object(value: Any) -> Any:
-    return converter().unstructure(value) if attrs.has(type(value)) else write_untyped(value)
 
 
 def faults_of(cls: Any, value: Any, path: str = "$") -> tuple[PayloadFault, ...]:

@@ -77,11 +77,6 @@ def _parse_or_none(parse: Callable[[str], T], text: str) -> T | None:
         return None
 
 
-def render_utc_time(value: datetime) -> str:
-    """Return the text of an aware time, converted to UTC."""
-    return value.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
-
-
 def wire_time(second: int) -> str:
     """Return a second since 1970 as the query parameters have it (contract section 4.1)."""
     return (EPOCH + timedelta(seconds=second)).isoformat()
