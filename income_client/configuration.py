@@ -71,7 +71,7 @@ class ClientOptions(SyncClientOptions, total=False):
 
 
 def check_options(function: str, options: SyncClientOptions) -> None:
-    """Raise for an option that there is not, before anything secret is read."""
+    """Raise a `ConfigurationError` for an unknown option, before any secret is read."""
     unknown = options.keys() - ClientOptions.__annotations__.keys()
     if unknown:
         raise ConfigurationError(f"{function} has no option {printable(min(unknown))}")
@@ -312,29 +312,26 @@ def from_file(
     path: str | os.PathLike[str] | None = None,
     variables: Mapping[str, str] = os.environ,
 ) -> Configuration:
-    """Return the settings of the first place that counts.
+    """Return the settings of one place, with the proxy and authorities of the machine.
 
-    These are the profile (by default that of INCOME_PROFILE), the top level of the file at
-    ``path``, the environment, and the top level of the file of INCOME_CONFIG or of the user's own.
+    The place is the profile, by default that of INCOME_PROFILE; or else the top level of the file
+    at ``path``; or else the environment, if it sets an address or credentials; or else the top
+    level of the file of INCOME_CONFIG, or of the user's own.
     """
     check_type("profile", profile, str)
     check_type("path", path, str, os.PathLike)
     is_of_variable = profile is None
     profile = variables.get(PROFILE_VARIABLE) or None if profile is None else profile
-    is_asked_for = path is not None or profile is not None
     file = default_file(variables) if path is None else Path(path)
     environment = Account.of_variables(variables)
+    if path is None and profile is None:
+        if environment.keys:
+            return Configuration(account=environment, advice=_advice_to_unset(environment, file))
+        if not variables.get("INCOME_CONFIG") and not _exists(file):
+            advice = "" if file is None else f", or base_url in {name_of(file)}"
+            return Configuration(account=environment, advice=advice)
     if file is None:
-        if is_asked_for:
-            raise ConfigurationError("there is no home folder: name the file by INCOME_CONFIG")
-        return Configuration(account=environment)
-    name = name_of(file)
-    if environment.keys and not is_asked_for:
-        names = " and ".join(map(environment.setting_name, environment.keys))
-        advice = f", or unset {names} to use {name}" if file.exists() else ""
-        return Configuration(account=environment, advice=advice)
-    if not (is_asked_for or variables.get("INCOME_CONFIG") or file.exists()):
-        return Configuration(account=environment, advice=f", or base_url in {name}")
+        raise ConfigurationError("there is no home folder: name the file by INCOME_CONFIG")
     (account, *rest), profiles = read_file(file, profile, is_of_variable=is_of_variable)
     others, advice = (environment, *rest), ""
     if names := ", ".join(each.setting_name(key) for each in others for key in each.keys):
@@ -342,11 +339,23 @@ def from_file(
     if profile is None and profiles:
         choice = ", ".join(map(printable, profiles))
         advice += f", or choose a profile of it with {PROFILE_VARIABLE} or --profile: {choice}"
-    return _add_machine(Configuration(account=account, advice=advice), others)
+    return _add_machine_settings(Configuration(account=account, advice=advice), others)
 
 
-def _add_machine(found: Configuration, others: Sequence[Account]) -> Configuration:
-    """Return settings with a proxy and authorities of others, the first ones, if they have none."""
+def _advice_to_unset(environment: Account, file: Path | None) -> str:
+    if file is None or not _exists(file):
+        return ""
+    names = " and ".join(map(environment.setting_name, environment.keys))
+    return f", or unset {names} to use {name_of(file)}"
+
+
+def _exists(file: Path | None) -> bool:
+    """Say whether there is a file; one in a folder that cannot be entered counts as missing."""
+    return file is not None and os.path.exists(file)  # noqa: PTH110 - Path.exists would raise
+
+
+def _add_machine_settings(found: Configuration, others: Sequence[Account]) -> Configuration:
+    """Return settings with the first proxy and ``ca_file`` of others, where they have none."""
     for other in others:
         for key in _OF_MACHINE:
             change = {key: getattr(other, key)}

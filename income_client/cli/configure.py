@@ -78,7 +78,13 @@ def configure(
         config: Configuration file. Default: $INCOME_CONFIG or
             ~/.config/income-client/config.toml.
     """
-    from income_client.configuration import PROFILE_VARIABLE, default_file, name_of, parse_toml
+    from income_client.configuration import (
+        PROFILE_VARIABLE,
+        Account,
+        default_file,
+        name_of,
+        parse_toml,
+    )
 
     if profile is None:
         profile = os.environ.get(PROFILE_VARIABLE) or None
@@ -103,8 +109,10 @@ def configure(
     _check_settings(settings)
     _save_file(path, name, profile, settings, is_checked=not no_check)
     say(f"saved in {name}" + (f"; use it with --profile {profile}" if profile else ""))
-    if not profile and not config and os.environ.get("INCOME_BASE_URL"):
-        say("INCOME_BASE_URL is set, and is used in place of it")
+    environment = Account.of_variables(os.environ)
+    if environment.keys and not profile and not config:
+        names = ", ".join(map(environment.setting_name, environment.keys))
+        say(f"the environment is used in place of it: {names}")
     return ExitStatus.DONE
 
 

@@ -10,8 +10,10 @@ import pytest
 
 from income_client.disk import locked_folder
 from income_client.testing import IncomeService
+from tests.support.beside import beside
 from tests.support.cli import Cli, Running
 from tests.support.processes import environment, started
+from tests.support.server import EMPTY_PAGE, Reply, Request, ScriptedServer
 from tests.support.streams import Terminal
 
 NOWHERE: Final = "http://127.0.0.1:1"
@@ -212,6 +214,28 @@ def test_two_at_once_lose_nothing(cli: Cli, file: Path) -> None:
         late = cli(*options, "four", stdin="other\n")
     assert (late.status, "another configure" in late.stderr) == (2, True)
     assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+def test_an_edit_during_the_request_is_kept(cli: Cli, file: Path) -> None:
+    def answer(_: Request) -> Reply:
+        file.write_text("# edited", "utf-8")
+        return EMPTY_PAGE
+
+    with beside(ScriptedServer(answer)) as server:
+        ran = cli("configure", "--base-url", server.url, "--username", "new", stdin="secret\n")
+    assert (ran.status, "changed meanwhile" in ran.stderr) == (2, True)
+    assert file.read_text("utf-8") == "# edited"
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+def test_settings_of_the_environment_that_come_first_are_named(cli: Cli, file: Path) -> None:
+    env = {"INCOME_BASE_URL": NOWHERE, "INCOME_PROXY": NOWHERE}
+    ran = cli("configure", *NEW, stdin="secret\n", env=env)
+    assert ran.status == 0
+    assert ran.stderr.endswith("the environment is used in place of it: INCOME_BASE_URL\n")
+    assert file.exists()
+    ran = cli("configure", *NEW, "--profile", "x", stdin="secret\n", env=env)
+    assert (ran.status, "INCOME_BASE_URL" in ran.stderr) == (0, False)
 
 
 @pytest.mark.parametrize("kind", ["oauth2", "basic"])

@@ -8,7 +8,7 @@ import pickle
 import ssl
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, get_type_hints
+from typing import Any, Final, Never, get_type_hints
 
 import pytest
 import trustme
@@ -288,8 +288,8 @@ ASKED: Final[dict[str, tuple[str | None, bool, dict[str, str]]]] = {
     "nothing, with an empty variable": (None, False, {"INCOME_PROFILE": ""}),
 }
 """Profile, whether the file is named by its path, and variables besides."""
-_OTHERS: Final = ("nothing", "proxy", "address", "secret", "name and secret", "whole")
-"""What places say that do not count, where it matters."""
+OTHERS: Final = ("nothing", "proxy", "address", "secret", "whole")
+"""Contents of the places that do not count."""
 
 
 def settings_of(place: str, keys: str, folder: Path) -> dict[str, str]:
@@ -323,17 +323,15 @@ def test_one_place_counts_and_is_taken_whole(asked: str, tmp_path: Path) -> None
     and credentials; else the top level of the user's own file.
     """
     profile, has_path, more = ASKED[asked]
-    has_profile = "profile" in asked
-    combinations = itertools.product(CONTENTS, CONTENTS, CONTENTS)
-    for environment, top, two in combinations:
+    for environment, top, two in itertools.product(CONTENTS, CONTENTS, CONTENTS):
         said = {"shell": environment, "top": top, "two": two}
-        has_environment = environment not in ("nothing", "proxy")
-        place = (
-            "two" if has_profile
-            else "top" if has_path or not has_environment
-            else "shell"
-        )  # fmt: skip
-        if any(said[other] not in _OTHERS for other in said if other != place):
+        if "profile" in asked:
+            place = "two"
+        elif has_path or environment in ("nothing", "proxy"):
+            place = "top"
+        else:
+            place = "shell"
+        if not {said[other] for other in said if other != place} <= {*OTHERS}:
             continue
         keys = {each: settings_of(each, CONTENTS[said[each]][0], tmp_path) for each in said}
         text = f"{toml_of(keys['top'])}[profiles.two]\n{toml_of(keys['two'])}"
@@ -436,6 +434,26 @@ def test_where_there_is_no_file_the_environment_is_named(tmp_path: Path) -> None
     for profile, more in (("two", {}), (None, {"INCOME_CONFIG": str(path)})):
         with pytest.raises(ConfigurationError, match=r"^cannot read .*: no such file"):
             from_file(profile, None, home | more)
+
+
+def test_a_home_that_cannot_be_entered_is_no_hindrance() -> None:
+    """As in a container whose user has no home of its own."""
+    home = {"XDG_CONFIG_HOME": f"/{'a' * 5000}"}
+    assert from_file(None, None, URL | BASIC | home).auth() == BasicAuth("user", "invented")
+    with pytest.raises(ConfigurationError, match=r"^set INCOME_BASE_URL, or base_url in "):
+        from_file(None, None, home).auth()
+
+
+def test_without_a_home_the_environment_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    def expanduser(_: Path) -> Never:
+        raise RuntimeError
+
+    monkeypatch.setattr(Path, "expanduser", expanduser)
+    assert from_file(None, None, URL | BASIC).auth() == BasicAuth("user", "invented")
+    with pytest.raises(ConfigurationError, match=r"^set INCOME_BASE_URL$"):
+        from_file(None, None, {}).auth()
+    with pytest.raises(ConfigurationError, match=r"name the file by INCOME_CONFIG$"):
+        from_file("two", None, {})
 
 
 def test_a_profile_has_to_be_there(tmp_path: Path) -> None:
