@@ -6,6 +6,7 @@ A connection on which bytes came that nobody asked for is closed, and not used a
 import asyncio
 import contextlib
 import enum
+import select
 from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import product
 from pathlib import Path
@@ -194,6 +195,16 @@ async def test_every_idle_connection_may_have_a_stray_reply(when: When) -> None:
         await get(client, *[f"next-{n}" for n in range(8)])
         assert len(service.over) == 16
         assert set(service.over[8:]).isdisjoint(service.over[:8])
+
+
+async def test_unread_bytes_are_noticed_without_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows has no `select.poll`."""
+    monkeypatch.delattr(select, "poll", raising=False)
+    async with straying(When.UNREAD, STRAY) as (service, client):
+        for number in range(3):
+            await get(client, f"app-{number}")
+            await service.pass_time()
+        assert service.over == [0, 1, 1]
 
 
 @pytest.mark.parametrize("hook", ["on_connection_reuseconn", "on_request_headers_sent"])
