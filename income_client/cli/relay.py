@@ -1,4 +1,4 @@
-"""``income-client relay``: publishes an event for each update to a broker."""
+"""``income-client relay``: publishes an event for each update to NATS JetStream."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 _CONNECT_SECONDS: Final = 5.0
 _ATTEMPTS_ONCE: Final = 6
 """How often --once publishes a batch: with the pauses between, for half a minute or more."""
-_EXTRAS: Final = {"redis": "redis", "rediss": "redis", "amqp": "rabbit", "amqps": "rabbit"}
-"""What each kind of address needs; any other is one of NATS."""
 
 
 async def relay(
@@ -67,29 +65,25 @@ async def relay(
     documents: Annotated[bool, Parameter(show_default=False)] = True,
     connection: Connection | None = None,
 ) -> int:
-    """Publish an event for each update to NATS JetStream, Redis or RabbitMQ.
+    """Publish an event for each update to NATS JetStream.
 
     An event is JSON with the id of the application, the time of its update and an
     id of its own, by which a stream of NATS drops what comes twice. Workers read the
     record from the service. With --payload record, the event holds it, with
     personal data.
 
-    The checkpoint moves once the broker has acknowledged all events before it: a
+    The checkpoint moves once the stream has acknowledged all events before it: a
     crash loses nothing. It is kept in a file, or in a key-value bucket of the same
     NATS, which relays on several machines share: start each with --standby, and one
     works while the others wait.
 
-    Exit statuses and messages are those of poll. Needs the extra "nats", "redis" or
-    "rabbit".
+    Exit statuses and messages are those of poll. Needs the extra "nats".
 
     Example: income-client relay --to nats://127.0.0.1:4222 --bucket income --standby
-             income-client relay --to redis://127.0.0.1:6379 --store relay.db
 
     Args:
-        to: Address of the server: nats://, redis:// or amqp://; of NATS several, too,
-            separated by commas.
-        subject: Subject of the events, which a stream of NATS must have; on Redis the
-            key of the stream, on RabbitMQ the queue.
+        to: Address of the server, nats://; several are separated by commas.
+        subject: Subject of the events, which a stream must have.
         store: File that keeps the checkpoint; created if it does not exist.
         bucket: Key-value bucket that keeps the checkpoint instead.
         name: Name of the checkpoint there.
@@ -153,30 +147,11 @@ async def _opened(
     to: str, subject: str, store: Path | None, bucket: str | None, creds: Path | None, name: str
 ) -> AsyncIterator[tuple[engine_relay.Publish, CheckpointStore, bool]]:
     """Open what is published with, and what keeps the checkpoint; say whether it knows the name."""
-    extra = _EXTRAS.get(to.partition("://")[0].lower(), "nats")
-    if extra != "nats" and creds is not None:
-        raise ConfigurationError("--creds needs a server of NATS")
-    if extra != "nats" and bucket is not None:
-        raise ConfigurationError("--bucket needs a server of NATS")
     try:
-        if extra == "redis":
-            from income_client.engines.worker_redis import redis_publisher
-
-            opened = redis_publisher(to, stream=subject)
-        elif extra == "rabbit":
-            from income_client.engines.worker_rabbit import rabbit_publisher
-
-            opened = rabbit_publisher(to, queue=subject)
-        else:
-            from income_client.engines import nats as engine
+        from income_client.engines import nats as engine
     except ImportError:
-        needed = f"pip install 'income-client[{extra}]'"
-        raise ConfigurationError(f"relay needs the extra {extra}: {needed}")
+        raise ConfigurationError("relay needs the extra nats: pip install 'income-client[nats]'")
 
-    if extra != "nats":
-        async with opened as publish:
-            yield publish, *await opened_store(store or Path(), name)
-        return
     async with _connect_to_nats(to, creds) as server:
         await _check_subject(server, subject)
         publish = engine.nats_publisher(server.jetstream(), subject)

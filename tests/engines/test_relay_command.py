@@ -9,17 +9,15 @@ from typing import Any, Final
 import pytest
 from nats.aio.client import Client
 from nats.js.api import StreamConfig
-from redis import Redis as BlockingRedis
 
 from income_client.cli.relay import _connect_to_nats
 from income_client.engines.relay import UpdateEvent
-from tests.support.cli import Cli, Running, cli, complaints, shell, without_pauses
+from tests.support.cli import Cli, Running, cli, complaints, shell
 from tests.support.loop_time import pass_time
 from tests.support.nats_server import NatsServer, connected
-from tests.support.redis_server import RedisServer
 from tests.support.streams import Ran
 
-__all__ = ["cli", "shell", "without_pauses"]
+__all__ = ["cli", "shell"]
 
 NUMBERS: Final = count(1)
 pytestmark = pytest.mark.income_service(applications=9)
@@ -91,19 +89,6 @@ def test_each_update_is_published_once(place: str, relay: Relay) -> None:
     assert relay.events[-1].application_id == updated
 
 
-def test_a_redis_keeps_events(shell: Cli, redis_server: RedisServer) -> None:
-    relay = ("relay", "--to", redis_server.url, "--store", "a.db", "--once", "--standby")
-    ran = shell(*relay, "--start", "beginning")
-    assert ran.status == 0
-    begins, warned, did = ran.stderr.splitlines()
-    assert begins.startswith("income-client: 'relay' is new in a.db, begins at 1970")
-    assert "a power failure loses events" in warned, "once for all that are published at a time"
-    assert did.startswith("income-client: 1 poll, 9 records, ")
-    assert shell(*relay, "--must-exist").status == 0
-    with BlockingRedis(port=redis_server.port) as redis:
-        assert redis.xlen("income.updates") == len(shell.service.ids)
-
-
 def test_a_new_name_can_be_refused(relay: Relay) -> None:
     """With --must-exist, a mistyped name is one line and status 1; nothing is read."""
     where = ("--bucket", relay.bucket, "--once")
@@ -135,8 +120,7 @@ def test_an_event_can_hold_the_record(relay: Relay) -> None:
         (None, ("--store", "a.db", "--payload", "all"), 2, "--payload"),
         (None, ("--store", "a.db", "--lease", "0"), 2, "--lease"),
         (None, ("--store", "a.db", "--creds", "missing"), 1, "--creds"),
-        ("amqp://127.0.0.1:1", ("--bucket", "b"), 2, "--bucket needs a server of NATS"),
-        ("amqps://127.0.0.1:1/", ("--store", "a.db", "--creds", __file__), 2, "--creds needs"),
+        ("redis://127.0.0.1:1", ("--store", "a.db"), 1, "--to: no NATS server answers"),
     ],
 )
 def test_what_is_missing_or_wrong_is_named(
@@ -150,33 +134,12 @@ def test_what_is_missing_or_wrong_is_named(
     assert relay.service.requests.count("list_applications") == 0
 
 
-@pytest.mark.parametrize(
-    ("url", "module", "extra"),
-    [
-        ("127.0.0.1:4222", "nats", "nats"),
-        ("rediss://127.0.0.1:1", "worker_redis", "redis"),
-        ("AMQP://127.0.0.1:1/", "worker_rabbit", "rabbit"),
-    ],
-)
-def test_an_extra_that_is_missing_is_named(
-    url: str, module: str, extra: str, shell: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, f"income_client.engines.{module}", None)
-    monkeypatch.delattr(f"income_client.engines.{module}", raising=False)
-    ran = shell("relay", "--to", url, "--store", "a.db")
+def test_an_extra_that_is_missing_is_named(shell: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "income_client.engines.nats", None)
+    monkeypatch.delattr("income_client.engines.nats", raising=False)
+    ran = shell("relay", "--to", "127.0.0.1:4222", "--store", "a.db")
     assert ran.status == 2
-    assert f"relay needs the extra {extra}: pip install 'income-client[{extra}]'" in ran.stderr
-
-
-@pytest.mark.usefixtures("without_pauses")
-@pytest.mark.parametrize("url", ["redis://:S3CRET@127.0.0.1:1", "amqp://me:S3CRET@127.0.0.1:1/"])
-def test_a_broker_that_is_not_there_fails_a_single_poll(url: str, shell: Cli) -> None:
-    """After some attempts, and without the password of its address."""
-    where = ("--store", "a.db", "--start", "beginning", "--once")
-    ran = shell("relay", "--to", url, *where)
-    assert ran.status == 1
-    assert "ConnectionError" in ran.stderr
-    assert "S3CRET" not in ran.stderr
+    assert "relay needs the extra nats: pip install 'income-client[nats]'" in ran.stderr
 
 
 def test_a_subject_without_a_stream_is_named(relay: Relay) -> None:
