@@ -23,13 +23,10 @@ MODULES: Final = {
     "income_client.receivers.aiohttp_server": "serving",
     "income_client.receivers.asgi": "Receiver",
     "income_client.receivers.uvicorn": "H11Protocol",
+    "income_client.engines.faststream": "update_subscriber",
     "income_client.engines.postgres": "PostgresCheckpointStore PostgresTokenStore",
     "income_client.engines.nats": "NatsCheckpointStore NatsTokenStore nats_publisher",
     "income_client.engines.relay": "UpdateEvent faststream_decoder faststream_publisher relay",
-    "income_client.engines.worker": "Delivery EventSource Worker WorkerStatus",
-    "income_client.engines.worker_nats": "nats_events",
-    "income_client.engines.worker_rabbit": "rabbit_events rabbit_publisher",
-    "income_client.engines.worker_redis": "redis_events redis_publisher",
 }
 """Modules without ``__all__``, and what the guide takes from them."""
 

@@ -1,16 +1,15 @@
-"""Reports to OpenTelemetry: spans of calls, of their requests and of a relay's events; metrics.
+"""Reports to OpenTelemetry: spans of calls and of their requests; metrics.
 
 Attributes hold names of calls and pollers, statuses, classes of errors, the service's host and
 port, and paths with names in place of values; never addresses, messages or ids of applications.
-Those without the prefix ``income_client`` are OpenTelemetry's semantic conventions for HTTP and
-for messaging.
+Those without the prefix ``income_client`` are OpenTelemetry's semantic conventions for HTTP.
 """
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping
 from contextvars import Token
-from typing import Final, Literal, Self
+from typing import Final, Self
 
-from opentelemetry import context, metrics, propagate, trace
+from opentelemetry import context, metrics, trace
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind, StatusCode
 
@@ -212,68 +211,12 @@ class _CallSpans:
             self._call.end()
 
 
-def begin_event(
-    operation: Literal["send", "process"],
-    headers: MutableMapping[str, str],
-    system: str | None = None,
-    destination: str | None = None,
-    group: str | None = None,
-) -> Callable[[BaseException | None], None]:
-    """Begin the span of an event in the running task; return what ends it.
-
-    The headers are those of the event's message: sending writes the trace into them, from which
-    processing continues it. Nothing else goes over the broker, no baggage either: whoever may
-    publish there would have it sent on with every request of the handler's.
-    """
-    is_sent = operation == "send"
-    known = _known(
-        {
-            "messaging.system": system,
-            "messaging.operation.type": operation,
-            "messaging.operation.name": operation,
-            "messaging.destination.name": destination,
-            "messaging.consumer.group.name": group,
-        }
-    )
-    around = trace.get_current_span().get_span_context()
-    parent = context.get_current() if is_sent else _span_alone(_read_trace(headers))
-    is_continued = trace.get_current_span(parent).get_span_context() != around
-    span = trace.get_tracer(_SCOPE, __version__).start_span(
-        operation if destination is None else f"{operation} {destination}",
-        context=parent,
-        kind=SpanKind.PRODUCER if is_sent else SpanKind.CONSUMER,
-        attributes=known,
-        links=[trace.Link(around)] if is_continued and around.is_valid else [],
-    )
-    before = _make_current(span, parent)
-    if is_sent:
-        propagate.inject(headers, _span_alone(span))
-
-    def end(error: BaseException | None) -> None:
-        context.detach(before)
-        try:
-            _set_ending(span, None, None if error is None else type(error).__name__)
-        finally:
-            span.end()
-
-    return end
-
-
-def _read_trace(headers: MutableMapping[str, str]) -> trace.Span:
-    return trace.get_current_span(propagate.extract(headers, Context()))
-
-
-def _span_alone(span: trace.Span) -> Context:
-    """Return a context in which there is a span and nothing else."""
-    return trace.set_span_in_context(span, Context())
-
-
 def _known(attributes: Mapping[str, str | int | None]) -> Attributes:
     return {name: value for name, value in attributes.items() if value is not None}
 
 
-def _make_current(span: trace.Span, parent: Context | None = None) -> Token[Context]:
-    return context.attach(trace.set_span_in_context(span, parent))
+def _make_current(span: trace.Span) -> Token[Context]:
+    return context.attach(trace.set_span_in_context(span))
 
 
 def _set_ending(span: trace.Span, status: int | None, error: str | None) -> None:

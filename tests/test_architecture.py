@@ -64,7 +64,6 @@ IMPURE: Final = _names("""
 CLOCK_READS: Final = _names("getenv monotonic now perf_counter time_ns today urandom utcnow uuid4")
 
 ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
-    "aio_pika": _names("engines.worker_rabbit"),
     "aiohttp": _names("""
         cli.doctor.service downloads.http emulator.callbacks emulator.remote emulator.server
         http.connections http.faults http.transport receivers.aiohttp receivers.aiohttp_server
@@ -74,13 +73,13 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "cattrs": _names("wire.readers"),
     "cryptography": _names("receivers.certificates receivers.jwt"),
     "cyclopts": _names("cli"),
+    "faststream": _names("engines.faststream"),
     "fcntl": _names("disk"),
     "joserfc": _names("receivers.jwt"),
-    "nats": _names("cli.relay engines.nats engines.nats_connection engines.worker_nats"),
+    "nats": _names("cli.relay engines.faststream engines.nats engines.nats_connection"),
     "opentelemetry": _names("telemetry"),
     "pytest": _names("testing.plugin"),
     "pyarrow": _names("exporting.parquet exporting.schema exporting.tables"),
-    "redis": _names("engines.redis_settings engines.worker_redis"),
     "rich": _names("cli"),
     "tenacity": _names("http.retry settings"),
     "uvicorn": _names("receivers.uvicorn"),

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from faststream.nats import NatsBroker
 from tenacity import retry_any, wait_none
 
 from income_client import (
@@ -50,15 +51,13 @@ from income_client.emulator import (
     RemoteEmulator,
     ServiceRules,
 )
+from income_client.engines.faststream import update_subscriber
 from income_client.engines.nats import NatsTokenStore
 from income_client.engines.relay import UpdateEvent
-from income_client.engines.worker import Worker
-from income_client.engines.worker_nats import nats_events
 from income_client.receivers import CallbackReceiver
 from income_client.receivers.networks import TrustedProxies
 from income_client.testing import make_document, make_record
 from tests.support.canaries import SECRET
-from tests.support.event_source import MemorySource
 from tests.support.signed_tokens import public_jwk
 
 URL: Final = "https://income.example"
@@ -156,8 +155,7 @@ CALLS: Final[dict[str, Callable[..., object]]] = {
     "verify": partial(CallbackBearerAuth, verify=bool),
     "CallbackTokenIssuer": valid(CallbackTokenIssuer, client_id="a", client_secret=LONG),
     "CallbackReceiver": valid(CallbackReceiver, on_callback=print, auth=CALLBACKS),
-    "Worker": valid(Worker, handle=waits, source=MemorySource()),
-    "nats_events": valid(partial(nats_events, f"nats://u:{SECRET}@127.0.0.1:1"), durable="incomes"),
+    "update_subscriber": valid(update_subscriber, broker=NatsBroker(), durable="incomes"),
     "NatsTokenStore": partial(NatsTokenStore, EMPTY),
     "UpdateEvent.from_json": UpdateEvent.from_json,
     "from_json": lambda kind=ApplicationRecord, text=b"1": from_json(kind, text),
@@ -196,8 +194,8 @@ NUMBERS: Final[dict[str, tuple[list[Any], str]]] = {
     POSITIVE: ([0, -1.0, True, "2", math.nan, math.inf], """
         IncomeClient.max_rate with_options.deadline Timeouts.connect Timeouts.read
         Timeouts.deadline poll.interval poll.lease StoredToken.lifetime CallbackReceiver.timeout
-        CallbackReceiver.body_timeout CallbackReceiver.retry_after Worker.timeout
-        Worker.stop_timeout nats_events.ack_wait CallbackTarget.timeout
+        CallbackReceiver.body_timeout CallbackReceiver.retry_after update_subscriber.timeout
+        update_subscriber.ack_wait CallbackTarget.timeout
     """),
     NOT_NEGATIVE: ([-1, True, "60", math.nan, math.inf], """
         audit.settle poll.settle poll.lookback DownloadPolicy.minimum_rate
@@ -208,7 +206,8 @@ NUMBERS: Final[dict[str, tuple[list[Any], str]]] = {
         list_applications.concurrency fetch_records.concurrency fetch_documents.concurrency
         download_all.concurrency poll.concurrency DownloadPolicy.max_bytes
         CallbackReceiver.concurrency CallbackReceiver.queue CallbackReceiver.max_body_bytes
-        Worker.attempts Worker.concurrency Emulator.token_lifetime ServiceRules.max_span
+        update_subscriber.attempts update_subscriber.concurrency
+        Emulator.token_lifetime ServiceRules.max_span
         ServiceRules.url_lifetime ServiceRules.token_lifetime ServiceRules.file_bytes Fault.times
     """),
     WHOLE: ([-1, 2.0, 5.5, True, math.nan], """
@@ -626,11 +625,9 @@ REFUSED: Final[dict[str, dict[str, Rows]]] = {
         "on_repeat must be 'run' or 'skip', not {}": ["ignore"],
         "trusted_proxies are several, such as ['198.51.100.7', '2001:db8::/32']": ["10.0.0.1"],
     },
-    "Worker": {
-        "handle must be an asynchronous function, not {}": [print],
-    },
-    "nats_events": {
-        "durable must be str, not {}": [1],
+    "update_subscriber": {
+        "broker must be NatsBroker, not {}": each("broker", None, "nats://127.0.0.1"),
+        "durable must be str, not {}": each("durable", 1),
     },
     "NatsTokenStore": {
         "key must be letters, digits, - and _": ["", "a b", "a.b", "ü", ">"],

@@ -28,11 +28,8 @@ import income_client
 PACKAGES: Final = {
     "income_client": (),
     "income_client.emulator": (),
+    "income_client.engines.faststream": ("update_subscriber",),
     "income_client.engines.postgres": ("PostgresCheckpointStore", "PostgresTokenStore"),
-    "income_client.engines.worker": ("Delivery", "EventSource", "Worker", "WorkerStatus"),
-    "income_client.engines.worker_nats": ("nats_events",),
-    "income_client.engines.worker_rabbit": ("rabbit_events", "rabbit_publisher"),
-    "income_client.engines.worker_redis": ("redis_events", "redis_publisher"),
     "income_client.receivers": (),
     "income_client.receivers.aiohttp": ("routes",),
     "income_client.receivers.aiohttp_server": ("serving",),

@@ -199,7 +199,8 @@ def test_an_example_says_what_else_it_needs(path: Path) -> None:
     siblings = {one.stem for one in EXAMPLES.glob("*.py")}
     needed = {COMES_WITH.get(name, name) for name in found - COME_ALONG - siblings}
     words = second.removeprefix("# pip install ").split()
-    assert needed <= {*words, *(re.sub(r"'|\[.*\]", "", word) for word in words)}
+    extras = re.findall(r"income-client\[(\w+)\]", second)
+    assert needed <= {*words, *extras, *(re.sub(r"'|\[.*\]", "", word) for word in words)}
 
 
 def _imported(node: ast.AST) -> list[str]:

@@ -52,8 +52,7 @@ from income_client.checkpoints.store import (
 from income_client.errors import leaving
 from income_client.settings import check_positive
 
-from .relay import UpdateEvent
-from .tracing import Destination, EventSpan
+from .relay import HEADER_BYTES, UpdateEvent
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -473,8 +472,8 @@ def nats_publisher(
     """Return what `relay` publishes with, to a stream of NATS JetStream.
 
     The event's id is the message id, by which the stream drops what comes twice within its
-    ``duplicate_window`` (two minutes unless it is set). A record that is larger than the
-    server takes is published as a reference: its worker reads it from the service.
+    ``duplicate_window`` (two minutes unless it is set). An event that is larger than the
+    server takes is published without its record: its worker reads it from the service.
 
     Args:
         js: ``connection.jetstream()``, whose timeout is how long an acknowledgement may take.
@@ -484,11 +483,10 @@ def nats_publisher(
         A function for `relay`, which returns once the stream has acknowledged the message; it
         raises `IncomeClientError` once the connection is closed for good.
     """
-    destination = Destination("nats", subject)
 
-    async def send(event: UpdateEvent, headers: dict[str, str]) -> None:
+    async def send(content: bytes, headers: dict[str, str]) -> None:
         try:
-            await js.publish(subject, event.to_json(), headers=headers)
+            await js.publish(subject, content, headers=headers)
         except ConnectionClosedError:
             raise IncomeClientError(f"NATS: {_CLOSED}")
         except (AttributeError, LookupError, TypeError, ValueError):
@@ -497,13 +495,20 @@ def nats_publisher(
 
     async def publish(event: UpdateEvent) -> None:
         headers = {"Nats-Msg-Id": event.id, "content-type": "application/json"}
-        with leaving(), EventSpan("send", destination, headers):
-            try:
-                await send(event, headers)
-            except MaxPayloadError:
-                await send(evolve(event, record=None), headers)
+        with leaving():
+            content = event.to_json()
+            # A server that gets a larger message closes the connection, each time.
+            if len(content) > _room(js) and event.record is not None:
+                content = evolve(event, record=None).to_json()
+            await send(content, headers)
 
     return publish
+
+
+def _room(js: JetStreamContext) -> int:
+    """Return how many bytes a message may have besides its headers."""
+    client = js._nc  # noqa: SLF001 - a context has no public way to its connection
+    return client.max_payload - HEADER_BYTES
 
 
 async def _await_answer(work: Awaitable[T]) -> T:

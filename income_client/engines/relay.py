@@ -28,20 +28,21 @@ from income_client.polling.foreign_store import is_mistake
 from income_client.polling.reading import updated_at
 from income_client.settings import check_choice, check_count, invalid
 
-from .tracing import Destination, EventSpan
-
 Payload: TypeAlias = Literal["reference", "record"]
 """What an event holds: the id of the application alone, or what was read of it too."""
 
+HEADER_BYTES: Final = 1_000
+"""Room for the headers of a message of NATS, which counts them as a part of it."""
+
 _LOGGER: Final = logging.getLogger("income_client.relay")
-_SYSTEMS: Final = {"confluent": "kafka", "rabbit": "rabbitmq"}
-"""What OpenTelemetry calls brokers that have another name in FastStream."""
 
 
 class _Unpublished(Exception):  # noqa: N818 - it never leaves this module
     """The broker did not take an event, and may take it later."""
 
 
+_LONGEST_ID: Final = 256
+"""Characters of an event's id: workers keep thousands of ids, to recognize what comes twice."""
 _NO_RECORD: Final = msgspec.Raw()  # this object, and no other, is left out
 
 
@@ -132,9 +133,10 @@ class UpdateEvent:
             is_aware = message.updated_at.tzinfo is not None
             updated_at = message.updated_at.astimezone(UTC)
             check_application_id(message.application_id)
+            is_event = is_aware and 1 <= len(message.id) <= _LONGEST_ID
         except (ConfigurationError, OverflowError, RecursionError, ValueError):
-            is_aware = False
-        if not is_aware:
+            is_event = False
+        if not is_event:
             raise DecodeError((PayloadFault("$", "not an event of a relay"),))
         content = bytes(message.record)
         record = from_json(ApplicationRecord, content) if content else None
@@ -203,11 +205,10 @@ def faststream_publisher(publisher: Publisher) -> Callable[[UpdateEvent], Awaita
         A function for `relay`; it raises `IncomeClientError` once the connection of a
         ``NatsBroker`` is closed for good.
     """
-    destination = _destination_of(publisher)
 
     async def publish(event: UpdateEvent) -> None:
         headers = {"Nats-Msg-Id": event.id, "content-type": "application/json"}
-        with leaving(), EventSpan("send", destination, headers):
+        with leaving():
             try:
                 taken = await publisher.publish(
                     event.to_json(), correlation_id=event.id, headers=headers
@@ -224,21 +225,6 @@ def faststream_publisher(publisher: Publisher) -> Callable[[UpdateEvent], Awaita
                 raise IncomeClientError("no queue has taken the event: make it", retryable=True)
 
     return publish
-
-
-def _destination_of(publisher: Publisher) -> Destination | None:
-    """Return where a publisher of FastStream publishes to, if it is one."""
-    library, _, module = type(publisher).__module__.partition(".")
-    if library != "faststream":
-        return None
-    system = module.partition(".")[0]
-    for kind in ("subject", "topic", "queue", "stream", "list", "channel"):
-        place = getattr(publisher, kind, None)
-        # Each is a text, or an object of FastStream's that holds it.
-        for name in (place, *(getattr(place, member, None) for member in ("template", "name"))):
-            if isinstance(name, str) and name:
-                return Destination(_SYSTEMS.get(system, system), name)
-    return None
 
 
 def _is_closed_for_good(error: Exception) -> bool:

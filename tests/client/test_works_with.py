@@ -26,11 +26,9 @@ from income_client import (
     Window,
 )
 from income_client.emulator import Emulator
-from income_client.engines.relay import UpdateEvent
-from income_client.engines.worker import Worker
+from income_client.engines.relay import UpdateEvent, relay
 from income_client.testing import JumpingClock
 from tests.support.clients import BASIC, link_to, pooled
-from tests.support.event_source import MemorySource, event
 from tests.support.polling import rest
 from tests.support.server import ScriptedServer, application, in_turn, reply
 from tests.support.service import until
@@ -69,6 +67,14 @@ async def use_everything(folder: Path) -> None:
             assert max(clock.slept) >= 3
             polled = await rest(client.poll(MemoryCheckpointStore(), start="2020-01-01"))
             assert sorted(record.application_id for record in polled) == sorted(ids)
+            published: list[str] = []
+
+            async def publish(event: UpdateEvent) -> None:
+                published.append(event.application_id)
+
+            poller = client.poll(MemoryCheckpointStore(), start="2020-01-01", once=True)
+            await relay(poller, publish)
+            assert sorted(published) == sorted(ids)
             files = [file async for file in client.download_all(records[:2], folder)]
             assert files
             assert all(file.size for file in files)
@@ -87,16 +93,6 @@ async def use_everything(folder: Path) -> None:
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
-    handled: list[str] = []
-
-    async def handle(one: UpdateEvent) -> None:
-        handled.append(one.id)
-        if len(handled) == 2:
-            worker.stop()
-
-    worker = Worker(handle, MemorySource(event("app-1", "1"), event("app-2", "2")))
-    await worker.run()
-    assert sorted(handled) == ["1", "2"]
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 

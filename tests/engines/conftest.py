@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 from nats.aio.client import Client
-from redis.asyncio import Redis
 
 from income_client.engines.postgres import PostgresCheckpointStore
 from tests.support.loop_time import hurried
 from tests.support.nats_server import NatsServer, connected, running_server
 from tests.support.postgres import PostgresServer, postgres_server
-from tests.support.redis_server import KEPT, RedisServer, redis_client, running_redis, valkey
 
 
 @pytest.fixture
@@ -69,15 +67,3 @@ async def store(pool: Any) -> PostgresCheckpointStore:
     store = PostgresCheckpointStore(pool)
     await store.create_schema()
     return store
-
-
-@pytest.fixture(scope="session")
-def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """Run a server of Redis's protocol for all tests of a process."""
-    yield from running_redis(tmp_path_factory.mktemp("redis"), *KEPT, executable=valkey())
-
-
-@pytest.fixture
-async def redis(redis_server: RedisServer) -> AsyncIterator[Redis]:
-    async with redis_client(redis_server) as made:
-        yield made

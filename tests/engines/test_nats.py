@@ -29,12 +29,12 @@ from income_client import (
 from income_client.emulator import Emulator
 from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore, nats_publisher
 from income_client.engines.relay import UpdateEvent, relay
-from income_client.testing import JumpingClock, check_checkpoint_store
-from tests.support.brokers import until
-from tests.support.event_source import NOW, event
+from income_client.testing import JumpingClock, check_checkpoint_store, make_record
+from tests.support.examples import until
 from tests.support.nats_server import PASSWORD, USERS, NatsServer, bucket, connected, running_server
 from tests.support.polling import scene
 from tests.support.store_files import letter
+from tests.support.update_events import NOW, event
 
 pytestmark = pytest.mark.usefixtures("fast_loop")
 UPDATES: Final = StreamConfig(name="updates", subjects=["income.updates"])
@@ -365,6 +365,24 @@ async def test_what_no_stream_takes_is_an_error(client: Client) -> None:
         await nats_publisher(stream, "nobody.listens")(event())
     with pytest.raises(nats.errors.MaxPayloadError):
         await nats_publisher(stream, "nobody.listens")(event("x" * 2_000_000))
+
+
+@pytest.mark.parametrize(("room", "is_whole"), [(-1, False), (0, False), (1_000, True)])
+async def test_a_record_without_room_is_published_as_a_reference(
+    room: int, is_whole: bool, tmp_path: Path
+) -> None:
+    """The message's headers need room, too: without it the server closes the connection."""
+    record = make_record()
+    sent = evolve(event(record.application_id), record=record)
+    for server in running_server(tmp_path, f"max_payload: {len(sent.to_json()) + room}"):
+        async with connected(server) as client:
+            stream = client.jetstream()
+            await stream.add_stream(name="UPDATES", subjects=["income.updates"])
+            await nats_publisher(stream)(sent)
+            message = await stream.get_msg("UPDATES", 1)
+    assert UpdateEvent.from_json(message.data or b"") == (
+        sent if is_whole else evolve(sent, record=None)
+    )
 
 
 async def test_a_connection_that_is_closed_for_good_ends_a_relay(nats_server: NatsServer) -> None:

@@ -127,6 +127,8 @@ def test_a_message_of_earlier_versions_has_no_number() -> None:
         *(b"", b"null", b"[]", b"{}", b"\xff", b"[" * 100_000),
         b'{"id":"1","application_id":"a","updated_at":"2026-01-01T00:00:00"}',
         b'{"id":1,"application_id":"a","updated_at":"2026-01-01T00:00:00Z"}',
+        b'{"id":"","application_id":"a","updated_at":"2026-01-01T00:00:00Z"}',
+        b'{"id":"%b","application_id":"a","updated_at":"2026-01-01T00:00:00Z"}' % (b"1" * 257),
         b'{"id":"1","application_id":"a","updated_at":"2026-01-01T00:00:00Z","record":{}}',
         b'{"id":"1","application_id":"a","updated_at":"2026-01-01T00:00:00Z","sequence":"1"}',
         b'{"id":"1","application_id":"a","updated_at":"0001-01-01T00:00:00+05:00"}',

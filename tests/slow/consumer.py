@@ -6,7 +6,7 @@ classes and functions of the lender's own that stand for one of the package's. T
 untyped is seen elsewhere, and a field's type is its declaration.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from io import BytesIO
@@ -16,11 +16,12 @@ from typing import Any, assert_type
 import pyarrow as pa
 from aiohttp import web
 from attrs import frozen
+from faststream.nats import NatsBroker
 
 import income_client as ic
 from income_client import emulator, receivers, testing
+from income_client.engines.faststream import update_subscriber
 from income_client.engines.relay import Payload, UpdateEvent, relay
-from income_client.engines.worker import DeadReason, Delivery, Worker
 from income_client.receivers.aiohttp import routes
 from income_client.receivers.aiohttp_server import serving
 from income_client.receivers.asgi import Receiver
@@ -58,29 +59,6 @@ class Checkpoints:
 
     async def dead_letters(self, name: str) -> tuple[ic.DeadLetter, ...]:
         return ()
-
-
-class Message:
-    """A message of a broker."""
-
-    body = b""
-    attempt = 1
-
-    async def acknowledge(self) -> None: ...
-    async def give_back(self, seconds: float) -> None: ...
-    async def extend(self) -> None: ...
-    async def bury(self, reason: DeadReason, error: str) -> None: ...
-
-
-class Queue:
-    """A broker."""
-
-    extend_seconds = 10.0
-
-    async def receive(self, most: int) -> Sequence[Delivery]:
-        return [Message()][:most]
-
-    async def aclose(self) -> None: ...
 
 
 @frozen
@@ -257,7 +235,8 @@ async def works(poller: ic.Poller, payload: Payload) -> None:
     async def handle(event: UpdateEvent) -> str:
         return event.application_id
 
-    assert_type(Worker(handle, Queue()).status.last_error, str | None)
+    subscriber = update_subscriber(NatsBroker(), durable="incomes", timeout=30)
+    assert_type(subscriber(handle), Callable[..., Awaitable[object]])
     await relay(poller, handle, payload=payload)
 
 

@@ -1,12 +1,13 @@
 """How the examples of relays, workers and pipelines are run, and what must come of each."""
 
 import asyncio
+import io
 import re
 import shutil
 import signal
 import sqlite3
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, redirect_stdout, suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -16,13 +17,13 @@ import duckdb
 import httpx
 import pytest
 from attrs import evolve
-from nats.js.api import StreamConfig
+from faststream.rabbit import TestRabbitBroker
 from redis.asyncio import Redis
 
 from income_client import IncomeClient, TokenStore
 from income_client.emulator import Emulator, Fault
 from income_client.engines.nats import nats_publisher
-from income_client.engines.relay import UpdateEvent
+from income_client.engines.relay import UpdateEvent, faststream_publisher
 from tests.support.examples import (
     RunExample,
     alive,
@@ -36,9 +37,10 @@ from tests.support.examples import (
     updated,
 )
 from tests.support.nats_server import connected, running_server
-from tests.support.pages import EXAMPLES, commands
+from tests.support.pages import EXAMPLES
 from tests.support.postgres import postgres_server
-from tests.support.redis_server import DURABLE, running_redis, valkey
+from tests.support.redis_server import running_redis
+from tests.support.update_workers import make_streams
 
 # On NATS
 
@@ -52,10 +54,7 @@ async def _working(service: Emulator, folder: Path) -> AsyncIterator[Any]:
     for server in running_server(folder / "nats"):
         async with connected(server) as client:
             streams = client.jetstream()
-            for command in commands("nats stream add"):
-                found = re.search(r"add (\w+) --subjects '(\S+)'", command)
-                assert found is not None
-                await streams.add_stream(StreamConfig(name=found[1], subjects=[found[2]]))
+            await make_streams(streams)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("NATS_URL", server.url)
                 worker = ("-W", "default", name)
@@ -97,6 +96,17 @@ async def enqueues_and_answers(service: Emulator, path: Path) -> None:
             await until(lambda: chosen in _kept())
 
 
+async def takes_events(_service: Emulator, path: Path) -> None:
+    """On FastStream's own double of RabbitMQ, the handler gets what the relay's publisher sends."""
+    program, printed_lines = loaded(path), io.StringIO()
+    publish = faststream_publisher(program.broker.publisher(program.queue, persist=True))
+    event = UpdateEvent(id="1", application_id="app-1", updated_at=datetime.now(UTC))
+    async with TestRabbitBroker(program.broker):
+        with redirect_stdout(printed_lines):
+            await publish(event)
+    assert printed_lines.getvalue() == "app-1\n"
+
+
 # On Redis and PostgreSQL
 
 
@@ -104,7 +114,7 @@ async def enqueues_and_answers(service: Emulator, path: Path) -> None:
 def _redis(folder: Path) -> Iterator[str]:
     """Run a server of Redis's protocol, and yield its address."""
     (folder / "redis").mkdir()
-    for redis in running_redis(folder / "redis", *DURABLE, executable=valkey()):
+    for redis in running_redis(folder / "redis"):
         yield redis.url
 
 
@@ -137,18 +147,6 @@ async def shares_a_token(service: Emulator, path: Path) -> None:
             assert [await store.claim(10) for store in stores[::-1]] == [True, False, False]
             await stores[0].save(evolve(token, expires_at=datetime(2001, 1, 1, tzinfo=UTC)))
             assert await stores[1].load() is None
-
-
-async def queues(service: Emulator, path: Path) -> None:
-    """The worker prints each application that the relay publishes; SIGTERM ends both."""
-    program = ("-W", "default", path.name)
-    with _redis(path.parent) as url:
-        async with (
-            alive(service, path.parent, *program, "relay", QUEUE_URL=url),
-            alive(service, path.parent, *program, QUEUE_URL=url) as worker,
-        ):
-            await printed(worker.stdout, set(service.world.ids))
-        assert worker.returncode == 0
 
 
 async def polls_by_celery(service: Emulator, path: Path) -> None:
@@ -266,6 +264,6 @@ RUN: Final[Mapping[str, RunExample]] = {
     "exactly_once.py": writes_each_update_once,
     "redis_token.py": shares_a_token,
     "update_backend.py": enqueues_and_answers,
-    "update_queue.py": queues,
+    "update_rabbit.py": takes_events,
     "update_worker.py": keeps_the_last_record,
 }

@@ -82,7 +82,7 @@ async def printed(stream: asyncio.StreamReader | None, wanted: set[str]) -> None
             missing -= set(line.decode().split())
 
 
-async def until(condition: Callable[[], bool]) -> None:
+async def until(condition: Callable[[], object]) -> None:
     """Wait until something holds that another process brings about."""
     async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 - another process sets no event

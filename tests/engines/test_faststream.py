@@ -1,0 +1,255 @@
+"""A FastStream subscriber to a relay's events: pauses, dead letters, logs and metrics."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any, Final
+
+import pytest
+from attrs import define, field
+from faststream import BaseMiddleware
+from faststream.exceptions import NackMessage, RejectMessage
+from faststream.nats import NatsBroker
+from faststream.nats.annotations import NatsMessage as CurrentMessage
+from faststream.nats.message import NatsMessage
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+from nats.js import JetStreamContext
+
+from income_client import DecodeError, NotFoundError, PayloadFault
+from income_client.engines.faststream import update_subscriber
+from income_client.engines.nats import nats_publisher
+from income_client.engines.relay import UpdateEvent
+from income_client.testing import make_record
+from tests.support.examples import until
+from tests.support.nats_server import NatsServer
+from tests.support.update_events import NOW, event
+
+SECRET: Final = "S3CRET"
+_NUMBERS: Final = count(1)
+
+
+@define
+class Place:
+    """Streams that no other test has, and the pauses and outcomes of their messages."""
+
+    server: NatsServer
+    streams: JetStreamContext
+    number: int = field(factory=lambda: next(_NUMBERS))
+    pauses: list[float | None] = field(factory=list)
+    outcomes: list[type[BaseException] | None] = field(factory=list)
+
+    async def make(self, *names: str) -> None:
+        for name in names or ("updates", "dead"):
+            subjects = [f"{name}{self.number}"] if name == "updates" else [f"{name}{self.number}.>"]
+            await self.streams.add_stream(name=f"{name}{self.number}", subjects=subjects)
+
+    async def publish(self, *events: UpdateEvent) -> None:
+        for one in events:
+            await nats_publisher(self.streams, f"updates{self.number}")(one)
+
+    @asynccontextmanager
+    async def working(self, handle: Callable[..., Any], **options: Any) -> AsyncIterator[None]:
+        """Run a subscriber."""
+        outcomes = self.outcomes
+
+        class Noting(BaseMiddleware):
+            async def after_processed(
+                self, exc_type: type[BaseException] | None = None, *_: object
+            ) -> bool:
+                outcomes.append(exc_type)
+                return False
+
+        broker = NatsBroker(self.server.url, middlewares=[Noting])
+        names: dict[str, Any] = {
+            "durable": "incomes",
+            "stream": f"updates{self.number}",
+            "subject": f"updates{self.number}",
+            "dead_stream": f"dead{self.number}",
+            "dead_subject": f"dead{self.number}",
+        }
+        update_subscriber(broker, **names, **options)(handle)
+        async with broker:
+            await broker.start()
+            yield
+
+    async def letters(self, number: int = 1) -> list[tuple[str, str, bytes]]:
+        """Wait for some dead letters; return reason, error and body of each."""
+        name = f"dead{self.number}"
+        async with asyncio.timeout(30):
+            while (await self.streams.stream_info(name)).state.messages < number:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        found = [await self.streams.get_msg(name, one + 1) for one in range(number)]
+        return [
+            (str(one.subject).partition(".")[2], (one.headers or {})["error"], one.data or b"")
+            for one in found
+        ]
+
+
+@pytest.fixture
+async def place(nats_server: NatsServer, client: Client, monkeypatch: pytest.MonkeyPatch) -> Place:
+    place = Place(nats_server, client.jetstream(timeout=30))
+    give_back = NatsMessage.nack
+
+    async def give_back_at_once(message: NatsMessage, delay: float | None = None) -> None:
+        place.pauses.append(delay)
+        await give_back(message)
+
+    monkeypatch.setattr(NatsMessage, "nack", give_back_at_once)
+    await place.make()
+    return place
+
+
+def failing(error: BaseException) -> Callable[[UpdateEvent], Any]:
+    async def handle(event: UpdateEvent) -> None:
+        raise error
+
+    return handle
+
+
+async def test_an_event_that_fails_comes_again_and_becomes_a_dead_letter(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After growing pauses; logs hold no more of the error than its class."""
+    await place.publish(event())
+    async with place.working(failing(KeyError(SECRET))):
+        letters = await place.letters()
+        await until(lambda: len(place.outcomes) == 8)
+    assert letters == [("failed", "KeyError", event().to_json())]
+    assert place.pauses == [10, 20, 40, 80, 160, 320, 600]
+    assert place.outcomes == [NackMessage] * 7 + [RejectMessage]
+    assert SECRET not in caplog.text
+    assert caplog.text.count("application 'app-1' was not handled (KeyError)") == 7
+    assert "an event of application 'app-1' became a dead letter (failed, KeyError)" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (NotFoundError("gone", status=404), "deleted"),
+        (DecodeError((PayloadFault("$", "not a record"),)), "unreadable"),
+    ],
+)
+async def test_an_error_that_no_retry_changes_makes_a_dead_letter_at_once(
+    place: Place, error: Exception, reason: str
+) -> None:
+    """An application that is gone, a record that cannot be read."""
+    await place.publish(event())
+    async with place.working(failing(error)):
+        assert await place.letters() == [(reason, type(error).__name__, event().to_json())]
+        await until(lambda: place.outcomes)
+    assert (place.pauses, place.outcomes) == ([], [RejectMessage])
+
+
+async def test_a_handler_gets_the_event_and_what_faststream_fills_in(place: Place) -> None:
+    """Amounts of a record keep their digits."""
+    record = make_record()
+    sent = UpdateEvent(id="1", application_id=record.application_id, updated_at=NOW, record=record)
+    handled: list[tuple[UpdateEvent, bytes]] = []
+
+    async def handle(event: UpdateEvent, message: CurrentMessage) -> None:
+        handled.append((event, message.body))
+
+    await place.publish(sent)
+    async with place.working(handle):
+        await until(lambda: place.outcomes)
+    assert handled == [(sent, sent.to_json())]
+    assert place.outcomes == [None]
+
+
+async def test_an_id_that_was_handled_long_ago_is_handled_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker remembers a bounded number of ids."""
+    monkeypatch.setattr("income_client.engines.faststream._REMEMBERED_IDS", 10)
+    handled: list[str] = []
+
+    async def handle(event: UpdateEvent) -> None:
+        handled.append(event.id)
+
+    async with place.working(handle):
+        for number in range(11):
+            await place.publish(event(f"app-{number}", str(number)))
+        await until(lambda: len(place.outcomes) == 11)
+        for number in (10, 0):
+            content = event(f"app-{number}", str(number)).to_json()
+            await place.streams.publish(f"updates{place.number}", content)
+        await until(lambda: len(place.outcomes) == 13)
+    assert sorted(handled, key=int) == ["0", "0", *map(str, range(1, 11))]
+
+
+async def test_events_of_one_application_are_handled_one_after_the_other(place: Place) -> None:
+    """Those of others at the same time, up to the concurrency."""
+    at_once: list[str] = []
+    most: list[list[str]] = []
+
+    async def handle(event: UpdateEvent) -> None:
+        at_once.append(event.application_id)
+        most.append(sorted(at_once))
+        await asyncio.sleep(0.02)
+        at_once.remove(event.application_id)
+
+    await place.publish(*(event(f"app-{number % 2}", str(number)) for number in range(8)))
+    async with place.working(handle, concurrency=4):
+        await until(lambda: len(place.outcomes) == 8)
+    assert ["app-0", "app-1"] in most
+    assert all(len(set(applications)) == len(applications) for applications in most)
+
+
+async def test_an_attempt_that_takes_too_long_has_failed(place: Place) -> None:
+    """Its handler is cancelled. Until then the event's ack_wait is renewed, so it is tried once."""
+    cancelled: list[str] = []
+
+    async def handle(event: UpdateEvent) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(event.id)
+            raise
+
+    await place.publish(event())
+    async with place.working(handle, attempts=1, timeout=0.9, ack_wait=0.3):
+        assert await place.letters() == [("failed", "TimeoutError", event().to_json())]
+    assert cancelled == [event().id]
+
+
+@pytest.mark.parametrize("fault", ["ack_sync", "dead"])
+async def test_what_the_server_does_not_learn_comes_again(
+    place: Place, fault: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The event is not handled again, and an error of the client is a line without its text."""
+    handled: list[str] = []
+    acknowledge = NatsMessage.ack_sync
+    faults = [NatsError(SECRET)] if fault == "ack_sync" else []
+
+    async def handle(event: UpdateEvent) -> None:
+        handled.append(event.id)
+        if fault == "dead":
+            raise NotFoundError(SECRET, status=404)
+
+    async def acknowledge_later(message: NatsMessage) -> None:
+        if faults:
+            raise faults.pop()
+        await acknowledge(message)
+
+    monkeypatch.setattr(NatsMessage, "ack_sync", acknowledge_later)
+    if fault == "dead":
+        await place.streams.delete_stream(f"dead{place.number}")
+    await place.publish(event())
+    async with place.working(handle, ack_wait=0.2):
+        await until(lambda: "it comes again" in caplog.text)
+        if fault == "dead":
+            await place.make("dead")
+            assert [reason for reason, *_ in await place.letters()] == ["deleted"]
+        await until(lambda: len(place.outcomes) >= 2)
+    assert SECRET not in caplog.text
+    assert (len(handled) == 1) == (fault == "ack_sync")
+
+
+async def test_a_worker_without_its_stream_ends(place: Place) -> None:
+    """At its start, by the client's error."""
+    await place.streams.delete_stream(f"updates{place.number}")
+    with pytest.raises(NatsError):
+        async with place.working(failing(KeyError())):
+            pass
