@@ -1,0 +1,41 @@
+"""A deterministic simulation of pollers, of the service and of their checkpoint store.
+
+One process plays a small cluster for hours of virtual time, in about a second. Nothing in it waits:
+time is a number, and the scheduler (`loops`) always runs what is due next. Two runs of one seed are
+the same, event by event; their digest shows it.
+
+What is real: the whole package from the poller down to the retries, the walk, the lease, the
+checkpoint and the decoding of replies. It is used as an application uses it, and not patched.
+
+What is simulated:
+
+- `loops`: each process runs an event loop of its own on a machine, whose clocks may run fast, slow
+  or from another date. A machine is killed between any two steps (no ``finally`` runs), paused, or
+  loses its power.
+- `service`: applications and their updates, the list with everything that the contract leaves open
+  (the meaning of the bounds, order, lateness, replicas, narrowed spans, bounds in the future), a
+  clock that goes back or stands still, and replies that fail, are lost, or come late.
+- `stores`: checkpoint stores that lose calls and replies, make a save after its sender has given
+  up, fail over to a replica without the last saves, are restored from a backup, or emptied.
+- `consumers`: programs that use the poller as the guide shows, and fail now and then.
+
+What is not simulated: sockets, TLS, HTTP, files, documents, tokens, callbacks, and the real stores
+and brokers. Those have tests of their own.
+
+A run: `plan` draws everything from the seed before the run begins, with all faults and their times.
+`cluster` plays two or three epochs of faults, each followed by a quiet period in which everything
+must be delivered. `deliveries` keeps the books: what was updated, delivered and committed, and by
+whom. `promises` judges by them at each save, each delivery and each quiet period. One function
+judges one promise of the package; its name is in the message of a failure. Whatever a promise
+excludes is excused by `promises.EXCLUDED`, with the sentence of the guide that says so.
+
+    python -m tests.simulation                     seeds 0 to 99
+    python -m tests.simulation --seed 7            one seed; if it fails, what led to it
+    python -m tests.simulation --seed 7 --shrink   the same with as few faults as possible
+    python -m tests.simulation --minutes 5 --first 20261128000
+    python -m tests.simulation.mutants             faults put into the package, which must be found
+
+A failing seed is a fault of the package, of the simulator, or of the guide. Once it is mended, the
+seed goes into `situations.ONCE_FAILED`, which is run each time. The table at the end of a longer
+run says how often each situation came about; one that never does is a failure of the simulator.
+"""

@@ -1,0 +1,101 @@
+"""Play seeds: ``python -m tests.simulation --help`` says how."""
+
+import argparse
+import gc
+import logging
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from .cluster import Outcome, play
+from .plan import PROFILES, Plan, Profile
+from .shrinking import shrink
+from .situations import ONCE_FAILED, missing_from, table_of
+
+_SHRINKING: Final = 45.0
+"""Seconds for which a plan is shrunk."""
+
+
+def main() -> int:
+    """Play what the command line says; return 1 if a promise is broken."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--profile", choices=PROFILES, default="small")
+    parser.add_argument("--seed", type=int, help="play one seed, and show what led to a failure")
+    parser.add_argument("--shrink", action="store_true", help="show it with as few faults")
+    parser.add_argument("--first", type=int, default=0, help="first of several seeds")
+    parser.add_argument("--count", type=int, default=100, help="how many seeds")
+    parser.add_argument("--minutes", type=float, help="play seeds for so long, and no fixed number")
+    parser.add_argument("--once-failed", action="store_true", help="play those that failed once")
+    parser.add_argument("--digests", action="store_true", help="print the digest of each seed")
+    given = parser.parse_args()
+    _prepare()
+    if given.seed is not None:
+        return _play_one(Plan.drawn(given.seed, PROFILES[given.profile]), shrinks=given.shrink)
+    plans: Iterable[tuple[Profile, int]]
+    if given.once_failed:
+        plans = ((PROFILES[name], seed) for name, seed in ONCE_FAILED)
+    else:
+        last = sys.maxsize if given.minutes else given.first + given.count
+        plans = ((PROFILES[given.profile], seed) for seed in range(given.first, last))
+    ends_at = time.monotonic() + 60 * (given.minutes or float("inf"))
+    return _play_all(plans, ends_at, digests=given.digests, is_long=given.minutes is not None)
+
+
+def _prepare() -> None:
+    """Have the seed alone decide what happens, and nothing but the outcome be printed."""
+    logging.disable(logging.CRITICAL)
+    sys.unraisablehook = lambda _: None  # coroutines of machines that were killed
+    gc.collect()
+    gc.freeze()
+
+
+def _play_one(plan: Plan, *, shrinks: bool) -> int:
+    outcome = play(plan)
+    if outcome.violation is not None and shrinks:
+        outcome = shrink(outcome, seconds=_SHRINKING)
+    _print_outcome(outcome)
+    return int(outcome.violation is not None)
+
+
+def _print_outcome(outcome: Outcome) -> None:
+    print(outcome.plan.summary)
+    print(*outcome.lines, sep="\n")
+    ending = outcome.violation or "nothing is broken"
+    print(f"seed {outcome.plan.seed}, digest {outcome.digest}: {ending}")
+
+
+def _play_all(
+    plans: Iterable[tuple[Profile, int]], ends_at: float, *, digests: bool, is_long: bool
+) -> int:
+    began, failed = time.process_time(), 0
+    hours, lists, runs = 0.0, 0, 0
+    times: Counter[str] = Counter()
+    seeds: Counter[str] = Counter()
+    for profile, seed in plans:
+        if time.monotonic() > ends_at:
+            break
+        outcome = play(Plan.drawn(seed, profile))
+        gc.collect()
+        runs, hours, lists = runs + 1, hours + outcome.hours, lists + outcome.lists
+        times.update(outcome.situations)
+        seeds.update(outcome.situations.keys())
+        if digests:
+            print(f"{seed} {outcome.digest}", flush=True)
+        if outcome.violation is not None:
+            failed += 1
+            print(f"{profile.name} seed {seed}: {outcome.violation}", flush=True)
+    seconds = time.process_time() - began
+    if is_long:
+        print(table_of(times, seeds))
+    missing = missing_from(times) if is_long else []
+    for name in missing:
+        print(f"never: {name}")
+    work = f"{hours:.0f} simulated hours, {lists} list calls"
+    print(f"{runs} seeds, {failed} failed, {work}, {seconds:.1f} s")
+    return int(bool(failed or missing))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

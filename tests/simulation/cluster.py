@@ -1,0 +1,302 @@
+"""One run of a plan: processes, the service, the store, faults, and quiet periods."""
+
+import gc
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from attrs import evolve, field, frozen
+
+from income_client.checkpoints import StoredCheckpoint
+
+from . import faults, promises
+from .consumers import Process
+from .deliveries import Books, Life
+from .loops import Machine, Violation, World
+from .plan import Fault, Plan, Settings
+from .service import SimulatedService, Trouble
+from .stores import Outage, Row, State, StoreServer
+
+_KEEPS_ROWS: Final = "transaction"
+_BEFORE_WAKE: Final = 10.0
+_LONGEST_STOP: Final = 30.0
+_LINES: Final = 40
+
+
+class Cluster:
+    """The run of a plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.world = World(plan.seed)
+        self.service = SimulatedService(self.world, plan.rules)
+        self.store = StoreServer(self.world, plan.kind, self._on_save)
+        self.books = Books(self.world, self.service)
+        self.backup: State | None = None
+        self.is_quiet: bool = False
+        """Whether no faults happen."""
+        self.disturbances: int = 0
+        """Faults, starts and ends of processes so far: what a deadline is not kept over."""
+        self._places: list[Process | None] = [None] * plan.machines
+        self._is_over = False
+        self._lives = 0
+
+    @property
+    def processes(self) -> list[Process]:
+        """The processes that run."""
+        return [process for process in self._places if process is not None]
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether the store answers every call."""
+        return self.store.outage == Outage()
+
+    def process_of(self, machine: Machine) -> Process | None:
+        """Return the process that runs on a machine."""
+        return next((one for one in self.processes if one.machine is machine), None)
+
+    def play(self) -> None:
+        """Play the plan until its end, or until a promise is broken."""
+        plan, world = self.plan, self.world
+        for at, number in plan.updates:
+            if at < 0:
+                self.books.updated(self.service.touch(f"app-{number}", ago=-at * plan.past))
+            else:
+                world.at(at, lambda number=number: self.touch(f"app-{number}"))  # type: ignore[misc]
+        for fault in plan.faults:
+            world.at(fault.at, lambda fault=fault: self._play_fault(fault))  # type: ignore[misc]
+        for place in range(plan.machines):
+            world.after(5 * world.chance.random(), lambda place=place: self.start(place))  # type: ignore[misc]
+        for number in range(plan.profile.epochs):
+            self.is_quiet = False
+            begin = number * (plan.epoch + plan.quiet)
+            world.at(begin + 0.3 * plan.epoch, self._back_up)
+            world.run(begin + plan.epoch)
+            self._calm_down()
+            world.run(begin + plan.epoch + plan.quiet - _BEFORE_WAKE)
+            self._judge_quiet(is_last=False)
+        self._catch_up()
+        self._end()
+
+    def bury(self) -> None:
+        """Have the machines collected without running anything of them."""
+        for machine in [*self.world.machines, *self.world.graves]:
+            machine.bury()
+
+    def touch(self, application_id: str) -> None:
+        """Have the service update an application, unless it is deleted."""
+        application = self.service.applications.get(application_id)
+        if application is None or not application.is_deleted:
+            self.books.updated(self.service.touch(application_id))
+
+    def start(self, place: int) -> None:
+        """Start a process, unless one runs there."""
+        if self._is_over or self._places[place] is not None:
+            return
+        chance, settings = self.world.chance, self.plan.settings
+        self._lives += 1
+        self.disturbances += 1
+        name, rate = f"m{place}.{self._lives}", chance.choice((1.0, 0.99, 1.01))
+        machine = Machine(self.world, name, rate=rate, offset=1e4 * chance.random())
+        if self.plan.changes_settings:
+            settings = self._changed(settings)
+        given = self.books.own.checkpoint
+        self.books.lives[machine] = Life(settings, given)
+        self.world.note(name, f"begins with {settings}")
+        process = Process(self, place, machine, settings, given)
+        self._places[place] = process
+        machine.on_death = lambda: self._died(process)
+        process.task.add_done_callback(lambda _: self._ended(process))
+
+    def _changed(self, settings: Settings) -> Settings:
+        chance = self.world.chance
+        return evolve(
+            settings,
+            settle=settings.settle * chance.choice((1, 2)),
+            lease=settings.lease * chance.choice((1, 1, 2)),
+            interval=settings.interval * chance.choice((1, 0.5)),
+        )
+
+    # Ends
+
+    def _died(self, process: Process) -> None:
+        """Start the next life after a while, as a supervisor does."""
+        self.disturbances += 1
+        self._places[process.place] = None
+        delay = 1 + self.world.chance.choice((0, 3, 100)) * self.world.chance.random()
+        self.world.after(delay, lambda: self.start(process.place))
+        if not process.task.done():
+            promises.judge_takeover(self, process.machine, how="dies", leases=1.2)
+
+    def _ended(self, process: Process) -> None:
+        """Judge how a program has ended, and what it leaves."""
+        machine, task = process.machine, process.task
+        error = None if task.cancelled() else task.exception()
+        self.world.note(machine.name, f"ends: {'cancelled' if task.cancelled() else error!r}")
+        promises.judge_end(self, process, error)
+        if error is None and not task.cancelled():
+            promises.judge_takeover(self, machine, how="stops", leases=0.1)
+
+        def judge_rest() -> None:
+            if not machine.is_dead:
+                promises.judge_rest(self, machine)
+                machine.kill("is gone")
+
+        self.world.after(0.001, judge_rest)  # what it has cancelled may take a step more
+
+    # Saves
+
+    def _on_save(
+        self,
+        server: StoreServer,
+        machine: Machine,
+        before: StoredCheckpoint,
+        rows: Sequence[Row],
+    ) -> None:
+        promises.judge_effects(self, rows)
+        self.books.wrote(rows)
+        save = self.books.save_of(server, machine, before)
+        promises.judge_save(self, save)
+        self.books.saved(server, save)
+
+    def note_lost_saves(self, letters: set[str], *, keeps_rows: bool = False) -> None:
+        """Note that the store has lost saves; its dead letters were these."""
+        is_own = self.plan.consumer == "own checkpoint"
+        self.books.store_lost_saves(self.store, letters, own=is_own)
+        if self.plan.consumer == _KEEPS_ROWS and not keeps_rows:
+            self.books.lost_rows(self.store.state.rows)
+
+    # Faults
+
+    def _play_fault(self, fault: Fault) -> None:
+        chance, process = random.Random(fault.detail), self._places[fault.target]
+        self.disturbances += 1
+        self.world.note("fault", f"{fault.kind} (machine {fault.target})")
+        self.world.count(f"fault: {fault.kind}")
+        if fault.kind in faults.ON_ALL:
+            faults.ON_ALL[fault.kind](self, chance)
+        elif process is not None:
+            faults.ON_PROCESSES[fault.kind](self, process, chance)
+
+    def _back_up(self) -> None:
+        self.backup = self.store.state.copy()
+
+    def end_trouble(self) -> None:
+        """Have the service answer well again."""
+        self.service.trouble = Trouble()
+
+    def end_outage(self) -> None:
+        """Have the store answer again."""
+        self.disturbances += 1
+        self.store.outage = Outage()
+
+    # Quiet periods
+
+    def _calm_down(self) -> None:
+        """End all faults; whoever is down comes back."""
+        self.is_quiet = True
+        self.end_trouble()
+        self.end_outage()
+        self.service.release_clock()
+        for machine in self.world.machines:
+            machine.resume()
+            machine.fuse = None
+        for place in range(self.plan.machines):
+            self.world.after(1.0, lambda place=place: self.start(place))  # type: ignore[misc]
+        self.world.note("JUDGE", "quiet from here on")
+
+    def _judge_quiet(self, *, is_last: bool) -> None:
+        if self.world.violation is None:
+            promises.judge_quiet(self, is_last=is_last)
+            if self.plan.consumer != "records":
+                promises.judge_sequences(self)
+            self._wake()
+
+    def _wake(self) -> None:
+        """Have any process woken, and judge what follows."""
+        plan, began = self.plan, self.world.now
+        processes = [one for one in self.processes if hasattr(one, "poller")]
+        is_heard = not plan.standby or plan.kind.has_bell
+        if processes and is_heard:
+            process = self.world.chance.choice(processes)
+            process.machine.call_soon(process.poller.wake)
+            self.world.note(process.machine.name, "is woken in a quiet moment")
+        self.world.run(began + _BEFORE_WAKE)
+        if processes and is_heard and self.world.violation is None:
+            promises.judge_wake(self, began)
+
+    def _catch_up(self) -> None:
+        """Wait until a clock that was set back has shown every time again, and judge the end."""
+        latest = max(one.latest.second for one in self.service.applications.values())
+        behind = latest + self.plan.settings.settle - self.service.second
+        if behind > 0:
+            self.world.run(self.world.now + behind + self.plan.quiet)
+        self._judge_quiet(is_last=True)
+
+    def _end(self) -> None:
+        """Stop everybody."""
+        self._is_over = True
+        if self.plan.consumer != "collected" and self.world.violation is None:
+            promises.judge_memory(self)
+        for process in self.processes:
+            process.stop()
+        self.world.run(self.world.now + _LONGEST_STOP)
+        if self.world.violation is None:
+            promises.judge_stopped(self)
+
+
+@frozen
+class Outcome:
+    """How a run has ended."""
+
+    plan: Plan
+    violation: Violation | None
+    hours: float
+    steps: int
+    lists: int
+    situations: Counter[str]
+    digest: str
+    """The same for runs that were the same, event by event."""
+    lines: tuple[str, ...] = field(repr=False)
+    """What led to the violation, the last lines of it."""
+
+
+def play(plan: Plan) -> Outcome:
+    """Play a plan; the garbage collector runs between runs only."""
+    gc.disable()
+    run = Cluster(plan)
+    try:
+        run.play()
+    finally:
+        run.bury()
+        gc.enable()
+    world = run.world
+    text = "\n".join([repr(plan), *map(str, world.line), str(world.steps)])
+    return Outcome(
+        plan=plan,
+        violation=world.violation,
+        hours=world.now / 3_600,
+        steps=world.steps,
+        lists=len(run.service.lists),
+        situations=world.situations,
+        digest=hashlib.blake2b(text.encode(), digest_size=8).hexdigest(),
+        lines=_relevant_lines(run),
+    )
+
+
+def _relevant_lines(run: Cluster) -> tuple[str, ...]:
+    """Return the last lines that touch the application that was lost, the holder and the store."""
+    violation = run.world.violation
+    if violation is None:
+        return ()
+    holder = None if run.books.last is None else run.books.last.machine.name
+    shown = [
+        str(entry)
+        for entry in run.world.line
+        if entry.application_id == violation.application_id
+        or entry.who in ("store", "fault", "JUDGE", holder)
+        if entry.application_id in (None, violation.application_id)
+    ]
+    return tuple(shown[-_LINES:])

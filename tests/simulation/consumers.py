@@ -1,0 +1,328 @@
+"""Programs that use a poller as the guide shows, each in several lives on its machine."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import aclosing
+from datetime import UTC
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import define, field
+
+from income_client import (
+    ApplicationRecord,
+    BasicAuth,
+    Batch,
+    CheckpointConflictError,
+    CheckpointError,
+    Poller,
+)
+from income_client.http.session import SessionManager
+from income_client.polling.checkpoint import starting_point
+from income_client.polling.reading import PollSource
+
+from . import promises
+from .deliveries import read
+from .loops import Machine, MachineClock
+from .plan import Settings
+from .service import SimulatedTransport
+from .stores import Row, StoreClient, client_of
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+_START: Final = "2026-06-30T00:00:00"
+_CONCURRENCY: Final = 16
+_LONG_HOLD: Final = 0.01
+"""Share of batches that a consumer holds for longer than its lease allows."""
+_MOST_TASKS: Final = 3
+_BATCHES_OF_A_LOOP: Final = 3
+_WAY: Final = 0.05
+"""Seconds of one way to the consumer's database, at most."""
+
+
+class ConsumerError(Exception):
+    """What the block of a consumer raises."""
+
+
+@define(eq=False)
+class Process:
+    """One life of a program on a machine."""
+
+    run: "Cluster"
+    place: int
+    machine: Machine
+    settings: Settings
+    given: str | None
+    """The checkpoint that its own database held when it began."""
+    client: StoreClient = field(init=False)
+    poller: Poller = field(init=False)
+    task: "asyncio.Task[None]" = field(init=False)
+    is_stopping: bool = False
+    _stood_by_at: float | None = None
+    """When its last call of the store ended, if it was a standby then."""
+
+    def __attrs_post_init__(self) -> None:
+        self.client = client_of(self.run.store, self.machine)
+        self.client.on_load, self.client.on_end = self._judge_pause, self._note_call
+        self.task = self.machine.create_task(self._main())
+
+    @property
+    def has_seen(self) -> bool:
+        """Whether it has seen a checkpoint of the name."""
+        return self.client.has_seen
+
+    @property
+    def is_standby(self) -> bool:
+        """Whether it waits while another process polls."""
+        return hasattr(self, "poller") and self.poller.status.is_standby
+
+    @property
+    def is_healthy_standby(self) -> bool:
+        """Whether it has looked at the store lately, as a standby."""
+        now = self.run.world.now
+        is_awake = self.machine.paused_until <= now and self.machine.fuse is None
+        has_looked = self.client.looked_at is not None
+        return (
+            is_awake
+            and has_looked
+            and not self.is_stopping
+            and self.is_standby
+            and now - (self.client.looked_at or 0.0) < self.settings.lease / 4
+        )
+
+    def stop(self) -> None:
+        """Stop the poller, as a signal handler does."""
+        self.is_stopping = True
+        if hasattr(self, "poller"):
+            self.machine.call_soon(self.poller.stop)
+
+    async def _main(self) -> None:
+        """Poll until stopped."""
+        plan, settings, clock = self.run.plan, self.settings, MachineClock(self.machine)
+        transport = SimulatedTransport(self.run.service, self.machine)
+        session = SessionManager(
+            transport,
+            auth=BasicAuth("user", "password"),
+            clock=clock,
+            chance=self.run.world.chance.random,
+        )
+        source = PollSource(
+            session=session,
+            zone=UTC,
+            documents=False,
+            pages=False,
+            concurrency=_CONCURRENCY,
+            limit=plan.page,
+            batch_size=plan.batch,
+        )
+        start = self.given or (None if plan.starts_now else _START)
+        self.poller = Poller(
+            source,
+            self.client,
+            name="default",
+            start=starting_point(start, UTC),
+            interval=settings.interval,
+            settle=settings.settle,
+            lookback=settings.lookback,
+            standby=plan.standby,
+            lease=settings.lease,
+        )
+        if self.is_stopping:
+            self.poller.stop()
+        try:
+            await _CONSUMERS[plan.consumer](self, self.poller)
+        finally:
+            await self.poller.aclose()
+            await session.aclose()
+
+    def _note_call(self) -> None:
+        self._stood_by_at = self.run.world.now if self.is_standby else None
+
+    def _judge_pause(self) -> None:
+        """Judge the time since the last call of the store by a standby that runs."""
+        since = self._stood_by_at
+        if since is not None and self.is_standby and self.machine.paused_until <= since:
+            promises.judge_looks(self.run, self, self.run.world.now - since)
+
+    # What it does with records
+
+    def rows_of(self, batch: Batch) -> list[Row]:
+        """Return the rows of a batch."""
+        return self._rows(batch.records, batch.sequence)
+
+    def _rows(self, records: Iterable[ApplicationRecord], sequence: int) -> list[Row]:
+        return [
+            Row(one.application_id, one.application.extra["version"], sequence) for one in records
+        ]
+
+    def receive(self, rows: Iterable[Row]) -> None:
+        """Note and judge the records that it was given."""
+        for row in rows:
+            self.run.world.count("consumer: record received")
+            promises.judge_delivery(self.run, self.machine, row)
+            self.run.books.delivered(self.machine, row)
+
+    async def write(self, rows: list[Row], checkpoint: str | None = None) -> None:
+        """Write rows to a database of its own, with a checkpoint if it keeps one there."""
+        await self.hold()
+        books, chance = self.run.books, self.run.world.chance
+
+        def commit() -> None:
+            books.wrote(rows)
+            if checkpoint is not None:
+                books.keep_own(self.machine, checkpoint)
+
+        there, back = chance.random() * _WAY, chance.random() * _WAY
+        await self.run.world.ask(self.machine, commit, there=there, back=back)
+
+    async def hold(self) -> None:
+        """Work for a while; now and then for longer than the lease allows."""
+        run, longest = self.run, self.run.plan.holds
+        if not run.is_quiet and run.world.chance.random() < _LONG_HOLD:
+            run.world.count("consumer: holds a batch for long")
+            longest = min(15 * self.settings.lease, 200.0)
+        await MachineClock(self.machine).sleep(longest * run.world.chance.random())
+
+    def fail_sometimes(self) -> None:
+        """Raise an error of the consumer's now and then."""
+        run = self.run
+        if not run.is_quiet and run.world.chance.random() < run.plan.fails:
+            run.world.count("consumer: block failed")
+            raise ConsumerError
+
+    def sequence_of_next(self) -> int:
+        """Return the sequence that the batch in hand has once it is committed."""
+        text = self.run.store.state.stored.checkpoint
+        return 0 if text is None else read(text).sequence + 1
+
+    async def in_block(self, batch: Batch, work: Callable[[Batch], Awaitable[None]]) -> None:
+        """Work on a batch in its block, and survive what a program survives."""
+        try:
+            async with batch:
+                await work(batch)
+        except ConsumerError:
+            self.run.books.returned(self.machine, self.rows_of(batch))
+        except CheckpointConflictError:
+            if not self.run.plan.standby:
+                raise
+        except CheckpointError as error:
+            # The end of the batch's own transaction is not known.
+            self.run.books.returned(self.machine, self.rows_of(batch))
+            if not error.retryable or self.is_stopping:
+                raise
+
+    async def work(self, batch: Batch) -> None:
+        """Write a batch, and fail now and then before or after that."""
+        self.fail_sometimes()
+        await self.write(self.rows_of(batch))
+        self.fail_sometimes()
+
+
+async def _take_records(process: Process, poller: Poller) -> None:
+    async for record in poller:
+        rows = process._rows([record], process.sequence_of_next())
+        process.receive(rows)
+        await process.write(rows)
+
+
+async def _take_batches(process: Process, poller: Poller) -> None:
+    async for batch in poller.batches():
+        process.receive(process.rows_of(batch))
+        await process.in_block(batch, process.work)
+
+
+async def _work_in_tasks(process: Process, poller: Poller) -> None:
+    """Work on several batches at a time; each block ends after that of the batch before."""
+    tasks: list[asyncio.Task[None]] = []
+
+    async def work(batch: Batch, before: "asyncio.Task[None] | None") -> None:
+        async def work_in_order(batch: Batch) -> None:
+            await process.work(batch)
+            if before is not None:
+                await asyncio.wait([before])
+
+        await process.in_block(batch, work_in_order)
+
+    try:
+        async for batch in poller.batches():
+            process.receive(process.rows_of(batch))
+            tasks = [one for one in tasks if not one.done() or one.exception() is not None]
+            tasks.append(asyncio.create_task(work(batch, tasks[-1] if tasks else None)))
+            await asyncio.sleep(0)  # the block is entered before the next batch is asked for
+            if len(tasks) >= _MOST_TASKS:
+                await tasks[0]
+    finally:
+        if asyncio.current_task().cancelling():  # type: ignore[union-attr]
+            for task in tasks:
+                task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in tasks:
+        task.result()
+
+
+async def _collect_batches(process: Process, poller: Poller) -> None:
+    """Commit one batch for several."""
+    async for batch in poller.batches():
+        rows = process.rows_of(batch)
+        process.receive(rows)
+        await process.write(rows)
+        if process.run.is_quiet or process.run.world.chance.random() < 0.5:
+            try:
+                await batch.commit()
+            except CheckpointConflictError:
+                if not process.run.plan.standby:
+                    raise
+
+
+async def _loop_twice(process: Process, poller: Poller) -> None:
+    """Leave the loop after a few batches, with the last one uncommitted, and enter it again."""
+    while not process.is_stopping:
+        async with aclosing(poller.batches()) as batches:
+            count = 0
+            async for batch in batches:
+                rows = process.rows_of(batch)
+                process.receive(rows)
+                count += 1
+                if count > _BATCHES_OF_A_LOOP and not process.run.is_quiet:
+                    process.run.world.count("consumer: loop left with a batch")
+                    process.run.books.returned(process.machine, rows)
+                    break
+                await process.in_block(batch, process.work)
+            else:
+                return
+
+
+async def _commit_in_transaction(process: Process, poller: Poller) -> None:
+    async def work(batch: Batch) -> None:
+        rows: list[Row] = []
+        async with batch.transaction(rows):
+            process.fail_sometimes()
+            await process.hold()
+            rows.extend(process.rows_of(batch))
+
+    async for batch in poller.batches():
+        process.receive(process.rows_of(batch))
+        await process.in_block(batch, work)
+
+
+async def _keep_checkpoint(process: Process, poller: Poller) -> None:
+    """Write the checkpoint in the transaction that writes the rows."""
+
+    async def work(batch: Batch) -> None:
+        process.fail_sometimes()
+        await process.write(process.rows_of(batch), batch.checkpoint)
+
+    async for batch in poller.batches():
+        process.receive(process.rows_of(batch))
+        await process.in_block(batch, work)
+
+
+_CONSUMERS: Final[dict[str, Callable[[Process, Poller], Awaitable[Any]]]] = {
+    "records": _take_records,
+    "batches": _take_batches,
+    "tasks": _work_in_tasks,
+    "collected": _collect_batches,
+    "two loops": _loop_twice,
+    "transaction": _commit_in_transaction,
+    "own checkpoint": _keep_checkpoint,
+}

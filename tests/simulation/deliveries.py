@@ -1,0 +1,199 @@
+"""The books of a run: what was updated, delivered, written and committed, and by which process.
+
+Nothing is judged here; `promises` judges by what the books hold.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from attrs import define, field, frozen
+
+from income_client.checkpoints import StoredCheckpoint
+from income_client.polling.checkpoint import Checkpoint, read_checkpoint
+
+from .loops import Machine, World
+from .plan import Settings
+from .service import SimulatedService, Version
+from .stores import Row, StoreServer
+
+read = lru_cache(maxsize=256)(read_checkpoint)
+
+
+def position_of(checkpoint: Checkpoint) -> int:
+    """Return the second before which everything is said to be delivered."""
+    if checkpoint.resumes_at is None:
+        return checkpoint.reached
+    return min(checkpoint.resumes_at, checkpoint.reached)
+
+
+@define(eq=False)
+class Life:
+    """What one process has been given, and what it may be given again."""
+
+    settings: Settings
+    given: str | None = None
+    """The checkpoint that it was started with, if its consumer keeps one."""
+    remembered: dict[str, int] = field(factory=dict)
+    """What its checkpoint remembers: the version of each application that was committed last."""
+    known: dict[str, int] = field(factory=dict)
+    """The version of each application that was delivered last, as its poller must know."""
+    returned: set[tuple[str, int]] = field(factory=set)
+    """Versions whose block has failed or was left: each may come once more."""
+    uncommitted: list[Row] = field(factory=list)
+    """Records that it was given, in batches that no save covers yet."""
+
+
+@frozen
+class Save:
+    """A save that the store has made."""
+
+    machine: Machine
+    old: Checkpoint | None
+    new: Checkpoint
+    at: float
+
+    @property
+    def is_takeover(self) -> bool:
+        """Whether another holder had made the save before."""
+        return self.old is None or self.old.holder != self.new.holder
+
+
+@frozen
+class Beginning:
+    """Where a name began."""
+
+    at: float
+    second: int
+
+
+@define
+class OwnDatabase:
+    """A consumer's own database, in which it keeps the checkpoint beside its rows."""
+
+    checkpoint: str | None = None
+    committed: dict[str, int] = field(factory=dict)
+
+
+@define(eq=False)
+class Books:
+    """Everything that a run has to account for."""
+
+    world: World
+    service: SimulatedService
+    pending: dict[str, Version] = field(factory=dict)
+    """Latest versions that no consumer has written."""
+    behind: set[int] = field(factory=set)
+    """Numbers of versions made in seconds that a checkpoint had passed before."""
+    written: dict[str, Row] = field(factory=dict)
+    """The row of each application with the greatest sequence."""
+    lives: dict[Machine, Life] = field(factory=dict)
+    own: OwnDatabase = field(factory=OwnDatabase)
+    beginning: Beginning | None = None
+    last: Save | None = None
+    furthest: int = 0
+    """The latest second that any checkpoint has reached."""
+    retired: set[str] = field(factory=set)
+    """Marks of holders that were replaced."""
+    letters: set[str] = field(factory=set)
+    """Keys of the dead letters that the store had after the last save."""
+    lost_letters: set[str] = field(factory=set)
+    """Dead letters that a store has lost while its consumer has kept the checkpoint."""
+
+    def updated(self, version: Version) -> None:
+        """Expect a version."""
+        self.pending[version.application_id] = version
+        if version.second < self.furthest:
+            self.behind.add(version.number)
+
+    def is_repeated(self, machine: Machine, row: Row) -> bool:
+        """Return whether a process is given what its poller must know to be delivered."""
+        life = self.lives[machine]
+        is_known = life.known.get(row.application_id) == row.version
+        return is_known and (row.application_id, row.version) not in life.returned
+
+    def delivered(self, machine: Machine, row: Row) -> None:
+        """Note that a process was given a record."""
+        life, key = self.lives[machine], (row.application_id, row.version)
+        # A batch that comes again may be older than what was delivered meanwhile.
+        if key not in life.returned or life.known.get(row.application_id, 0) <= row.version:
+            life.known[row.application_id] = row.version
+        life.returned.discard(key)
+        life.uncommitted.append(row)
+
+    def returned(self, machine: Machine, rows: Iterable[Row]) -> None:
+        """Note that a batch may be delivered again."""
+        self.lives[machine].returned.update((row.application_id, row.version) for row in rows)
+
+    def wrote(self, rows: Iterable[Row]) -> None:
+        """Note what a consumer has made durable."""
+        for row in rows:
+            if self.service.applications[row.application_id].latest.number == row.version:
+                self.pending.pop(row.application_id, None)
+            last = self.written.get(row.application_id)
+            if last is None or row.sequence >= last.sequence:
+                self.written[row.application_id] = row
+
+    def keep_own(self, machine: Machine, text: str) -> None:
+        """Note that a consumer has written a checkpoint in the transaction of its rows."""
+        self.own.checkpoint = text
+        self.own.committed = self._covered(self.lives[machine], read(text))
+
+    def save_of(self, server: StoreServer, machine: Machine, before: StoredCheckpoint) -> Save:
+        """Return the save that the store has just made."""
+        text = server.state.stored.checkpoint
+        assert text is not None
+        old = None if before.checkpoint is None else read(before.checkpoint)
+        return Save(machine, old, read(text), self.world.now)
+
+    def saved(self, server: StoreServer, save: Save) -> None:
+        """Note a save that was judged."""
+        life = self.lives[save.machine]
+        if save.is_takeover:
+            self._acquired(server, life, save)
+        server.state.committed = life.remembered = self._covered(life, save.new)
+        sequence = save.new.sequence
+        life.uncommitted = [row for row in life.uncommitted if row.sequence > sequence]
+        self.furthest = max(self.furthest, save.new.reached)
+        self.last = save
+
+    def _acquired(self, server: StoreServer, life: Life, save: Save) -> None:
+        """Have a process know what the checkpoint remembers that it resumes from."""
+        if save.old is not None and save.old.holder is not None:
+            self.retired.add(save.old.holder)
+        if life.given is not None:
+            is_ahead = save.old is None or read(life.given).progress > save.old.progress
+            if is_ahead:
+                server.state.committed = self.own.committed
+        life.remembered, life.known = server.state.committed, dict(server.state.committed)
+        life.returned, life.uncommitted = set(), []
+
+    def _covered(self, life: Life, checkpoint: Checkpoint) -> dict[str, int]:
+        """Return which versions a checkpoint covers and remembers.
+
+        What the list can show no more is forgotten. If the service's clock is set back, it may be
+        delivered once more: the guide says so.
+        """
+        covered = dict(life.remembered)
+        for row in life.uncommitted:
+            if row.sequence <= checkpoint.sequence:
+                covered[row.application_id] = row.version
+        oldest, seconds = position_of(checkpoint) - life.settings.lookback - 1, self.service.seconds
+        return {one: number for one, number in covered.items() if seconds[number] >= oldest}
+
+    def store_lost_saves(self, server: StoreServer, letters: set[str], *, own: bool) -> None:
+        """Note that the store holds an older state, and which dead letters it had before."""
+        self.retired.clear()
+        self.letters = set(server.state.letters)
+        if own:
+            lost = letters - self.letters
+            self.lost_letters |= lost
+            self.world.count("own checkpoint: dead letters lost with the store", len(lost))
+
+    def lost_rows(self, rows: Sequence[Row]) -> None:
+        """Expect again what a database has lost together with the checkpoint."""
+        kept = {(row.application_id, row.version) for row in rows}
+        self.written.clear()
+        self.wrote(rows)
+        for application in self.service.applications.values():
+            if (application.id, application.latest.number) not in kept:
+                self.pending[application.id] = application.latest

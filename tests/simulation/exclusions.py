@@ -1,0 +1,127 @@
+"""What no promise covers: each exclusion quotes the sentence of the guide that says so."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from attrs import frozen
+
+from income_client.records.dead_letters import key_of_application
+from income_client.records.window import EPOCH
+
+from .service import Version
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+_POLLS_SEEN: Final = 5
+"""List calls after which a poller must have noticed that the clock was set back."""
+_SLOW_RETRY: Final = 120.0
+"""Seconds after which a dead letter that is due must have been tried, beside three polls."""
+
+
+@frozen
+class Exclusion:
+    """A reason for which a version need not have been delivered."""
+
+    name: str
+    page: str
+    sentence: str
+    covers: Callable[["Cluster", Version], bool]
+
+
+def exclusion_of(run: "Cluster", version: Version) -> str | None:
+    """Return the name of the exclusion that covers a version; None if none does."""
+    return next((one.name for one in EXCLUSIONS if one.covers(run, version)), None)
+
+
+def _is_deleted(run: "Cluster", version: Version) -> bool:
+    return run.service.applications[version.application_id].is_deleted
+
+
+def _is_dead_letter(run: "Cluster", version: Version) -> bool:
+    """Return whether the application is a dead letter that need not have been tried again yet."""
+    letter = run.store.state.letters.get(key_of_application(version.application_id))
+    if letter is None:
+        return False
+    slack = timedelta(seconds=3 * run.plan.settings.interval + _SLOW_RETRY)
+    now = EPOCH + timedelta(seconds=run.service.second)
+    return not run.is_quiet or letter.next_try_at + slack >= now
+
+
+def _is_saturated(run: "Cluster", version: Version) -> bool:
+    return f"window:{version.second}" in run.store.state.letters
+
+
+def _has_lost_letter(run: "Cluster", version: Version) -> bool:
+    keys = {f"window:{version.second}", key_of_application(version.application_id)}
+    return bool(keys & run.books.lost_letters)
+
+
+def _is_before_start(run: "Cluster", version: Version) -> bool:
+    begun = run.books.beginning
+    return begun is None or (version.second < begun.second and version.made_at < begun.at)
+
+
+def _is_listed_late(run: "Cluster", version: Version) -> bool:
+    """Return whether the service listed it later than settle, by its own clock."""
+    shown = run.service.second_at(version.listed_at + run.plan.rules.oldest_read)
+    return shown - version.second > run.plan.settings.settle + 1
+
+
+def _is_hidden(run: "Cluster", version: Version) -> bool:
+    """Return whether nobody polled between a clock's setting back and its catching up."""
+    for at, seconds in run.service.set_back:
+        if at <= version.made_at <= at + seconds:
+            polls = sum(at < one < at + seconds - 60 for one in run.service.lists)
+            if polls < _POLLS_SEEN:
+                return True
+    return False
+
+
+EXCLUSIONS: Final = (
+    Exclusion(
+        name="deleted",
+        page="polling.md",
+        sentence="If it is deleted after an update and before it is read, reading is a 404",
+        covers=_is_deleted,
+    ),
+    Exclusion(
+        name="dead letter",
+        page="polling.md",
+        sentence="It is tried again after one to four minutes (two after a 404)",
+        covers=_is_dead_letter,
+    ),
+    Exclusion(
+        name="saturated",
+        page="polling.md",
+        sentence="A second with too many rows for the list call is a dead letter without an id",
+        covers=_is_saturated,
+    ),
+    Exclusion(
+        name="dead letters lost, checkpoint kept",
+        page="polling.md",
+        sentence="If it is lost, so are they",
+        covers=_has_lost_letter,
+    ),
+    Exclusion(
+        name="before the start",
+        page="polling.md",
+        sentence="a time where the very first poll begins",
+        covers=_is_before_start,
+    ),
+    Exclusion(
+        name="listed later than settle",
+        page="polling.md",
+        sentence="One that is listed later is missed until the application is updated again",
+        covers=_is_listed_late,
+    ),
+    Exclusion(
+        name="clock set back while nobody polled",
+        page="polling.md",
+        sentence="the poller was stopped while clocks went back, run one poll with `lookback=3600`",
+        covers=_is_hidden,
+    ),
+)
+NEW_BEGINNING: Final = ("scaling.md", "A process that is started then begins anew")
+"""The page and the sentence that let a new process begin a name anew whose store was emptied."""

@@ -1,0 +1,168 @@
+"""What goes wrong: one function for each kind of fault that a plan may hold."""
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import evolve
+
+from .stores import Outage
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+    from .consumers import Process
+
+_MOST_STEPS: Final = 300
+_LONGEST_PAUSE: Final = 4.0
+"""Leases for which a machine is paused, at most."""
+_LONGEST_TROUBLE: Final = 400.0
+_LONGEST_OUTAGE: Final = 200.0
+_OUTAGES: Final = ("lost", "reply_lost", "refused", "is_read_only", "is_away")
+_SHARES: Final = (0.1, 0.5, 1.0)
+_RARE: Final = 0.3
+"""Share of the faults that cost a store its checkpoint."""
+
+
+def _kill(_run: "Cluster", process: "Process", chance: random.Random) -> None:
+    process.machine.fuse = chance.randrange(_MOST_STEPS)
+
+
+def _stop(_run: "Cluster", process: "Process", _chance: random.Random) -> None:
+    process.stop()
+
+
+def _pause(_run: "Cluster", process: "Process", chance: random.Random) -> None:
+    seconds = process.settings.lease * chance.random() * _LONGEST_PAUSE
+    process.machine.suspend(seconds, stops_clock=chance.random() < 0.3)
+
+
+def _cancel(_run: "Cluster", process: "Process", _chance: random.Random) -> None:
+    process.machine.call_soon(process.task.cancel)
+
+
+def _wake(_run: "Cluster", process: "Process", _chance: random.Random) -> None:
+    if hasattr(process, "poller") and not process.task.done():
+        process.machine.call_soon(process.poller.wake)
+
+
+def _make_trouble(run: "Cluster", chance: random.Random) -> None:
+    kinds = ("status", "throttled", "refused", "lost", "cut", "slow")
+    kind, share = chance.choice(kinds), chance.choice(_SHARES)
+    run.service.trouble = evolve(run.service.trouble, **{kind: share})
+    run.world.after(_LONGEST_TROUBLE * chance.random(), run.end_trouble)
+
+
+def _fail_store(run: "Cluster", chance: random.Random) -> None:
+    kind, share = chance.choice(_OUTAGES), chance.choice(_SHARES)
+    changes: dict[str, Any] = {kind: True if kind.startswith("is_") else share}
+    run.store.outage = evolve(run.store.outage, **changes)
+    if kind == "is_away":
+        run.store.ring()  # its listeners lose their connections
+    run.world.after(_LONGEST_OUTAGE * chance.random(), run.end_outage)
+
+
+def _have_hiccups(run: "Cluster", chance: random.Random) -> None:
+    """Have the store away for three seconds, several times, with good minutes between."""
+
+    def begin() -> None:
+        if not run.is_quiet:
+            run.store.outage = Outage(is_away=True)
+
+    gap = 10 + 40 * chance.random()
+    for number in range(chance.randrange(3, 11)):
+        run.world.after(number * gap, begin)
+        run.world.after(number * gap + 3, run.end_outage)
+
+
+def _fail_over(run: "Cluster", chance: random.Random) -> None:
+    """Lose the last saves: with the power of the machine, or to a replica without them."""
+    kind = run.plan.kind
+    if not kind.loses:
+        return
+    if kind.name == "sqlite":  # its file is on the machine of all processes
+        for process in run.processes:
+            run.world.count("machine: power cut")
+            process.machine.kill("has no power")
+    letters = set(run.store.state.letters)
+    if run.store.roll_back(kind.loses * chance.random()):
+        run.world.count("store: rolled back")
+        run.note_lost_saves(letters)
+
+
+def _empty(run: "Cluster", chance: random.Random) -> None:
+    """Lose the checkpoint and the dead letters: FLUSHALL, a bucket made again."""
+    if chance.random() < _RARE and run.store.state.stored.checkpoint is not None:
+        letters = set(run.store.state.letters)
+        run.store.empty()
+        run.world.count("store: emptied")
+        run.note_lost_saves(letters, keeps_rows=True)
+
+
+def _restore(run: "Cluster", chance: random.Random) -> None:
+    backup = run.backup
+    is_there = backup is not None and backup.stored.checkpoint is not None
+    if backup is None or not is_there or chance.random() > _RARE:
+        return
+    if run.store.state.stored.checkpoint is not None:
+        letters = set(run.store.state.letters)
+        run.store.restore(backup)
+        run.world.count("store: restored from a backup")
+        run.note_lost_saves(letters)
+
+
+def _set_clock_back(run: "Cluster", chance: random.Random) -> None:
+    """Set the service's clock back within settle or, once, by an hour or two."""
+    settle, rules = int(run.plan.settings.settle), run.plan.rules
+    is_first = all(seconds <= settle for _, seconds in run.service.set_back)
+    seconds = int(chance.random() * settle) - rules.latest - rules.oldest_read
+    if is_first and chance.random() < _RARE:
+        seconds = chance.choice((3_600, 7_200))
+    if seconds > 0:
+        run.world.count("clock set back: " + ("within settle" if seconds <= settle else "far"))
+        run.service.set_clock_back(seconds)
+        run.world.note("service", f"sets its clock back by {seconds:.1f} s")
+
+
+def _stop_clock(run: "Cluster", chance: random.Random) -> None:
+    if not run.service.is_standing:
+        run.world.count("clock stands still")
+        run.service.stop_clock()
+        run.world.after(60 * chance.random(), run.service.release_clock)
+
+
+def _delete(run: "Cluster", chance: random.Random) -> None:
+    application = chance.choice(list(run.service.applications.values()))
+    if application.is_deleted:
+        return
+    application.is_deleted = True
+    run.world.note("service", f"deletes {application.id}", application.id)
+
+    def restore() -> None:
+        application.is_deleted = False
+        run.touch(application.id)
+
+    if chance.random() < 0.5:
+        run.world.after(100 * chance.random(), restore)
+
+
+ON_PROCESSES: Final[dict[str, Callable[["Cluster", "Process", random.Random], None]]] = {
+    "kill": _kill,
+    "stop": _stop,
+    "pause": _pause,
+    "cancel": _cancel,
+    "wake": _wake,
+}
+"""Faults of one process."""
+
+ON_ALL: Final[dict[str, Callable[["Cluster", random.Random], None]]] = {
+    "trouble": _make_trouble,
+    "store": _fail_store,
+    "hiccups": _have_hiccups,
+    "failover": _fail_over,
+    "empty": _empty,
+    "restore": _restore,
+    "clock back": _set_clock_back,
+    "clock stands": _stop_clock,
+    "delete": _delete,
+}
+"""Faults of the service and of the store."""

@@ -1,0 +1,242 @@
+"""What a run is made of: everything is drawn from the seed before the run begins."""
+
+import random
+from typing import Any, Final
+
+from attrs import evolve, frozen
+
+from .service import Rules
+from .stores import POSTGRES, Kind
+
+_CALM: Final = 0.1
+"""Share of runs without faults."""
+_BURST: Final = 0.1
+"""Share of updates that come together with others, in the same second."""
+_MOST_IN_A_BURST: Final = 40
+
+CONSUMERS: Final = (
+    "records",
+    "batches",
+    "tasks",
+    "collected",
+    "two loops",
+    "transaction",
+    "own checkpoint",
+)
+FAULTS: Final = {
+    "kill": 2,
+    "stop": 1,
+    "pause": 2,
+    "cancel": 1,
+    "wake": 1,
+    "trouble": 2,
+    "store": 2,
+    "hiccups": 1,
+    "failover": 1,
+    "empty": 1,
+    "restore": 1,
+    "clock back": 1,
+    "clock stands": 1,
+    "delete": 1,
+}
+"""The kinds of faults, each with its weight."""
+
+
+@frozen(kw_only=True)
+class Profile:
+    """How large the runs are."""
+
+    name: str
+    epochs: int
+    intervals: tuple[float, ...]
+    leases: tuple[float, ...]
+    seconds: tuple[float, ...]
+    """Of an epoch of faults."""
+    applications: tuple[int, ...]
+    update_gaps: tuple[float, ...]
+    """Mean seconds between updates."""
+    fault_gaps: tuple[float, ...]
+    """Mean seconds between faults."""
+    quiet: float
+    """Seconds of a quiet period, beside those that intervals and leases take."""
+
+
+PROFILES: Final = {
+    profile.name: profile
+    for profile in (
+        Profile(
+            name="small",
+            epochs=2,
+            intervals=(5.0, 30.0, 60.0),
+            leases=(2.0, 6.0, 15.0),
+            seconds=(200.0, 400.0, 600.0),
+            applications=(3, 12, 40),
+            update_gaps=(4.0, 20.0, 60.0),
+            fault_gaps=(10.0, 30.0, 90.0),
+            quiet=200.0,
+        ),
+        Profile(
+            name="full",
+            epochs=3,
+            intervals=(5.0, 30.0, 30.0, 60.0, 240.0),
+            leases=(2.0, 15.0, 15.0, 60.0),
+            seconds=(600.0, 1_800.0, 3_600.0),
+            applications=(3, 20, 200),
+            update_gaps=(2.0, 20.0, 120.0),
+            fault_gaps=(20.0, 90.0, 400.0),
+            quiet=400.0,
+        ),
+    )
+}
+
+
+@frozen(kw_only=True)
+class Fault:
+    """Something that goes wrong at a moment; ``detail`` seeds how."""
+
+    at: float
+    kind: str
+    detail: int
+    target: int
+    """The machine that it falls on, where it falls on one."""
+
+    def __str__(self) -> str:
+        return f"{self.at:9.2f} {self.kind} (machine {self.target}, {self.detail})"
+
+
+@frozen(kw_only=True)
+class Settings:
+    """The settings of one process."""
+
+    interval: float
+    settle: float
+    lookback: float
+    lease: float
+
+
+@frozen(kw_only=True)
+class Plan:
+    """All that is drawn for a run."""
+
+    seed: int
+    profile: Profile
+    machines: int
+    standby: bool
+    consumer: str
+    kind: Kind
+    settings: Settings
+    changes_settings: bool
+    """Whether a process may be started with other settings than the one before."""
+    rules: Rules
+    page: int
+    """Rows of a page of the list."""
+    batch: int
+    """Records of a batch."""
+    starts_now: bool
+    past: float
+    """Seconds between the updates before a run; 0 puts all of them into one second."""
+    fails: float
+    """Share of the consumer's blocks that fail."""
+    holds: float
+    """Seconds for which a consumer works on a batch, at most."""
+    updates: tuple[tuple[float, int], ...]
+    """When which application is updated; those before 0 are older than the run."""
+    faults: tuple[Fault, ...]
+    epoch: float
+    """Seconds of an epoch of faults."""
+    quiet: float
+    """Seconds of the quiet period after it."""
+
+    @classmethod
+    def drawn(cls, seed: int, profile: Profile) -> "Plan":
+        """Draw a run."""
+        chance = random.Random(f"{profile.name} {seed}")
+        settings = Settings(
+            interval=chance.choice(profile.intervals),
+            settle=chance.choice((0.0, 2.0, 5.0, 5.0, 30.0)),
+            lookback=chance.choice((0.0, 0.0, 0.0, 60.0)),
+            lease=chance.choice(profile.leases),
+        )
+        consumer = chance.choice(CONSUMERS)
+        kind = Kind.drawn(chance)
+        if consumer == "transaction":
+            kind = evolve(POSTGRES, loses=kind.loses)
+        is_single = consumer == "own checkpoint"
+        machines = 1 if is_single else chance.choice((1, 2, 3))
+        epoch = chance.choice(profile.seconds)
+        quiet = profile.quiet + 3 * settings.interval + 15 * settings.lease
+        begins = [number * (epoch + quiet) for number in range(profile.epochs)]
+        applications, is_calm = chance.choice(profile.applications), chance.random() < _CALM
+        return cls(
+            seed=seed,
+            profile=profile,
+            machines=machines,
+            standby=machines > 1 or (not is_single and chance.random() < 0.5),
+            consumer=consumer,
+            kind=kind,
+            settings=settings,
+            changes_settings=chance.random() < 0.3,
+            rules=Rules.drawn(chance, settings.settle),
+            page=chance.choice((5, 50, 1000)),
+            batch=chance.choice((1, 7, 100)),
+            starts_now=chance.random() < 0.2,
+            past=chance.choice((0.0, 0.1, 1.0, 30.0)),
+            fails=0.0 if is_calm else chance.choice((0.0, 0.0, 0.1)),
+            holds=chance.choice((0.01, 0.5, 3.0)),
+            updates=_draw_updates(chance, profile, begins, epoch, applications),
+            faults=() if is_calm else _draw_faults(chance, profile, begins, epoch, machines),
+            epoch=epoch,
+            quiet=quiet,
+        )
+
+    @property
+    def summary(self) -> str:
+        """The plan in a few lines, without its updates and faults."""
+        shown: dict[str, Any] = {
+            "consumer": self.consumer,
+            "machines": self.machines,
+            "standby": self.standby,
+            "store": self.kind,
+            "settings": self.settings,
+            "rules": self.rules,
+            "page": self.page,
+            "batch": self.batch,
+            "updates": len(self.updates),
+            "faults": len(self.faults),
+        }
+        return "\n".join(f"{name}: {value}" for name, value in shown.items())
+
+
+def _draw_updates(
+    chance: random.Random,
+    profile: Profile,
+    begins: list[float],
+    epoch: float,
+    applications: int,
+) -> tuple[tuple[float, int], ...]:
+    updates = [(-float(number), number) for number in range(applications)]
+    gap = chance.choice(profile.update_gaps)
+    for begin in begins:
+        at = begin
+        while (at := at + chance.expovariate(1 / gap)) < begin + epoch:
+            many = chance.randrange(1, _MOST_IN_A_BURST) if chance.random() < _BURST else 1
+            updates += [(at, chance.randrange(applications)) for _ in range(many)]
+    return tuple(sorted(updates))
+
+
+def _draw_faults(
+    chance: random.Random,
+    profile: Profile,
+    begins: list[float],
+    epoch: float,
+    machines: int,
+) -> tuple[Fault, ...]:
+    faults, gap = [], chance.choice(profile.fault_gaps)
+    kinds, weights = list(FAULTS), list(FAULTS.values())
+    for begin in begins:
+        at = begin
+        while (at := at + chance.expovariate(1 / gap)) < begin + epoch:
+            (kind,) = chance.choices(kinds, weights)
+            detail, target = chance.randrange(10**6), chance.randrange(machines)
+            faults.append(Fault(at=at, kind=kind, detail=detail, target=target))
+    return tuple(faults)

@@ -1,0 +1,261 @@
+"""The promises of a poller, each judged by one function.
+
+A function is called at the moment at which its promise can be broken, with the run and what has
+just happened, and has the world fail. What no promise covers is in `exclusions`.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from income_client import AuthenticationError, CheckpointConflictError, CheckpointError
+
+from .deliveries import Beginning, Save, position_of, read
+from .exclusions import exclusion_of
+from .loops import EPOCH_OF_RUNS, Machine
+from .stores import Row
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+    from .consumers import Process
+
+_RATE: Final = 0.02
+"""By how much the clocks of two machines may differ."""
+
+
+# Promise 8: everything is delivered, and once
+
+
+def judge_delivery(run: "Cluster", machine: Machine, row: Row) -> None:
+    """Judge a record that a consumer is given: each version comes once without a reason."""
+    if run.books.is_repeated(machine, row):
+        _fail(run, "8, once", f"{machine.name} is given {_name(row)} again", row.application_id)
+
+
+def judge_effects(run: "Cluster", rows: Iterable[Row]) -> None:
+    """Judge rows that are committed with the checkpoint: each takes effect once."""
+    for row in rows:
+        if run.store.state.committed.get(row.application_id) == row.version:
+            _fail(run, "8, once", f"{_name(row)} takes effect twice", row.application_id)
+
+
+def judge_passing(run: "Cluster", save: Save) -> None:
+    """Judge the position of a save: nothing before it is left to deliver."""
+    position = position_of(save.new)
+    for version in run.books.pending.values():
+        is_passed = version.second < position and version.number not in run.books.behind
+        if is_passed and exclusion_of(run, version) is None:
+            what = f"the checkpoint ({position - EPOCH_OF_RUNS}) passes {version}, not delivered"
+            _fail(run, "8, at least once", what, version.application_id)
+
+
+def judge_quiet(run: "Cluster", *, is_last: bool) -> None:
+    """Judge what a quiet period leaves: the latest version of everything is delivered."""
+    for version in run.books.pending.values():
+        if version.second > run.service.second - 300 and not is_last:
+            run.world.count("quiet: update ahead of a clock that was set back")
+            continue
+        exclusion = exclusion_of(run, version)
+        if exclusion is None:
+            _fail(run, "8, at least once", f"{version} is lost", version.application_id)
+        else:
+            run.world.count(f"excluded: {exclusion}")
+
+
+def judge_beginning(run: "Cluster", save: Save) -> None:
+    """Judge the first save into an empty store: who knows a past does not begin at the present."""
+    books, second = run.books, save.new.since
+    if save.old is not None:
+        return
+    if books.beginning is None:
+        books.beginning = Beginning(save.at, second)
+        return
+    process = run.process_of(save.machine)
+    knows = process is not None and (process.has_seen or process.given is not None)
+    run.world.count(f"emptied: begun again by a process that {'knew' if knows else 'was new'}")
+    if knows and second > books.beginning.second:
+        what = f"{save.machine.name} begins at {second - EPOCH_OF_RUNS}, although it knew the name"
+        _fail(run, "8, no new beginning", what)
+    if not knows:
+        run.world.count("excluded: begun anew")
+        books.beginning = Beginning(save.at, second)
+
+
+def judge_sequences(run: "Cluster") -> None:
+    """Judge what a consumer keeps by `Batch.sequence`: the greatest is that of the newest."""
+    if run.store.lost_saves_at > 0:
+        return
+    for row in run.books.written.values():
+        latest = run.service.applications[row.application_id].latest
+        if row.application_id not in run.books.pending and row.version != latest.number:
+            what = f"the greatest sequence is that of {_name(row)}, the latest is v{latest.number}"
+            _fail(run, "8, sequence", what, row.application_id)
+
+
+# Promise 9: the checkpoint
+
+
+def judge_progress(run: "Cluster", save: Save) -> None:
+    """Judge the order of saves: the checkpoint moves forward, and stays behind service time."""
+    old, new = save.old, save.new
+    if old is None:
+        return
+    if old.progress > new.progress:
+        _fail(run, "9, forward only", "the checkpoint goes back")
+    settle = run.books.lives[save.machine].settings.settle
+    latest = run.service.second - settle
+    was_set_back = any(run.world.now - at < 300 for at, _ in run.service.set_back)
+    if new.reached > max(old.reached, latest) and not was_set_back:
+        what = (
+            f"the checkpoint ({new.reached - EPOCH_OF_RUNS}) is later than service time "
+            f"({run.service.second - EPOCH_OF_RUNS}) minus settle ({settle:g})"
+        )
+        _fail(run, "9, behind service time", what)
+
+
+def judge_holder(run: "Cluster", save: Save) -> None:
+    """Judge who saves: nobody after another has taken over, nor before a lease has expired."""
+    if save.new.holder in run.books.retired:
+        _fail(run, "9, one holder", f"{save.machine.name} saves although it was replaced")
+    last, old = run.books.last, save.old
+    if not save.is_takeover or old is None or last is None:
+        return
+    run.world.count(f"takeover: {_kind_of_takeover(save, last)}")
+    run.world.note("store", f"is taken over by {save.machine.name}, lease {old.lease}")
+    is_other = last.machine is not save.machine
+    since_loss = run.world.now - run.store.lost_saves_at
+    if old.lease and save.new.lease and is_other and since_loss > 2 * old.lease:
+        age = save.at - last.at
+        if age < old.lease * (1 - 2 * _RATE):
+            what = f"{save.machine.name} takes over {age:.2f} s after a save, lease {old.lease:g}"
+            _fail(run, "9, lease", what)
+
+
+def _kind_of_takeover(save: Save, last: Save) -> str:
+    if last.machine is save.machine:
+        return "by the same process"
+    return "expired" if save.old is not None and save.old.lease else "given up"
+
+
+def judge_takeover(run: "Cluster", dead: Machine, *, how: str, leases: float) -> None:
+    """Expect a standby to take over in time: the table of `scaling.md`."""
+    books, stored = run.books, run.store.state.stored.checkpoint
+    is_leader = books.last is not None and books.last.machine is dead and stored is not None
+    standbys = [one for one in run.processes if one.is_healthy_standby]
+    if not is_leader or not standbys or stored is None or not run.is_calm:
+        return
+    own = min(one.settings.lease for one in standbys)
+    longest = own if how == "stops" else max(own, read(stored).lease or 0.0)
+    deadline = longest * leases * (1 + _RATE) + 8 * run.plan.kind.delay + 0.1
+    disturbances, version = run.disturbances, run.store.state.stored.version
+
+    def judge() -> None:
+        if run.disturbances != disturbances:
+            return
+        run.world.count(f"takeover in time: the leader {how}")
+        if run.store.state.stored.version == version:
+            what = f"nobody takes over {deadline:.1f} s after {dead.name} {how}"
+            _fail(run, "scaling, takeover", what)
+
+    run.world.after(deadline, judge)
+
+
+def judge_looks(run: "Cluster", process: "Process", pause: float) -> None:
+    """Judge how long a standby does not look at the store: a tenth of its lease."""
+    longest = process.settings.lease / 10 * (1 + _RATE) + 0.1
+    if pause > longest:
+        what = f"{process.machine.name}, a standby, did not look at the store for {pause:.1f} s"
+        _fail(run, "scaling, takeover", what)
+
+
+def judge_memory(run: "Cluster") -> None:
+    """Judge the size of the checkpoint: it remembers what the list can show again."""
+    text, rules = run.store.state.stored.checkpoint, run.plan.rules
+    if text is None or rules.oldest_read or run.service.set_back:
+        return
+    checkpoint = read(text)
+    slack = 65 + 3_600 * (rules.future == "accept")
+    oldest = position_of(checkpoint) - run.plan.settings.lookback - slack
+    latest = [one.latest.second for one in run.service.applications.values()]
+    most = sum(second >= oldest for second in latest) + len(run.store.state.letters) + 2
+    if len(checkpoint.seen) > most:
+        what = f"the checkpoint remembers {len(checkpoint.seen)} versions of {most}"
+        _fail(run, "9, small", what)
+
+
+# Promise 10: failures and dead letters
+
+
+def judge_letters(run: "Cluster") -> None:
+    """Judge new dead letters: only a second with as many rows as a page may be called saturated."""
+    letters, books = run.store.state.letters, run.books
+    for key in letters.keys() - books.letters:
+        kind, _, name = key.partition(":")
+        run.world.count(f"dead letter: {kind}")
+        if kind != "window":
+            continue
+        second = int(name)
+        near = sum(
+            any(abs(version.second - second) <= 1 for version in one.versions)
+            for one in run.service.applications.values()
+        )
+        if near < run.plan.page:
+            what = f"second {second - EPOCH_OF_RUNS} is called saturated: {near} rows near it"
+            _fail(run, "10, dead letters", what)
+    run.world.count("dead letter: resolved", len(books.letters - letters.keys()))
+    books.letters = set(letters)
+
+
+def judge_end(run: "Cluster", process: "Process", error: BaseException | None) -> None:
+    """Judge how a program has ended: transient failures end none."""
+    match error:
+        case None:
+            is_sound = True
+        case AuthenticationError():
+            is_sound = run.world.situations["service: 401"] > 0
+        case CheckpointConflictError():
+            is_sound = not run.plan.standby
+        case CheckpointError():
+            is_sound = error.retryable and process.is_stopping
+        case _:
+            is_sound = False
+    if not is_sound:
+        _fail(run, "10, failures", f"{process.machine.name} ends with {error!r}")
+
+
+def judge_wake(run: "Cluster", woken_at: float) -> None:
+    """Judge a wake-up in a quiet moment: a poll begins within two seconds, and is soon listed."""
+    latest = woken_at + 4 + 2 * run.plan.holds
+    if not any(woken_at < one < latest for one in run.service.lists):
+        _fail(run, "scaling, wake-ups", "a wake-up was followed by no poll")
+
+
+# Promise 11: the end
+
+
+def judge_rest(run: "Cluster", machine: Machine) -> None:
+    """Judge what an ended program leaves: no task, no error that nobody has seen."""
+    if machine.open_tasks or machine.errors:
+        what = f"{machine.name} leaves {machine.open_tasks} {machine.errors}"
+        _fail(run, "11, nothing is left", what)
+
+
+def judge_stopped(run: "Cluster") -> None:
+    """Judge the end of a run: every program ends within half a minute of its stop."""
+    left = [machine.name for machine in run.world.machines]
+    if left:
+        _fail(run, "11, stopping", f"{left} did not end")
+
+
+def _name(row: Row) -> str:
+    return f"{row.application_id} v{row.version}"
+
+
+def _fail(run: "Cluster", promise: str, what: str, application_id: str | None = None) -> None:
+    run.world.fail(f"promise {promise}", what, application_id)
+
+
+def judge_save(run: "Cluster", save: Save) -> None:
+    """Judge a save by every promise about saves."""
+    for judge in (judge_beginning, judge_holder, judge_progress, judge_passing):
+        judge(run, save)
+    judge_letters(run)

@@ -1,0 +1,324 @@
+"""The service as a model: updates, a list that shows them late, replicas, clocks, bad replies.
+
+`Rules` are drawn for each run, within what the contract leaves open and the guide allows for.
+"""
+
+import json
+import random
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any, Final, TypeVar
+from urllib.parse import parse_qs
+
+from attrs import define, field, frozen
+
+from income_client.errors import TransportError
+from income_client.http.endpoints import Request, Response, addresses
+from income_client.http.faults import SILENT, ConnectionFault
+from income_client.http.transport import SocketLimits, Transport
+from income_client.records.window import EPOCH
+
+from .loops import EPOCH_OF_RUNS, Machine, World
+
+T = TypeVar("T")
+
+_RESET: Final = ConnectionFault("connection reset")
+_CUT: Final = ConnectionFault("body cut short")
+_USUAL_WAY: Final = 0.02
+"""Seconds of one way to the service, at most."""
+_SLOW_WAYS: Final = (2.0, 12.0, 70.0)
+
+
+@frozen(kw_only=True)
+class Rules:
+    """How the service behaves for a whole run."""
+
+    lower_closed: bool
+    upper_closed: bool
+    order: str
+    future: str
+    """What becomes of bounds in the future: accept, clamp or refuse."""
+    max_span: int | None
+    """Seconds of the longest window that it applies."""
+    date_ahead: int | None
+    """Seconds by which `Date` runs ahead of service time; None: there is no such header."""
+    latest: float
+    """Seconds that an update may take to show in the list."""
+    oldest_read: float
+    """Seconds by which a replica that answers may be behind."""
+
+    @classmethod
+    def drawn(cls, chance: random.Random, settle: float) -> "Rules":
+        """Draw rules with which a poller of this ``settle`` has to cope."""
+        late = settle * chance.choice((0, 0, chance.random(), 1))
+        return cls(
+            lower_closed=chance.random() < 0.5,
+            upper_closed=chance.random() < 0.5,
+            order=chance.choice(("ascending", "descending", "random")),
+            future=chance.choice(("accept", "clamp", "refuse")),
+            max_span=chance.choice((None, None, None, 86_400, 3_600)),
+            date_ahead=chance.choice((0, 0, 0, 2, -2, None)),
+            latest=late,
+            oldest_read=(settle - late) * chance.choice((0, 0, 0, chance.random(), 1)),
+        )
+
+
+@define(eq=False)
+class Version:
+    """One update of an application."""
+
+    application_id: str
+    number: int
+    made_at: float
+    """In the world's time."""
+    second: int
+    """The service's second that it carries."""
+    listed_at: float
+    """When the list shows it at the latest, in the world's time."""
+
+    def __str__(self) -> str:
+        return f"{self.application_id} v{self.number} of second {self.second - EPOCH_OF_RUNS}"
+
+
+@define(eq=False)
+class Application:
+    """An application and its versions."""
+
+    id: str
+    versions: list[Version] = field(factory=list)
+    is_deleted: bool = False
+
+    @property
+    def latest(self) -> Version:
+        """Its latest version."""
+        return self.versions[-1]
+
+    def read_at(self, moment: float) -> Version | None:
+        """Return the version that was made by a moment."""
+        return next((one for one in reversed(self.versions) if one.made_at <= moment), None)
+
+    def listed_at(self, moment: float) -> Version | None:
+        """Return the version that the list shows; one that is late leaves the one before."""
+        return next((one for one in reversed(self.versions) if one.listed_at <= moment), None)
+
+
+@define
+class Trouble:
+    """Shares of requests that are answered badly, while it lasts."""
+
+    status: float = 0.0
+    throttled: float = 0.0
+    refused: float = 0.0
+    lost: float = 0.0
+    cut: float = 0.0
+    slow: float = 0.0
+
+
+@define(eq=False)
+class SimulatedService:
+    """The service on its own machine."""
+
+    world: World
+    rules: Rules
+    applications: dict[str, Application] = field(factory=dict)
+    trouble: Trouble = field(factory=Trouble)
+    lists: list[float] = field(factory=list)
+    """When list calls were answered."""
+    set_back: list[tuple[float, float]] = field(factory=list)
+    """When its clock was set back, and by how many seconds."""
+    _settings: list[tuple[float, float, bool]] = field(factory=lambda: [(0.0, 0.0, True)])
+    """Of its clock: from when on, what it showed then, and whether it moves."""
+    seconds: dict[int, int] = field(factory=dict)
+    """The second of each version, by its number."""
+
+    def second_at(self, moment: float) -> int:
+        """Return the second that its clock showed at a moment."""
+        began = (one for one in reversed(self._settings) if one[0] <= moment)
+        since, shown, moves = next(began, self._settings[0])
+        return int(EPOCH_OF_RUNS + shown + (moment - since) * moves)
+
+    @property
+    def second(self) -> int:
+        """The second that its clock shows."""
+        return self.second_at(self.world.now)
+
+    @property
+    def is_standing(self) -> bool:
+        """Whether its clock does not move."""
+        return not self._settings[-1][2]
+
+    def set_clock_back(self, seconds: float) -> None:
+        """Set its clock back."""
+        _, shown, moves = self._shown()
+        self._settings.append((self.world.now, shown - seconds, moves))
+        self.set_back.append((self.world.now, seconds))
+
+    def stop_clock(self) -> None:
+        """Have its clock stand still."""
+        self._settings.append((self.world.now, self._shown()[1], False))
+
+    def release_clock(self) -> None:
+        """Have a clock that stands still jump to where it would be."""
+        if self.is_standing:
+            since, shown, _ = self._settings[-1]
+            self._settings.append((self.world.now, shown + self.world.now - since, True))
+
+    def _shown(self) -> tuple[float, float, bool]:
+        since, shown, moves = self._settings[-1]
+        return since, shown + (self.world.now - since) * moves, moves
+
+    def touch(self, application_id: str, *, ago: float = 0.0) -> Version:
+        """Update an application, or make it."""
+        application = self.applications.setdefault(application_id, Application(application_id))
+        late = self.rules.latest * self.world.chance.choice((0, self.world.chance.random(), 1))
+        version = Version(
+            application_id,
+            len(self.seconds) + 1,
+            made_at=self.world.now - ago,
+            second=self.second - int(ago),
+            listed_at=self.world.now - ago + late,
+        )
+        application.versions.append(version)
+        self.seconds[version.number] = version.second
+        self.world.note("service", f"updates {version}, listed {late:.2f} s later", application_id)
+        return version
+
+    async def send(self, machine: Machine, request: Request, silence: float) -> Response:
+        """Answer a request over a network that delays and loses."""
+        chance, trouble = self.world.chance, self.trouble
+        way = chance.choice(_SLOW_WAYS) if chance.random() < trouble.slow else _USUAL_WAY
+        future = self.world.ask(
+            machine,
+            lambda: self._answer(request),
+            there=chance.random() * way,
+            back=chance.random() * way,
+            is_lost=chance.random() < trouble.lost / 2,
+            is_reply_lost=chance.random() < trouble.lost / 2,
+        )
+        timer = machine.call_later(silence, machine.take, future, None, SILENT.error(request))
+        try:
+            response: Response = await future
+        finally:
+            timer.cancel()
+        return response
+
+    def _answer(self, request: Request) -> Response:
+        chance, trouble, count = self.world.chance, self.trouble, self.world.count
+        if chance.random() < trouble.cut:
+            count("service: reply cut")
+            raise self._broken(request)
+        if chance.random() < trouble.status:
+            count("service: 5xx")
+            return self._reply(chance.choice((500, 502, 503)))
+        if chance.random() < trouble.throttled:
+            count("service: 429")
+            return self._reply(429, {"retry-after": str(chance.choice((0, 1, 7, 40)))})
+        if chance.random() < trouble.refused:
+            count("service: 401")
+            return self._reply(401)
+        return self._list(request) if request.subject is None else self._read(request)
+
+    def _broken(self, request: Request) -> TransportError:
+        return self.world.chance.choice((_RESET, _CUT)).error(request)
+
+    def _reply(
+        self, status: int, headers: Mapping[str, str] | None = None, body: Any = None
+    ) -> Response:
+        fields = {"content-type": "application/json", **(headers or {})}
+        if self.rules.date_ahead is not None:
+            moment = datetime.fromtimestamp(self.second + self.rules.date_ahead, UTC)
+            fields["date"] = format_datetime(moment, usegmt=True)
+        return Response(status=status, headers=fields, body=json.dumps(body).encode())
+
+    def _list(self, request: Request) -> Response:
+        now, rules = self.second, self.rules
+        asked = parse_qs(request.query)
+        limit = int(asked["limit"][0])
+        bounds = [_second_of(asked.get(name)) for name in ("updated_after", "updated_before")]
+        if rules.future == "refuse" and any(one is not None and one > now for one in bounds):
+            self.world.count("service: future bound refused")
+            return self._reply(400)
+        after = 0 if bounds[0] is None else bounds[0]
+        before = now if bounds[1] is None else bounds[1]
+        if rules.future == "clamp":
+            after, before = min(after, now), min(before, now)
+        if rules.max_span is not None and before - after > rules.max_span:
+            self.world.count("service: span narrowed")
+            after = before - rules.max_span
+        moment = self.world.now - rules.oldest_read * self.world.chance.random()
+        rows = self._rows_between(after, before, moment)[:limit]
+        self.world.count("service: full page" if len(rows) == limit else "service: page")
+        self.lists.append(self.world.now)
+        body = {"updated_after": _stamp(after), "updated_before": _stamp(before)}
+        return self._reply(200, body=body | {"applications": [_row_of(one) for one in rows]})
+
+    def _rows_between(self, after: int, before: int, moment: float) -> list[str]:
+        rules, rows = self.rules, []
+        for application in self.applications.values():
+            shown = application.listed_at(moment)
+            if shown is None or application.is_deleted:
+                continue
+            low, high = shown.second - after, before - shown.second
+            if low >= (not rules.lower_closed) and high >= (not rules.upper_closed):
+                rows.append((shown.second, application.id))
+        rows.sort(reverse=rules.order == "descending")
+        if rules.order == "random":
+            self.world.chance.shuffle(rows)
+        return [application_id for _, application_id in rows]
+
+    def _read(self, request: Request) -> Response:
+        application = self.applications.get(request.subject or "")
+        moment = self.world.now - self.rules.oldest_read * self.world.chance.random()
+        version = None if application is None else application.read_at(moment)
+        if application is None or application.is_deleted or version is None:
+            self.world.count("service: 404")
+            return self._reply(404)
+        return self._reply(200, body=_body_of(version))
+
+
+class SimulatedTransport(Transport):
+    """The transport of one process: its requests travel in virtual time."""
+
+    def __init__(self, service: SimulatedService, machine: Machine) -> None:
+        super().__init__(addresses("https://service.test"))
+        self._service, self._machine = service, machine
+
+    async def send(
+        self,
+        request: Request,
+        headers: Mapping[str, str],
+        limits: SocketLimits,
+        read: Callable[[Response], T],
+    ) -> T:
+        """Send a request once, and return what is read from its reply."""
+        return read(await self._service.send(self._machine, request, limits.read))
+
+
+def _row_of(application_id: str) -> dict[str, str]:
+    return {
+        "application_id": application_id,
+        "application_reference_id": application_id,
+        "application_date": "2026-06-30T11:46:33",
+    }
+
+
+def _body_of(version: Version) -> dict[str, Any]:
+    return {
+        **_row_of(version.application_id),
+        "last_updated_at": _stamp(version.second) + "Z",
+        "applicants": {},
+        "income_calculations": {},
+        "data_sources": {"image_files": [], "structured_data": []},
+        "version": version.number,
+    }
+
+
+def _second_of(texts: list[str] | None) -> int | None:
+    if texts is None:
+        return None
+    return int((datetime.fromisoformat(texts[0]) - EPOCH).total_seconds())
+
+
+def _stamp(second: int) -> str:
+    return (EPOCH + timedelta(seconds=second)).isoformat()

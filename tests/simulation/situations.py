@@ -1,0 +1,56 @@
+"""What must come about in a longer run, and the seeds that have failed once."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+ONCE_FAILED: Final[tuple[tuple[str, int], ...]] = ()
+"""Profiles and seeds that have shown a fault; each is run every time."""
+
+REQUIRED: Final = (
+    "clock set back: far",
+    "clock set back: within settle",
+    "clock stands still",
+    "consumer: block failed",
+    "consumer: holds a batch for long",
+    "consumer: loop left with a batch",
+    "consumer: record received",
+    "dead letter: application",
+    "dead letter: resolved",
+    "dead letter: window",
+    "machine: killed",
+    "machine: paused",
+    "machine: paused with its clock",
+    "machine: power cut",
+    "service: 401",
+    "service: 404",
+    "service: 429",
+    "service: 5xx",
+    "service: full page",
+    "service: future bound refused",
+    "service: reply cut",
+    "service: span narrowed",
+    "store: call lost",
+    "store: conflict",
+    "store: emptied",
+    "store: read-only",
+    "store: restored from a backup",
+    "store: rolled back",
+    "store: save made late",
+    "store: save made, reply lost",
+    "takeover in time: the leader dies",
+    "takeover in time: the leader stops",
+    "takeover: expired",
+    "takeover: given up",
+)
+
+
+def missing_from(situations: Iterable[str]) -> list[str]:
+    """Return which situations have not come about."""
+    return sorted(set(REQUIRED) - set(situations))
+
+
+def table_of(times: Counter[str], seeds: Counter[str]) -> str:
+    """Return a table: how often each situation came about, and in how many seeds."""
+    lines = [f"{name:<50} {times[name]:>9} in {seeds[name]:>6} seeds" for name in sorted(times)]
+    return "\n".join(lines)
