@@ -95,7 +95,7 @@ const refresh = () => (looking = looking.then(look));
 
 async function poll() {
   for (;;) {
-    if (byId("access").hidden && !document.hidden) await refresh();
+    if (byId("access").hidden) await refresh();
     await pause(POLL);
   }
 }
@@ -307,7 +307,10 @@ async function showChosen() {
   const one = chosen === null ? null : await read("application", { application_id: chosen })
     .catch((error) => { if (!(error instanceof RefusedError)) throw error; });
   byId("application").hidden = !one;
-  if (!one) return;
+  if (!one) {
+    chosen = null; // it was removed
+    return;
+  }
   const { application, documents } = one;
   const suspected = new Set(entriesOf(application.income_calculations).flatMap(
     ([, each]) => listOf(each?.suspected_fraudulent?.document_ids)));
@@ -320,7 +323,7 @@ async function showChosen() {
 }
 
 const doubt = (isSuspected) =>
-  (isSuspected ? [element("span", "alarm", " ⚠ suspected")] : []);
+  (isSuspected ? [element("span", "alarm", " ⚠\u00a0suspected")] : []);
 
 function incomesOf({ income_calculations: calculations }, suspected) {
   // An application that somebody added may hold anything.

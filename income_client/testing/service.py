@@ -1,11 +1,11 @@
 """The emulated service in a thread of its own, and all that a test may do to it from any thread."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import partial
-from typing import Any, Final, Self, TypeAlias, TypeVar, overload
+from functools import partial, wraps
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeAlias, TypeVar, overload
 
 import msgspec
 from attrs import evolve, fields_dict
@@ -23,7 +23,6 @@ from income_client import (
 )
 from income_client.clock import Clock
 from income_client.emulator import (
-    CallbackDelivery,
     CallbackTarget,
     Emulator,
     RecordedRequest,
@@ -38,6 +37,7 @@ from .clocks import JumpingClock, ServiceSideClock
 from .factories import INVENTED_ADDRESS, documents_of
 from .loops import LoopThread
 
+P = ParamSpec("P")
 T = TypeVar("T")
 _Documents: TypeAlias = ApplicationDocuments | Iterable[Document] | None
 
@@ -157,6 +157,30 @@ class ServiceFaults:
     def clear(self) -> None:
         """Forget all faults."""
         self._thread.call(self._emulator.faults.clear)
+
+
+def _in_loop(
+    method: Callable[Concatenate[Emulator, P], T],
+) -> Callable[Concatenate["IncomeService", P], T]:
+    """Return the method that calls one of the emulator, from any thread."""
+
+    @wraps(method)
+    def call(self: "IncomeService", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._call_in_loop(partial(method, self._emulator, *args, **kwargs))
+
+    return call
+
+
+def _awaited_in_loop(
+    method: Callable[Concatenate[Emulator, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate["IncomeService", P], Coroutine[Any, Any, T]]:
+    """Return the method that awaits one of the emulator, while the caller's loop runs on."""
+
+    @wraps(method)
+    async def call(self: "IncomeService", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._thread.wait_for(method(self._emulator, *args, **kwargs))
+
+    return call
 
 
 class IncomeService(AbstractContextManager["IncomeService"]):
@@ -297,13 +321,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         """The service's present, without zone."""
         return moment_of(self._call_in_loop(lambda: self._emulator.now))
 
-    def advance(self, seconds: float) -> None:
-        """Move the service's time forward by ``seconds``; tokens and addresses expire by it.
-
-        Raises:
-            ConfigurationError: that would be backward.
-        """
-        self._call_in_loop(partial(self._emulator.advance, seconds))
+    advance: Final = _in_loop(Emulator.advance)
 
     def add(
         self,
@@ -369,43 +387,10 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         """
         self._call_in_loop(partial(self._remove_application, application_id))
 
-    def revoke_tokens(self) -> None:
-        """Refuse every access token given out so far with 401."""
-        self._call_in_loop(self._emulator.revoke_tokens)
-
-    def content_of(self, document_id: str) -> bytes:
-        """Return the bytes of the file of the document ``document_id`` as they are now.
-
-        Raises:
-            ConfigurationError: there is no such document.
-        """
-        return self._call_in_loop(partial(self._emulator.content_of, document_id))
-
-    def replace_file(self, document_id: str) -> None:
-        """Put another file in the place of that of ``document_id``; its addresses stay valid.
-
-        Raises:
-            ConfigurationError: there is no such document.
-        """
-        self._call_in_loop(partial(self._emulator.replace_file, document_id))
-
-    async def fire_callback(
-        self, application_id: str | None = None, **options: Any
-    ) -> CallbackDelivery:
-        """Send a callback, while the caller's loop can receive it (contract sections 5.2 and 6).
-
-        Args:
-            application_id: what it is about; one after the other unless given.
-            **options: of `Emulator.fire_callback`.
-
-        Returns:
-            What became of it, attempt by attempt.
-
-        Raises:
-            ConfigurationError: there is no target or no such application, or an
-                argument is invalid.
-        """
-        return await self._thread.wait_for(self._emulator.fire_callback(application_id, **options))
+    revoke_tokens: Final = _in_loop(Emulator.revoke_tokens)
+    content_of: Final = _in_loop(Emulator.content_of)
+    replace_file: Final = _in_loop(Emulator.replace_file)
+    fire_callback: Final = _awaited_in_loop(Emulator.fire_callback)
 
     def _add_record(
         self, given: ApplicationRecord | Application, documents: _Documents, *, now: bool
