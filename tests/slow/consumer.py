@@ -251,6 +251,11 @@ async def plays() -> None:
     async with emulator.Emulator(200, callbacks=emulator.CallbackTarget("http://a")) as service:
         assert_type(service.touch(service.world.ids[0]), int)
         await service.fire_callback(update=True)
+    async with emulator.RemoteEmulator("http://a", "control-token") as remote:
+        assert_type(await remote.touch("app-1"), emulator.EmulatedApplication)
+        assert_type((await remote.state()).rules, emulator.ServiceRules)
+        assert_type(await remote.requests(after=1), list[emulator.JournalEntry])
+        assert_type(await remote.fire_callback(update=True), emulator.CallbackDelivery)
     request = emulator.HttpRequest(method="GET", path="/v1/income/applications")
     assert_type(emulator.respond(emulator.Service(service.world), request), emulator.HttpReply)
     rules = emulator.ServiceRules(order=emulator.Order.SHUFFLED, future="refuse")
@@ -267,6 +272,7 @@ async def tests(
     assert_type(income_run(income_client.get_application("app-1")), ic.Application)
     assert_type(income_run(income_client.list_applications()), list[ic.ApplicationSummary])
     income_service.faults.add("get_application: 500, ok", testing.script("any: cut"))
+    assert_type(income_service.content_of("doc-1"), bytes)
     assert_type(income_service.add(testing.make_record(paystubs=3), now=True), ic.ApplicationRecord)
     assert_type(
         testing.make_document("paystub", extracted_data=testing.make_paystub()), ic.Document
