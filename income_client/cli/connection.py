@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _CONFIG_HELP: Final = (
     "Configuration file in TOML, used in place of the environment. Default: $INCOME_CONFIG or "
-    "~/.config/income-client/config.toml, used where the environment sets no address."
+    "~/.config/income-client/config.toml, used where the environment sets no account."
 )
 _FIRST_STEPS: Final = (
     "(income-client configure asks for it; income-client emulate runs a service to try)"

@@ -16,6 +16,7 @@ from income_client.cli.output import counted
 from income_client.texts import reason_of
 
 _MOST_SECONDS: Final = 10.0
+"""As long as a client waits for a connection by default."""
 _DAY: Final = 86_400
 _URGENT_DAYS: Final = 7
 _SOON_DAYS: Final = 21
