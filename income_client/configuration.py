@@ -473,20 +473,15 @@ def _permission_fault(path: Path, status: os.stat_result, *, holds_secret: bool)
     """Say why the owner or mode of a file forbids its use."""
     if not hasattr(os, "geteuid"):
         return None  # a system without owners and modes of files
+    quoted = shlex.quote(printable(str(path)))
     if holds_secret and not is_ours(status):
         return "belongs to somebody else and holds a secret: it must be yours"
     if holds_secret and is_open_to_others(status):
-        return f"can be read by others and holds a secret: chmod 600 {_quote_path(path)}"
+        return f"can be read by others and holds a secret: chmod 600 {quoted}"
     if status.st_mode & stat.S_IWOTH:
-        # The secret may come from the environment, and would go where this file says.
-        return f"can be changed by anybody: chmod o-w {_quote_path(path)}"
+        # A secret that is typed in, or in a file of its own, is sent where this file says.
+        return f"can be changed by anybody: chmod o-w {quoted}"
     return None
-
-
-def _quote_path(path: Path) -> str:
-    name = name_of(path)
-    is_plain = re.fullmatch(r"~?[A-Za-z0-9_./-]+", name)
-    return name if is_plain else shlex.quote(printable(str(path)))
 
 
 def _read_account(table: dict[str, Any], path: Path, place: str) -> Account:
