@@ -534,8 +534,10 @@ class Command:
                 # Amounts of applications that are added keep their digits.
                 decoder = msgspec.json.Decoder(self.arguments, float_hook=Decimal)
                 arguments = decoder.decode(request.body or b"{}")
-        except (ValueError, RecursionError) as error:
-            raise RefusedError(error_reply(400, "invalid_arguments", str(error)))
+        except (ValueError, ArithmeticError, RecursionError) as error:
+            # An exponent that no Decimal can hold is an ArithmeticError without a text.
+            text = str(error) if isinstance(error, ValueError) else "it cannot be read"
+            raise RefusedError(error_reply(400, "invalid_arguments", text))
         return msgspec.structs.asdict(arguments)
 
 

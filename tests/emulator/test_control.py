@@ -157,16 +157,17 @@ async def test_applications(
 
 
 async def test_amounts_of_added_applications_keep_their_digits(
-    service: Emulator, session: aiohttp.ClientSession, control: Controlling
+    service: Emulator, session: aiohttp.ClientSession
 ) -> None:
-    """As the service sends them, and as the control returns them."""
-    exact = b'{"application": {"application_id": "a", "application_reference_id": "r", \
-"application_date": "2026-06-01T08:00:00", "amount": 99999999999999999.10}, "now": true}'
+    """As the service sends them, and as the control returns them; the others are refused."""
     headers = {**basic_header(service), "Content-Type": "application/json"}
-    url = f"{service.url}/emulator/add"
-    async with session.post(url, data=exact, headers=headers) as reply:
-        assert reply.status == 200
-    for path in (f"{LIST}/a", "/emulator/application?application_id=a"):
+    body = json.dumps({"application": {**ADDED, "amount": 0}, "now": True})
+    for amount, status in (("1e99999999999999999999", 400), ("99999999999999999.10", 200)):
+        sent = body.replace('"amount": 0', f'"amount": {amount}')
+        url = f"{service.url}/emulator/add"
+        async with session.post(url, data=sent, headers=headers) as reply:
+            assert reply.status == status
+    for path in (f"{LIST}/mine", "/emulator/application?application_id=mine"):
         async with session.get(service.url + path, headers=headers) as reply:
             assert b'"amount":99999999999999999.10' in await reply.read()
 
