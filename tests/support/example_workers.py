@@ -6,8 +6,8 @@ import re
 import shutil
 import signal
 import sqlite3
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, closing, contextmanager, redirect_stdout, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, closing, redirect_stdout, suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -110,18 +110,10 @@ async def takes_events(_service: Emulator, path: Path) -> None:
 # On Redis and PostgreSQL
 
 
-@contextmanager
-def _redis(folder: Path) -> Iterator[str]:
-    """Run a server of Redis's protocol, and yield its address."""
-    (folder / "redis").mkdir()
-    for redis in running_redis(folder / "redis"):
-        yield redis.url
-
-
 async def shares_a_token(service: Emulator, path: Path) -> None:
     """Three clients request one token, which ends in Redis with its life, and so does a claim."""
     make = loaded(path).RedisTokenStore
-    with _redis(path.parent) as url:
+    with running_redis(path.parent) as url:
         async with (
             Redis.from_url(url) as redis,
             Redis.from_url(url, decode_responses=True) as decoding,
@@ -153,7 +145,7 @@ async def polls_by_celery(service: Emulator, path: Path) -> None:
     """A worker, whose processes are forked, is given a task for each application."""
     program = ("-W", "default", "-m", "celery", "-A", path.stem)
     worker = (*program, "worker", "--beat", "--concurrency", "2", "--loglevel", "WARNING")
-    with _redis(path.parent) as url:
+    with running_redis(path.parent) as url:
         await python(service, path.parent, *program, "call", "poll", CELERY_BROKER_URL=url)
         async with alive(service, path.parent, *worker, CELERY_BROKER_URL=url) as process:
             await printed(
@@ -167,7 +159,7 @@ async def works_for_celery(service: Emulator, path: Path) -> None:
     ids = service.world.ids[:6]
     worker = ("-W", "default", "-m", "celery", "-A", path.stem, "worker", "--concurrency", "2")
     send = "import sys, celery_tasks\nfor one in sys.argv[1:]: celery_tasks.read.delay(one)"
-    with _redis(path.parent) as url:
+    with running_redis(path.parent) as url:
         await python(service, path.parent, "-W", "default", "-c", send, *ids, BROKER=url)
         async with alive(service, path.parent, *worker, BROKER=url) as process:
             await printed(process.stderr, set(ids))
