@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -18,7 +18,7 @@ from attrs import evolve
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from income_client import IncomeClient, to_json
+from income_client import ConfigurationError, IncomeClient, to_json
 from income_client.emulator import Emulator, Fault
 from income_client.testing import make_record
 from tests.examples.store_files import store_files
@@ -113,6 +113,19 @@ def add_hostile_document(service: Emulator, address: str) -> str:
     (paystub,) = documents["documents"]["paystub"]
     documents["documents"]["paystub"] = [paystub | {"document_id": HOSTILE, "url": address}]
     return service.world.add(application, documents)
+
+
+async def test_a_store_as_a_destination_is_refused(
+    store: S3Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error names the page that shows how to upload."""
+    destination: Any = store
+    async with serving(tmp_path, monkeypatch) as (service, client):
+        document, *_ = await documents_of(client, service.world.ids[:1])
+        with pytest.raises(ConfigurationError, match="income-client guide files"):
+            await client.download(document, destination)
+        with pytest.raises(ConfigurationError, match="income-client guide files"):
+            client.download_all(document, destination)
 
 
 async def test_every_file_becomes_an_object_and_none_stays_on_the_disk(
