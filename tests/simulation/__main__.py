@@ -7,10 +7,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
-from .cluster import Outcome, play
-from .plan import PROFILES, Plan, Profile
+from .outcomes import Outcome
+from .plan import PROFILES, Profile
+from .scenarios import SCENARIOS, Scenario
 from .shrinking import shrink
 from .situations import ONCE_FAILED, missing_from, table_of
 
@@ -21,6 +22,7 @@ _SHRINKING: Final = 45.0
 def main() -> int:
     """Play what the command line says; return 1 if a promise is broken."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--scenario", choices=SCENARIOS, default="pollers")
     parser.add_argument("--profile", choices=PROFILES, default="small")
     parser.add_argument("--seed", type=int, help="play one seed, and show what led to a failure")
     parser.add_argument("--shrink", action="store_true", help="show it with as few faults")
@@ -31,14 +33,15 @@ def main() -> int:
     parser.add_argument("--digests", action="store_true", help="print the digest of each seed")
     given = parser.parse_args()
     _prepare()
+    scenario, profile = SCENARIOS[given.scenario], PROFILES[given.profile]
     if given.seed is not None:
-        return _play_one(Plan.drawn(given.seed, PROFILES[given.profile]), shrinks=given.shrink)
-    plans: Iterable[tuple[Profile, int]]
+        return _play_one(scenario, scenario.draw(given.seed, profile), shrinks=given.shrink)
+    plans: Iterable[tuple[Scenario, Profile, int]]
     if given.once_failed:
-        plans = ((PROFILES[name], seed) for name, seed in ONCE_FAILED)
+        plans = ((SCENARIOS[one], PROFILES[name], seed) for one, name, seed in ONCE_FAILED)
     else:
         last = sys.maxsize if given.minutes else given.first + given.count
-        plans = ((PROFILES[given.profile], seed) for seed in range(given.first, last))
+        plans = ((scenario, profile, seed) for seed in range(given.first, last))
     ends_at = time.monotonic() + 60 * (given.minutes or float("inf"))
     return _play_all(plans, ends_at, digests=given.digests, is_long=given.minutes is not None)
 
@@ -51,10 +54,10 @@ def _prepare() -> None:
     gc.freeze()
 
 
-def _play_one(plan: Plan, *, shrinks: bool) -> int:
-    outcome = play(plan)
+def _play_one(scenario: Scenario, plan: Any, *, shrinks: bool) -> int:
+    outcome = scenario.play(plan)
     if outcome.violation is not None and shrinks:
-        outcome = shrink(outcome, seconds=_SHRINKING)
+        outcome = shrink(scenario, outcome, seconds=_SHRINKING)
     _print_outcome(outcome)
     return int(outcome.violation is not None)
 
@@ -67,32 +70,37 @@ def _print_outcome(outcome: Outcome) -> None:
 
 
 def _play_all(
-    plans: Iterable[tuple[Profile, int]], ends_at: float, *, digests: bool, is_long: bool
+    plans: Iterable[tuple[Scenario, Profile, int]],
+    ends_at: float,
+    *,
+    digests: bool,
+    is_long: bool,
 ) -> int:
     began, failed = time.process_time(), 0
-    hours, lists, runs = 0.0, 0, 0
+    hours, calls, runs = 0.0, 0, 0
     times: Counter[str] = Counter()
     seeds: Counter[str] = Counter()
-    for profile, seed in plans:
+    missing: list[str] = []
+    for scenario, profile, seed in plans:
         if time.monotonic() > ends_at:
             break
-        outcome = play(Plan.drawn(seed, profile))
+        outcome = scenario.play(scenario.draw(seed, profile))
         gc.collect()
-        runs, hours, lists = runs + 1, hours + outcome.hours, lists + outcome.lists
+        runs, hours, calls = runs + 1, hours + outcome.hours, calls + outcome.calls
         times.update(outcome.situations)
         seeds.update(outcome.situations.keys())
         if digests:
             print(f"{seed} {outcome.digest}", flush=True)
         if outcome.violation is not None:
             failed += 1
-            print(f"{profile.name} seed {seed}: {outcome.violation}", flush=True)
+            print(f"{scenario.name} {profile.name} seed {seed}: {outcome.violation}", flush=True)
     seconds = time.process_time() - began
     if is_long:
         print(table_of(times, seeds))
-    missing = missing_from(times) if is_long else []
+        missing = missing_from(times, scenario.name)
     for name in missing:
         print(f"never: {name}")
-    work = f"{hours:.0f} simulated hours, {lists} list calls"
+    work = f"{hours:.0f} simulated hours, {calls} calls"
     print(f"{runs} seeds, {failed} failed, {work}, {seconds:.1f} s")
     return int(bool(failed or missing))
 

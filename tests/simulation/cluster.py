@@ -1,20 +1,17 @@
 """One run of a plan: processes, the service, the store, faults, and quiet periods."""
 
-import gc
-import hashlib
 import random
-from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from attrs import evolve, field, frozen
+from attrs import evolve
 
 from income_client.checkpoints import StoredCheckpoint
 
 from . import faults, promises
 from .consumers import Process
 from .deliveries import Books, Life
-from .loops import Machine, Violation, World
+from .loops import Entry, Machine, World
 from .plan import Fault, Plan, Settings
 from .service import SimulatedService, Trouble
 from .stores import Outage, Row, State, StoreServer
@@ -22,7 +19,6 @@ from .stores import Outage, Row, State, StoreServer
 _KEEPS_ROWS: Final = "transaction"
 _BEFORE_WAKE: Final = 10.0
 _LONGEST_STOP: Final = 30.0
-_LINES: Final = 40
 
 
 class Cluster:
@@ -80,10 +76,18 @@ class Cluster:
         self._catch_up()
         self._end()
 
-    def bury(self) -> None:
-        """Have the machines collected without running anything of them."""
-        for machine in [*self.world.machines, *self.world.graves]:
-            machine.bury()
+    @property
+    def calls(self) -> int:
+        """How many list calls the service has answered."""
+        return len(self.service.lists)
+
+    def is_relevant(self, entry: Entry) -> bool:
+        """Return whether a line touches the application that was lost, the holder or the store."""
+        lost = None if self.world.violation is None else self.world.violation.application_id
+        holder = None if self.books.last is None else self.books.last.machine.name
+        if entry.application_id is not None:
+            return entry.application_id == lost
+        return lost is None or entry.who in ("store", "fault", "JUDGE", holder)
 
     def touch(self, application_id: str) -> None:
         """Have the service update an application, unless it is deleted."""
@@ -245,58 +249,3 @@ class Cluster:
         self.world.run(self.world.now + _LONGEST_STOP)
         if self.world.violation is None:
             promises.judge_stopped(self)
-
-
-@frozen
-class Outcome:
-    """How a run has ended."""
-
-    plan: Plan
-    violation: Violation | None
-    hours: float
-    steps: int
-    lists: int
-    situations: Counter[str]
-    digest: str
-    """The same for runs that were the same, event by event."""
-    lines: tuple[str, ...] = field(repr=False)
-    """What led to the violation, the last lines of it."""
-
-
-def play(plan: Plan) -> Outcome:
-    """Play a plan; the garbage collector runs between runs only."""
-    gc.disable()
-    run = Cluster(plan)
-    try:
-        run.play()
-    finally:
-        run.bury()
-        gc.enable()
-    world = run.world
-    text = "\n".join([repr(plan), *map(str, world.line), str(world.steps)])
-    return Outcome(
-        plan=plan,
-        violation=world.violation,
-        hours=world.now / 3_600,
-        steps=world.steps,
-        lists=len(run.service.lists),
-        situations=world.situations,
-        digest=hashlib.blake2b(text.encode(), digest_size=8).hexdigest(),
-        lines=_relevant_lines(run),
-    )
-
-
-def _relevant_lines(run: Cluster) -> tuple[str, ...]:
-    """Return the last lines that touch the application that was lost, the holder and the store."""
-    violation = run.world.violation
-    if violation is None:
-        return ()
-    holder = None if run.books.last is None else run.books.last.machine.name
-    shown = [
-        str(entry)
-        for entry in run.world.line
-        if entry.application_id == violation.application_id
-        or entry.who in ("store", "fault", "JUDGE", holder)
-        if entry.application_id in (None, violation.application_id)
-    ]
-    return tuple(shown[-_LINES:])

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-ONCE_FAILED: Final[tuple[tuple[str, int], ...]] = ()
-"""Profiles and seeds that have shown a fault; each is run every time."""
+ONCE_FAILED: Final[tuple[tuple[str, str, int], ...]] = ()
+"""Scenarios, profiles and seeds that have shown a fault; each is run every time."""
 
-REQUIRED: Final = (
+_OF_POLLERS: Final = (
     "clock set back: far",
     "clock set back: within settle",
     "clock stands still",
@@ -45,9 +45,13 @@ REQUIRED: Final = (
 )
 
 
-def missing_from(situations: Iterable[str]) -> list[str]:
-    """Return which situations have not come about."""
-    return sorted(set(REQUIRED) - set(situations))
+REQUIRED: Final = {"pollers": _OF_POLLERS}
+"""By scenario, what must come about in a longer run."""
+
+
+def missing_from(situations: Iterable[str], scenario: str) -> list[str]:
+    """Return which situations of a scenario have not come about."""
+    return sorted(set(REQUIRED[scenario]) - set(situations))
 
 
 def table_of(times: Counter[str], seeds: Counter[str]) -> str:

@@ -1,0 +1,33 @@
+"""The scenarios: what each draws from a seed, and how it is played."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from attrs import frozen
+
+from .cluster import Cluster
+from .outcomes import Outcome, Run, play_run
+from .plan import Plan, Profile
+
+
+@frozen
+class Scenario:
+    """What is simulated."""
+
+    name: str
+    draw: Callable[[int, Profile], Any]
+    """Makes the plan of a seed."""
+    run: Callable[[Any], Run]
+    """Prepares the run of a plan."""
+    shrinks: tuple[str, ...]
+    """Fields of the plan whose items can be left out."""
+
+    def play(self, plan: Any) -> Outcome:
+        """Play a plan."""
+        return play_run(self.run(plan))
+
+
+SCENARIOS: Final = {
+    scenario.name: scenario
+    for scenario in (Scenario("pollers", Plan.drawn, Cluster, ("faults", "updates")),)
+}
