@@ -10,20 +10,24 @@ import pytest
 from attrs import define, field
 from faststream import BaseMiddleware
 from faststream.exceptions import NackMessage, RejectMessage
-from faststream.nats import NatsBroker
+from faststream.nats import JStream, NatsBroker
 from faststream.nats.annotations import NatsMessage as CurrentMessage
 from faststream.nats.message import NatsMessage
+from faststream.nats.opentelemetry import NatsTelemetryMiddleware
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
+from opentelemetry import trace
+from opentelemetry.trace import SpanKind
 
 from income_client import DecodeError, NotFoundError, PayloadFault
 from income_client.engines.faststream import update_subscriber
 from income_client.engines.nats import nats_publisher
-from income_client.engines.relay import UpdateEvent
+from income_client.engines.relay import UpdateEvent, faststream_publisher
 from income_client.testing import make_record
 from tests.support.examples import until
 from tests.support.nats_server import NatsServer
+from tests.support.telemetry import Collected, ids_of
 from tests.support.update_events import NOW, event
 
 SECRET: Final = "S3CRET"
@@ -50,7 +54,9 @@ class Place:
             await nats_publisher(self.streams, f"updates{self.number}")(one)
 
     @asynccontextmanager
-    async def working(self, handle: Callable[..., Any], **options: Any) -> AsyncIterator[None]:
+    async def working(
+        self, handle: Callable[..., Any], *middlewares: Any, **options: Any
+    ) -> AsyncIterator[None]:
         """Run a subscriber."""
         outcomes = self.outcomes
 
@@ -61,7 +67,7 @@ class Place:
                 outcomes.append(exc_type)
                 return False
 
-        broker = NatsBroker(self.server.url, middlewares=[Noting])
+        broker = NatsBroker(self.server.url, middlewares=[*middlewares, Noting])
         names: dict[str, Any] = {
             "durable": "incomes",
             "stream": f"updates{self.number}",
@@ -253,3 +259,26 @@ async def test_a_worker_without_its_stream_ends(place: Place) -> None:
     with pytest.raises(NatsError):
         async with place.working(failing(KeyError())):
             pass
+
+
+async def test_publishing_and_handling_are_one_trace(place: Place, exported: Collected) -> None:
+    """By FastStream's own middleware, which shows no id of an application."""
+    record = make_record()
+
+    async def handle(_: UpdateEvent) -> None:
+        with trace.get_tracer("program").start_as_current_span("handled"):
+            pass
+
+    telemetry, name = NatsTelemetryMiddleware(), f"updates{place.number}"
+    async with (
+        place.working(handle, telemetry),
+        NatsBroker(place.server.url, middlewares=[telemetry]) as broker,
+    ):
+        publisher = broker.publisher(name, stream=JStream(name, declare=False))
+        await broker.start()
+        await faststream_publisher(publisher)(event(record.application_id))
+        await until(lambda: place.outcomes)
+    (handled,) = exported.named("handled")
+    sent = {ids_of(span)[0] for span in exported.spans if span.kind is SpanKind.PRODUCER}
+    assert sent == {ids_of(handled)[0]}
+    assert record.application_id not in exported.shown()

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
 
 from faststream import FastStream
@@ -23,7 +23,7 @@ UPSERT = """INSERT INTO incomes VALUES (?, ?, ?, 1) ON CONFLICT (application_id)
 
 
 @asynccontextmanager
-async def lifespan() -> AsyncIterator[None]:
+async def lifespan() -> AsyncGenerator[None, None]:
     global client, incomes
     with closing(sqlite3.connect("incomes.db")) as incomes:
         incomes.execute(TABLE)
