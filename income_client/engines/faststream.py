@@ -62,9 +62,10 @@ def update_subscriber(
       minutes. While the handler runs, the event's ``ack_wait`` is renewed.
     - After ``attempts`` deliveries the event is moved to the dead letters, as ``failed``. The
       server counts deliveries before the work begins: an event that ends its worker each time
-      becomes a dead letter too. A message that is no event, and an event whose record cannot be
-      read (`DecodeError`), is moved at once as ``unreadable``; one whose application the service
-      does not know (`NotFoundError`) as ``deleted``.
+      becomes a dead letter too, with the error ``Unfinished``.
+    - A message that is not an event, and an event whose record cannot be read (`DecodeError`), is
+      moved at once as ``unreadable``; an event whose application the service does not know
+      (`NotFoundError`) as ``deleted``.
     - A dead letter is the same message on the subject ``income.dead.failed``, with the class of
       the error in its header ``error``. Its last bytes are cut if there is no room for headers.
     - Each event comes at least once. A worker acknowledges an event without work if its id is
@@ -111,19 +112,29 @@ def update_subscriber(
         renew_seconds=check_positive("ack_wait", ack_wait) / 3,
     )
     router = NatsRouter(middlewares=[partial(_Middleware, worker=worker)])
-    subscriber = router.subscriber(
-        subject,
-        durable=durable,
-        stream=JStream(stream, declare=False),
-        pull_sub=True,
-        config=ConsumerConfig(ack_wait=ack_wait, max_deliver=-1),
-        max_workers=check_count("concurrency", concurrency),
-        ack_policy=AckPolicy.MANUAL,
-        no_reply=True,  # a foreign message may ask for a reply
-        decoder=faststream_decoder,
-    )
+    # One with several workers (max_workers) fetches ahead: while all of them are busy, the
+    # ack_wait of an event that nobody renews would pass.
+    subscribers = [
+        router.subscriber(
+            subject,
+            durable=durable,
+            stream=JStream(stream, declare=False),
+            pull_sub=True,
+            config=ConsumerConfig(ack_wait=ack_wait, max_deliver=-1),
+            ack_policy=AckPolicy.MANUAL,
+            no_reply=True,  # a foreign message may ask for a reply
+            decoder=faststream_decoder,
+        )
+        for _ in range(check_count("concurrency", concurrency))
+    ]
     broker.include_router(router)
-    return subscriber
+
+    def subscribe(handler: Handler) -> Handler:
+        for subscriber in subscribers:
+            handler = subscriber(handler)
+        return handler
+
+    return subscribe
 
 
 class Unfinished(Exception):  # noqa: N818 - a name in the headers of dead letters

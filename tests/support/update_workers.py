@@ -113,12 +113,16 @@ class Play:
         async with asyncio.timeout(_PATIENCE_SECONDS):
             return await process.wait()
 
-    def notes(self, word: str = "end") -> list[Note]:
-        """Return what the workers have noted."""
+    def notes(self, *words: str) -> list[Note]:
+        """Return what the workers have noted by these words; the ends of handlers by default."""
         with suppress(FileNotFoundError):
             text = (self.folder / "journal").read_text("utf-8")
             lines = (line.split() for line in text.splitlines())
-            return [Note(int(process), kind, *ids) for process, kind, *ids in lines if kind == word]
+            return [
+                Note(int(process), kind, *ids)
+                for process, kind, *ids in lines
+                if kind in (words or ("end",))
+            ]
         return []
 
     async def letters(self) -> list[Letter]:
