@@ -281,7 +281,7 @@ class Batches:
                 if self._failures.is_replacement(error, self._lease):
                     raise
                 tries += 1
-                self._failures.note_failure(error, tries)
+                self._failures.note_failure(error, tries, is_last=self._schedule.is_stopped)
             await self._schedule.until_next_try()
 
     @asynccontextmanager

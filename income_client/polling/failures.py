@@ -50,12 +50,17 @@ class Failures:
         return isinstance(error, CheckpointConflictError) and self.may_take_again(lease)
 
     def note_failure(
-        self, error: IncomeClientError, tries: int, *, longest_pause: float = LONGEST_PAUSE
+        self,
+        error: IncomeClientError,
+        tries: int,
+        *,
+        longest_pause: float = LONGEST_PAUSE,
+        is_last: bool = False,
     ) -> None:
         """Count and report the failure of the last of ``tries``; raise it if there is no other.
 
         The schedule says afterwards when the next try begins: after a failure of the store, in
-        ``longest_pause`` seconds at most.
+        ``longest_pause`` seconds at most. ``is_last`` is for a caller who does not try again.
         """
         now = self._clock.monotonic()
         if isinstance(error, AuthenticationError):
@@ -63,7 +68,7 @@ class Failures:
                 self._refused_since = now
         elif not isinstance(error, CheckpointError):
             self._refused_since = None
-        is_last = self._is_last(error, now, tries)
+        is_last = is_last or self._is_last(error, now, tries)
         if not is_last and isinstance(error, CheckpointError):
             self._schedule.put_off(now, min(longest_pause, backoff_pause(tries)))
         elif not is_last:
@@ -81,13 +86,12 @@ class Failures:
         is_single = self._schedule.ends_with_poll
         match error:
             case CheckpointError():
-                is_last = not error.retryable or (is_single and tries >= _STORE_TRIES)
+                return not error.retryable or (is_single and tries >= _STORE_TRIES)
             case AuthenticationError():
                 since = now if self._refused_since is None else self._refused_since
                 is_long = now - since >= _REFUSED_SECONDS
-                is_last = is_long or is_single or not self._source.has_answered
+                return is_long or is_single or not self._source.has_answered
             case ClientClosedError() | ConfigurationError():
-                is_last = True
+                return True
             case _:
-                is_last = is_single
-        return is_last or self._schedule.is_stopped
+                return is_single

@@ -15,6 +15,7 @@ from income_client import (
     ServerError,
 )
 from income_client.emulator import Fault
+from income_client.events import CallFinished, Event
 from income_client.polling.checkpoint import Checkpoint, read_checkpoint
 from income_client.testing import JumpingClock
 from tests.support.polling import LIST, NOW_TEXT, Scene, first, ids_of, reached, rest, scene
@@ -86,6 +87,20 @@ async def test_stopping_ends_a_request_that_is_under_way(place: Scene, start: st
     poller.stop()
     assert await waiting is None
     assert place.requests("list_applications") == 1
+
+
+async def test_a_request_that_fails_as_the_poller_is_stopped_raises_nothing() -> None:
+    """A failure that would have been retried ends no program with an error."""
+
+    def stop(event: Event) -> None:
+        if isinstance(event, CallFinished) and event.error is not None:
+            poller.stop()
+
+    async with scene(on_event=stop) as place:
+        place.service.faults.add(Fault("status", path=LIST, times=None))
+        poller = place.poll()
+        assert await anext(poller, None) is None
+        assert poller.status.failures == 1
 
 
 async def test_a_closed_client_ends_a_poller(place: Scene) -> None:
