@@ -29,6 +29,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="first of several seeds")
     parser.add_argument("--count", type=int, default=100, help="how many seeds")
     parser.add_argument("--minutes", type=float, help="play seeds for so long, and no fixed number")
+    parser.add_argument("--stop", action="store_true", help="stop at the first that fails")
     parser.add_argument("--once-failed", action="store_true", help="play those that failed once")
     parser.add_argument("--digests", action="store_true", help="print the digest of each seed")
     given = parser.parse_args()
@@ -43,7 +44,8 @@ def main() -> int:
         last = sys.maxsize if given.minutes else given.first + given.count
         plans = ((scenario, profile, seed) for seed in range(given.first, last))
     ends_at = time.monotonic() + 60 * (given.minutes or float("inf"))
-    return _play_all(plans, ends_at, digests=given.digests, is_long=given.minutes is not None)
+    is_long = given.minutes is not None and not given.stop
+    return _play_all(plans, ends_at, digests=given.digests, stops=given.stop, is_long=is_long)
 
 
 def _prepare() -> None:
@@ -74,6 +76,7 @@ def _play_all(
     ends_at: float,
     *,
     digests: bool,
+    stops: bool,
     is_long: bool,
 ) -> int:
     began, failed = time.process_time(), 0
@@ -94,6 +97,8 @@ def _play_all(
         if outcome.violation is not None:
             failed += 1
             print(f"{scenario.name} {profile.name} seed {seed}: {outcome.violation}", flush=True)
+            if stops:
+                break
     seconds = time.process_time() - began
     if is_long:
         print(table_of(times, seeds))
