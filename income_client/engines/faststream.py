@@ -112,8 +112,8 @@ def update_subscriber(
         renew_seconds=check_positive("ack_wait", ack_wait) / 3,
     )
     router = NatsRouter(middlewares=[partial(_Middleware, worker=worker)])
-    # One with several workers (max_workers) fetches ahead: while all of them are busy, the
-    # ack_wait of an event that nobody renews would pass.
+    # One subscriber with several workers (max_workers) fetches ahead. While all of them are busy,
+    # nobody renews the events that it has fetched: their ack_wait would pass.
     subscribers = [
         router.subscriber(
             subject,
@@ -138,7 +138,7 @@ def update_subscriber(
 
 
 class Unfinished(Exception):  # noqa: N818 - a name in the headers of dead letters
-    """No handler has raised an error: the workers that tried the event ended before it was done."""
+    """The workers that tried an event ended before it was handled; no handler raised an error."""
 
 
 class _Middleware(BaseMiddleware[Any, Any]):
@@ -149,7 +149,7 @@ class _Middleware(BaseMiddleware[Any, Any]):
         self._worker = worker
 
     async def consume_scope(self, call_next: _Call, msg: StreamMessage[Any]) -> None:
-        """Call the handler, and tell the server and FastStream what came of it."""
+        """Call the handler, and report its outcome to the server and to FastStream."""
         message = cast("NatsMessage", msg)
         try:
             await self._worker.settle_message(message, call_next)
@@ -264,7 +264,7 @@ class _Worker:
         raise RejectMessage  # for FastStream's metrics: the message is settled
 
     async def _check_consumer(self, message: NatsMessage) -> None:
-        """Take over ``ack_wait`` of the consumer, and have the server never give up an event."""
+        """Read the consumer's ``ack_wait``, once, and set its ``max_deliver`` to unlimited."""
         if self._is_checked:
             return
         meta = message.raw_message.metadata

@@ -469,7 +469,7 @@ class NatsTokenStore(TokenStore):
 def nats_publisher(
     js: JetStreamContext, subject: str = "income.updates"
 ) -> Callable[[UpdateEvent], Awaitable[None]]:
-    """Return what `relay` publishes with, to a stream of NATS JetStream.
+    """Return a function that publishes events for `relay` to a stream of NATS JetStream.
 
     The event's id is the message id, by which the stream drops what comes twice within its
     ``duplicate_window`` (two minutes unless it is set). An event that is larger than the

@@ -1,4 +1,8 @@
-"""Publish an event for each update that a poller delivers, to a broker of the user's choice."""
+"""Publish an event for each update that a poller delivers, to a broker of the user's choice.
+
+Workers handle the events by `income_client.engines.faststream.update_subscriber` on NATS
+JetStream, or by any consumer that reads them with `UpdateEvent.from_json`.
+"""
 
 import asyncio
 import logging
@@ -29,7 +33,7 @@ from income_client.polling.reading import updated_at
 from income_client.settings import check_choice, check_count, invalid
 
 Payload: TypeAlias = Literal["reference", "record"]
-"""What an event holds: the id of the application alone, or what was read of it too."""
+"""Content of an event: the id of the application alone, or the record that was read as well."""
 
 HEADER_BYTES: Final = 1_000
 """Room for the headers of a message of NATS, which counts them as a part of it."""
@@ -59,11 +63,11 @@ class UpdateEvent:
     """One update of an application, as it is published to workers."""
 
     id: str
-    """Names this delivery: use it as the message id, by which a broker drops what comes twice."""
+    """Id of this delivery: use it as the message id, by which a broker drops repeated events."""
     application_id: str
-    """The application that was updated."""
+    """Id of the application that was updated."""
     updated_at: datetime
-    """When, in UTC, according to the record; it does not say which of two records is newer."""
+    """Update time of the record, in UTC; it does not tell which of two records is newer."""
     sequence: int | None = None
     """Grows with each batch of the relay, over takeovers as well: of two events with a record of
     one application, keep the one with the greater number. A name that begins anew in an empty
@@ -73,7 +77,7 @@ class UpdateEvent:
     """The application and its documents, with personal data; None in a reference."""
 
     def to_json(self) -> bytes:
-        """Return it as the JSON of a message.
+        """Return the event as the JSON of a message.
 
         Returns:
             An object with the members ``id``, ``application_id``, ``updated_at``, ``sequence``
@@ -188,7 +192,7 @@ class Publisher(Protocol):
 
 
 def faststream_publisher(publisher: Publisher) -> Callable[[UpdateEvent], Awaitable[None]]:
-    """Return what `relay` publishes with, through a broker of FastStream.
+    """Return a function that publishes events for `relay` through a broker of FastStream.
 
     Give it a publisher whose broker confirms what it has stored: for Kafka and RabbitMQ that
     is FastStream's default, for NATS and Redis name a ``stream``. For NATS,
@@ -234,7 +238,7 @@ def _is_closed_for_good(error: Exception) -> bool:
 
 
 Publish = Callable[[UpdateEvent], Awaitable[object]]
-"""Returns once the broker has the event."""
+"""A function that publishes an event, and returns once the broker has stored it."""
 
 
 async def relay(
@@ -336,7 +340,7 @@ def _make_event(
 
 
 async def _run_together(works: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Do all at once; after a failure cancel the others and raise it."""
+    """Run coroutines at the same time; after a failure, cancel the others and raise it."""
     # A task group of Python 3.11 would raise a failure in place of its own cancellation.
     tasks = [asyncio.create_task(work) for work in works]
     try:
