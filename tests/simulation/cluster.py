@@ -13,6 +13,7 @@ from .consumers import Process
 from .deliveries import Books, Life
 from .loops import Entry, Machine, World
 from .plan import Fault, Plan, Settings
+from .released import leave_behind
 from .service import SimulatedService, Trouble
 from .stores import Outage, Row, State, StoreServer
 
@@ -61,6 +62,8 @@ class Cluster:
                 self.books.updated(self.service.touch(f"app-{number}", ago=-at * plan.past))
             else:
                 world.at(at, lambda number=number: self.touch(f"app-{number}"))  # type: ignore[misc]
+        if plan.release is not None:
+            leave_behind(self, plan.release)
         for fault in plan.faults:
             world.at(fault.at, lambda fault=fault: self._play_fault(fault))  # type: ignore[misc]
         for place in range(plan.machines):

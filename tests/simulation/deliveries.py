@@ -5,6 +5,7 @@ Nothing is judged here; `promises` judges by what the books hold.
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
@@ -12,9 +13,11 @@ from income_client.checkpoints import StoredCheckpoint
 from income_client.polling.checkpoint import Checkpoint, read_checkpoint
 
 from .loops import Machine, World
-from .plan import Settings
 from .service import SimulatedService, Version
 from .stores import Row, StoreServer
+
+if TYPE_CHECKING:
+    from .plan import Settings
 
 read = lru_cache(maxsize=256)(read_checkpoint)
 
@@ -30,7 +33,7 @@ def position_of(checkpoint: Checkpoint) -> int:
 class Life:
     """What one process has been given, and what it may be given again."""
 
-    settings: Settings
+    settings: "Settings"
     given: str | None = None
     """The checkpoint that it was started with, if its consumer keeps one."""
     remembered: dict[str, int] = field(factory=dict)

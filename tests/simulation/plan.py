@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from attrs import evolve, frozen
 
+from .released import Release
 from .service import Rules
 from .stores import POSTGRES, Kind
 
@@ -146,6 +147,8 @@ class Plan:
     """Seconds of an epoch of faults."""
     quiet: float
     """Seconds of the quiet period after it."""
+    release: Release | None
+    """What a poller of version 0.2.0 has left in the store; None for a store that is new."""
 
     @classmethod
     def drawn(cls, seed: int, profile: Profile) -> "Plan":
@@ -187,6 +190,7 @@ class Plan:
             faults=() if is_calm else _draw_faults(chance, profile, begins, epoch, machines),
             epoch=epoch,
             quiet=quiet,
+            release=Release.drawn(chance, settings.lease),
         )
 
     @property
@@ -201,6 +205,7 @@ class Plan:
             "rules": self.rules,
             "page": self.page,
             "batch": self.batch,
+            "release": self.release,
             "updates": len(self.updates),
             "faults": len(self.faults),
         }

@@ -274,7 +274,7 @@ class SimulatedService:
         if application is None or application.is_deleted or version is None:
             self.world.count("service: 404")
             return self._reply(404)
-        return self._reply(200, body=_body_of(version))
+        return self._reply(200, body=body_of(version))
 
 
 class SimulatedTransport(Transport):
@@ -303,7 +303,8 @@ def _row_of(application_id: str) -> dict[str, str]:
     }
 
 
-def _body_of(version: Version) -> dict[str, Any]:
+def body_of(version: Version) -> dict[str, Any]:
+    """Return the application as a version of it is read."""
     return {
         **_row_of(version.application_id),
         "last_updated_at": _stamp(version.second) + "Z",

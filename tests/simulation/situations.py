@@ -33,6 +33,7 @@ _OF_POLLERS: Final = (
     "store: call lost",
     "store: conflict",
     "store: emptied",
+    "store: left by 0.2.0",
     "store: read-only",
     "store: restored from a backup",
     "store: rolled back",
