@@ -412,6 +412,8 @@ class _Export:
             raise _StoppedError
 
     def _show_count(self) -> None:
+        if self._bars.disable:  # to count and to draw for nobody would cost each record
+            return
         records = self._workspace.records + len(self._lines)
         completed = None if self._chosen is None else records
         self._bars.update(self._bar, completed=completed, count=counted(records, "application"))
