@@ -54,6 +54,8 @@ _WALKERS: Final = 4
 _MOST_LINES: Final = 100
 _MOST_BYTES: Final = 8 * 2**20
 """Applications, and bytes of their lines, that a kill can lose at the most."""
+_RECORDS_AT_ONCE: Final = 20
+"""Records written to tables before progress is drawn and a signal is seen."""
 _IN_A_ROW: Final = 20
 """Failures in a row that may pass: so many are not about the applications."""
 _NEARLY: Final = 0.99
@@ -466,12 +468,12 @@ class _Export:
                 income_client.ParquetTables(self._workspace.empty_tables()) as tables,
             ):
                 task = progress.add_task("Writing tables", total=self._workspace.records, count="")
-                for line in lines:
+                for number, line in enumerate(lines, start=1):
                     tables.write(income_client.from_json(income_client.ApplicationRecord, line))
-                    progress.advance(task)
-                    await asyncio.sleep(0)  # lets a signal be seen
-                    if self._stop.is_stopped:
-                        raise _StoppedError
+                    if number % _RECORDS_AT_ONCE == 0:
+                        progress.update(task, completed=number)
+                        await asyncio.sleep(0)  # lets a signal be seen
+                        self._check_not_stopped()
         except ConfigurationError as error:
             raise IncomeClientError(
                 f"{error.message}; --format jsonl, with the same other arguments, loses nothing"
