@@ -10,7 +10,7 @@ import pytest
 from attrs import define, field
 from faststream import BaseMiddleware
 from faststream.exceptions import NackMessage, RejectMessage
-from faststream.nats import JStream, NatsBroker
+from faststream.nats import ConsumerConfig, JStream, NatsBroker
 from faststream.nats.annotations import NatsMessage as CurrentMessage
 from faststream.nats.message import NatsMessage
 from faststream.nats.opentelemetry import NatsTelemetryMiddleware
@@ -126,6 +126,11 @@ async def test_an_event_that_fails_comes_again_and_becomes_a_dead_letter(
     assert place.pauses == [10, 20, 40, 80, 160, 320, 600]
     assert place.outcomes == [NackMessage] * 7 + [RejectMessage]
     assert SECRET not in caplog.text
+    *tries, letter = [vars(one) for one in caplog.records if one.name == "income_client.worker"]
+    facts = {"application_id": "app-1", "error": "KeyError"}.items()
+    assert all(record.items() >= facts for record in (*tries, letter))
+    assert [record["attempt"] for record in tries] == [1, 2, 3, 4, 5, 6, 7]
+    assert letter["reason"] == "failed"
     assert caplog.text.count("application 'app-1' was not handled (KeyError)") == 7
     assert "an event of application 'app-1' became a dead letter (failed, KeyError)" in caplog.text
 
@@ -218,6 +223,35 @@ async def test_an_attempt_that_takes_too_long_has_failed(place: Place) -> None:
     async with place.working(handle, attempts=1, timeout=0.9, ack_wait=0.3):
         assert await place.letters() == [("failed", "TimeoutError", event().to_json())]
     assert cancelled == [event().id]
+
+
+async def test_an_existing_consumer_is_taken_over(place: Place) -> None:
+    """With its ack_wait; the server no longer gives up an event, which leaves no dead letter."""
+    name = f"updates{place.number}"
+    consumer = ConsumerConfig(durable_name="incomes", ack_wait=0.3, max_deliver=3)
+    await place.streams.add_consumer(name, consumer)
+    handled: list[str] = []
+
+    async def handle(event: UpdateEvent) -> None:
+        handled.append(event.id)
+        await asyncio.sleep(0.9)
+
+    await place.publish(event())
+    async with place.working(handle):
+        await until(lambda: place.outcomes)
+        found = (await place.streams.consumer_info(name, "incomes")).config
+    assert (handled, place.outcomes) == ([event().id], [None])
+    assert (found.max_deliver, found.ack_wait) == (-1, 0.3)
+
+
+async def test_a_handler_that_exits_stops_its_worker(place: Place) -> None:
+    """The event is not acknowledged, and comes again to another worker."""
+    await place.publish(event())
+    async with place.working(failing(SystemExit())):
+        await until(lambda: place.outcomes)
+        found = await place.streams.consumer_info(f"updates{place.number}", "incomes")
+    assert place.outcomes == [SystemExit]
+    assert found.num_ack_pending == 1
 
 
 @pytest.mark.parametrize("fault", ["ack_sync", "dead"])
