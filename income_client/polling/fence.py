@@ -121,6 +121,7 @@ class Fence:
     ) -> None:
         self._store = store
         self._state: _Sure | _Unsure = _Sure(first)
+        self._mark = first.checkpoint.holder
         self._clock = clock
         self._seconds = seconds
         self._monitor = monitor
@@ -221,7 +222,7 @@ class Fence:
                 pass
             case never:
                 assert_never(never)
-        if not self._is_ours(found):
+        if not self._accept(found):
             conflict = self._conflict_error(found)
             self._note_loss(found)
             raise conflict
@@ -231,13 +232,19 @@ class Fence:
         if self.is_unsure or isinstance(self.hold, Overdue):
             await self._check_stored()
 
-    def _is_ours(self, found: StoredCheckpoint) -> bool:
-        """Return whether the store holds what this poller has saved last."""
+    def _accept(self, found: StoredCheckpoint) -> bool:
+        """Return whether this poller has made the last save in the store, and remember it."""
         known = self.last.stored
-        if found == known or found.version != known.version or found.checkpoint is None:
+        if found == known or found.checkpoint is None or found.version < known.version:
             return found == known
+        checkpoint = read_checkpoint(found.checkpoint)
+        if self._mark is None or checkpoint.holder != self._mark:
+            return False
         # A store of the user's may give back the members of the text in another order.
-        return read_checkpoint(found.checkpoint).holder == self.last.checkpoint.holder
+        if found.version > known.version:
+            # The save was cancelled or has failed, and was made after the store was asked.
+            self._state = _Sure(Save(checkpoint, found, self.last.sent_at))
+        return True
 
     def _change_hold(self, new: Hold) -> bool:
         """Make each change that there is, and say whether this is one."""
@@ -281,30 +288,33 @@ class Fence:
         resolved: Sequence[str],
     ) -> _Commit:
         """Save over what this poller has saved last; raise an error over anything else."""
-        last = self.last
-        lease = self._seconds if isinstance(self.hold, Held) else 0
-        if lease != checkpoint.lease:
-            checkpoint = evolve(checkpoint, lease=lease)
-        sent = Save.following(last.stored, checkpoint, self._clock.monotonic())
-        self._state = _Unsure(last, sent)
-        try:
-            if not store.compares_texts:
-                await self._compare_marks()
-            await store.save(sent.stored, over=last.stored, letters=letters, resolved=resolved)
-        except CheckpointConflictError:
-            # An earlier try may have been made only after the store was asked for it.
-            found = await self._store.load()
-            if found == sent.stored:
-                self._confirm_save()
-                return _Commit.MADE
-            self._state = _Sure(last)
-            self._note_loss(found)
-            raise
-        return _Commit.SENT
+        while True:
+            last = self.last
+            lease = self._seconds if isinstance(self.hold, Held) else 0
+            if lease != checkpoint.lease:
+                checkpoint = evolve(checkpoint, lease=lease)
+            sent = Save.following(last.stored, checkpoint, self._clock.monotonic())
+            self._state = _Unsure(last, sent)
+            try:
+                if not store.compares_texts:
+                    await self._compare_marks()
+                await store.save(sent.stored, over=last.stored, letters=letters, resolved=resolved)
+            except CheckpointConflictError:
+                # An earlier try may have been made only after the store was asked for it.
+                found = await self._store.load()
+                if found == sent.stored:
+                    self._confirm_save()
+                    return _Commit.MADE
+                self._state = _Sure(last)
+                if found.version <= last.stored.version or not self._accept(found):
+                    self._note_loss(found)
+                    raise
+            else:
+                return _Commit.SENT
 
     async def _compare_marks(self) -> None:
-        found = await self._store.load()
-        if not self._is_ours(found):
+        found, known = await self._store.load(), self.last.stored
+        if found.version != known.version or not self._accept(found):
             raise self._conflict_error(found)
 
     async def _ask_for_commit(self) -> _Commit:

@@ -20,7 +20,7 @@ from income_client import (
 )
 from income_client.clock import SystemClock
 from income_client.polling.checkpoint import Checkpoint, read_checkpoint
-from income_client.polling.fence import Fence
+from income_client.polling.fence import Fence, Lost
 from income_client.polling.lease import Lease
 from income_client.testing import JumpingClock
 from tests.support.leaks import package_frames
@@ -89,6 +89,47 @@ async def test_after_a_failed_save_the_store_is_asked(
     await taken(store)
     with pytest.raises(CheckpointConflictError):
         await lease.check_ownership()
+
+
+@pytest.mark.parametrize("is_asked", [False, True])
+@pytest.mark.parametrize("compares_texts", [False, True])
+async def test_a_save_that_is_made_late_does_not_replace_its_poller(
+    *, compares_texts: bool, is_asked: bool
+) -> None:
+    """Its sender has given up, and has asked the store for it before it is made."""
+    base = MemoryCheckpointStore if compares_texts else FailingStore
+
+    class LateStore(base):  # type: ignore[misc,valid-type]
+        late: dict[str, Any] | None = None
+        is_slow = False
+
+        async def load(self, name: str) -> Any:
+            found = await super().load(name)
+            if self.late is not None and not self.is_slow:
+                change, self.late = self.late, None
+                await super().save(name, **change)
+            return found
+
+        async def save(self, name: str, checkpoint: str, **changes: Any) -> int:
+            if self.is_slow:
+                self.late = {"checkpoint": checkpoint, **changes}
+                raise CheckpointError("no answer", retryable=True)
+            return int(await super().save(name, checkpoint, **changes))
+
+    store = LateStore()
+    fence = await taken(store)
+    mark = fence.last.checkpoint.holder
+    store.is_slow = True
+    with pytest.raises(CheckpointError):
+        await fence.save(evolve(at(103), holder=mark))
+    store.is_slow = False
+    if is_asked:
+        await fence.check_ownership()
+        await fence.check_ownership()
+        assert fence.progress == at(103).progress
+    await fence.save(evolve(at(105), holder=mark))
+    assert read_checkpoint((await store.load("default")).checkpoint).reached == 105
+    assert not isinstance(fence.hold, Lost)
 
 
 async def test_a_lease_of_another_poller_is_not_taken_for_ours() -> None:
