@@ -16,9 +16,9 @@ SeekingPresent     no upper bound          a second that has passed, close to th
 AskingFuture       a bound in the future   complete: the walk ends; full, or complete up to a near
                                            bound: FollowingPresent; cut short: a nearer bound;
                                            lowered to the present, or refused: StandingIn
-FollowingPresent   no upper bound          still before the near bound: the walk ends; behind it:
-                                           StandingIn; the present moved: AskingFuture; it did
-                                           not: again, a second later
+FollowingPresent   no upper bound          still before the near bound: the walk ends; behind it,
+                                           or complete: StandingIn; the present moved:
+                                           AskingFuture; it did not: again, a second later
 StandingIn         no upper bound          a second complete page of another second: the walk ends
 =================  ======================  =======================================================
 
@@ -288,6 +288,9 @@ class FollowingPresent:
                 return StandingIn().receive(tail, bounds, answer)
             if not answer.is_full:
                 return _end_step(tail, present)
+        if not answer.is_full:
+            # What filled the last page has a time in the future: a clock was set back.
+            return StandingIn().receive(tail, bounds, answer)
         if end := _end_by_present(tail, bounds, answer):
             return end
         return _follow_step(tail, answer, waiting=FollowingPresent(), moved=AskingFuture())

@@ -258,6 +258,14 @@ def test_a_burst_in_the_present_second_is_yielded_or_reported(
     assert len(walked.ids) == len(set(walked.ids))
 
 
+def test_rows_of_a_clock_that_was_set_back_hold_up_no_walk() -> None:
+    """More of them than fit on a page lie behind the present, which need not reach them."""
+    listing = Listing.of([*range(30), *[900] * 25], 500, future="accept")
+    walked = dry_walk(listing, BASE - 1, None, limit=20, walkers=1).run()
+    assert {one for one, second in listing.rows.items() if second <= BASE + 500} <= {*walked.ids}
+    assert walked.planner.requests < 20
+
+
 def test_a_service_whose_windows_all_end_with_time_is_an_error() -> None:
     """Nothing that it says leads to the present, and nothing is covered."""
     listing = Listing.of([0], 10, date_ahead=None, widest=DAY)
