@@ -17,7 +17,6 @@ from .released import leave_behind
 from .service import SimulatedService, Trouble
 from .stores import Outage, Row, State, StoreServer
 
-_KEEPS_ROWS: Final = "transaction"
 _BEFORE_WAKE: Final = 10.0
 _LONGEST_STOP: Final = 30.0
 
@@ -35,7 +34,9 @@ class Cluster:
         self.is_quiet: bool = False
         """Whether no faults happen."""
         self.disturbances: int = 0
-        """Faults, starts and ends of processes so far: what a deadline is not kept over."""
+        """Faults and deaths so far: what a deadline is not kept over."""
+        self.calm_since: float = 0.0
+        """When the store last began to answer every call."""
         self._places: list[Process | None] = [None] * plan.machines
         self._is_over = False
         self._lives = 0
@@ -104,15 +105,14 @@ class Cluster:
             return
         chance, settings = self.world.chance, self.plan.settings
         self._lives += 1
-        self.disturbances += 1
         name, rate = f"m{place}.{self._lives}", chance.choice((1.0, 0.99, 1.01))
         machine = Machine(self.world, name, rate=rate, offset=1e4 * chance.random())
         if self.plan.changes_settings:
             settings = self._changed(settings)
-        given = self.books.own.checkpoint
-        self.books.lives[machine] = Life(settings, given)
+        own = self.books.own
+        self.books.lives[machine] = Life(settings, own)
         self.world.note(name, f"begins with {settings}")
-        process = Process(self, place, machine, settings, given)
+        process = Process(self, place, machine, settings, own.checkpoint)
         self._places[place] = process
         machine.on_death = lambda: self._died(process)
         process.task.add_done_callback(lambda _: self._ended(process))
@@ -130,11 +130,11 @@ class Cluster:
 
     def _died(self, process: Process) -> None:
         """Start the next life after a while, as a supervisor does."""
-        self.disturbances += 1
         self._places[process.place] = None
         delay = 1 + self.world.chance.choice((0, 3, 100)) * self.world.chance.random()
         self.world.after(delay, lambda: self.start(process.place))
         if not process.task.done():
+            self.disturbances += 1
             promises.judge_takeover(self, process.machine, how="dies", leases=1.2)
 
     def _ended(self, process: Process) -> None:
@@ -172,7 +172,7 @@ class Cluster:
         """Note that the store has lost saves; its dead letters were these."""
         is_own = self.plan.consumer == "own checkpoint"
         self.books.store_lost_saves(self.store, letters, own=is_own)
-        if self.plan.consumer == _KEEPS_ROWS and not keeps_rows:
+        if self.plan.consumer.startswith("transaction") and not keeps_rows:
             self.books.lost_rows(self.store.state.rows)
 
     # Faults
@@ -194,10 +194,15 @@ class Cluster:
         """Have the service answer well again."""
         self.service.trouble = Trouble()
 
+    def begin_outage(self, outage: Outage) -> None:
+        """Have the store fail."""
+        self.disturbances += 1
+        self.store.outage = outage
+
     def end_outage(self) -> None:
         """Have the store answer again."""
         self.disturbances += 1
-        self.store.outage = Outage()
+        self.store.outage, self.calm_since = Outage(), self.world.now
 
     # Quiet periods
 

@@ -1,7 +1,7 @@
 """Programs that use a poller as the guide shows, each in several lives on its machine."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import aclosing
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +14,7 @@ from income_client import (
     Batch,
     CheckpointConflictError,
     CheckpointError,
+    ConfigurationError,
     Poller,
 )
 from income_client.http.session import SessionManager
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 
 _START: Final = "2026-06-30T00:00:00"
 _CONCURRENCY: Final = 16
-_LONG_HOLD: Final = 0.01
-"""Share of batches that a consumer holds for longer than its lease allows."""
+_LONGEST_HOLD: Final = 200.0
+"""Seconds for which a consumer holds a batch, at most."""
 _MOST_TASKS: Final = 3
 _BATCHES_OF_A_LOOP: Final = 3
 _WAY: Final = 0.05
@@ -58,6 +59,8 @@ class Process:
     poller: Poller = field(init=False)
     task: "asyncio.Task[None]" = field(init=False)
     is_stopping: bool = False
+    must_hold: bool = False
+    """Whether the consumer holds the next batch for long."""
     _stood_by_at: float | None = None
     """When its last call of the store ended, if it was a standby then."""
 
@@ -176,12 +179,13 @@ class Process:
         await self.run.world.ask(self.machine, commit, there=there, back=back)
 
     async def hold(self) -> None:
-        """Work for a while; now and then for longer than the lease allows."""
-        run, longest = self.run, self.run.plan.holds
-        if not run.is_quiet and run.world.chance.random() < _LONG_HOLD:
+        """Work for a while; after a fault of this kind for longer than the lease allows."""
+        run, seconds = self.run, self.run.plan.holds * self.run.world.chance.random()
+        if self.must_hold and not run.is_quiet:
             run.world.count("consumer: holds a batch for long")
-            longest = min(15 * self.settings.lease, 200.0)
-        await MachineClock(self.machine).sleep(longest * run.world.chance.random())
+            seconds = min(15 * self.settings.lease, _LONGEST_HOLD) * run.world.chance.random()
+        self.must_hold = False
+        await MachineClock(self.machine).sleep(seconds)
 
     def fail_sometimes(self) -> None:
         """Raise an error of the consumer's now and then."""
@@ -217,6 +221,18 @@ class Process:
         await self.write(self.rows_of(batch))
         self.fail_sometimes()
 
+    async def work_in_transaction(self, batch: Batch) -> None:
+        """Write a batch in the transaction that commits it."""
+        rows: list[Row] = []
+        try:
+            async with batch.transaction(rows):
+                self.fail_sometimes()
+                await self.hold()
+                rows.extend(self.rows_of(batch))
+        except ConfigurationError as error:  # a batch before it is not committed
+            self.run.world.count("consumer: transaction too early")
+            raise ConsumerError from error
+
 
 async def _take_records(process: Process, poller: Poller) -> None:
     async for record in poller:
@@ -233,7 +249,6 @@ async def _take_batches(process: Process, poller: Poller) -> None:
 
 async def _work_in_tasks(process: Process, poller: Poller) -> None:
     """Work on several batches at a time; each block ends after that of the batch before."""
-    tasks: list[asyncio.Task[None]] = []
 
     async def work(batch: Batch, before: "asyncio.Task[None] | None") -> None:
         async def work_in_order(batch: Batch) -> None:
@@ -243,6 +258,24 @@ async def _work_in_tasks(process: Process, poller: Poller) -> None:
 
         await process.in_block(batch, work_in_order)
 
+    await _start_tasks(process, poller, work)
+
+
+async def _commit_in_tasks(process: Process, poller: Poller) -> None:
+    """Begin the transactions of several batches at a time; one that comes too early fails."""
+
+    async def work(batch: Batch, _before: "asyncio.Task[None] | None") -> None:
+        await process.in_block(batch, process.work_in_transaction)
+
+    await _start_tasks(process, poller, work)
+
+
+async def _start_tasks(
+    process: Process,
+    poller: Poller,
+    work: Callable[[Batch, "asyncio.Task[None] | None"], Coroutine[Any, Any, None]],
+) -> None:
+    tasks: list[asyncio.Task[None]] = []
     try:
         async for batch in poller.batches():
             process.receive(process.rows_of(batch))
@@ -293,16 +326,9 @@ async def _loop_twice(process: Process, poller: Poller) -> None:
 
 
 async def _commit_in_transaction(process: Process, poller: Poller) -> None:
-    async def work(batch: Batch) -> None:
-        rows: list[Row] = []
-        async with batch.transaction(rows):
-            process.fail_sometimes()
-            await process.hold()
-            rows.extend(process.rows_of(batch))
-
     async for batch in poller.batches():
         process.receive(process.rows_of(batch))
-        await process.in_block(batch, work)
+        await process.in_block(batch, process.work_in_transaction)
 
 
 async def _keep_checkpoint(process: Process, poller: Poller) -> None:
@@ -324,5 +350,6 @@ _CONSUMERS: Final[dict[str, Callable[[Process, Poller], Awaitable[Any]]]] = {
     "collected": _collect_batches,
     "two loops": _loop_twice,
     "transaction": _commit_in_transaction,
+    "transactions in tasks": _commit_in_tasks,
     "own checkpoint": _keep_checkpoint,
 }

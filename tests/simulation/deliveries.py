@@ -5,7 +5,7 @@ Nothing is judged here; `promises` judges by what the books hold.
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from attrs import define, field, frozen
 
@@ -19,6 +19,9 @@ from .stores import Row, StoreServer
 if TYPE_CHECKING:
     from .plan import Settings
 
+_SKEW: Final = 60
+"""Seconds by which an update may lie ahead of the service's clock and be remembered."""
+
 read = lru_cache(maxsize=256)(read_checkpoint)
 
 
@@ -29,13 +32,21 @@ def position_of(checkpoint: Checkpoint) -> int:
     return min(checkpoint.resumes_at, checkpoint.reached)
 
 
+@frozen
+class OwnDatabase:
+    """A consumer's own database, in which it keeps the checkpoint beside its rows."""
+
+    checkpoint: str | None = None
+    committed: dict[str, int] = field(factory=dict)
+
+
 @define(eq=False)
 class Life:
     """What one process has been given, and what it may be given again."""
 
     settings: "Settings"
-    given: str | None = None
-    """The checkpoint that it was started with, if its consumer keeps one."""
+    given: OwnDatabase
+    """What its consumer's own database held when it was started."""
     remembered: dict[str, int] = field(factory=dict)
     """What its checkpoint remembers: the version of each application that was committed last."""
     known: dict[str, int] = field(factory=dict)
@@ -54,11 +65,14 @@ class Save:
     old: Checkpoint | None
     new: Checkpoint
     at: float
+    is_other: bool
+    """Whether another machine had made the save before."""
 
     @property
     def is_takeover(self) -> bool:
-        """Whether another holder had made the save before."""
-        return self.old is None or self.old.holder != self.new.holder
+        """Whether the name was acquired by it."""
+        is_first = self.old is None or self.old.holder != self.new.holder
+        return is_first or self.is_other
 
 
 @frozen
@@ -67,14 +81,6 @@ class Beginning:
 
     at: float
     second: int
-
-
-@define
-class OwnDatabase:
-    """A consumer's own database, in which it keeps the checkpoint beside its rows."""
-
-    checkpoint: str | None = None
-    committed: dict[str, int] = field(factory=dict)
 
 
 @define(eq=False)
@@ -138,15 +144,15 @@ class Books:
 
     def keep_own(self, machine: Machine, text: str) -> None:
         """Note that a consumer has written a checkpoint in the transaction of its rows."""
-        self.own.checkpoint = text
-        self.own.committed = self._covered(self.lives[machine], read(text))
+        self.own = OwnDatabase(text, self._covered(self.lives[machine], read(text)))
 
     def save_of(self, server: StoreServer, machine: Machine, before: StoredCheckpoint) -> Save:
         """Return the save that the store has just made."""
         text = server.state.stored.checkpoint
         assert text is not None
         old = None if before.checkpoint is None else read(before.checkpoint)
-        return Save(machine, old, read(text), self.world.now)
+        is_other = self.last is not None and self.last.machine is not machine
+        return Save(machine, old, read(text), self.world.now, is_other)
 
     def saved(self, server: StoreServer, save: Save) -> None:
         """Note a save that was judged."""
@@ -163,25 +169,31 @@ class Books:
         """Have a process know what the checkpoint remembers that it resumes from."""
         if save.old is not None and save.old.holder is not None:
             self.retired.add(save.old.holder)
-        if life.given is not None:
-            is_ahead = save.old is None or read(life.given).progress > save.old.progress
+        given = life.given
+        if given.checkpoint is not None:
+            is_ahead = save.old is None or read(given.checkpoint).progress > save.old.progress
             if is_ahead:
-                server.state.committed = self.own.committed
+                server.state.committed = given.committed
         life.remembered, life.known = server.state.committed, dict(server.state.committed)
         life.returned, life.uncommitted = set(), []
 
     def _covered(self, life: Life, checkpoint: Checkpoint) -> dict[str, int]:
         """Return which versions a checkpoint covers and remembers.
 
-        What the list can show no more is forgotten. If the service's clock is set back, it may be
-        delivered once more: the guide says so.
+        What the list can show no more is forgotten, and so are times far ahead of the service's
+        clock. Both may be delivered once more after the clock was set back: the guide says so.
         """
         covered = dict(life.remembered)
         for row in life.uncommitted:
             if row.sequence <= checkpoint.sequence:
                 covered[row.application_id] = row.version
-        oldest, seconds = position_of(checkpoint) - life.settings.lookback - 1, self.service.seconds
-        return {one: number for one, number in covered.items() if seconds[number] >= oldest}
+        oldest = position_of(checkpoint) - life.settings.lookback - 1
+        latest, seconds = self.service.second + _SKEW, self.service.seconds
+        return {
+            application_id: number
+            for application_id, number in covered.items()
+            if oldest <= seconds[number] <= latest
+        }
 
     def store_lost_saves(self, server: StoreServer, letters: set[str], *, own: bool) -> None:
         """Note that the store holds an older state, and which dead letters it had before."""

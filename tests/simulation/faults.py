@@ -17,7 +17,7 @@ _LONGEST_PAUSE: Final = 4.0
 """Leases for which a machine is paused, at most."""
 _LONGEST_TROUBLE: Final = 400.0
 _LONGEST_OUTAGE: Final = 200.0
-_OUTAGES: Final = ("lost", "reply_lost", "refused", "is_read_only", "is_away")
+_OUTAGES: Final = ("lost", "reply_lost", "refused", "is_read_only", "is_away", "is_slow")
 _SHARES: Final = (0.1, 0.5, 1.0)
 _RARE: Final = 0.3
 """Share of the faults that cost a store its checkpoint."""
@@ -45,6 +45,10 @@ def _wake(_run: "Cluster", process: "Process", _chance: random.Random) -> None:
         process.machine.call_soon(process.poller.wake)
 
 
+def _hold(_run: "Cluster", process: "Process", _chance: random.Random) -> None:
+    process.must_hold = True
+
+
 def _make_trouble(run: "Cluster", chance: random.Random) -> None:
     kinds = ("status", "throttled", "refused", "lost", "cut", "slow")
     kind, share = chance.choice(kinds), chance.choice(_SHARES)
@@ -55,7 +59,7 @@ def _make_trouble(run: "Cluster", chance: random.Random) -> None:
 def _fail_store(run: "Cluster", chance: random.Random) -> None:
     kind, share = chance.choice(_OUTAGES), chance.choice(_SHARES)
     changes: dict[str, Any] = {kind: True if kind.startswith("is_") else share}
-    run.store.outage = evolve(run.store.outage, **changes)
+    run.begin_outage(evolve(run.store.outage, **changes))
     if kind == "is_away":
         run.store.ring()  # its listeners lose their connections
     run.world.after(_LONGEST_OUTAGE * chance.random(), run.end_outage)
@@ -66,7 +70,7 @@ def _have_hiccups(run: "Cluster", chance: random.Random) -> None:
 
     def begin() -> None:
         if not run.is_quiet:
-            run.store.outage = Outage(is_away=True)
+            run.begin_outage(Outage(is_away=True))
 
     gap = 10 + 40 * chance.random()
     for number in range(chance.randrange(3, 11)):
@@ -151,6 +155,7 @@ ON_PROCESSES: Final[dict[str, Callable[["Cluster", "Process", random.Random], No
     "pause": _pause,
     "cancel": _cancel,
     "wake": _wake,
+    "hold": _hold,
 }
 """Faults of one process."""
 

@@ -22,6 +22,7 @@ CONSUMERS: Final = (
     "collected",
     "two loops",
     "transaction",
+    "transactions in tasks",
     "own checkpoint",
 )
 FAULTS: Final = {
@@ -30,6 +31,7 @@ FAULTS: Final = {
     "pause": 2,
     "cancel": 1,
     "wake": 1,
+    "hold": 1,
     "trouble": 2,
     "store": 2,
     "hiccups": 1,
@@ -162,7 +164,7 @@ class Plan:
         )
         consumer = chance.choice(CONSUMERS)
         kind = Kind.drawn(chance)
-        if consumer == "transaction":
+        if consumer.startswith("transaction"):
             kind = evolve(POSTGRES, loses=kind.loses)
         is_single = consumer == "own checkpoint"
         machines = 1 if is_single else chance.choice((1, 2, 3))

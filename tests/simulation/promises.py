@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .cluster import Cluster
     from .consumers import Process
 
+_LONGEST_RETRY: Final = 60.0
+"""Seconds after an outage within which everything that failed is tried again."""
 _RATE: Final = 0.02
 """By how much the clocks of two machines may differ."""
 
@@ -102,12 +104,11 @@ def judge_progress(run: "Cluster", save: Save) -> None:
     if old.progress > new.progress:
         _fail(run, "9, forward only", "the checkpoint goes back")
     settle = run.books.lives[save.machine].settings.settle
-    latest = run.service.second - settle
-    was_set_back = any(run.world.now - at < 300 for at, _ in run.service.set_back)
-    if new.reached > max(old.reached, latest) and not was_set_back:
+    latest = run.service.latest_second
+    if new.reached > max(old.reached, latest - settle):
         what = (
             f"the checkpoint ({new.reached - EPOCH_OF_RUNS}) is later than service time "
-            f"({run.service.second - EPOCH_OF_RUNS}) minus settle ({settle:g})"
+            f"({latest - EPOCH_OF_RUNS}) minus settle ({settle:g})"
         )
         _fail(run, "9, behind service time", what)
 
@@ -119,21 +120,24 @@ def judge_holder(run: "Cluster", save: Save) -> None:
     last, old = run.books.last, save.old
     if not save.is_takeover or old is None or last is None:
         return
-    run.world.count(f"takeover: {_kind_of_takeover(save, last)}")
     run.world.note("store", f"is taken over by {save.machine.name}, lease {old.lease}")
-    is_other = last.machine is not save.machine
+    if save.new.takeovers <= old.takeovers:
+        _fail(run, "9, one holder", f"{save.machine.name} saves, and has not taken over")
+    if not save.is_other:
+        run.world.count("takeover: by the same process")
+        return
+    run.world.count("takeover: expired" if old.lease else "takeover: given up")
     since_loss = run.world.now - run.store.lost_saves_at
-    if old.lease and save.new.lease and is_other and since_loss > 2 * old.lease:
-        age = save.at - last.at
-        if age < old.lease * (1 - 2 * _RATE):
-            what = f"{save.machine.name} takes over {age:.2f} s after a save, lease {old.lease:g}"
-            _fail(run, "9, lease", what)
-
-
-def _kind_of_takeover(save: Save, last: Save) -> str:
-    if last.machine is save.machine:
-        return "by the same process"
-    return "expired" if save.old is not None and save.old.lease else "given up"
+    if not old.lease or not save.new.lease or since_loss <= 2 * old.lease:
+        return
+    age = save.at - last.at
+    if age < old.lease * (1 - 2 * _RATE):
+        what = f"{save.machine.name} takes over {age:.2f} s after a save, lease {old.lease:g}"
+        _fail(run, "9, lease", what)
+    settled = _LONGEST_RETRY + 12 * old.lease
+    if run.is_quiet and run.calm_since < run.world.now - settled:
+        what = f"{save.machine.name} takes over from {last.machine.name}, which works"
+        _fail(run, "9, lease", what)
 
 
 def judge_takeover(run: "Cluster", dead: Machine, *, how: str, leases: float) -> None:

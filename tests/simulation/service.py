@@ -144,6 +144,11 @@ class SimulatedService:
         return self.second_at(self.world.now)
 
     @property
+    def latest_second(self) -> int:
+        """The latest second that its clock has ever shown."""
+        return max(self.second, *(self.second_at(at - 0.001) for at, *_ in self._settings))
+
+    @property
     def is_standing(self) -> bool:
         """Whether its clock does not move."""
         return not self._settings[-1][2]

@@ -15,6 +15,7 @@ _OF_POLLERS: Final = (
     "consumer: holds a batch for long",
     "consumer: loop left with a batch",
     "consumer: record received",
+    "consumer: transaction too early",
     "dead letter: application",
     "dead letter: resolved",
     "dead letter: window",

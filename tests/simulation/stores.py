@@ -19,6 +19,8 @@ from income_client.records.dead_letters import DeadLetter
 from .loops import Machine, World
 
 _NOTHING: Final = StoredCheckpoint(checkpoint=None, version=0)
+_SLOW: Final = 4.0
+"""Seconds of one way to a server that is slow, at most."""
 _SILENCE: Final = 10.0
 """Seconds after which a driver gives up waiting for an answer."""
 
@@ -91,6 +93,7 @@ class Outage:
     refused: float = 0.0
     is_read_only: bool = False
     is_away: bool = False
+    is_slow: bool = False
 
 
 OnSave = Callable[["StoreServer", Machine, StoredCheckpoint, Sequence[Row]], None]
@@ -223,6 +226,7 @@ class StoreClient:
             world.count("store: call refused")
             self.on_end()
             raise CheckpointError("the store is away", retryable=True)
+        delay = _SLOW if outage.is_slow else kind.delay
         is_lost = chance.random() < outage.lost
         is_reply_lost = chance.random() < outage.reply_lost
         is_late = is_lost and bool(latest) and chance.random() < 0.7
@@ -233,8 +237,8 @@ class StoreClient:
         future = world.ask(
             self.machine,
             work,
-            there=chance.random() * (kind.delay + (latest or 0.0) * is_late),
-            back=chance.random() * kind.delay,
+            there=chance.random() * (delay + (latest or 0.0) * is_late),
+            back=chance.random() * delay,
             is_lost=is_lost and not is_late,
             is_reply_lost=is_reply_lost,
         )
