@@ -7,6 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
+from itertools import count, takewhile
 from typing import Any, Final
 
 from .outcomes import Outcome
@@ -22,7 +23,7 @@ _SHRINKING: Final = 45.0
 def main() -> int:
     """Play what the command line says; return 1 if a promise is broken."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("--scenario", choices=SCENARIOS, default="pollers")
+    parser.add_argument("--scenario", choices=SCENARIOS, help="pollers, or all with --minutes")
     parser.add_argument("--profile", choices=PROFILES, default="small")
     parser.add_argument("--seed", type=int, help="play one seed, and show what led to a failure")
     parser.add_argument("--shrink", action="store_true", help="show it with as few faults")
@@ -34,18 +35,19 @@ def main() -> int:
     parser.add_argument("--digests", action="store_true", help="print the digest of each seed")
     given = parser.parse_args()
     _prepare()
-    scenario, profile = SCENARIOS[given.scenario], PROFILES[given.profile]
+    scenario, profile = SCENARIOS[given.scenario or "pollers"], PROFILES[given.profile]
     if given.seed is not None:
         return _play_one(scenario, scenario.draw(given.seed, profile), shrinks=given.shrink)
-    plans: Iterable[tuple[Scenario, Profile, int]]
+    shown = {"digests": given.digests, "stops": given.stop}
     if given.once_failed:
-        plans = ((SCENARIOS[one], PROFILES[name], seed) for one, name, seed in ONCE_FAILED)
-    else:
-        last = sys.maxsize if given.minutes else given.first + given.count
-        plans = ((scenario, profile, seed) for seed in range(given.first, last))
-    ends_at = time.monotonic() + 60 * (given.minutes or float("inf"))
-    is_long = given.minutes is not None and not given.stop
-    return _play_all(plans, ends_at, digests=given.digests, stops=given.stop, is_long=is_long)
+        failed = [(SCENARIOS[one], PROFILES[name], seed) for one, name, seed in ONCE_FAILED]
+        return _play_all(failed, **shown)
+    if given.minutes is None:
+        last = given.first + given.count
+        return _play_all(((scenario, profile, seed) for seed in range(given.first, last)), **shown)
+    scenarios = [scenario] if given.scenario else list(SCENARIOS.values())
+    share = given.minutes / len(scenarios)
+    return max(_play_for(share, one, profile, given.first, **shown) for one in scenarios)
 
 
 def _prepare() -> None:
@@ -71,22 +73,32 @@ def _print_outcome(outcome: Outcome) -> None:
     print(f"seed {outcome.plan.seed}, digest {outcome.digest}: {ending}")
 
 
+def _play_for(
+    minutes: float, scenario: Scenario, profile: Profile, first: int, *, digests: bool, stops: bool
+) -> int:
+    """Play one seed of a scenario after the other for some minutes."""
+    ends_at = time.monotonic() + 60 * minutes
+    seeds = takewhile(lambda _: time.monotonic() < ends_at, count(first))
+    print(f"{scenario.name}, {profile.name}, from seed {first}:", flush=True)
+    plans = ((scenario, profile, seed) for seed in seeds)
+    requires = None if stops else scenario
+    return _play_all(plans, digests=digests, stops=stops, requires=requires)
+
+
 def _play_all(
     plans: Iterable[tuple[Scenario, Profile, int]],
-    ends_at: float,
     *,
     digests: bool,
     stops: bool,
-    is_long: bool,
+    requires: Scenario | None = None,
 ) -> int:
+    """Play plans; every situation that a scenario requires must have come about."""
     began, failed = time.process_time(), 0
     hours, calls, runs = 0.0, 0, 0
     times: Counter[str] = Counter()
     seeds: Counter[str] = Counter()
     missing: list[str] = []
     for scenario, profile, seed in plans:
-        if time.monotonic() > ends_at:
-            break
         outcome = scenario.play(scenario.draw(seed, profile))
         gc.collect()
         runs, hours, calls = runs + 1, hours + outcome.hours, calls + outcome.calls
@@ -100,9 +112,9 @@ def _play_all(
             if stops:
                 break
     seconds = time.process_time() - began
-    if is_long:
+    if requires is not None:
         print(table_of(times, seeds))
-        missing = missing_from(times, scenario.name)
+        missing = missing_from(times, requires.name)
     for name in missing:
         print(f"never: {name}")
     work = f"{hours:.0f} simulated hours, {calls} calls"

@@ -15,7 +15,7 @@ from attrs import frozen
 
 from income_client.checkpoints import StoredCheckpoint
 
-from .deliveries import Beginning
+from .deliveries import Beginning, OwnDatabase
 from .loops import EPOCH_OF_RUNS
 from .service import Version, body_of
 
@@ -83,7 +83,7 @@ def leave_behind(run: "Cluster", release: Release) -> None:
     run.store.state.committed = _numbers_of(remembered)
     run.world.count("store: left by 0.2.0")
     if run.plan.consumer == "own checkpoint":
-        books.own.checkpoint, books.own.committed = text, _numbers_of(remembered)
+        books.own = OwnDatabase(text, _numbers_of(remembered))
     books.beginning = Beginning(polled_at, _BEGAN)
     books.furthest = reached
     for version in shown:
