@@ -405,6 +405,7 @@ class Poller:
 
     async def _take_name(self) -> PollerState:
         given = self._start if isinstance(self._start, Checkpoint) else None
+        self._schedule.resume_name()
         checkpoint, letters = await self._schedule.unless_stopped(
             self._lease.acquire(given, self._find_first_second, must_exist=self._must_exist)
         )

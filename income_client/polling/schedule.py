@@ -67,6 +67,10 @@ class Schedule:
         self.is_urgent = self.is_woken or self._is_owed
         self.is_woken = self._is_owed = False
 
+    def resume_name(self) -> None:
+        """Note that it is not known when the checkpoint to resume from was polled last."""
+        self._succeeded = None
+
     def begin_name(self, now: float) -> None:
         """Note that polling begins: nothing that was updated before must be delivered."""
         self._succeeded = now

@@ -115,7 +115,10 @@ class Monitor:
         self.last_error = error.again()
         name = type(error).__name__
         facts = {"error": name, "status": error.status, "failures": self.failures}
-        _LOGGER.warning("polling failed (%s: %s)", name, error, extra=facts)
+        # During an outage each look of a standby fails: the log says so ever less often.
+        is_shown = is_last or self.failures & (self.failures - 1) == 0
+        level = logging.WARNING if is_shown else logging.INFO
+        _LOGGER.log(level, "polling failed (%s: %s)", name, error, extra=facts)
         if (emit := self._instrumentation.emit) is not None:
             failed = PollFailed(
                 name=self._name,

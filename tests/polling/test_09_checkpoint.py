@@ -371,6 +371,26 @@ async def test_a_clock_that_was_set_back_before_the_first_commit_is_followed(pla
     assert set(updated) <= set(ids_of(await rest(place.poll(start=None))))
 
 
+async def test_a_store_that_is_emptied_while_the_clock_is_back_costs_no_dead_letter() -> None:
+    """The update is older than the last poll: only the dead letter knew of it."""
+    store = MemoryCheckpointStore()
+    async with scene() as place:
+        place.store = store
+        run_ahead(place, HOUR, replies=3)
+        poller = place.poll(start=None)
+        waiting = asyncio.create_task(first(poller, 20))
+        await until(lambda: poller.status.polls >= 3)
+        (lost,) = place.touch(3)
+        place.spoil(lost, status=404)
+        await until(lambda: poller.status.dead_letters == 1)
+        polls = poller.status.polls
+        await until(lambda: poller.status.polls > polls + 5)
+        place.service.faults.clear()
+        store._stored.clear()
+        store._letters.clear()
+        assert lost in ids_of(await waiting)
+
+
 async def test_a_new_name_does_not_follow_a_clock_before_its_beginning(place: Scene) -> None:
     """The present was echoed a second later when the name was given its beginning."""
     run_ahead(place, 1, replies=1)

@@ -413,6 +413,19 @@ async def test_failures_of_a_standby_do_not_delay_a_takeover() -> None:
         assert not standby.poller.status.is_standby
 
 
+async def test_an_outage_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """A standby looks at the store each tenth of its lease, and warns ever less often."""
+    caplog.set_level("INFO", "income_client.poller")
+    async with cluster(store := FailingStore()) as made:
+        _, standby = await leader_and_standby(made)
+        store.failing_loads = 1_000
+        await made.pass_time(100)
+        assert standby.poller.status.failures >= 64
+    failed = [one for one in caplog.records if "polling failed" in one.getMessage()]
+    assert len(failed) == standby.poller.status.failures
+    assert sum(one.levelname == "WARNING" for one in failed) == 7
+
+
 @pytest.mark.parametrize("comes_back", [False, True])
 async def test_closing_waits_for_a_lease_that_is_being_given_up(*, comes_back: bool) -> None:
     """The store is slow; the consumer still holds its batch, or has asked for the next one."""
