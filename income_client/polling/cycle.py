@@ -105,6 +105,13 @@ class _FirstReply:
         """The second at which it was answered, as far as is known."""
         return self.echoed if self.served_at is None else self.served_at
 
+    @property
+    def earliest(self) -> int:
+        """The earliest second at which it may have been answered."""
+        # An echo that is far from `Date` is that of a window that was cut short.
+        is_close = abs(self.date - self.echoed) <= _SKEW
+        return min(self.date, self.echoed) if is_close else self.date
+
 
 @frozen
 class _Listing:
@@ -261,7 +268,7 @@ class Poll:
         present = self._listing.present
         if self._first_reply is None or present is None:
             return None
-        return min(self._first_reply.date, present + 1)
+        return min(self._first_reply.earliest, present + 1)
 
     @property
     def _present_second(self) -> int:

@@ -290,6 +290,8 @@ class Fence:
         """Save over what this poller has saved last; raise an error over anything else."""
         while True:
             last = self.last
+            if last.checkpoint.progress > checkpoint.progress:
+                checkpoint = last.checkpoint  # it was saved late, after this save was begun
             lease = self._seconds if isinstance(self.hold, Held) else 0
             if lease != checkpoint.lease:
                 checkpoint = evolve(checkpoint, lease=lease)

@@ -19,6 +19,7 @@ from income_client import (
     UnexpectedResponseError,
 )
 from income_client.emulator.times import http_date, stamp
+from income_client.events import RequestSent
 from income_client.polling.checkpoint import Checkpoint, read_checkpoint
 from tests.support.polling import (
     NOW_TEXT,
@@ -281,6 +282,23 @@ async def test_a_checkpoint_is_behind_echo_and_date(
     place.show(before=echo, headers={"Date": date}, times=None)
     await rest(place.poll(settle=SETTLE))
     assert now - SETTLE - 1 <= await reached(place) <= now - SETTLE
+
+
+async def test_a_date_that_runs_ahead_does_not_hasten_the_checkpoint() -> None:
+    """The list takes some seconds; what is listed late may have been missed at its beginning."""
+    began: list[int] = []
+
+    def pass_time(event: Event) -> None:
+        if isinstance(event, RequestSent):
+            began.append(place.service.now)
+            place.service.advance(1)
+
+    rules: dict[str, Any] = {"clock_offset": 2, "future": "refuse"}
+    async with scene(60, page_size=20, on_event=pass_time, **rules) as place:
+        await rest(place.poll(start="2026-06-30", settle=SETTLE))
+        first_list = began[1]  # after the request of a token
+        assert len(began) > 4
+        assert await reached(place) <= first_list + 1 - SETTLE
 
 
 async def test_what_was_updated_between_listing_and_reading_comes_once() -> None:

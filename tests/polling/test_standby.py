@@ -420,10 +420,10 @@ async def test_an_outage_does_not_fill_the_log(caplog: pytest.LogCaptureFixture)
         _, standby = await leader_and_standby(made)
         store.failing_loads = 1_000
         await made.pass_time(100)
-        assert standby.poller.status.failures >= 64
+        assert standby.poller.status.failures > 50
     failed = [one for one in caplog.records if "polling failed" in one.getMessage()]
-    assert len(failed) >= 64
-    assert sum(one.levelname == "WARNING" for one in failed) <= 14
+    assert len(failed) > 50
+    assert sum(one.levelname == "WARNING" for one in failed) < len(failed) / 4
 
 
 @pytest.mark.parametrize("comes_back", [False, True])

@@ -127,6 +127,8 @@ async def test_a_save_that_is_made_late_does_not_replace_its_poller(
         await fence.check_ownership()
         await fence.check_ownership()
         assert fence.progress == at(103).progress
+    await fence.save_letters([LETTER])
+    assert read_checkpoint((await store.load("default")).checkpoint).reached == 103
     await fence.save(evolve(at(105), holder=mark))
     assert read_checkpoint((await store.load("default")).checkpoint).reached == 105
     assert not isinstance(fence.hold, Lost)

@@ -198,6 +198,7 @@ class Books:
     def store_lost_saves(self, server: StoreServer, letters: set[str], *, own: bool) -> None:
         """Note that the store holds an older state, and which dead letters it had before."""
         self.retired.clear()
+        self.last = None  # whoever made the save that is the last one now
         self.letters = set(server.state.letters)
         if own:
             lost = letters - self.letters

@@ -18,6 +18,7 @@ from income_client.checkpoints import StoredCheckpoint
 from .deliveries import Beginning, OwnDatabase
 from .loops import EPOCH_OF_RUNS
 from .service import Version, body_of
+from .stores import Row
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -81,6 +82,7 @@ def leave_behind(run: "Cluster", release: Release) -> None:
     text = _checked(state)
     run.store.state.stored = StoredCheckpoint(checkpoint=text, version=release.batches)
     run.store.state.committed = _numbers_of(remembered)
+    run.store.state.rows = [Row(one.application_id, one.number, sequence=0) for one in shown]
     run.world.count("store: left by 0.2.0")
     if run.plan.consumer == "own checkpoint":
         books.own = OwnDatabase(text, _numbers_of(remembered))
