@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.exclusions import EXCLUSIONS, NEW_BEGINNING
+from tests.simulation.mutants import read_mutants
 
 _ROOT = Path(__file__).parents[2]
 _GUIDE = _ROOT / "income_client" / "guide"
@@ -43,6 +44,10 @@ def test_a_seed_decides_everything() -> None:
     )
     assert first == second
     assert "digest" in first
+
+
+def test_each_fault_is_put_into_a_line_of_the_package() -> None:
+    assert read_mutants()
 
 
 @pytest.mark.parametrize(

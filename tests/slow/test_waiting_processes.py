@@ -101,5 +101,5 @@ async def test_pollers_that_wait_and_are_killed_lose_nothing(
 ) -> None:
     """Promise 8: at most the batch in hand comes again."""
     outcome = await killed(share_of(pytestconfig, 0.2), tmp_path, seed=11, work=poll_waiting)
-    assert outcome.checked
+    assert outcome.delivered
     assert outcome.most_again <= BATCH
