@@ -241,7 +241,8 @@ class Cluster:
 
     def _catch_up(self) -> None:
         """Wait until a clock that was set back has shown every time again, and judge the end."""
-        latest = max(one.latest.second for one in self.service.applications.values())
+        seconds = [one.latest.second for one in self.service.applications.values()]
+        latest = max(seconds, default=0)
         behind = latest + self.plan.settings.settle - self.service.second
         if behind > 0:
             self.world.run(self.world.now + behind + self.plan.quiet)

@@ -135,9 +135,10 @@ def _stop_clock(run: "Cluster", chance: random.Random) -> None:
 
 
 def _delete(run: "Cluster", chance: random.Random) -> None:
-    application = chance.choice(list(run.service.applications.values()))
-    if application.is_deleted:
+    applications = [one for one in run.service.applications.values() if not one.is_deleted]
+    if not applications:
         return
+    application = chance.choice(applications)
     application.is_deleted = True
     run.world.note("service", f"deletes {application.id}", application.id)
 

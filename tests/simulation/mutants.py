@@ -1,7 +1,7 @@
 """Put faults into a copy of the package, one at a time, and say after how many seeds each is found.
 
 ``python -m tests.simulation.mutants`` plays all of them; a number plays that one. The control is
-the package as it is, for as long.
+the package as it is, on the same seeds.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def read_mutants() -> list[Mutant]:
     return mutants
 
 
-def play(mutant: Mutant | None, scenario: str, minutes: float) -> tuple[str | None, int, float]:
+def play(mutant: Mutant | None, scenario: str, seeds: int) -> tuple[str | None, int, float]:
     """Play seeds until a promise is broken; return what is printed of it, seeds, and seconds."""
     with tempfile.TemporaryDirectory() as folder:
         for part in _COPIED:
@@ -57,9 +57,10 @@ def play(mutant: Mutant | None, scenario: str, minutes: float) -> tuple[str | No
             file = Path(folder, "income_client", mutant.file)
             file.write_text(file.read_text("utf-8").replace(mutant.old, mutant.new), "utf-8")
         command = [sys.executable, "-W", "ignore", "-m", "tests.simulation", "--stop"]
+        command += ["--scenario", scenario, "--count", str(seeds)]
         began = time.monotonic()
         ran = subprocess.run(
-            [*command, "--scenario", scenario, "--minutes", str(minutes)],
+            command,
             cwd=folder,
             env={**os.environ, "PYTHONPATH": folder, "PYTHONHASHSEED": "0"},
             capture_output=True,
@@ -69,7 +70,7 @@ def play(mutant: Mutant | None, scenario: str, minutes: float) -> tuple[str | No
     lines = ran.stdout.splitlines()
     if not lines:
         raise RuntimeError(ran.stderr)
-    broken = next((line for line in lines if " seed " in line), None)
+    broken = next((line for line in lines if line.startswith(f"{scenario} ")), None)
     return broken, int(lines[-1].split()[0]), time.monotonic() - began
 
 
@@ -79,19 +80,19 @@ def main() -> int:
     parser.add_argument(
         "numbers", nargs="*", type=int, help="which, counted from 1; all by default"
     )
-    parser.add_argument("--minutes", type=float, default=1.0, help="for each, at most")
+    parser.add_argument("--seeds", type=int, default=100, help="for each, at most")
     given = parser.parse_args()
     failed = 0
     for number, mutant in enumerate(read_mutants(), start=1):
         if given.numbers and number not in given.numbers:
             continue
-        broken, seeds, seconds = play(mutant, mutant.scenario, given.minutes)
+        broken, seeds, seconds = play(mutant, mutant.scenario, given.seeds)
         outcome = broken or f"LIVES ({mutant.survives or 'unexpected'})"
         failed += broken is None and mutant.survives is None
         print(f"{number:2}  {mutant.promise}: {mutant.name}", flush=True)
         print(f"      {seeds} seeds, {seconds:.0f} s: {outcome}", flush=True)
     for scenario in () if given.numbers else SCENARIOS:
-        broken, seeds, seconds = play(None, scenario, given.minutes)
+        broken, seeds, seconds = play(None, scenario, given.seeds)
         outcome = broken or "nothing is broken"
         print(f"control of {scenario}: {seeds} seeds, {seconds:.0f} s: {outcome}", flush=True)
         failed += broken is not None

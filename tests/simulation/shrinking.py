@@ -10,25 +10,27 @@ from .scenarios import Scenario
 
 
 def shrink(scenario: Scenario, outcome: Outcome, *, seconds: float) -> Outcome:
-    """Return the smallest run that was found in time and breaks the same promise."""
-    ends_at, best = time.monotonic() + seconds, outcome
-    for name in scenario.shrinks:
-        size = max(1, len(getattr(best.plan, name)) // 2)
-        while size:
-            best = _leave_out(scenario, best, name, size, ends_at)
-            size //= 2
+    """Return the smallest run that was found in time and breaks the same promise.
+
+    Large parts are left out first, of every field in turn: what is left is played faster.
+    """
+    ends_at, best, parts = time.monotonic() + seconds, outcome, 2
+    while any(parts <= 2 * len(getattr(best.plan, name)) for name in scenario.shrinks):
+        for name in scenario.shrinks:
+            best = _leave_out(scenario, best, name, parts, ends_at)
+        parts *= 2
     return best
 
 
-def _leave_out(scenario: Scenario, best: Outcome, name: str, size: int, ends_at: float) -> Outcome:
-    """Try to leave out each run of so many items of a field."""
-    at = 0
-    while at < len(getattr(best.plan, name)) and time.monotonic() < ends_at:
-        outcome = scenario.play(_without(best.plan, name, at, size))
+def _leave_out(scenario: Scenario, best: Outcome, name: str, parts: int, ends_at: float) -> Outcome:
+    """Try to leave out each part of a field, the last one first."""
+    size = max(1, len(getattr(best.plan, name)) // parts)
+    at = len(getattr(best.plan, name)) - size
+    while at > -size and time.monotonic() < ends_at:
+        outcome = scenario.play(_without(best.plan, name, max(at, 0), size))
         if _is_same(best, outcome):
             best = outcome
-        else:
-            at += size
+        at -= size
     return best
 
 

@@ -33,14 +33,14 @@ def simulate(*arguments: str, hash_seed: str = "0") -> str:
 
 
 def test_no_promise_is_broken_in_fixed_seeds() -> None:
-    simulate("--first", "0", "--count", "7")
+    simulate("--first", "8", "--count", "6")
     simulate("--once-failed")
 
 
 def test_a_seed_decides_everything() -> None:
     """Also the order in which sets of texts are walked does not matter."""
     first, second = (
-        simulate("--seed", "3", hash_seed=hash_seed).splitlines()[-1] for hash_seed in ("1", "77")
+        simulate("--seed", "9", hash_seed=hash_seed).splitlines()[-1] for hash_seed in ("1", "77")
     )
     assert first == second
     assert "digest" in first
