@@ -19,6 +19,8 @@ _LONGEST_TROUBLE: Final = 400.0
 _LONGEST_OUTAGE: Final = 200.0
 _OUTAGES: Final = ("lost", "reply_lost", "refused", "is_read_only", "is_away", "is_slow")
 _SHARES: Final = (0.1, 0.5, 1.0)
+_FAR_BACK: Final = (600, 600, 600, 3_600, 7_200)
+"""Seconds by which a clock is set back that is wrong."""
 _RARE: Final = 0.3
 """Share of the faults that cost a store its checkpoint."""
 
@@ -115,12 +117,12 @@ def _restore(run: "Cluster", chance: random.Random) -> None:
 
 
 def _set_clock_back(run: "Cluster", chance: random.Random) -> None:
-    """Set the service's clock back within settle or, once, by an hour or two."""
+    """Set the service's clock back within settle or, once, by much more."""
     settle, rules = int(run.plan.settings.settle), run.plan.rules
     is_first = all(seconds <= settle for _, seconds in run.service.set_back)
     seconds = int(chance.random() * settle) - rules.latest - rules.oldest_read
     if is_first and chance.random() < _RARE:
-        seconds = chance.choice((3_600, 7_200))
+        seconds = chance.choice(_FAR_BACK)
     if seconds > 0:
         run.world.count("clock set back: " + ("within settle" if seconds <= settle else "far"))
         run.service.set_clock_back(seconds)

@@ -186,7 +186,7 @@ class Plan:
             batch=chance.choice((1, 7, 100)),
             starts_now=chance.random() < 0.2,
             past=chance.choice((0.0, 0.1, 1.0, 30.0)),
-            fails=0.0 if is_calm else chance.choice((0.0, 0.0, 0.1)),
+            fails=0.0 if is_calm else chance.choice((0.0, 0.1 * ("tasks" in consumer), 0.1)),
             holds=chance.choice((0.01, 0.5, 3.0)),
             updates=_draw_updates(chance, profile, begins, epoch, applications),
             faults=() if is_calm else _draw_faults(chance, profile, begins, epoch, machines),
