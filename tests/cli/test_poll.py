@@ -16,7 +16,7 @@ from income_client import CheckpointError, DeadLetter, IncomeClient, SQLiteCheck
 from income_client.emulator import Fault
 from income_client.testing import LoopRunner
 from tests.support.beside import until
-from tests.support.cli import FULL, Cli, Running, complaints, spelt, when, when_shown
+from tests.support.cli import FULL, Cli, Running, complaints, spelt, when
 from tests.support.payloads import row_of_list
 from tests.support.served import ids_in, parsed, served, without_addresses
 from tests.support.streams import Ran, Terminal
@@ -349,30 +349,31 @@ def drawn(shown: str) -> list[str]:
     return [part.removeprefix("\x1b[2K") for part in re.split(r"[\r\n]+", STYLE.sub("", shown))]
 
 
+@pytest.mark.income_service(applications=9, time_flows=False)
 def test_failures_and_dead_letters_remain_above(poll: Poll, tmp_path: Path) -> None:
+    """The service recovers once a failure is shown, and the next poll is not due for long."""
     one = poll.service.ids[4]
-    poll.service.faults.add(
-        Fault("status", status=500, times=3, path="*/applications"),
-        Fault("status", status=404, times=None, path=f"*/{one}"),
-    )
-    terminal = Terminal(columns=200)
-    shown = poll(
-        *BEGINNING,
-        *AGAIN,
-        terminal=terminal,
-        stdout=tmp_path / "x",
-        during=when_shown("1 dead letter"),
-    )
-    lines = drawn(shown.screen)
-    assert any("1 failure  " in line for line in lines)
-    facts = (
-        r"\d+ polls?  8 records  1 dead letter  \d s behind  at 2026-06-30 1[12]:[05][09]:[05]\d"
-    )
-    assert any(re.fullmatch(rf"next poll in [\d.]+ s  {facts}", line) for line in lines)
-    _, failed, dead, last = terminal.standing(shown.screen)
+    deleted = Fault("status", status=404, times=None, path=f"*/{one}")
+    poll.service.faults.add(Fault("status", status=500, times=None, path="*/applications"), deleted)
+    facts = r"1 poll  8 records  1 dead letter  \d+ s behind  at 2026-06-30 11:59:55"
+
+    def recover(running: Running) -> None:
+        def shows(pattern: str) -> bool:
+            return any(re.match(pattern, line) for line in drawn(running.stderr.text))
+
+        running.stderr.wait_until(lambda: shows(r"next try in [\d.]+ s  \d+ failures?  0 polls"))
+        poll.service.faults.clear()
+        poll.service.faults.add(deleted)
+        running.stderr.wait_until(lambda: shows(rf"next poll in \d+ s  {facts}"))
+        running.interrupt()
+
+    terminal, interval = Terminal(columns=200), ("--interval", "50")
+    shown = poll(*BEGINNING, *interval, terminal=terminal, stdout=tmp_path / "x", during=recover)
+    _, *failed, dead, last = terminal.standing(shown.screen)
     assert re.fullmatch(facts, last)
-    assert "poll failed" in failed
     assert one in dead
+    assert failed
+    assert all("poll failed" in line for line in failed)
 
 
 # What it could not read
