@@ -90,21 +90,11 @@ async def kill_pollers(scale: Scale) -> list[Row]:
         _count("SIGKILLs of a poller", kills * at_once),
         _none("versions lost by SIGKILLs of a poller", of=checked),
         _count("records delivered among SIGKILLs of a poller", delivered),
-        _count(
-            "records delivered again after SIGKILLs of a poller",
-            sum(found.again for found in outcomes),
-            of=delivered,
-        ),
         _most(
             "records delivered again after one SIGKILL of a poller, most",
             max(found.most_again for found in outcomes),
             BATCH,
             "{:.0f}",
-        ),
-        _count(
-            "records delivered again although they were committed, among SIGKILLs of a poller",
-            sum(found.committed_again for found in outcomes),
-            of=delivered,
         ),
     ]
 

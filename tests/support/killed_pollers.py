@@ -1,7 +1,7 @@
 """Pollers that are killed at random moments, beside a service whose applications are updated.
 
-Each life is a real process on one store of SQLite's, which SIGKILL ends. Faults of the service and
-of stores, clocks and hand-overs are simulated (`tests.simulation`).
+Each life is a real process on a real store, which SIGKILL ends. Faults of the service, of stores
+and of clocks, and takeovers by standbys, are simulated (`tests.simulation`).
 """
 
 import asyncio
@@ -11,7 +11,8 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -22,15 +23,21 @@ from attrs import define, field, frozen
 from benchmarks.services import FastClock
 from income_client import (
     ApplicationRecord,
+    CheckpointStore,
     IncomeClient,
     OAuth2ClientCredentials,
     SQLiteCheckpointStore,
     SyncIncomeClient,
 )
 from income_client.emulator import Emulator
+from income_client.engines.nats import NatsCheckpointStore
+from income_client.engines.postgres import PostgresCheckpointStore
+from income_client.polling.checkpoint import read_checkpoint
 from income_client.records.window import EPOCH
 
 from .kills import Life, Workers, read_once, workers_of
+from .nats_server import connected
+from .postgres import PostgresServer
 
 APPLICATIONS: Final = 250
 SPEED: Final = 10.0
@@ -43,8 +50,25 @@ BURST: Final = 130
 """Applications that are sometimes updated at once, more than fit into a batch."""
 LONGEST_WAIT: Final = 120.0
 KILLS_PER_CHECK: Final = 10
+BUCKET: Final = "checkpoints"
+SCHEMA: Final = "pollers"
 
 prepare = read_once
+
+
+@asynccontextmanager
+async def open_store(address: str) -> AsyncIterator[CheckpointStore]:
+    """Open a store: ``sqlite:FILE``, ``postgres:FOLDER OF THE SERVER`` or ``nats://SERVER``."""
+    scheme, _, place = address.partition(":")
+    match scheme:
+        case "sqlite":
+            yield SQLiteCheckpointStore(place)
+        case "postgres":
+            async with PostgresServer(Path(place)).pool(SCHEMA) as pool:
+                yield PostgresCheckpointStore(pool)
+        case _:
+            async with connected(address) as client:
+                yield NatsCheckpointStore(await client.jetstream().key_value(BUCKET))
 
 
 @define(kw_only=True)
@@ -57,6 +81,7 @@ class Consumer:
     credentials: Sequence[str]
     start: str
     folder: str
+    store: str
     _batches: int = 0
 
     @property
@@ -66,8 +91,7 @@ class Consumer:
 
     @property
     def poller(self) -> dict[str, Any]:
-        store = SQLiteCheckpointStore(Path(self.folder, "store.db"))
-        return {"checkpoints": store, "start": self.start, "interval": 1.0, "documents": False}
+        return {"start": self.start, "interval": 1.0, "documents": False}
 
     def take(self, batch: Iterable[ApplicationRecord]) -> Iterator[None]:
         """Note every record of a batch before the commit, and say how far the batch is."""
@@ -91,8 +115,8 @@ def poll(say: Callable[[str], None], **facts: Any) -> None:
     consumer = Consumer(say=say, **facts)
 
     async def run() -> None:
-        async with IncomeClient(**consumer.client) as client:
-            poller = client.poll(**consumer.poller)
+        async with IncomeClient(**consumer.client) as client, open_store(consumer.store) as store:
+            poller = client.poll(store, **consumer.poller)
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, poller.stop)
             async for batch in poller.batches():
                 async with batch:
@@ -104,10 +128,11 @@ def poll(say: Callable[[str], None], **facts: Any) -> None:
 
 
 def poll_waiting(say: Callable[[str], None], **facts: Any) -> None:
-    """Do as `poll` does, without await."""
+    """Do as `poll` does on a file, without await."""
     consumer = Consumer(say=say, **facts)
+    store = SQLiteCheckpointStore(consumer.store.removeprefix("sqlite:"))
     with SyncIncomeClient(**consumer.client) as client:
-        poller = client.poll(**consumer.poller)
+        poller = client.poll(store, **consumer.poller)
         signal.signal(signal.SIGTERM, lambda *_: poller.stop())
         for batch in poller.batches():
             with batch:
@@ -120,6 +145,8 @@ def poll_waiting(say: Callable[[str], None], **facts: Any) -> None:
 class Outcome:
     """What a run among kills came to."""
 
+    checked: int
+    """Current versions that were looked for, each of which was delivered."""
     delivered: int
     """Records delivered, those that came again included."""
     most_again: int
@@ -133,7 +160,11 @@ class Play:
     service: Emulator
     workers: Workers
     folder: Path
+    store: str
     chance: Random
+    checked: int = 0
+    _progress: tuple[int, int] = (0, 0)
+    """That of the checkpoint after the last kill."""
     _is_changing: asyncio.Event = field(factory=asyncio.Event)
 
     def start(self) -> Life:
@@ -146,6 +177,7 @@ class Play:
             credentials=[auth.client_id, auth.client_secret.reveal()],
             start=(EPOCH + timedelta(seconds=first - 1)).isoformat(),
             folder=str(self.folder),
+            store=self.store,
         )
 
     async def kill_one(self) -> None:
@@ -161,6 +193,7 @@ class Play:
                 pass
         await asyncio.sleep(self.chance.uniform(0, 0.02))
         await self.workers.kill(life)
+        await self._look()
 
     async def check(self) -> None:
         """Let a poller live until every current version was delivered, and stop it."""
@@ -176,6 +209,8 @@ class Play:
             await asyncio.sleep(0.05)
         await self.workers.wait(life, "stop")
         assert life.code == 0
+        await self._look()
+        self.checked += len(current)
 
     async def update(self) -> None:
         """Update applications without end."""
@@ -201,13 +236,27 @@ class Play:
         for number, version in deliveries:
             again[number] += version in known
             known.add(version)
-        return Outcome(delivered=len(deliveries), most_again=max(again.values()))
+        return Outcome(
+            checked=self.checked, delivered=len(deliveries), most_again=max(again.values())
+        )
+
+    async def _look(self) -> None:
+        """Check that the checkpoint is whole, and has not gone back."""
+        async with open_store(self.store) as store:
+            text = (await store.load("default")).checkpoint
+        if text is not None:
+            progress = read_checkpoint(text).progress
+            assert progress >= self._progress, "the checkpoint went back"
+            self._progress = progress
+        assert text is not None or self._progress == (0, 0), "the checkpoint is gone"
 
 
 async def killed(
     kills: int,
     folder: Path,
     *,
+    store: str | None = None,
+    kills_per_check: int = KILLS_PER_CHECK,
     seed: int = 10,
     work: Callable[..., None] = poll,
 ) -> Outcome:
@@ -215,12 +264,14 @@ async def killed(
 
     Args:
         kills: how many.
-        folder: for the store and the notes.
+        folder: for the notes.
+        store: as `open_store` takes it; a file in the folder by default.
+        kills_per_check: after how many the service rests until all is delivered.
         seed: of the moments and of what is updated.
         work: what each life does, `poll` or `poll_waiting`.
 
     Raises:
-        AssertionError: a version was lost.
+        AssertionError: a version was lost, or a checkpoint went back.
     """
     (folder / "notes").touch()
     clock = FastClock(SPEED)
@@ -228,11 +279,12 @@ async def killed(
         APPLICATIONS, seed=seed, days=1 / 12, pattern="uniform", time_flows=True, clock=clock
     )
     async with service, workers_of(work) as workers:
-        play = Play(service, workers, folder, Random(seed))
+        address = store or f"sqlite:{folder / 'store.db'}"
+        play = Play(service, workers, folder, address, Random(seed))
         updating = asyncio.create_task(play.update())
         for number in range(1, kills + 1):
             await play.kill_one()
-            if number % KILLS_PER_CHECK == 0 or number == kills:
+            if number % kills_per_check == 0 or number == kills:
                 await play.check()
         updating.cancel()
         await asyncio.wait([updating])
