@@ -205,13 +205,13 @@ class Process:
             async with batch:
                 await work(batch)
         except ConsumerError:
-            self.run.books.returned(self.machine, self.rows_of(batch))
+            self.run.books.returned(self.machine, self.rows_of(batch), has_failed=True)
         except CheckpointConflictError:
             if not self.run.plan.standby:
                 raise
         except CheckpointError as error:
             # The end of the batch's own transaction is not known.
-            self.run.books.returned(self.machine, self.rows_of(batch))
+            self.run.books.returned(self.machine, self.rows_of(batch), has_failed=False)
             if not error.retryable or self.is_stopping:
                 raise
 
@@ -318,7 +318,7 @@ async def _loop_twice(process: Process, poller: Poller) -> None:
                 count += 1
                 if count > _BATCHES_OF_A_LOOP and not process.run.is_quiet:
                     process.run.world.count("consumer: loop left with a batch")
-                    process.run.books.returned(process.machine, rows)
+                    process.run.books.returned(process.machine, rows, has_failed=True)
                     break
                 await process.in_block(batch, process.work)
             else:

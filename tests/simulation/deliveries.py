@@ -53,6 +53,8 @@ class Life:
     """The version of each application that was delivered last, as its poller must know."""
     returned: set[tuple[str, int]] = field(factory=set)
     """Versions whose block has failed or was left: each may come once more."""
+    failed: set[tuple[str, int]] = field(factory=set)
+    """Those of them whose commit was not begun: no save may cover them."""
     uncommitted: list[Row] = field(factory=list)
     """Records that it was given, in batches that no save covers yet."""
 
@@ -127,11 +129,15 @@ class Books:
         if key not in life.returned or life.known.get(row.application_id, 0) <= row.version:
             life.known[row.application_id] = row.version
         life.returned.discard(key)
+        life.failed.discard(key)
         life.uncommitted.append(row)
 
-    def returned(self, machine: Machine, rows: Iterable[Row]) -> None:
-        """Note that a batch may be delivered again."""
-        self.lives[machine].returned.update((row.application_id, row.version) for row in rows)
+    def returned(self, machine: Machine, rows: Iterable[Row], *, has_failed: bool) -> None:
+        """Note that a batch may be delivered again; it must, if it has failed."""
+        life, keys = self.lives[machine], [(row.application_id, row.version) for row in rows]
+        life.returned.update(keys)
+        if has_failed:
+            life.failed.update(keys)
 
     def wrote(self, rows: Iterable[Row]) -> None:
         """Note what a consumer has made durable."""
@@ -175,7 +181,7 @@ class Books:
             if is_ahead:
                 server.state.committed = given.committed
         life.remembered, life.known = server.state.committed, dict(server.state.committed)
-        life.returned, life.uncommitted = set(), []
+        life.returned, life.failed, life.uncommitted = set(), set(), []
 
     def _covered(self, life: Life, checkpoint: Checkpoint) -> dict[str, int]:
         """Return which versions a checkpoint covers and remembers.

@@ -184,7 +184,7 @@ class Plan:
             rules=Rules.drawn(chance, settings.settle),
             page=chance.choice((5, 50, 1000)),
             batch=chance.choice((1, 7, 100)),
-            starts_now=chance.random() < 0.2,
+            starts_now=chance.random() < 0.4,
             past=chance.choice((0.0, 0.1, 1.0, 30.0)),
             fails=0.0 if is_calm else chance.choice((0.0, 0.1 * ("tasks" in consumer), 0.1)),
             holds=chance.choice((0.01, 0.5, 3.0)),

@@ -50,6 +50,16 @@ def judge_passing(run: "Cluster", save: Save) -> None:
             _fail(run, "8, at least once", what, version.application_id)
 
 
+def judge_coverage(run: "Cluster", save: Save) -> None:
+    """Judge the batches that a save covers: none whose block has failed is among them."""
+    life = run.books.lives[save.machine]
+    for row in [] if save.is_takeover else life.uncommitted:
+        is_covered = row.sequence <= save.new.sequence
+        if is_covered and (row.application_id, row.version) in life.failed:
+            what = f"a save covers {_name(row)}, whose block has failed"
+            _fail(run, "8, at least once", what, row.application_id)
+
+
 def judge_quiet(run: "Cluster", *, is_last: bool) -> None:
     """Judge what a quiet period leaves: the latest version of everything is delivered."""
     for version in run.books.pending.values():
@@ -260,6 +270,6 @@ def _fail(run: "Cluster", promise: str, what: str, application_id: str | None = 
 
 def judge_save(run: "Cluster", save: Save) -> None:
     """Judge a save by every promise about saves."""
-    for judge in (judge_beginning, judge_holder, judge_progress, judge_passing):
+    for judge in (judge_beginning, judge_holder, judge_progress, judge_passing, judge_coverage):
         judge(run, save)
     judge_letters(run)
