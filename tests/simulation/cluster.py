@@ -75,7 +75,11 @@ class Cluster:
             world.at(begin + 0.3 * plan.epoch, self._back_up)
             world.run(begin + plan.epoch)
             self._calm_down()
+            world.run(begin + plan.epoch + plan.quiet / 2)
+            polls = {one: one.poller.status.polls for one in self.processes if one.is_leader}
+            received = world.situations["consumer: record received"]
             world.run(begin + plan.epoch + plan.quiet - _BEFORE_WAKE)
+            promises.judge_polls(self, polls, received)
             self._judge_quiet(is_last=False)
         self._catch_up()
         self._end()

@@ -80,6 +80,11 @@ class Process:
         return hasattr(self, "poller") and self.poller.status.is_standby
 
     @property
+    def is_leader(self) -> bool:
+        """Whether it polls, or would if nothing failed."""
+        return hasattr(self, "poller") and not self.poller.status.is_standby
+
+    @property
     def is_healthy_standby(self) -> bool:
         """Whether it has looked at the store lately, as a standby."""
         now = self.run.world.now

@@ -219,6 +219,17 @@ def judge_letters(run: "Cluster") -> None:
     books.letters = set(letters)
 
 
+def judge_polls(run: "Cluster", before: dict["Process", int], received: int) -> None:
+    """Judge half a quiet period in which nothing was delivered: whoever works has polled."""
+    if run.world.situations["consumer: record received"] > received:
+        return
+    for process in run.processes:
+        polls = before.get(process)
+        is_leader = polls is not None and not process.is_standby
+        if is_leader and process.poller.status.polls == polls:
+            _fail(run, "10, nothing blocks", f"{process.machine.name} has not ended a poll")
+
+
 def judge_end(run: "Cluster", process: "Process", error: BaseException | None) -> None:
     """Judge how a program has ended: transient failures end none."""
     match error:
