@@ -221,8 +221,9 @@ class WalkPlanner:
 
     def _receive_window(self, gap: "Gap", question: "Question", answer: Answer) -> None:
         window, bounds = question.window, question.bounds
+        # Also of a full page: one that answers another question says nothing of this window.
+        covered, left = split_by_echo(window, bounds, answer.echo)
         if not answer.is_full:
-            covered, left = split_by_echo(window, bounds, answer.echo)
             self.density.complete(window, answer.rows)
             at = self._gaps.index(gap)
             self._gaps[at:at] = [Gap(rest.after, rest.before) for rest in left]
@@ -259,7 +260,8 @@ class WalkPlanner:
             gap.retries += 1
             gap.second = None
             return
-        if not second.covered and self._saturation.contradicts(gap.start, second.rows):
+        present = self._tail.reached
+        if not second.covered and self._saturation.contradicts(gap.start, second.rows, present):
             gap.second = None
             raise UnexpectedResponseError("the service gives the same rows whatever it is asked")
         window = Window(gap.start, gap.start + 1)

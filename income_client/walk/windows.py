@@ -221,22 +221,24 @@ class Saturation:
     def __init__(self) -> None:
         self.inclusive: bool = False
         """Whether both bounds are known to be inclusive."""
-        self._last: tuple[int, frozenset[str]] | None = None
+        self._last: tuple[int, frozenset[str], int] | None = None
 
-    def contradicts(self, second: int, rows: Rows) -> bool:
+    def contradicts(self, second: int, rows: Rows, present: int) -> bool:
         """Take a saturated second; return whether its rows were those of another one.
 
         A row belongs to one second. Pages about seconds that are three apart have
         none in common, unless the service gives the same rows whatever it is asked.
+        Updates may have moved rows from the other second, but to none before the
+        ``present`` of its page.
         """
         ids = frozenset(rows)
         if self._last is not None:
-            last, known = self._last
+            last, known, present_then = self._last
             if abs(second - last) < _APART:
                 return False
-            if 2 * len(ids & known) > len(ids):
+            if second < present_then and 2 * len(ids & known) > len(ids):
                 return True
-        self._last = (second, ids)
+        self._last = (second, ids, present)
         return False
 
 

@@ -288,6 +288,36 @@ def test_a_service_that_ignores_the_bounds_is_an_error(before: int | None, walke
         assert list(Intervals(parts)) == [planner.span]
 
 
+def test_rows_that_move_from_one_full_second_to_another_contradict_nothing() -> None:
+    """A job updates all of them twice: first they fill one second, then a later one."""
+    listing = Listing.of([100] * 10, 110)
+    walked = dry_walk(listing, BASE, None, limit=10, keep_saturated=True)
+
+    def move() -> None:
+        listing.now += 1
+        if walked.planner.saturated and BASE + 100 in listing.rows.values():
+            for key in listing.ids:
+                listing.touch(key)
+
+    listing.before_answer = move
+    assert set(walked.run().ids) == listing.ids
+    (moved_to,) = set(listing.rows.values())
+    assert [window.after for window in walked.planner.saturated] == [BASE + 100, moved_to]
+
+
+def test_a_full_page_about_another_window_saturates_nothing() -> None:
+    """The clock is set back, and the service lowers both bounds to a present that is full."""
+    listing = Listing.of([10, 500, 900], 1_000, **MEANINGS["both inclusive"], future="lower")
+    walked = dry_walk(listing, BASE, None, limit=3)
+    walked.step()
+    listing.now = BASE + 200
+    for key in listing.ids:
+        listing.touch(key)
+    with pytest.raises(UnexpectedResponseError, match="answered for"):
+        walked.run()
+    assert all(window.before <= BASE + 202 for window in walked.planner.saturated)
+
+
 @given(st.data(), WALKERS)
 def test_contradictory_pages_end_in_an_error_or_in_reported_seconds(
     data: st.DataObject, walkers: int
