@@ -16,9 +16,9 @@ SeekingPresent     no upper bound          a second that has passed, close to th
 AskingFuture       a bound in the future   complete: the walk ends; full, or complete up to a near
                                            bound: FollowingPresent; cut short: a nearer bound;
                                            lowered to the present, or refused: StandingIn
-FollowingPresent   no upper bound          still before the near bound: the walk ends; behind it,
-                                           or complete: StandingIn; the present moved:
-                                           AskingFuture; it did not: again, a second later
+FollowingPresent   no upper bound          still before the near bound: the walk ends; behind it:
+                                           StandingIn; the present moved: AskingFuture, with a
+                                           near bound; it did not: again, a second later
 StandingIn         no upper bound          a second complete page of another second: the walk ends
 =================  ======================  =======================================================
 
@@ -226,13 +226,18 @@ class AskingFuture:
     """The present is known: ask for the last page, with a bound in the future.
 
     An exclusive upper bound hides the current second; so the bound lies behind it, the walk's
-    own if it has one. Where the service cuts long windows, the bound is brought near.
+    own if it has one. Where the service cuts long windows, the bound is brought near. So it is
+    after a full page, which rows ahead of a clock that was set back may have filled.
     """
+
+    ahead: int = _YEAR
+    """Seconds from the present to the bound, at most."""
 
     def next(self, tail: Tail) -> Bounds:
         """Ask as far as the service allows."""
-        after, far = _just_before(tail), self._far_bound(tail)
-        return Bounds(after, far if tail.widest is None else min(far, after + tail.widest))
+        after = _just_before(tail)
+        before = min(self._far_bound(tail), tail.reached + self.ahead)
+        return Bounds(after, before if tail.widest is None else min(before, after + tail.widest))
 
     def receive(self, tail: Tail, bounds: Bounds, answer: Answer) -> _Step:
         """End with a complete page up to a far bound."""
@@ -288,12 +293,9 @@ class FollowingPresent:
                 return StandingIn().receive(tail, bounds, answer)
             if not answer.is_full:
                 return _end_step(tail, present)
-        if not answer.is_full:
-            # What filled the last page has a time in the future: a clock was set back.
-            return StandingIn().receive(tail, bounds, answer)
         if end := _end_by_present(tail, bounds, answer):
             return end
-        return _follow_step(tail, answer, waiting=FollowingPresent(), moved=AskingFuture())
+        return _follow_step(tail, answer, waiting=FollowingPresent(), moved=AskingFuture(_MINUTE))
 
 
 @frozen

@@ -258,6 +258,22 @@ def test_a_burst_in_the_present_second_is_yielded_or_reported(
     assert len(walked.ids) == len(set(walked.ids))
 
 
+def test_a_full_last_page_hides_no_application_that_moves_with_the_present() -> None:
+    """It is updated before each answer, and no page up to the present shows its second."""
+    listing = Listing.of([*[100] * 19, 0], 500, **MEANINGS["lower inclusive"], future="accept")
+    *others, moving = listing.rows
+
+    def move() -> None:
+        listing.now += 1
+        listing.touch(moving)
+        if len(listing.queries) == 2:
+            for key in others:
+                listing.touch(key)
+
+    listing.before_answer = move
+    assert moving in dry_walk(listing, BASE - 1, None, limit=19).run().ids
+
+
 def test_rows_of_a_clock_that_was_set_back_hold_up_no_walk() -> None:
     """More of them than fit on a page lie behind the present, which need not reach them."""
     listing = Listing.of([*range(30), *[900] * 25], 500, future="accept")
