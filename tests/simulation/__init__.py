@@ -29,7 +29,13 @@ whom. `promises` judges by them at each save, each delivery and each quiet perio
 judges one promise of the package; its name is in the message of a failure. Whatever a promise
 excludes is excused by `promises.EXCLUDED`, with the sentence of the guide that says so.
 
+There are other scenarios than that of pollers (`scenarios`), on the same machines:
+
+- `walks`: walks that are killed at any step and resumed from the checkpoint that was written last,
+  while applications are updated and the service's clock is wrong (`walk_promises`).
+
     python -m tests.simulation                     seeds 0 to 99
+    python -m tests.simulation --scenario walks    the same of another scenario
     python -m tests.simulation --seed 7            one seed; if it fails, what led to it
     python -m tests.simulation --seed 7 --shrink   the same with as few faults as possible
     python -m tests.simulation --minutes 5 --first 20261128000

@@ -2,10 +2,12 @@
 
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from attrs import evolve
 
+from .loops import World
+from .service import SimulatedService
 from .stores import Outage
 
 if TYPE_CHECKING:
@@ -23,6 +25,21 @@ _FAR_BACK: Final = (600, 600, 600, 3_600, 7_200)
 """Seconds by which a clock is set back that is wrong."""
 _RARE: Final = 0.3
 """Share of the faults that cost a store its checkpoint."""
+
+
+class ServiceRun(Protocol):
+    """A run of any scenario that has the service."""
+
+    world: World
+    service: SimulatedService
+
+    def end_trouble(self) -> None:
+        """Have the service answer well again."""
+        ...
+
+    def touch(self, application_id: str) -> None:
+        """Have the service update an application, unless it is deleted."""
+        ...
 
 
 def _kill(_run: "Cluster", process: "Process", chance: random.Random) -> None:
@@ -51,7 +68,8 @@ def _hold(_run: "Cluster", process: "Process", _chance: random.Random) -> None:
     process.must_hold = True
 
 
-def _make_trouble(run: "Cluster", chance: random.Random) -> None:
+def make_trouble(run: ServiceRun, chance: random.Random) -> None:
+    """Have the service answer a share of the requests badly for some minutes."""
     kinds = ("status", "throttled", "refused", "lost", "cut", "slow")
     kind, share = chance.choice(kinds), chance.choice(_SHARES)
     run.service.trouble = evolve(run.service.trouble, **{kind: share})
@@ -129,14 +147,16 @@ def _set_clock_back(run: "Cluster", chance: random.Random) -> None:
         run.world.note("service", f"sets its clock back by {seconds:.1f} s")
 
 
-def _stop_clock(run: "Cluster", chance: random.Random) -> None:
+def stop_clock(run: ServiceRun, chance: random.Random) -> None:
+    """Have the service's clock stand still, for a minute at most."""
     if not run.service.is_standing:
         run.world.count("clock stands still")
         run.service.stop_clock()
         run.world.after(60 * chance.random(), run.service.release_clock)
 
 
-def _delete(run: "Cluster", chance: random.Random) -> None:
+def delete(run: ServiceRun, chance: random.Random) -> None:
+    """Delete an application, some of them only for a while."""
     applications = [one for one in run.service.applications.values() if not one.is_deleted]
     if not applications:
         return
@@ -163,14 +183,14 @@ ON_PROCESSES: Final[dict[str, Callable[["Cluster", "Process", random.Random], No
 """Faults of one process."""
 
 ON_ALL: Final[dict[str, Callable[["Cluster", random.Random], None]]] = {
-    "trouble": _make_trouble,
+    "trouble": make_trouble,
     "store": _fail_store,
     "hiccups": _have_hiccups,
     "failover": _fail_over,
     "empty": _empty,
     "restore": _restore,
     "clock back": _set_clock_back,
-    "clock stands": _stop_clock,
-    "delete": _delete,
+    "clock stands": stop_clock,
+    "delete": delete,
 }
 """Faults of the service and of the store."""

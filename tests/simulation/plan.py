@@ -1,6 +1,7 @@
 """What a run is made of: everything is drawn from the seed before the run begins."""
 
 import random
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from attrs import evolve, frozen
@@ -188,8 +189,10 @@ class Plan:
             past=chance.choice((0.0, 0.1, 1.0, 30.0)),
             fails=0.0 if is_calm else chance.choice((0.0, 0.1 * ("tasks" in consumer), 0.1)),
             holds=chance.choice((0.01, 0.5, 3.0)),
-            updates=_draw_updates(chance, profile, begins, epoch, applications),
-            faults=() if is_calm else _draw_faults(chance, profile, begins, epoch, machines),
+            updates=draw_updates(chance, profile.update_gaps, begins, epoch, applications),
+            faults=()
+            if is_calm
+            else draw_faults(chance, FAULTS, profile.fault_gaps, begins, epoch, machines),
             epoch=epoch,
             quiet=quiet,
             release=Release.drawn(chance, settings.lease),
@@ -214,36 +217,38 @@ class Plan:
         return "\n".join(f"{name}: {value}" for name, value in shown.items())
 
 
-def _draw_updates(
+def draw_updates(
     chance: random.Random,
-    profile: Profile,
-    begins: list[float],
-    epoch: float,
+    gaps: Sequence[float],
+    begins: Sequence[float],
+    seconds: float,
     applications: int,
 ) -> tuple[tuple[float, int], ...]:
+    """Draw when which application is updated: once before the run, and so long from each begin."""
     updates = [(-float(number), number) for number in range(applications)]
-    gap = chance.choice(profile.update_gaps)
+    gap = chance.choice(gaps)
     for begin in begins:
         at = begin
-        while (at := at + chance.expovariate(1 / gap)) < begin + epoch:
+        while (at := at + chance.expovariate(1 / gap)) < begin + seconds:
             many = chance.randrange(1, _MOST_IN_A_BURST) if chance.random() < _BURST else 1
             updates += [(at, chance.randrange(applications)) for _ in range(many)]
     return tuple(sorted(updates))
 
 
-def _draw_faults(
+def draw_faults(
     chance: random.Random,
-    profile: Profile,
-    begins: list[float],
-    epoch: float,
-    machines: int,
+    weights: Mapping[str, int],
+    gaps: Sequence[float],
+    begins: Sequence[float],
+    seconds: float,
+    machines: int = 1,
 ) -> tuple[Fault, ...]:
-    faults, gap = [], chance.choice(profile.fault_gaps)
-    kinds, weights = list(FAULTS), list(FAULTS.values())
+    """Draw faults of these kinds, so long from each begin."""
+    faults, gap = [], chance.choice(gaps)
     for begin in begins:
         at = begin
-        while (at := at + chance.expovariate(1 / gap)) < begin + epoch:
-            (kind,) = chance.choices(kinds, weights)
+        while (at := at + chance.expovariate(1 / gap)) < begin + seconds:
+            (kind,) = chance.choices(list(weights), list(weights.values()))
             detail, target = chance.randrange(10**6), chance.randrange(machines)
             faults.append(Fault(at=at, kind=kind, detail=detail, target=target))
     return tuple(faults)

@@ -8,6 +8,7 @@ from attrs import frozen
 from .cluster import Cluster
 from .outcomes import Outcome, Run, play_run
 from .plan import Plan, Profile
+from .walks import WalkPlan, WalkRun
 
 
 @frozen
@@ -29,5 +30,8 @@ class Scenario:
 
 SCENARIOS: Final = {
     scenario.name: scenario
-    for scenario in (Scenario("pollers", Plan.drawn, Cluster, ("faults", "updates")),)
+    for scenario in (
+        Scenario("pollers", Plan.drawn, Cluster, ("faults", "updates")),
+        Scenario("walks", WalkPlan.drawn, WalkRun, ("faults", "updates")),
+    )
 }

@@ -47,7 +47,22 @@ _OF_POLLERS: Final = (
 )
 
 
-REQUIRED: Final = {"pollers": _OF_POLLERS}
+_OF_WALKS: Final = (
+    "clock stands still",
+    "machine: killed",
+    "machine: paused",
+    "service: full page",
+    "service: future bound refused",
+    "service: span narrowed",
+    "walk: bound ahead of the clock lowered",
+    "walk: bound ahead of the clock refused",
+    "walk: ended",
+    "walk: iterated again after an error",
+    "walk: resumed",
+    "walk: saturated second",
+)
+
+REQUIRED: Final = {"pollers": _OF_POLLERS, "walks": _OF_WALKS}
 """By scenario, what must come about in a longer run."""
 
 

@@ -8,14 +8,20 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from tests.simulation.exclusions import EXCLUSIONS, NEW_BEGINNING
 from tests.simulation.mutants import read_mutants
+from tests.simulation.scenarios import SCENARIOS
+from tests.simulation.walk_promises import WRONG_CLOCK
 
 _ROOT = Path(__file__).parents[2]
 _GUIDE = _ROOT / "income_client" / "guide"
+
+SEEDS: Final = {"pollers": (8, 6), "walks": (0, 20)}
+"""The first seed of each scenario, and how many; all of them take some seconds."""
 
 
 def simulate(*arguments: str, hash_seed: str = "0") -> str:
@@ -33,14 +39,17 @@ def simulate(*arguments: str, hash_seed: str = "0") -> str:
 
 
 def test_no_promise_is_broken_in_fixed_seeds() -> None:
-    simulate("--first", "8", "--count", "6")
+    for scenario, (first, count) in SEEDS.items():
+        simulate("--scenario", scenario, "--first", str(first), "--count", str(count))
     simulate("--once-failed")
 
 
-def test_a_seed_decides_everything() -> None:
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_seed_decides_everything(scenario: str) -> None:
     """Also the order in which sets of texts are walked does not matter."""
     first, second = (
-        simulate("--seed", "9", hash_seed=hash_seed).splitlines()[-1] for hash_seed in ("1", "77")
+        simulate("--scenario", scenario, "--seed", "9", hash_seed=hash_seed).splitlines()[-1]
+        for hash_seed in ("1", "77")
     )
     assert first == second
     assert "digest" in first
@@ -52,7 +61,7 @@ def test_each_fault_is_put_into_a_line_of_the_package() -> None:
 
 @pytest.mark.parametrize(
     ("page", "sentence"),
-    [*((one.page, one.sentence) for one in EXCLUSIONS), NEW_BEGINNING],
+    [*((one.page, one.sentence) for one in EXCLUSIONS), NEW_BEGINNING, WRONG_CLOCK],
 )
 def test_what_is_excluded_is_said_in_the_guide(page: str, sentence: str) -> None:
     text = re.sub(r"\s+", " ", (_GUIDE / page).read_text("utf-8"))
