@@ -10,9 +10,11 @@ from attrs import define, field
 
 from income_client import (
     CheckpointConflictError,
+    CheckpointError,
     CheckpointStore,
     ConfigurationError,
     MemoryCheckpointStore,
+    StoredCheckpoint,
 )
 from tests.support.polling import Scene, rest, scene, take
 
@@ -148,6 +150,37 @@ async def test_a_block_that_fails_writes_nothing_and_gets_its_batch_again(
     assert connection.rows == [place.ids[1]]
     with pytest.raises(ConfigurationError, match="committed already"):
         await write(again, connection)
+
+
+async def test_a_commit_whose_fate_is_learnt_later_is_not_repeated(
+    place: Scene, connection: Connection
+) -> None:
+    """The reply to it is lost, and so is the answer to the question whether it was made."""
+
+    class SilentStore(DatabaseStore):
+        is_silent = False
+
+        async def load(self, name: str) -> StoredCheckpoint:
+            if self.is_silent:
+                self.is_silent = False
+                raise CheckpointError("no answer", retryable=True)
+            return await super().load(name)
+
+        async def _commit(self, bound: _Bound) -> None:
+            await super()._commit(bound)
+            self.is_silent = True
+
+    place.store = SilentStore()
+    updated = place.touch(*range(5))
+    poller = place.poll()
+    batches = poller.batches()
+    batch = await anext(batches)
+    connection.fails = "after"
+    with pytest.raises(ConnectionError):
+        await write(batch, connection)
+    poller.stop(after_poll=True)
+    assert [len(one) async for one in batches] == []
+    assert sorted(connection.rows) == sorted(updated)
 
 
 async def test_a_batch_is_not_committed_within_its_own_transaction(
