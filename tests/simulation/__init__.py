@@ -18,8 +18,9 @@ What is simulated:
 - `stores`: checkpoint stores that lose calls and replies, make a save after its sender has given
   up, fail over to a replica without the last saves, are restored from a backup, or emptied.
 - `consumers`: programs that use the poller as the guide shows, and fail now and then.
+- `callbacks`: updates for which somebody wakes the poller, itself or through the store.
 
-What is not simulated: sockets, TLS, HTTP, files, documents, tokens, callbacks, and the real stores
+What is not simulated: sockets, TLS, HTTP, files, documents, tokens, and the real stores
 and brokers. Those have tests of their own.
 
 A run: `plan` draws everything from the seed before the run begins, with all faults and their times.

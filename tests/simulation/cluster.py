@@ -8,16 +8,15 @@ from attrs import evolve
 
 from income_client.checkpoints import StoredCheckpoint
 
-from . import faults, promises
+from . import callbacks, faults, promises
 from .consumers import Process
 from .deliveries import Books, Life
 from .loops import Entry, Machine, World
 from .plan import Fault, Plan, Settings
 from .released import leave_behind
-from .service import SimulatedService, Trouble
+from .service import SimulatedService, Trouble, Version
 from .stores import Outage, Row, State, StoreServer
 
-_BEFORE_WAKE: Final = 10.0
 _LONGEST_STOP: Final = 30.0
 
 
@@ -38,7 +37,8 @@ class Cluster:
         self.calm_since: float = 0.0
         """When the store last began to answer every call."""
         self._places: list[Process | None] = [None] * plan.machines
-        self._is_over = False
+        self.is_over: bool = False
+        """Whether everybody is stopped."""
         self._lives = 0
 
     @property
@@ -51,9 +51,25 @@ class Cluster:
         """Whether the store answers every call."""
         return self.store.outage == Outage()
 
+    @property
+    def is_serving(self) -> bool:
+        """Whether the service answers every request."""
+        return self.service.trouble == Trouble()
+
     def process_of(self, machine: Machine) -> Process | None:
         """Return the process that runs on a machine."""
         return next((one for one in self.processes if one.machine is machine), None)
+
+    def process_at(self, place: int) -> Process | None:
+        """Return the process that runs at a place."""
+        return self._places[place]
+
+    @property
+    def leader(self) -> Process | None:
+        """The process that has made the last save, if it runs and is to run on."""
+        process = None if self.books.last is None else self.process_of(self.books.last.machine)
+        is_leader = process is not None and not (process.is_standby or process.is_stopping)
+        return process if is_leader else None
 
     def play(self) -> None:
         """Play the plan until its end, or until a promise is broken."""
@@ -67,6 +83,8 @@ class Cluster:
             leave_behind(self, plan.release)
         for fault in plan.faults:
             world.at(fault.at, lambda fault=fault: self._play_fault(fault))  # type: ignore[misc]
+        for callback in plan.callbacks:
+            world.at(callback.at, lambda callback=callback: callbacks.play(self, callback))  # type: ignore[misc]
         for place in range(plan.machines):
             world.after(5 * world.chance.random(), lambda place=place: self.start(place))  # type: ignore[misc]
         for number in range(plan.profile.epochs):
@@ -78,7 +96,7 @@ class Cluster:
             world.run(begin + plan.epoch + plan.quiet / 2)
             polls = {one: one.poller.status.polls for one in self.processes if one.is_leader}
             received = world.situations["consumer: record received"]
-            world.run(begin + plan.epoch + plan.quiet - _BEFORE_WAKE)
+            world.run(begin + plan.epoch + plan.quiet)
             promises.judge_polls(self, polls, received)
             self._judge_quiet(is_last=False)
         self._catch_up()
@@ -97,15 +115,18 @@ class Cluster:
             return entry.application_id == lost
         return lost is None or entry.who in ("store", "fault", "JUDGE", holder)
 
-    def touch(self, application_id: str) -> None:
-        """Have the service update an application, unless it is deleted."""
+    def touch(self, application_id: str) -> Version | None:
+        """Have the service update an application, unless it is deleted; return its version."""
         application = self.service.applications.get(application_id)
-        if application is None or not application.is_deleted:
-            self.books.updated(self.service.touch(application_id))
+        if application is not None and application.is_deleted:
+            return None
+        version = self.service.touch(application_id)
+        self.books.updated(version)
+        return version
 
     def start(self, place: int) -> None:
         """Start a process, unless one runs there."""
-        if self._is_over or self._places[place] is not None:
+        if self.is_over or self._places[place] is not None:
             return
         chance, settings = self.world.chance, self.plan.settings
         self._lives += 1
@@ -196,12 +217,15 @@ class Cluster:
 
     def end_trouble(self) -> None:
         """Have the service answer well again."""
+        self.disturbances += 1
         self.service.trouble = Trouble()
 
     def begin_outage(self, outage: Outage) -> None:
         """Have the store fail."""
         self.disturbances += 1
         self.store.outage = outage
+        if outage.is_away:
+            self.store.ring()  # its listeners lose their connections
 
     def end_outage(self) -> None:
         """Have the store answer again."""
@@ -228,20 +252,6 @@ class Cluster:
             promises.judge_quiet(self, is_last=is_last)
             if self.plan.consumer != "records":
                 promises.judge_sequences(self)
-            self._wake()
-
-    def _wake(self) -> None:
-        """Have any process woken, and judge what follows."""
-        plan, began = self.plan, self.world.now
-        processes = [one for one in self.processes if hasattr(one, "poller")]
-        is_heard = not plan.standby or plan.kind.has_bell
-        if processes and is_heard:
-            process = self.world.chance.choice(processes)
-            process.machine.call_soon(process.poller.wake)
-            self.world.note(process.machine.name, "is woken in a quiet moment")
-        self.world.run(began + _BEFORE_WAKE)
-        if processes and is_heard and self.world.violation is None:
-            promises.judge_wake(self, began)
 
     def _catch_up(self) -> None:
         """Wait until a clock that was set back has shown every time again, and judge the end."""
@@ -254,7 +264,7 @@ class Cluster:
 
     def _end(self) -> None:
         """Stop everybody."""
-        self._is_over = True
+        self.is_over = True
         if self.plan.consumer != "collected" and self.world.violation is None:
             promises.judge_memory(self)
         for process in self.processes:

@@ -70,9 +70,9 @@ class Process:
         self.task = self.machine.create_task(self._main())
 
     @property
-    def has_seen(self) -> bool:
-        """Whether it has seen a checkpoint of the name."""
-        return self.client.has_seen
+    def known(self) -> str | None:
+        """The last checkpoint of the name that it has seen, or was given; None if none."""
+        return self.client.seen or self.given
 
     @property
     def is_standby(self) -> bool:
@@ -85,13 +85,22 @@ class Process:
         return hasattr(self, "poller") and not self.poller.status.is_standby
 
     @property
+    def is_awake(self) -> bool:
+        """Whether its machine runs, and is about to run on."""
+        return self.machine.paused_until <= self.run.world.now and self.machine.fuse is None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it does nothing but wait for its next poll."""
+        return self.is_awake and self.poller.status.next_poll_at is not None
+
+    @property
     def is_healthy_standby(self) -> bool:
         """Whether it has looked at the store lately, as a standby."""
         now = self.run.world.now
-        is_awake = self.machine.paused_until <= now and self.machine.fuse is None
         has_looked = self.client.looked_at is not None
         return (
-            is_awake
+            self.is_awake
             and has_looked
             and not self.is_stopping
             and self.is_standby
@@ -140,6 +149,7 @@ class Process:
         try:
             await _CONSUMERS[plan.consumer](self, self.poller)
         finally:
+            self.is_stopping = True
             await self.poller.aclose()
             await session.aclose()
 

@@ -105,6 +105,10 @@ class Books:
     """The latest second that any checkpoint has reached."""
     retired: set[str] = field(factory=set)
     """Marks of holders that were replaced."""
+    received: set[int] = field(factory=set)
+    """Numbers of the versions that any consumer was given."""
+    returned_at: float = float("-inf")
+    """When a batch was last to be delivered again."""
     letters: set[str] = field(factory=set)
     """Keys of the dead letters that the store had after the last save."""
     lost_letters: set[str] = field(factory=set)
@@ -131,9 +135,11 @@ class Books:
         life.returned.discard(key)
         life.failed.discard(key)
         life.uncommitted.append(row)
+        self.received.add(row.version)
 
     def returned(self, machine: Machine, rows: Iterable[Row], *, has_failed: bool) -> None:
         """Note that a batch may be delivered again; it must, if it has failed."""
+        self.returned_at = self.world.now
         life, keys = self.lives[machine], [(row.application_id, row.version) for row in rows]
         life.returned.update(keys)
         if has_failed:

@@ -79,6 +79,18 @@ def _is_hidden(run: "Cluster", version: Version) -> bool:
     return False
 
 
+def _is_made_while_suspended(run: "Cluster", version: Version) -> bool:
+    """Return whether a machine was suspended between a clock's setting back and the update.
+
+    Its own clock stood still: it lists again what was updated since its last poll by that clock.
+    """
+    made_at, longest = version.made_at, 2 * run.plan.settings.interval
+    is_back = any(at <= made_at <= at + seconds for at, seconds in run.service.set_back)
+    return is_back and any(
+        begin - longest <= made_at <= end for begin, end in run.world.suspensions
+    )
+
+
 EXCLUSIONS: Final = (
     Exclusion(
         name="deleted",
@@ -119,8 +131,14 @@ EXCLUSIONS: Final = (
     Exclusion(
         name="clock set back while nobody polled",
         page="polling.md",
-        sentence="the poller was stopped while clocks went back, run one poll with `lookback=3600`",
+        sentence="the poller was stopped, or its machine suspended, while clocks went back",
         covers=_is_hidden,
+    ),
+    Exclusion(
+        name="clock set back while a machine was suspended",
+        page="polling.md",
+        sentence="or its machine suspended, while clocks went back, run one poll with `lookback",
+        covers=_is_made_while_suspended,
     ),
 )
 NEW_BEGINNING: Final = ("scaling.md", "A process that is started then begins anew")

@@ -37,7 +37,7 @@ class ServiceRun(Protocol):
         """Have the service answer well again."""
         ...
 
-    def touch(self, application_id: str) -> None:
+    def touch(self, application_id: str) -> object:
         """Have the service update an application, unless it is deleted."""
         ...
 
@@ -59,11 +59,6 @@ def _cancel(_run: "Cluster", process: "Process", _chance: random.Random) -> None
     process.machine.call_soon(process.task.cancel)
 
 
-def _wake(_run: "Cluster", process: "Process", _chance: random.Random) -> None:
-    if hasattr(process, "poller") and not process.task.done():
-        process.machine.call_soon(process.poller.wake)
-
-
 def _hold(_run: "Cluster", process: "Process", _chance: random.Random) -> None:
     process.must_hold = True
 
@@ -80,8 +75,6 @@ def _fail_store(run: "Cluster", chance: random.Random) -> None:
     kind, share = chance.choice(_OUTAGES), chance.choice(_SHARES)
     changes: dict[str, Any] = {kind: True if kind.startswith("is_") else share}
     run.begin_outage(evolve(run.store.outage, **changes))
-    if kind == "is_away":
-        run.store.ring()  # its listeners lose their connections
     run.world.after(_LONGEST_OUTAGE * chance.random(), run.end_outage)
 
 
@@ -177,7 +170,6 @@ ON_PROCESSES: Final[dict[str, Callable[["Cluster", "Process", random.Random], No
     "stop": _stop,
     "pause": _pause,
     "cancel": _cancel,
-    "wake": _wake,
     "hold": _hold,
 }
 """Faults of one process."""

@@ -62,6 +62,8 @@ class World:
     graves: list["Machine"] = field(factory=list)
     """Dead machines. Collected before the run ends, their ``finally`` blocks would run."""
     line: list[Entry] = field(factory=list)
+    suspensions: list[tuple[float, float]] = field(factory=list)
+    """When machines were suspended with their clocks, and until when."""
     steps: int = 0
     violation: Violation | None = None
     """The first promise that was broken, which ends the run."""
@@ -285,6 +287,7 @@ class Machine(asyncio.BaseEventLoop):
         if stops_clock:
             self._stopped_from = end - more
             self.offset -= more * self.rate
+            self.world.suspensions.append((end - more, end))
 
     def resume(self) -> None:
         """End a pause before its time; a clock that was stopped continues."""

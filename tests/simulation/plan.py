@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from attrs import evolve, frozen
 
+from .callbacks import Callback, draw_callbacks
 from .released import Release
 from .service import Rules
 from .stores import POSTGRES, Kind
@@ -31,7 +32,6 @@ FAULTS: Final = {
     "stop": 1,
     "pause": 2,
     "cancel": 1,
-    "wake": 1,
     "hold": 1,
     "trouble": 2,
     "store": 2,
@@ -146,6 +146,7 @@ class Plan:
     updates: tuple[tuple[float, int], ...]
     """When which application is updated; those before 0 are older than the run."""
     faults: tuple[Fault, ...]
+    callbacks: tuple[Callback, ...]
     epoch: float
     """Seconds of an epoch of faults."""
     quiet: float
@@ -196,6 +197,7 @@ class Plan:
             epoch=epoch,
             quiet=quiet,
             release=Release.drawn(chance, settings.lease),
+            callbacks=draw_callbacks(chance, begins, epoch + quiet / 3, applications, machines),
         )
 
     @property
@@ -213,6 +215,7 @@ class Plan:
             "release": self.release,
             "updates": len(self.updates),
             "faults": len(self.faults),
+            "callbacks": len(self.callbacks),
         }
         return "\n".join(f"{name}: {value}" for name, value in shown.items())
 

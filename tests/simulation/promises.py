@@ -15,6 +15,7 @@ from .loops import EPOCH_OF_RUNS, Machine
 from .stores import Row
 
 if TYPE_CHECKING:
+    from .callbacks import WakeUp
     from .cluster import Cluster
     from .consumers import Process
 
@@ -82,12 +83,13 @@ def judge_beginning(run: "Cluster", save: Save) -> None:
         books.beginning = Beginning(save.at, second)
         return
     process = run.process_of(save.machine)
-    knows = process is not None and (process.has_seen or process.given is not None)
-    run.world.count(f"emptied: begun again by a process that {'knew' if knows else 'was new'}")
-    if knows and second > books.beginning.second:
+    known = None if process is None else process.known
+    run.world.count(f"emptied: begun again by a process that {'knew' if known else 'was new'}")
+    # A store that was restored meanwhile has shown a beginning before this one.
+    if known and second > max(books.beginning.second, read(known).since):
         what = f"{save.machine.name} begins at {second - EPOCH_OF_RUNS}, although it knew the name"
         _fail(run, "8, no new beginning", what)
-    if not knows:
+    if not known:
         run.world.count("excluded: begun anew")
         books.beginning = Beginning(save.at, second)
 
@@ -137,6 +139,7 @@ def judge_holder(run: "Cluster", save: Save) -> None:
         run.world.count("takeover: by the same process")
         return
     run.world.count("takeover: expired" if old.lease else "takeover: given up")
+    judge_first_poll(run, save)
     since_loss = run.world.now - run.store.lost_saves_at
     if not old.lease or not save.new.lease or since_loss <= 2 * old.lease:
         return
@@ -183,12 +186,14 @@ def judge_looks(run: "Cluster", process: "Process", pause: float) -> None:
 
 def judge_memory(run: "Cluster") -> None:
     """Judge the size of the checkpoint: it remembers what the list can show again."""
-    text, rules = run.store.state.stored.checkpoint, run.plan.rules
+    text, rules, settings = run.store.state.stored.checkpoint, run.plan.rules, run.plan.settings
     if text is None or rules.oldest_read or run.service.set_back:
         return
     checkpoint = read(text)
-    slack = 65 + 3_600 * (rules.future == "accept")
-    oldest = position_of(checkpoint) - run.plan.settings.lookback - slack
+    # A page that is read again lists its rows up to the present of that poll.
+    read_again = 2 * settings.settle + settings.lookback + settings.interval
+    slack = 65 + read_again + 3_600 * (rules.future == "accept")
+    oldest = position_of(checkpoint) - settings.lookback - slack
     latest = [one.latest.second for one in run.service.applications.values()]
     most = sum(second >= oldest for second in latest) + len(run.store.state.letters) + 2
     if len(checkpoint.seen) > most:
@@ -247,11 +252,46 @@ def judge_end(run: "Cluster", process: "Process", error: BaseException | None) -
         _fail(run, "10, failures", f"{process.machine.name} ends with {error!r}")
 
 
-def judge_wake(run: "Cluster", woken_at: float) -> None:
-    """Judge a wake-up in a quiet moment: a poll begins within two seconds, and is soon listed."""
-    latest = woken_at + 4 + 2 * run.plan.holds
-    if not any(woken_at < one < latest for one in run.service.lists):
-        _fail(run, "scaling, wake-ups", "a wake-up was followed by no poll")
+# The guide's wake-ups: scaling.md
+
+
+def judge_answer(
+    run: "Cluster", process: "Process", *, is_standby: bool, is_passed_on: bool
+) -> None:
+    """Judge what `Poller.wake` returns: False for a standby alone whose store has no bell."""
+    is_reached = run.plan.kind.has_bell or run.leader is process
+    if is_passed_on < is_reached or (is_passed_on and is_standby and not is_reached):
+        _fail(run, "scaling, wake-ups", f"wake() of {process.machine.name} returns {is_passed_on}")
+
+
+def judge_wake_up(run: "Cluster", wake_up: "WakeUp", leader: "Process") -> None:
+    """Judge how long a poller waits although it was woken, and what was updated is not delivered.
+
+    It begins a poll at once, a second after the last one began; through the store, within two
+    seconds more. A wake-up that is lost costs an interval.
+    """
+    longest = leader.settings.interval + 2
+    if wake_up.is_sure:
+        longest = 1.0 if wake_up.is_direct else 3.0
+    if wake_up.waited > longest + 0.5:
+        what = f"{leader.machine.name} has waited for {wake_up.waited:g} s since {wake_up.who} woke"
+        _fail(run, "scaling, wake-ups", f"{what} it", wake_up.version.application_id)
+
+
+def judge_first_poll(run: "Cluster", save: Save) -> None:
+    """Expect a poller that takes over to poll at once: what the one before was woken for."""
+    disturbances, polls = run.disturbances, len(run.service.lists)
+
+    def judge() -> None:
+        process = run.process_of(save.machine)
+        is_disturbed = run.disturbances != disturbances or not (run.is_calm and run.is_serving)
+        if process is None or process.is_stopping or not process.is_awake or is_disturbed:
+            return
+        run.world.count("wake-up: a poll after a takeover")
+        if len(run.service.lists) == polls:
+            _fail(run, "scaling, wake-ups", f"{save.machine.name} takes over, and does not poll")
+
+    run.world.after(2.0, judge)
 
 
 # Promise 11: the end

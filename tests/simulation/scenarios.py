@@ -31,7 +31,7 @@ class Scenario:
 SCENARIOS: Final = {
     scenario.name: scenario
     for scenario in (
-        Scenario("pollers", Plan.drawn, Cluster, ("faults", "updates")),
+        Scenario("pollers", Plan.drawn, Cluster, ("faults", "updates", "callbacks")),
         Scenario("walks", WalkPlan.drawn, WalkRun, ("faults", "updates")),
     )
 }

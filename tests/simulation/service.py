@@ -125,6 +125,8 @@ class SimulatedService:
     trouble: Trouble = field(factory=Trouble)
     lists: list[float] = field(factory=list)
     """When list calls were answered."""
+    failed_at: float = float("-inf")
+    """When a request has ended last that may have been answered badly, or not at all."""
     set_back: list[tuple[float, float]] = field(factory=list)
     """When its clock was set back, and by how many seconds."""
     _settings: list[tuple[float, float, bool]] = field(factory=lambda: [(0.0, 0.0, True)])
@@ -202,10 +204,13 @@ class SimulatedService:
             is_reply_lost=chance.random() < trouble.lost / 2,
         )
         timer = machine.call_later(silence, machine.take, future, None, SILENT.error(request))
+        is_troubled = trouble != Trouble()
         try:
             response: Response = await future
         finally:
             timer.cancel()
+            if is_troubled:
+                self.failed_at = self.world.now
         return response
 
     def _answer(self, request: Request) -> Response:

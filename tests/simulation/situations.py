@@ -44,6 +44,12 @@ _OF_POLLERS: Final = (
     "takeover in time: the leader stops",
     "takeover: expired",
     "takeover: given up",
+    "wake-up answered at once",
+    "wake-up answered in time",
+    "wake-up: a poll after a takeover",
+    "wake-up: of a standby",
+    "wake-up: of the leader",
+    "wake-up: rung without a poller",
 )
 
 

@@ -169,8 +169,8 @@ class StoreClient:
 
     def __init__(self, server: StoreServer, machine: Machine) -> None:
         self.server, self.machine = server, machine
-        self.has_seen: bool = False
-        """Whether it was ever shown a checkpoint, or has saved one."""
+        self.seen: str | None = None
+        """The last checkpoint that it was shown, or has saved."""
         self.looked_at: float | None = None
         """When its last load succeeded, in the world's time."""
         self.on_load: Callable[[], None] = lambda: None
@@ -182,7 +182,7 @@ class StoreClient:
         """Return what is stored."""
         self.on_load()
         found: StoredCheckpoint = await self._call(lambda: self.server.state.stored)
-        self.has_seen |= found.checkpoint is not None
+        self.seen = found.checkpoint or self.seen
         self.looked_at = self.server.world.now
         return found
 
@@ -214,7 +214,7 @@ class StoreClient:
             return self.server.save(self.machine, change, rows)
 
         version: int = await self._call(save, latest=self.server.kind.latest)
-        self.has_seen = True
+        self.seen = change.checkpoint
         return version
 
     async def _call(self, work: Callable[[], Any], *, latest: float | None = None) -> Any:
