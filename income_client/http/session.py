@@ -10,6 +10,7 @@ import logging
 import math
 import random
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
@@ -49,6 +50,7 @@ from .tokens import (
     fixed_token,
     needless_store_error,
     read_token,
+    utc_now,
 )
 from .transport import SocketLimits, Transport
 
@@ -67,8 +69,9 @@ _AN_AUTH: Final = "BasicAuth, OAuth2ClientCredentials or a function that returns
 class SessionManager:
     """Makes calls for one set of credentials; `IncomeClient` describes the arguments.
 
-    ``clock`` measures and sleeps, ``chance`` gives numbers from 0 to 1 for the jitter; tests put in
-    their own. Views made by ``with_options`` share all but the timeouts and the retry policy.
+    ``clock`` measures and sleeps, ``wall_time`` gives the time of day for tokens that processes
+    share, ``chance`` gives numbers from 0 to 1 for the jitter; tests put in their own. Views made
+    by ``with_options`` share all but the timeouts and the retry policy.
     """
 
     @leaving()
@@ -84,6 +87,7 @@ class SessionManager:
         token_store: TokenStore | None = None,
         instrumentation: Instrumentation | None = None,
         clock: Clock | None = None,
+        wall_time: Callable[[], datetime] = utc_now,
         chance: Chance = random.random,
     ) -> None:
         # A class would be called to make credentials, not to ask for them.
@@ -124,6 +128,7 @@ class SessionManager:
             instrumentation=self.instrumentation,
             store=_check_store(token_store),
             store_seconds=self.timeouts.deadline / 4,
+            wall_time=wall_time,
         )
 
     async def call(self, request: Request, read: Read[T]) -> T:

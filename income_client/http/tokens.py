@@ -8,6 +8,7 @@ import asyncio
 import logging
 import math
 import re
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
@@ -52,6 +53,8 @@ _ANSWERS_OF_A_RENEWAL: Final = 4
 """Answers of the store that they wait for at least: claim, load and save, and one more."""
 _LOOK_SECONDS: Final = 0.25
 _REFUSAL_SECONDS: Final = 10.0
+_REFUSED_TOKENS: Final = 8
+"""Refused tokens that are remembered: a store may give an older one again, or each in turn."""
 _CALL: Final = call_of(token_request())
 _SCHEME: Final = "Bearer "
 _ACCESS_TOKEN: Final = re.compile(r"[!-~]{1,16384}")
@@ -261,7 +264,8 @@ class FixedCredentials:
         """Do nothing."""
 
 
-def _utc_now() -> datetime:
+def utc_now() -> datetime:
+    """Return the time of the machine's clock."""
     return datetime.now(UTC)
 
 
@@ -442,7 +446,7 @@ class TokenCache:
         gate: Gate | None = None,
         store: TokenStore | None = None,
         store_seconds: float = _STORE_SECONDS,
-        wall_time: Callable[[], datetime] = _utc_now,
+        wall_time: Callable[[], datetime] = utc_now,
         instrumentation: Instrumentation | None = None,
     ) -> None:
         self._request_token = request_token
@@ -453,8 +457,8 @@ class TokenCache:
         if store is not None:
             self._shared = SharedToken(store, clock, store_seconds, wall_time)
         self._token: Token | None = None
-        self._invalid: Secret | None = None
-        """The last token that the service refused."""
+        self._refused: deque[Secret] = deque(maxlen=_REFUSED_TOKENS)
+        """The last tokens that the service refused."""
         self._renewal: Renewal | None = None
         """The one under way, or the last one."""
         self._renew_from = -math.inf
@@ -504,9 +508,10 @@ class TokenCache:
 
         Returns that there is, or will be, another.
         """
-        if self._token is token:
+        # By its value: the store may have given the same one again.
+        if self._token is not None and self._token.authorization == token.authorization:
             self._token = None
-            self._invalid = token.authorization
+            self._refused.append(token.authorization)
         return True
 
     async def aclose(self) -> None:
@@ -575,6 +580,7 @@ class TokenCache:
         self._refusal = None
         if isinstance(failure, AuthenticationError):
             self._refusal = _Refusal(failure.status, failure.request_id, now)
+            self._renew_from = max(self._renew_from, now + _REFUSAL_SECONDS)
             failure.retry_after = max(_REFUSAL_SECONDS, failure.retry_after or 0.0)
         # The client is being closed, and needs no token any more.
         is_closing = isinstance(failure, ClientClosedError)
@@ -583,7 +589,7 @@ class TokenCache:
 
     def _is_wanted(self, shared: Token, now: float) -> bool:
         """Return whether a shared token should replace the one in use."""
-        if shared.authorization == self._invalid:
+        if shared.authorization in self._refused:
             return False
         if now < shared.stale_at:
             return True

@@ -136,6 +136,21 @@ async def test_a_failed_early_renewal_keeps_the_token_until_its_margin(failure: 
             await ask(client)
 
 
+async def test_no_early_renewal_sends_refused_credentials_within_ten_seconds() -> None:
+    """Nor for a token of a minute, whose renewal is tried again every three seconds."""
+    clock = JumpingClock()
+    issue = in_turn(token_reply("token-1", 60), UNAUTHORIZED)
+    async with running(in_turn(EMPTY_PAGE), issue, clock=clock, retry=ONCE) as (service, client):
+        await ask(client)
+        clock.advance(46)
+        for _ in range(3):
+            await ask(client)
+            await turns()
+            clock.advance(3.2)
+        assert {call.token for call in service.calls} == {"token-1"}
+        assert service.token_requests == 2
+
+
 @given(lifetime=st.integers(1, 100_000), steps=st.integers(2, 12))
 async def test_the_margins_scale_with_the_life_of_the_token(lifetime: int, steps: int) -> None:
     """Whatever its lifetime, a token is renewed before it expires and never sent after."""
@@ -302,7 +317,7 @@ async def test_a_refusal_that_was_not_the_last_word_fails_no_call(then: Reply) -
     issue = in_turn(token_reply("token-1", 60), reply(401), then, token_reply("token-3", 60))
     async with running(admit, issue, clock=clock, retry=ONCE) as (service, client):
         await ask(client)
-        for seconds in (46, 4):  # it is stale: each call renews it in the background
+        for seconds in (46, 10):  # it is stale: each call renews it in the background
             clock.advance(seconds)
             await ask(client)
             await turns()

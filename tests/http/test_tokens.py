@@ -211,6 +211,20 @@ async def test_a_refused_token_is_not_taken_from_the_store(shop: Shop) -> None:
     assert shop.asked == 2
 
 
+async def test_no_refused_token_is_taken_from_the_store_again(shop: Shop) -> None:
+    """Not after another of the store was refused, nor if the store gave it once more."""
+    shelf = Shelf()
+    cache = shop.cache(shelf)
+    first = await cache.get()
+    shelf.stored = stored(3600)
+    assert cache.invalidate(first)
+    second = await cache.get()
+    assert text(second) == "s"
+    assert cache.invalidate(evolve(second, is_shared=False))
+    shelf.stored = StoredToken(access_token=Secret("t1"), expires_at=NOON + timedelta(hours=1))
+    assert text(await cache.get()) == "t2"
+
+
 async def test_a_refused_token_of_another_process_is_replaced_as_well() -> None:
     """After a revocation of all tokens, the call succeeds with a new one."""
     ends = datetime.now(UTC) + timedelta(hours=1)
