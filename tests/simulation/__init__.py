@@ -20,7 +20,7 @@ What is simulated:
 - `consumers`: programs that use the poller as the guide shows, and fail now and then.
 - `callbacks`: updates for which somebody wakes the poller, itself or through the store.
 
-What is not simulated: sockets, TLS, HTTP, files, documents, tokens, and the real stores
+What is not simulated: sockets, TLS, HTTP, files, documents, and the real stores
 and brokers. Those have tests of their own.
 
 A run: `plan` draws everything from the seed before the run begins, with all faults and their times.
@@ -32,6 +32,8 @@ excludes is excused by `promises.EXCLUDED`, with the sentence of the guide that 
 
 There are other scenarios than that of pollers (`scenarios`), on the same machines:
 
+- `tokens`: processes that make calls with access tokens, of their own or shared in a store; tokens
+  are revoked, and the token endpoint and the store fail (`token_service`, `token_promises`).
 - `walks`: walks that are killed at any step and resumed from the checkpoint that was written last,
   while applications are updated and the service's clock is wrong (`walk_promises`).
 

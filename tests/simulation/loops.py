@@ -194,6 +194,7 @@ class Machine(asyncio.BaseEventLoop):
     """
 
     def __init__(self, world: World, name: str, *, rate: float, offset: float) -> None:
+        self.is_dead: bool = True  # while asyncio prepares the loop, which does not run yet
         super().__init__()
         self.world, self.name = world, name
         self.rate, self.offset = rate, offset
@@ -205,7 +206,7 @@ class Machine(asyncio.BaseEventLoop):
         self._stopped_from = FOREVER
         self.fuse: int | None = None
         """Steps until it is killed: between any two awaits of its tasks."""
-        self.is_dead: bool = False
+        self.is_dead = False
         self.errors: list[str] = []
         """What asyncio has reported of its tasks and callbacks."""
         self.on_death: Callable[[], None] = lambda: None
@@ -219,6 +220,10 @@ class Machine(asyncio.BaseEventLoop):
         # Not before the last timer that has run: dividing and multiplying may come out an ulp
         # early, and code that then asks for the rest of its pause would ask for ever.
         return max(self.world.now * self.rate + self.offset, self._latest)
+
+    def is_running(self) -> bool:
+        """Return whether the machine steps its tasks."""
+        return not self.is_dead
 
     def due_at(self) -> float:
         """Return when it has something to do, in the world's time."""

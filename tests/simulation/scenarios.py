@@ -8,6 +8,7 @@ from attrs import frozen
 from .cluster import Cluster
 from .outcomes import Outcome, Run, play_run
 from .plan import Plan, Profile
+from .tokens import TokenPlan, TokenRun
 from .walks import WalkPlan, WalkRun
 
 
@@ -32,6 +33,7 @@ SCENARIOS: Final = {
     scenario.name: scenario
     for scenario in (
         Scenario("pollers", Plan.drawn, Cluster, ("faults", "updates", "callbacks")),
+        Scenario("tokens", TokenPlan.drawn, TokenRun, ("faults",)),
         Scenario("walks", WalkPlan.drawn, WalkRun, ("faults", "updates")),
     )
 }

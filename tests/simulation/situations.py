@@ -53,6 +53,21 @@ _OF_POLLERS: Final = (
 )
 
 
+_OF_TOKENS: Final = (
+    "API: 401",
+    "API: failing",
+    "call: repeated after a 401",
+    "endpoint: credentials refused",
+    "endpoint: failing",
+    "machine: killed",
+    "machine: paused",
+    "machine: paused with its clock",
+    "store: call failed",
+    "store: claimed by another process",
+    "store: token requested while it answers",
+    "store: token saved",
+)
+
 _OF_WALKS: Final = (
     "clock stands still",
     "machine: killed",
@@ -68,7 +83,7 @@ _OF_WALKS: Final = (
     "walk: saturated second",
 )
 
-REQUIRED: Final = {"pollers": _OF_POLLERS, "walks": _OF_WALKS}
+REQUIRED: Final = {"pollers": _OF_POLLERS, "tokens": _OF_TOKENS, "walks": _OF_WALKS}
 """By scenario, what must come about in a longer run."""
 
 

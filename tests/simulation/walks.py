@@ -130,7 +130,11 @@ def _draw_span(
     before = chance.choice(uppers)
     if before is not None:
         before = max(before, lower)
-    return tuple(None if bound is None else EPOCH_OF_RUNS + bound for bound in (after, before))
+    return _second_of(after), _second_of(before)
+
+
+def _second_of(bound: int | None) -> int | None:
+    return None if bound is None else EPOCH_OF_RUNS + bound
 
 
 class WalkTransport(SimulatedTransport):
