@@ -53,7 +53,7 @@ from tests.support.beside import beside, until
 from tests.support.clients import OAUTH
 from tests.support.leaks import package_frames
 from tests.support.listing import BASE, text_of
-from tests.support.pollers import poll_sizes
+from tests.support.polling import poll_sizes
 from tests.support.server import EMPTY_PAGE, SILENT, ScriptedServer, in_turn, reply, token_rules
 
 HERE: Final = DownloadPolicy(

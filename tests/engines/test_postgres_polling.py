@@ -12,8 +12,7 @@ from income_client import Batch, CheckpointError, CheckpointStore, IncomeClient,
 from income_client.emulator import Emulator
 from income_client.engines.postgres import PostgresCheckpointStore
 from income_client.testing import JumpingClock
-from tests.support.pollers import StandingClock
-from tests.support.polling import NOW_TEXT, Scene, ids_of, rest, take
+from tests.support.polling import NOW_TEXT, Scene, StandingClock, ids_of, rest, take
 from tests.support.postgres import CommitCutter, PostgresServer
 from tests.support.service import NOW
 

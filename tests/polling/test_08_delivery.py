@@ -2,319 +2,27 @@
 
 import asyncio
 import contextlib
-import json
 import logging
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from income_client import (
     ApplicationRecord,
-    Batch,
-    CheckpointConflictError,
     CheckpointCreated,
     CheckpointError,
     Event,
-    IncomeClient,
     MemoryCheckpointStore,
     RecordDelivered,
-    RetryPolicy,
     SQLiteCheckpointStore,
-    to_json,
 )
-from income_client.emulator import Emulator, Fault, ServiceRules
-from tests.support.pollers import Gate, GatedStore, Life, StandingClock, poll_sizes
 from tests.support.polling import Scene, first, ids_of, reached, rest, scene, take
 from tests.support.service import NOW, HeldClock, client_tasks, collect, quiet, until
-
-APPLICATIONS: Final = 12
-LEASE: Final = 9
-BASE: Final = 1_700_000_000
-FEWER: Final = settings(max_examples=settings().max_examples * 2 // 3)
-"""Examples of what runs whole pollers."""
-_UNTIL_IT_SLEEPS: Final = 10_000
-_FEWEST_ROUNDS: Final = 6
-"""Rounds of ten seconds in which nothing may come twice: longer than lease and lookback."""
-
-
-class DeliveryMachine(RuleBasedStateMachine):
-    """A failing service with updates, pollers that crash and are replaced, and one consumer."""
-
-    service: Emulator
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.loop = asyncio.new_event_loop()
-        self.run = self.loop.run_until_complete
-        self.lives: list[Life] = []
-        self.delivered: dict[str, bytes] = {}
-        self.delivered_second: dict[str, int] = {}
-        self.committed: set[bytes] = set()
-        self.pending: dict[str, set[bytes]] = {}
-        self.letters: set[str | None] = set()
-        self.reached = self.claims = 0
-        self.elapsed = self.saved_at = 0
-        self.lease: float | None = None
-        self.holder: StandingClock | None = None
-        self.faults: list[AssertionError] = []
-        self.has_begun = False
-
-    @initialize(
-        bounds=st.fixed_dictionaries(
-            {"lower_closed": st.booleans(), "upper_closed": st.booleans()}
-            | {"order": st.sampled_from(["ascending", "descending", "random"])}
-            | {"future": st.sampled_from(["accept", "clamp", "refuse"])}
-        ),
-        clamp=st.sampled_from([(None, "after"), (None, "after"), (40, "after"), (40, "before")]),
-        offset=st.sampled_from([0, 0, 3, -3, -100, 100, 86_400, -86_400]),
-        delay=st.integers(0, 4),
-        page_size=st.sampled_from([5, 1000]),
-        is_new=st.booleans(),
-        options=st.fixed_dictionaries(
-            {"settle": st.integers(0, 4), "lookback": st.sampled_from([0, 0, 30])}
-            | {"documents": st.booleans(), "standby": st.booleans()}
-        ),
-    )
-    def begin(
-        self,
-        bounds: dict[str, Any],
-        clamp: tuple[int | None, str],
-        offset: int,
-        delay: int,
-        page_size: int,
-        is_new: bool,
-        options: dict[str, Any],
-    ) -> None:
-        """Set up the service: its rules, and applications of the last minutes."""
-        max_span, span_clamp = clamp
-        # Forty seconds at a time, a walk over a day takes too long for a test.
-        offset = offset if max_span is None else max(offset, -100)
-        self.settle, self.offset, self.page_size = options["settle"], offset, page_size
-        self.start = None if is_new else utc(BASE)
-        self.since = 2**62 if is_new else BASE  # from which on everything is delivered
-        # Where neither page nor clock shows the present, a version may be forgotten too early.
-        self.tells_present = span_clamp == "after" or offset >= 0
-        self.options = options | {"lease": float(LEASE)}
-        rules = ServiceRules(
-            **bounds,
-            max_span=max_span,
-            span_clamp=span_clamp,
-            clock_offset=offset,
-            visibility_delay=min(delay, self.settle),
-        )
-        times = [BASE + 7 * number for number in range(APPLICATIONS)]
-        self.service = Emulator(times, start=utc(BASE + 7 * APPLICATIONS), rules=rules)
-        self.run(self.service.start())
-        self.has_begun = True
-        self.ids = self.service.world.ids
-        self.store = MemoryCheckpointStore()
-        self.failing: set[str] = set()
-        self.is_down = False
-
-    # What happens at the service.
-
-    @rule(number=st.integers(0, APPLICATIONS - 1))
-    def update(self, number: int) -> None:
-        """Update an application; a second may hold several updates, but never a full page."""
-        world = self.service.world
-        busy = sum(world.updated_second(one) == world.now for one in range(APPLICATIONS))
-        if busy < self.page_size - 1 or world.updated_second(number) == world.now:
-            self.service.touch(self.ids[number])
-
-    @rule(seconds=st.integers(1, 12))
-    def pass_time(self, seconds: int) -> None:
-        self.service.advance(seconds)
-        self.elapsed += seconds
-        for life in self.lives:
-            life.clock.advance(seconds)
-
-    @rule(number=st.integers(0, APPLICATIONS - 1))
-    def spoil(self, number: int) -> None:
-        """Make the service fail for one application, or stop failing."""
-        self.failing ^= {self.ids[number]}
-        self._arm()
-
-    @rule()
-    def go_down(self) -> None:
-        self.is_down = not self.is_down
-        self._arm()
-
-    def _arm(self) -> None:
-        faults = self.service.faults
-        faults.clear()
-        if self.is_down:
-            faults.add(Fault("status", times=None))
-        for number, one in enumerate(sorted(self.failing)):
-            status = 404 if number % 2 else 500
-            faults.add(Fault("status", path=f"*/{one}", times=None, status=status))
-
-    # What happens to pollers.
-
-    @precondition(lambda self: len(self.lives) < 2)
-    @rule()
-    def start_poller(self) -> None:
-        gate, clock = Gate(), StandingClock()
-        client = IncomeClient(
-            self.service.url,
-            auth=self.service.basic,
-            retry=RetryPolicy(max_attempts=1),
-            clock=clock,
-            trace_configs=[gate.hooks()],
-        )
-        store = GatedStore(gate=gate, saved=partial(self._saved, clock), store=self.store)
-        with poll_sizes(page=self.page_size):
-            poller = client.poll(
-                store, start=self.start, interval=5.0, concurrency=2, **self.options
-            )
-        life = Life(client=client, poller=poller, gate=gate, clock=clock, deliver=self._deliver)
-        self.lives.append(life)
-
-    @precondition(lambda self: self.lives)
-    @rule(steps=st.integers(1, 12), newest=st.booleans())
-    def run_some(self, steps: int, newest: bool) -> None:
-        """Let a poller do a few steps, and stop it before the next."""
-        self._turn(self.lives[-1 if newest else 0], steps)
-
-    @precondition(lambda self: self.lives)
-    @rule()
-    def run_on(self) -> None:
-        """Let the newest poller run until it sleeps."""
-        self._turn(self.lives[-1], _UNTIL_IT_SLEEPS)
-
-    @precondition(lambda self: self.lives)
-    @rule(newest=st.booleans())
-    def crash(self, newest: bool) -> None:
-        life = self.lives.pop(-1 if newest else 0)
-        self.run(life.die())
-
-    # What must hold.
-
-    def _turn(self, life: Life, steps: int) -> None:
-        self.run(life.turn(steps))
-        if self.faults:
-            raise self.faults[0]
-        assert life.task is not None
-        if life.task.done():
-            error = life.task.exception()
-            assert isinstance(error, CheckpointConflictError), repr(error)
-            assert life.clock is not self.holder, "the latest claimant was refused"
-            self.lives.remove(life)
-            self.run(life.die())
-
-    def _deliver(self, life: Life, batch: Batch) -> None:
-        versions = {record.application_id: _content(record) for record in batch}
-        assert len(versions) == len(batch), "an application is twice in one batch"
-        seen = set(self.committed) if life.seen is None else life.seen
-        # A superseded poller may deliver one more batch before it notices. A record that was
-        # given up is delivered once it can be read, even if it was delivered before.
-        if life.clock is self.holder and self.tells_present:
-            again = {one for one, found in versions.items() if found in seen}
-            assert again <= self.letters, f"{again} came again"
-        life.seen = seen | set(versions.values())
-        self.delivered |= versions
-        for record in batch:
-            updated = record.application.last_updated_at.timestamp()
-            self.delivered_second[record.application_id] = int(updated)
-        self.pending[_position(json.loads(batch.checkpoint))] = set(versions.values())
-
-    async def _saved(self, clock: StandingClock, checkpoint: str) -> None:
-        state = json.loads(checkpoint)
-        self.committed |= self.pending.pop(_position(state), set())
-        self.letters |= {one.application_id for one in await self.store.dead_letters("default")}
-        try:
-            if state["claims"] > self.claims:
-                is_expired = self.elapsed - self.saved_at >= (self.lease or 0)
-                assert is_expired, "a standby took over before the lease had expired"
-                self.claims, self.holder = state["claims"], clock
-            self.lease, self.saved_at = state.get("lease"), self.elapsed
-            assert clock is self.holder, "a superseded poller has overwritten something"
-            self._judge(state["reached"])
-        except AssertionError as error:  # which a poller would take for a failure of its store
-            self.faults.append(error)
-
-    def _judge(self, reached: int) -> None:
-        """Check that a checkpoint moves forward, is in the past, and covers what was delivered."""
-        assert reached >= self.reached
-        world = self.service.world
-        present = min(world.now, world.now + self.offset)
-        if self.since == 2**62:
-            assert reached <= present
-            self.since = reached
-        elif reached > self.since:
-            assert reached <= present - self.settle
-        self.reached = reached
-        for number, one in enumerate(self.ids):
-            second = world.updated_second(number)
-            if self.since <= second < reached and one not in self.letters:
-                assert self.delivered_second.get(one, 0) >= second, f"{one} is passed over"
-
-    def teardown(self) -> None:
-        """Let the service settle, and check that every latest version is delivered."""
-        try:
-            if self.has_begun:
-                self._come_to_rest()
-        finally:
-            for life in self.lives:
-                self.run(life.die())
-            if self.has_begun:
-                self.run(self.service.close())
-            self.run(self.loop.shutdown_asyncgens())
-            self.loop.close()
-
-    def _come_to_rest(self) -> None:
-        self.failing.clear()
-        self.is_down = False
-        self.service.faults.clear()
-        last = self.run(self._last_versions())
-        for rounds in range(60 if abs(self.offset) == 100 else 24):
-            if not self.lives:
-                self.start_poller()
-            for life in [*self.lives]:
-                self._turn(life, _UNTIL_IT_SLEEPS)
-            self.pass_time(10)
-            if rounds >= _FEWEST_ROUNDS and not self._missing(last):
-                break
-        assert self.holder in [life.clock for life in self.lives]
-        if not self.options["standby"]:
-            assert len(self.lives) == 1, "a superseded poller was not refused"
-        assert not self._missing(last)
-
-    def _missing(self, last: dict[str, bytes]) -> set[str]:
-        """Return whose last version is not delivered, and is not given up either."""
-        letters = self.run(self.store.dead_letters("default"))
-        return {
-            one
-            for number, (one, version) in enumerate(last.items())
-            if self.service.world.updated_second(number) >= self.since
-            and self.delivered.get(one) != version
-        } - {letter.application_id or "" for letter in letters}
-
-    async def _last_versions(self) -> dict[str, bytes]:
-        async with IncomeClient(self.service.url, auth=self.service.basic) as client:
-            return {one: to_json(await client.get_application(one)) for one in self.ids}
-
-
-def utc(second: int) -> datetime:
-    return datetime.fromtimestamp(second, UTC).replace(tzinfo=None)
-
-
-def _position(state: dict[str, Any]) -> str:
-    return json.dumps({key: state[key] for key in state if key not in ("lease", "check")})
-
-
-def _content(record: ApplicationRecord) -> bytes:
-    return to_json(record.application)
-
-
-TestDelivery = DeliveryMachine.TestCase
-TestDelivery.settings = FEWER
 
 
 async def test_each_update_comes_once() -> None:
@@ -429,7 +137,7 @@ async def test_a_name_that_must_exist_does_not_begin_anew(
     await until(lambda: client_tasks() == set())
 
 
-@FEWER
+@settings(max_examples=settings().max_examples * 2 // 3)
 @given(
     turns=st.integers(1, 60) | st.integers(60, 300), is_file=st.booleans(), is_same=st.booleans()
 )

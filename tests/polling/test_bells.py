@@ -13,9 +13,9 @@ from income_client import (
     MemoryCheckpointStore,
     SQLiteCheckpointStore,
 )
-from tests.polling.test_standby import Cluster, Replica, cluster, leader_and_standby
 from tests.support import loop_time
 from tests.support.polling import Scene, ids_of
+from tests.support.replicas import Cluster, Replica, cluster, leader_and_standby
 
 LOGGER = "income_client.poller.bell"
 

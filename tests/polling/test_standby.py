@@ -1,174 +1,29 @@
 """Leader and standby: one poller of a name works, the others wait until its lease ends."""
 
 import asyncio
-import contextlib
 import json
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
-from attrs import define, field
 
 from income_client import (
-    ApplicationRecord,
-    Batch,
     CheckpointConflictError,
     CheckpointError,
-    CheckpointStore,
-    IncomeClient,
     IncomeClientError,
     MemoryCheckpointStore,
-    Poller,
-    SQLiteCheckpointStore,
 )
 from income_client.emulator import Fault
 from income_client.events import CheckpointCreated, Event
-from tests.support.pollers import StandingClock
-from tests.support.polling import NOW_TEXT, FailingStore, Scene, ids_of, scene
-from tests.support.service import NOW, collect
-
-T = TypeVar("T")
-LEASE = 15.0
-IDLE_TURNS = 20
-"""Turns in which only the test itself runs; a reply on loopback is there after the first."""
-
-
-@define(kw_only=True)
-class Replica:
-    """One process: a client, a poller, and a consumer that takes records until it is ended."""
-
-    client: IncomeClient
-    poller: Poller
-    clock: StandingClock
-    records: list[ApplicationRecord] = field(factory=list)
-    task: "asyncio.Task[None] | None" = None
-
-    def start(self) -> None:
-        self.task = asyncio.get_running_loop().create_task(collect(self.poller, self.records))
-
-
-@define
-class Cluster:
-    """Replicas of one poller, and the service that they poll."""
-
-    place: Scene
-    replicas: list[Replica] = field(factory=list)
-    rounds: int = 1
-
-    def add(self, *, on_event: Callable[[Event], None] | None = None, **options: Any) -> Replica:
-        clock, service = StandingClock(), self.place.service
-        client = IncomeClient(service.url, auth=service.basic, clock=clock, on_event=on_event)
-        usual: dict[str, Any] = {"start": NOW_TEXT, "documents": False}
-        usual |= {"standby": True, "lease": LEASE}
-        poller = client.poll(self.place.store, **usual | options)
-        replica = Replica(client=client, poller=poller, clock=clock)
-        self.replicas.append(replica)
-        return replica
-
-    async def started(self, seconds: int = 0, **options: Any) -> Replica:
-        replica = self.add(**options)
-        replica.start()
-        await self.pass_time(seconds)
-        return replica
-
-    async def batch(self, **options: Any) -> tuple[Replica, AsyncGenerator[Batch], Batch]:
-        """Add a replica that does not consume; return it, its iteration, and its first batch."""
-        replica = self.add(**options)
-        batches = replica.poller.batches()
-        return replica, batches, await self.result(anext(batches))
-
-    async def kill(self, replica: Replica) -> None:
-        """End a replica without a word."""
-        self.replicas.remove(replica)
-        if replica.task is not None:
-            replica.task.cancel()
-            await asyncio.wait([replica.task])
-        await replica.client.aclose()
-
-    async def settle(self) -> None:
-        loop: Any = asyncio.get_running_loop()
-        for _ in range(self.rounds):
-            idle = 0
-            while idle < IDLE_TURNS:
-                await asyncio.sleep(0)
-                idle = 0 if loop._ready else idle + 1
-            if self.rounds > 1:
-                await asyncio.to_thread(time.monotonic)  # once the only thread is idle
-
-    async def pass_time(self, seconds: int, *, paused: Replica | None = None) -> None:
-        """Let time pass second by second; one replica may be paused."""
-        for _ in range(seconds):
-            self.place.service.advance(1)
-            for replica in self.replicas:
-                if replica is not paused:
-                    replica.clock.advance(1)
-            await self.settle()
-
-    async def resume(self, replica: Replica) -> None:
-        replica.clock.advance(30)
-        await self.settle()
-
-    async def result(self, work: Awaitable[T]) -> T:
-        """Return the result of an awaitable, and advance time until it comes."""
-        waiting = asyncio.ensure_future(work)
-        await self.settle()
-        while not waiting.done():
-            await self.pass_time(1)
-        return await waiting
-
-    async def version(self) -> int:
-        return (await self.place.store.load("default")).version
-
-
-@contextlib.asynccontextmanager
-async def cluster(store: CheckpointStore | None = None) -> AsyncIterator[Cluster]:
-    async with scene(time_flows=False) as place:
-        made = Cluster(place)
-        place.store = store or place.store
-        if isinstance(store, SQLiteCheckpointStore):
-            asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-            made.rounds = 4
-        try:
-            yield made
-        finally:
-            for replica in [*made.replicas]:
-                await made.kill(replica)
+from tests.support.polling import FailingStore, ids_of
+from tests.support.replicas import LEASE, Cluster, cluster, leader_and_standby
+from tests.support.service import NOW
 
 
 @pytest.fixture
 async def made() -> AsyncIterator[Cluster]:
     async with cluster() as made:
         yield made
-
-
-async def leader_and_standby(made: Cluster, **options: Any) -> tuple[Replica, Replica]:
-    """Start two replicas, of which the first works, and polls once an hour."""
-    options = {"interval": 3600.0} | options
-    leader, standby = await made.started(2, **options), await made.started(2, **options)
-    assert not leader.poller.status.is_standby
-    assert standby.poller.status.is_standby
-    return leader, standby
-
-
-@pytest.mark.parametrize("is_file", [False, True])
-async def test_a_standby_takes_over_once_the_lease_has_expired(
-    is_file: bool, tmp_path: Path
-) -> None:
-    """Not while the leader renews it."""
-    async with cluster(SQLiteCheckpointStore(tmp_path / "store") if is_file else None) as made:
-        leader, standby = await leader_and_standby(made)
-        await made.pass_time(int(2 * LEASE))
-        assert standby.poller.status.is_standby
-        updated = made.place.touch(1, 2)
-        await made.kill(leader)
-        version = await made.version()
-        await made.pass_time(12)
-        assert (standby.poller.status.is_standby, await made.version()) == (True, version)
-        await made.pass_time(6)
-        assert sorted(ids_of(standby.records)) == sorted(updated)
 
 
 async def test_waiting_taking_over_and_losing_the_lease_are_logged_once_each(
@@ -304,44 +159,6 @@ async def test_a_poller_that_was_replaced_waits_for_its_turn(made: Cluster, way:
     await leader.poller.aclose()
 
 
-@pytest.mark.parametrize("standby", [False, True])
-async def test_a_batch_that_was_left_is_not_given_out_after_a_takeover(
-    made: Cluster, *, standby: bool
-) -> None:
-    """Also if its block was never entered: the loop that comes next learns of the other poller."""
-    made.place.touch(1)
-    left, batches, _ = await made.batch(standby=standby)
-    await batches.aclose()
-    await made.result(anext(made.add(standby=False).poller))
-    loop = left.poller.batches()
-    waiting = asyncio.ensure_future(anext(loop))
-    await made.settle()
-    if standby:
-        assert (waiting.done(), left.poller.status.is_standby) == (False, True)
-    else:
-        with pytest.raises(CheckpointConflictError):
-            await waiting
-    waiting.cancel()
-    await asyncio.wait([waiting])
-    await loop.aclose()
-
-
-async def test_numbers_of_batches_grow_over_takeovers(made: Cluster) -> None:
-    """Whatever was committed: of two records of an application, the greater is the newer."""
-    numbers: list[int] = []
-    for turn in range(4):
-        poller = made.add(standby=False).poller
-        async with contextlib.aclosing(poller.batches()) as batches:
-            for number in range(3):
-                made.place.touch(1)
-                batch = await made.result(anext(batches))
-                numbers.append(batch.sequence)
-                if number < turn:
-                    await batch.commit()
-        await poller.aclose()
-    assert numbers == sorted(set(numbers))
-
-
 async def test_the_lease_is_renewed_while_the_consumer_works(
     made: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -396,21 +213,6 @@ async def test_failures_are_counted_until_one_succeeds(*, saves_first: bool) -> 
         await made.pass_time(12)
         assert (standby.poller.status.is_standby, standby.poller.status.failures) == (True, 0)
         assert "the store is away" in str(standby.poller.status.last_error)
-
-
-async def test_failures_of_a_standby_do_not_delay_a_takeover() -> None:
-    """Ten single failures, each followed by looks that succeed, and one as the leader dies."""
-    async with cluster(store := FailingStore()) as made:
-        leader, standby = await leader_and_standby(made)
-        for _ in range(10):
-            store.failing_loads = 1
-            await made.pass_time(6)
-            assert standby.poller.status.failures == 0
-        store.failing_loads = 1
-        await made.pass_time(1)
-        await made.kill(leader)
-        await made.pass_time(int(1.2 * LEASE))
-        assert not standby.poller.status.is_standby
 
 
 async def test_an_outage_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -539,15 +341,6 @@ async def test_without_standby_the_newest_takes_over_at_once(made: Cluster) -> N
     await made.kill(newest)
     await made.pass_time(int(LEASE) + 3)
     assert not leader.poller.status.is_standby
-
-
-async def test_each_lease_is_as_long_as_its_holder_says(made: Cluster) -> None:
-    leader = await made.started(1, lease=30.0, interval=3600.0)
-    standby = await made.started(lease=5.0)
-    await made.pass_time(29, paused=leader)
-    assert standby.poller.status.is_standby
-    await made.pass_time(3, paused=leader)
-    assert not standby.poller.status.is_standby
 
 
 async def test_a_wait_that_is_cancelled_again_and_again_still_becomes_leader(made: Cluster) -> None:

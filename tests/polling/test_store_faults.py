@@ -19,8 +19,8 @@ from income_client import (
     PollFailed,
 )
 from income_client.clock import SystemClock
-from income_client.polling.checkpoint import Checkpoint, read_checkpoint
-from income_client.polling.fence import Fence, Lost
+from income_client.polling.checkpoint import read_checkpoint
+from income_client.polling.fence import Lost
 from income_client.polling.lease import Lease
 from income_client.testing import JumpingClock
 from tests.support.leaks import package_frames
@@ -28,67 +28,9 @@ from tests.support.polling import FailingStore, Scene, first, ids_of, rest, scen
 from tests.support.service import HeldClock, until
 from tests.support.store_files import letter
 
-LETTER = letter(1)
-
 
 async def now() -> int:
     return 100
-
-
-def at(reached: int, takeovers: int = 1) -> Checkpoint:
-    return Checkpoint(since=100, reached=reached, takeovers=takeovers)
-
-
-async def taken(store: Any) -> Fence:
-    lease = Lease(store, "default", SystemClock())
-    await lease.acquire(None, now)
-    return lease.fence
-
-
-async def test_the_next_lease_resumes_where_the_last_one_was() -> None:
-    """The first stores where it began, so that a restart does not skip what happens between.
-
-    Each has the dead letters too, and every save of the previous holder is refused.
-    """
-    store = MemoryCheckpointStore()
-    lease = Lease(store, "default", SystemClock())
-    checkpoint, letters = await lease.acquire(None, now)
-    assert (checkpoint, letters) == (evolve(at(100), holder=checkpoint.holder), ())
-    assert (await store.load("default")).checkpoint == checkpoint.text
-    first = lease.fence
-    await first.save(at(107))
-    await first.save_letters([LETTER])
-    second = Lease(store, "default", SystemClock())
-    checkpoint, letters = await second.acquire(None, now)
-    assert (checkpoint.reached, checkpoint.takeovers, letters) == (107, 2, (LETTER,))
-    for refused in (first.save(at(109)), first.save_letters([LETTER]), first.check_ownership()):
-        with pytest.raises(CheckpointConflictError):
-            await refused
-    await second.fence.save(at(110, takeovers=2), resolved=[LETTER.key])
-    assert await store.dead_letters("default") == ()
-
-
-@pytest.mark.parametrize("is_saved", [False, True])
-@pytest.mark.parametrize(
-    "error", [OSError("disk"), CheckpointError("busy", retryable=True), asyncio.CancelledError()]
-)
-async def test_after_a_failed_save_the_store_is_asked(
-    error: BaseException, *, is_saved: bool
-) -> None:
-    """Whether it was made or not, the next save is neither refused nor lost."""
-    store = FailingStore()
-    lease = await taken(store)
-    store.failures, store.error, store.saves_first = 1, error, is_saved
-    with pytest.raises((CheckpointError, asyncio.CancelledError)) as caught:
-        await lease.save(at(103))
-    if isinstance(caught.value, CheckpointError):
-        assert caught.value.retryable
-    await lease.check_ownership()
-    await lease.save(at(105))
-    assert (await store.load("default")).checkpoint == at(105).text
-    await taken(store)
-    with pytest.raises(CheckpointConflictError):
-        await lease.check_ownership()
 
 
 @pytest.mark.parametrize("is_asked", [False, True])
@@ -117,33 +59,22 @@ async def test_a_save_that_is_made_late_does_not_replace_its_poller(
             return int(await super().save(name, checkpoint, **changes))
 
     store = LateStore()
-    fence = await taken(store)
-    mark = fence.last.checkpoint.holder
+    lease = Lease(store, "default", SystemClock())
+    began, _ = await lease.acquire(None, now)
+    fence = lease.fence
     store.is_slow = True
     with pytest.raises(CheckpointError):
-        await fence.save(evolve(at(103), holder=mark))
+        await fence.save(evolve(began, reached=103))
     store.is_slow = False
     if is_asked:
         await fence.check_ownership()
         await fence.check_ownership()
-        assert fence.progress == at(103).progress
-    await fence.save_letters([LETTER])
+        assert fence.progress == evolve(began, reached=103).progress
+    await fence.save_letters([letter(1)])
     assert read_checkpoint((await store.load("default")).checkpoint).reached == 103
-    await fence.save(evolve(at(105), holder=mark))
+    await fence.save(evolve(began, reached=105))
     assert read_checkpoint((await store.load("default")).checkpoint).reached == 105
     assert not isinstance(fence.hold, Lost)
-
-
-async def test_a_lease_of_another_poller_is_not_taken_for_ours() -> None:
-    """Even if the other one stored the very text that we tried to store."""
-    store = FailingStore()
-    lease = await taken(store)
-    store.failures, store.error = 1, OSError("disk")
-    with pytest.raises(CheckpointError):
-        await lease.save_letters([LETTER])
-    await taken(store)
-    with pytest.raises(CheckpointConflictError):
-        await lease.save_letters([LETTER])
 
 
 async def test_a_first_save_that_failed_is_tried_again() -> None:
@@ -163,27 +94,6 @@ async def test_a_first_save_that_failed_is_tried_again() -> None:
     await lease.release()
     assert clock.slept == []  # if only the answer to it was lost, nobody else holds the lease
     assert lease.is_new
-
-
-async def test_two_who_take_it_at_once_do_not_both_have_it() -> None:
-    """One of them is refused by the other's save, and leases again."""
-    store = MemoryCheckpointStore()
-    leases = [Lease(store, "default", SystemClock()) for _ in range(5)]
-
-    async def slow() -> int:
-        await asyncio.sleep(0)
-        return 100
-
-    await asyncio.gather(*(lease.acquire(None, slow) for lease in leases))
-    holders = []
-    for lease in leases:
-        try:
-            await lease.fence.check_ownership()
-            holders.append(lease)
-        except CheckpointConflictError:
-            pass
-    assert len(holders) == 1
-    assert (await store.load("default")).version == 5
 
 
 # Of the poll in hand nothing is lost: only the commit is tried again
@@ -336,27 +246,6 @@ async def test_a_store_that_was_restored_from_a_backup_is_named_as_such(
     with pytest.raises(CheckpointConflictError, match="restore from a backup"):
         await (batch.commit() if moment == "commit" else take(poller))
     assert set(ids_of(await rest(place.poll()))) == set(updated)
-
-
-async def test_commits_in_tasks_of_their_own_are_retried_beside_the_poll() -> None:
-    """Neither disturbs the other, with dead letters to store; all is committed in the end."""
-    async with scene(40, batch_size=10) as place:
-        store = with_updates(place, 40)
-        place.spoil(*place.ids[::8], status=404)
-        poller, count = place.poll(), 0
-        kept = poller._batches
-        async with asyncio.TaskGroup() as group:
-            async for batch in poller.batches():
-                store.failures = 2
-                group.create_task(batch.commit())
-                count += len(batch)
-                if count == 35:
-                    poller.stop(after_poll=True)
-        assert not kept._done
-        assert not kept._returned
-        assert place.requests("get_application") == 35 + 2 * 5
-        assert len(await place.letters()) == 5
-        assert await rest(place.poll()) == []
 
 
 @pytest.mark.parametrize("has_failed", [False, True])

@@ -34,7 +34,7 @@ from tests.support.callbacks import (
     served_by_aiohttp,
     served_by_uvicorn,
 )
-from tests.support.pollers import StandingClock
+from tests.support.polling import StandingClock
 from tests.support.signed_tokens import (
     AUDIENCE,
     ISSUER,

@@ -1,11 +1,13 @@
-"""A poller on real sockets and a jumping clock, and short ways to say what it does."""
+"""A poller on real sockets, its clocks and stores, and short ways to say what it does."""
 
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
+from functools import partial
 from typing import Any
 
+import pytest
 from attrs import define, field
 
 from income_client import (
@@ -21,7 +23,7 @@ from income_client import (
 )
 from income_client.emulator import Emulator, Fault
 from income_client.emulator.times import stamp
-from tests.support.pollers import poll_sizes
+from income_client.polling.reading import PollSource
 from tests.support.service import NOW, served, until
 
 
@@ -106,8 +108,50 @@ class FailingStore(MemoryCheckpointStore):
         raise self.error
 
 
+@define
+class StandingClock:
+    """A clock that stands still; who sleeps on it waits until it is moved."""
+
+    now: float = 0.0
+    sleepers: list[tuple[float, "asyncio.Future[None]"]] = field(factory=list)
+    renewers: set["asyncio.Future[None]"] = field(factory=set)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self.sleepers.append((self.now + seconds, waiter))
+        task = asyncio.current_task()
+        if task is not None and task.get_name() == "income_client lease renewal":
+            self.renewers.add(waiter)
+        await waiter
+
+    @property
+    def is_slept_on(self) -> bool:
+        """Whether somebody waits for it to move, the renewal of a lease aside."""
+        return any(not one.done() and one not in self.renewers for _, one in self.sleepers)
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+        for wakes_at, waiter in self.sleepers:
+            if wakes_at <= self.now and not waiter.done():
+                waiter.set_result(None)
+                self.renewers.discard(waiter)
+        self.sleepers = [(at, waiter) for at, waiter in self.sleepers if not waiter.done()]
+
+
 NOW_TEXT = "2026-06-30T12:00:00"
 LIST = "/v1/income/applications"
+
+
+@contextlib.contextmanager
+def poll_sizes(*, page: int = 1000, batch: int = 100) -> Iterator[None]:
+    """Have the pollers that are made meanwhile ask for smaller pages, and make smaller batches."""
+    with pytest.MonkeyPatch.context() as patch:
+        source = partial(PollSource, limit=page, batch_size=batch)
+        patch.setattr("income_client.polling.reading.PollSource", source)
+        yield
 
 
 @contextlib.asynccontextmanager
