@@ -25,7 +25,7 @@ from tests.support.killed_pollers import BATCH, BUCKET, SCHEMA, killed
 from tests.support.kills import Workers, share_of, workers_of
 from tests.support.nats_server import NatsServer, connected, running_server
 from tests.support.postgres import PostgresServer, postgres_server
-from tests.support.store_files import contents, names, run_in
+from tests.support.store_files import contents, letter, names, run_in
 
 LEFT: Final = re.compile(r"store\.db(-journal)?|\.store\.db\.[0-9a-f]{8}\.new")
 WITHOUT_END: Final = 1_000_000
@@ -39,8 +39,10 @@ def save(say: Callable[[str], None], path: str, saves: int, after: float) -> Non
         store._busy_seconds = 50.0  # others may hold the lock for long where the disk is slow
         for _ in range(saves):
             version = (await store.load("default")).version
+            text, letters = f"text {version + 1}", [letter(version + 1)]
             try:
-                say(str(await store.save("default", f"text {version + 1}", version=version)))
+                new = await store.save("default", text, version=version, dead_letters=letters)
+                say(str(new))
             except CheckpointConflictError:
                 say("lost")
 
@@ -71,8 +73,10 @@ async def workers() -> AsyncIterator[Workers]:
 
 async def _check(path: Path) -> int:
     """Look at a store after a kill and return its version, the first or none."""
-    stored = await SQLiteCheckpointStore(path).load("default")
+    store = SQLiteCheckpointStore(path)
+    stored = await store.load("default")
     assert stored.version in {0, 1}
+    assert len(await store.dead_letters("default")) == stored.version
     if stored.version:
         assert stored.checkpoint == "text 1"
     if path.name in names(path.parent):
