@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from itertools import islice
 from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import Any, Final, Generic, Literal, Self, TypeAlias, TypeVar
 
 from attrs import frozen
@@ -218,6 +219,9 @@ class _LoopThread:
         self._loop: asyncio.AbstractEventLoop
         self._calls: set[_Call[Any]] = set()
         self._is_stopping = False
+        self._has_ended = False
+        self._ends: SimpleQueue[None] = SimpleQueue()
+        """Wakes a thread that waits for the end."""
         self._thread = threading.Thread(target=self._serve, name="income_client", daemon=True)
         self._started: SimpleQueue[BaseException | None] = SimpleQueue()
 
@@ -266,7 +270,11 @@ class _LoopThread:
             asyncio.run(_await(self._at_end()))
             return
         self.stop()
-        self._thread.join(seconds)
+        # Thread.join of CPython 3.11 takes the thread for ended once a signal has interrupted it.
+        until = None if seconds is None else monotonic() + seconds
+        while not self._has_ended and (until is None or monotonic() < until):
+            with suppress(Empty):
+                self._ends.get(timeout=_SIGNAL_SECONDS)
 
     def _submit(self, function: Callable[[], object]) -> None:
         try:
@@ -309,6 +317,8 @@ class _LoopThread:
                 # A later call finds the loop closed.
                 for call in tuple(self._calls):
                     call.set_done()
+                self._has_ended = True
+                self._ends.put(None)
 
     async def _end_tasks(self) -> None:
         try:

@@ -96,6 +96,10 @@ def configure(
     if client_id and username:
         raise ConfigurationError("--client-id and --username exclude each other")
     name = name_of(path)
+    try:
+        path.resolve()
+    except RuntimeError:
+        raise ConfigurationError(f"cannot use {name}: it is a link to itself")
     given = {
         "base_url": base_url, "auth_url": auth_url, "client_id": client_id, "username": username
     }  # fmt: skip

@@ -260,3 +260,12 @@ def test_a_file_holds_the_secret(
     assert cli("applications", "-q").status == 0
     own.write_text("another")
     assert cli("applications", "-q").status == 4
+
+
+def test_a_file_that_is_a_link_to_itself_is_refused_before_a_secret_is_asked_for(cli: Cli) -> None:
+    """Nothing is typed in for a file that cannot be written."""
+    loop = cli.folder / "loop.toml"
+    loop.symlink_to(loop)
+    ran = cli("configure", "--config", str(loop), *NEW, stdin="")
+    assert ran.status == 2
+    assert "Traceback" not in ran.words

@@ -501,6 +501,37 @@ def test_closing_again_while_it_ends_waits_for_that() -> None:
     assert ended == [1]
 
 
+def test_closing_again_after_ctrl_c_waits_for_the_end() -> None:
+    """Ctrl-C leaves the loop to end by itself; the next ``close`` returns once it has."""
+    begun, released = threading.Event(), threading.Event()
+    ended: list[int] = []
+    main = threading.get_ident()
+
+    async def at_end() -> None:
+        begun.set()
+        await asyncio.to_thread(released.wait)
+        ended.append(1)
+
+    async def work() -> None:
+        pass
+
+    def interrupt_closing() -> None:
+        begun.wait(20)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    used = portal.Portal(at_end)
+    used.run(work)
+    threading.Thread(target=interrupt_closing).start()
+    with pytest.raises(KeyboardInterrupt):
+        used.close()
+    second = threading.Thread(target=used.close)
+    second.start()
+    assert ended == []
+    released.set()
+    second.join(20)
+    assert ended == [1]
+
+
 def test_a_handler_may_use_the_client_at_any_step_of_a_call() -> None:
     """Also of the first one, which starts the thread; both find the same loop."""
 
