@@ -1,4 +1,4 @@
-"""Pollers that are killed at random moments, beside a service whose applications are updated.
+"""Pollers that are killed in batches and commits, beside a service that changes.
 
 Each life is a real process on a real store, which SIGKILL ends. Faults of the service, of stores
 and of clocks, and takeovers by standbys, are simulated (`tests.simulation`).
@@ -35,7 +35,7 @@ from income_client.engines.postgres import PostgresCheckpointStore
 from income_client.polling.checkpoint import read_checkpoint
 from income_client.records.window import EPOCH
 
-from .kills import Life, Workers, read_once, workers_of
+from .kills import KILLED, Life, Workers, read_once, workers_of
 from .nats_server import connected
 from .postgres import PostgresServer
 
@@ -47,7 +47,7 @@ BATCH: Final = 100
 UPDATES: Final = 20.0
 """Updates in one of the machine's seconds."""
 BURST: Final = 130
-"""Applications that are sometimes updated at once, more than fit into a batch."""
+"""Applications that are updated at once, more than fit into a batch."""
 LONGEST_WAIT: Final = 120.0
 KILLS_PER_CHECK: Final = 10
 BUCKET: Final = "checkpoints"
@@ -82,7 +82,10 @@ class Consumer:
     start: str
     folder: str
     store: str
+    dies_after: int | None = None
+    """How many records it notes before it kills itself; None for a life without end."""
     _batches: int = 0
+    _records: int = 0
 
     @property
     def client(self) -> dict[str, Any]:
@@ -100,6 +103,9 @@ class Consumer:
         sink = os.open(Path(self.folder, "notes"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.write(sink, b"\n")  # a killed predecessor may have left half a line
         for record in batch:
+            if self._records == self.dies_after:
+                os.kill(os.getpid(), signal.SIGKILL)
+            self._records += 1
             note = [self.number, record.application_id, record.last_updated_at.isoformat()]
             os.write(sink, json.dumps(note).encode() + b"\n")
             yield
@@ -167,8 +173,8 @@ class Play:
     """That of the checkpoint after the last kill."""
     _is_changing: asyncio.Event = field(factory=asyncio.Event)
 
-    def start(self) -> Life:
-        """Start a poller."""
+    def start(self, dies_after: int | None = None) -> Life:
+        """Start a poller, which may kill itself once it has noted so many records."""
         world, auth = self.service.world, self.service.oauth2
         first = min(map(world.updated_at, world.ids))
         return self.workers.start(
@@ -178,16 +184,24 @@ class Play:
             start=(EPOCH + timedelta(seconds=first - 1)).isoformat(),
             folder=str(self.folder),
             store=self.store,
+            dies_after=dies_after,
         )
 
-    async def kill_one(self) -> None:
-        """Let a poller live among updates, and kill it, most often beside a batch or commit."""
+    async def kill_in_a_batch(self) -> None:
+        """Let a poller live among updates until it kills itself within a batch."""
+        self._is_changing.set()
+        for one in self.chance.sample(self.service.world.ids, BURST):
+            self.service.touch(one)
+        life = self.start(dies_after=self.chance.randrange(BURST))
+        await self.workers.wait(life)
+        assert life.code == KILLED
+        await self._look()
+
+    async def kill_in_a_commit(self) -> None:
+        """Let a poller live among updates, and kill it beside a commit."""
         self._is_changing.set()
         life = self.start()
-        if self.chance.random() < 0.3:
-            for one in self.chance.sample(self.service.world.ids, BURST):
-                self.service.touch(one)
-        word = self.chance.choice(("batch", "written", "written", "committed"))
+        word = self.chance.choice(("written", "committed"))
         with contextlib.suppress(TimeoutError):
             while not (await self.workers.word(6)).startswith(word):
                 pass
@@ -260,7 +274,7 @@ async def killed(
     seed: int = 10,
     work: Callable[..., None] = poll,
 ) -> Outcome:
-    """Kill pollers at random moments, and check that each current version was delivered.
+    """Kill pollers in batches and commits, and check that each current version was delivered.
 
     Args:
         kills: how many.
@@ -283,7 +297,7 @@ async def killed(
         play = Play(service, workers, folder, address, Random(seed))
         updating = asyncio.create_task(play.update())
         for number in range(1, kills + 1):
-            await play.kill_one()
+            await (play.kill_in_a_commit() if number % 2 else play.kill_in_a_batch())
             if number % kills_per_check == 0 or number == kills:
                 await play.check()
         updating.cancel()
