@@ -66,7 +66,8 @@ async def serving(
         max_connections: most connections that are open at a time, and at most half as many as
             the process may have files open. Where more come, the oldest ones are closed for
             them, those on which no request is being answered first. A TLS handshake is not
-            counted before its end.
+            counted before its end: where strangers can reach a port with ``ssl``, a proxy or
+            firewall has to limit connections, or they use up the files that the process may open.
 
     Yields:
         The base address, such as ``http://127.0.0.1:9000``.
@@ -81,9 +82,7 @@ async def serving(
     most = min(max_connections, _descriptor_limit() // 2)
     limits = _Limits(seconds=idle_timeout, most=most)
     app = web.Application(middlewares=[limits.answer])
-    app.add_routes(routes)
-    if on_unknown is not None:
-        app.add_routes([_catch_all_route(on_unknown)])
+    app.add_routes([_pass_expectations(route) for route in (*routes, _catch_all_route(on_unknown))])
     runner = web.AppRunner(
         app,
         access_log=None,
@@ -118,12 +117,31 @@ async def serving(
         await runner.cleanup()
 
 
-def _catch_all_route(tell: Callable[[str], None]) -> web.AbstractRouteDef:
+def _catch_all_route(tell: Callable[[str], None] | None) -> web.RouteDef:
     async def handle(request: web.Request) -> web.Response:
-        tell(request.path)
+        if tell is not None:
+            tell(request.path)
         return web.json_response({"error": "Not Found"}, status=404)
 
     return web.route("*", "/{path:.*}", handle)
+
+
+def _pass_expectations(route: web.AbstractRouteDef) -> web.AbstractRouteDef:
+    """Return a route whose requests reach the middleware whatever they expect.
+
+    aiohttp itself refuses an unknown ``Expect``, before any middleware, so without limits.
+    """
+    if not isinstance(route, web.RouteDef):
+        return route
+    kwargs = {"expect_handler": _continue, **route.kwargs}
+    return web.RouteDef(route.method, route.path, route.handler, kwargs)
+
+
+async def _continue(request: web.Request) -> None:
+    """Ask for the body that a client holds back (RFC 9110, section 10.1.1)."""
+    if request.headers.get("Expect", "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # nothing of the answer itself is sent
 
 
 class _Limits:

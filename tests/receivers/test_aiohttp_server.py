@@ -253,6 +253,38 @@ async def test_a_refusal_ends_the_connection(path: str, *, is_told: bool) -> Non
     assert answers.count(b"HTTP/1.1") == 1
 
 
+@pytest.mark.parametrize("path", ["/elsewhere", "/token"])
+async def test_a_refusal_ends_the_connection_whatever_a_request_expects(path: str) -> None:
+    """Aiohttp would answer an unknown expectation itself, and keep the connection."""
+    issuer = CallbackTokenIssuer("me", "s" * 32)
+    asked = f"GET {path} HTTP/1.1\r\nHost: x\r\nExpect: x\r\n\r\n".encode()
+    async with (
+        serving(routes(issuer, "/token"), host="127.0.0.1", port=0, idle_timeout=NEVER) as url,
+        AsyncExitStack() as stack,
+    ):
+        answers = await ended(await connected(stack, url, asked * 3))
+    assert b"connection: close" in answers.lower()
+    assert answers.count(b"HTTP/1.1") == 1
+
+
+async def test_a_client_that_waits_to_send_its_body_is_asked_for_it() -> None:
+    """As curl does before a large body."""
+
+    async def echo(request: web.Request) -> web.Response:
+        return web.Response(body=await request.read())
+
+    head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n"
+    async with (
+        serving([web.post("/", echo)], host="127.0.0.1", port=0) as url,
+        AsyncExitStack() as stack,
+        asyncio.timeout(PATIENCE),
+    ):
+        reader, writer = await connected(stack, url, head)
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(b"body")
+        assert (await reader.readuntil(b"body")).startswith(OK)
+
+
 @pytest.mark.parametrize("size", [2**24, 2**15])
 async def test_a_client_that_does_not_read_its_answer_is_not_waited_for(size: int) -> None:
     """Nor is one whose answer fits into the buffer of the server's transport."""
