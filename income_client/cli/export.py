@@ -6,6 +6,7 @@ import os
 import signal
 import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable
+from collections.abc import Set as AbstractSet
 from contextlib import aclosing
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -75,8 +76,9 @@ async def export(
     updated_after: When | None = None,
     updated_before: When | None = None,
     format_: Annotated[
-        Literal["jsonl", "parquet"], Parameter(name="--format", metavar="FORMAT")
-    ] = "jsonl",
+        Literal["jsonl", "parquet"] | None,
+        Parameter(name="--format", metavar="FORMAT", show_default=False),
+    ] = None,
     documents: Annotated[bool, Parameter(show_default=False)] = True,
     pages: Switch = False,
     addresses: Switch = False,
@@ -113,7 +115,8 @@ async def export(
         to: File, or for Parquet the folder; nothing may be there yet.
         updated_after: Start of the period, as 2026-06-01 or 7d. Default: the beginning of time.
         updated_before: End of the period. Default, and latest: the present.
-        format_: JSON lines, or five Parquet files (needs the extra "parquet").
+        format_: jsonl for JSON lines, the default, or parquet for five Parquet files
+            (needs the extra "parquet").
         documents: Include the documents. Default: --documents.
         pages: Include the pages of each document.
         addresses: Include the signed addresses of files, with which anyone can read them.
@@ -125,7 +128,8 @@ async def export(
         raise ConfigurationError("--pages cannot be combined with --no-documents")
     if applications and (updated_after is not None or updated_before is not None):
         raise ConfigurationError("either APPLICATION_IDs, or --updated-after and --updated-before")
-    if format_ == "parquet":
+    chosen_format = format_ or "jsonl"
+    if chosen_format == "parquet":
         _check_pyarrow()
     elif to.suffix.lower() in _OTHER_FORMATS:
         raise ConfigurationError(
@@ -139,6 +143,7 @@ async def export(
         "documents": documents,
         "pages": pages,
         "addresses": addresses,
+        "format": chosen_format,
     }
     if applications:
         request["by_id"] = True
@@ -146,9 +151,11 @@ async def export(
     async with make_client(settings, concurrency=concurrency + _WALKERS) as client:
         signals = StopSignals(stop.stop)
         try:
-            with Workspace(to, has_manifest_beside=format_ == "jsonl") as kept:
+            with Workspace(to, has_manifest_beside=chosen_format == "jsonl") as kept:
                 job = _Export(client, kept, request, stop, applications)
-                await job.run(format_, concurrency, allow_missing=allow_missing)
+                # What is kept fits either format, so another one may be asked for by name.
+                free = {"format"} if format_ is not None else set[str]()
+                await job.run(free, concurrency, allow_missing=allow_missing)
         except _StoppedError:
             return ExitStatus.of_signal(signals.received or signal.SIGINT)
         except OSError as error:
@@ -205,14 +212,17 @@ class _Export:
         self._chosen = Chosen(applications, on_known=self._expect_chosen) if applications else None
         """Those chosen by id; None for all of a span."""
 
-    async def run(self, format_: str, concurrency: int, *, allow_missing: bool) -> None:
-        """Put the export at its place; raise what keeps it from being there."""
-        self._check_request()
+    async def run(self, free: AbstractSet[str], concurrency: int, *, allow_missing: bool) -> None:
+        """Put the export at its place; raise what keeps it from being there.
+
+        A run that resumes may differ from the first one in the ``free`` parts of its request.
+        """
+        self._check_request(free)
         try:
             if self._workspace.is_published:
                 what = f"it was there already, with {self._counted_records}"
             else:
-                what = await self._make_export(format_, concurrency, allow_missing=allow_missing)
+                what = await self._make_export(concurrency, allow_missing=allow_missing)
         except (_StoppedError, IncomeClientError, OSError, sqlite3.Error):
             self._say_kept()
             raise
@@ -230,14 +240,16 @@ class _Export:
                 "run it again with the same arguments to resume"
             )
 
-    def _check_request(self) -> None:
+    def _check_request(self, free: AbstractSet[str]) -> None:
         text = self._workspace.fact("request")
         begun = self._request if text is None else json.loads(text)
+        # An export that an earlier version began says nothing about its format.
+        begun.setdefault("format", self._request["format"])
         # An earlier version may have been asked for what this one does not know.
         differences = ", ".join(
             f"{_option(name, begun.get(name))}, and not {_option(name, self._request.get(name))}"
             for name in begun | self._request
-            if begun.get(name) != self._request.get(name)
+            if name not in free and begun.get(name) != self._request.get(name)
         )
         if differences:
             raise ConfigurationError(
@@ -245,7 +257,7 @@ class _Export:
                 "resume with its arguments, or delete it to begin again"
             )
 
-    async def _make_export(self, format_: str, concurrency: int, *, allow_missing: bool) -> str:
+    async def _make_export(self, concurrency: int, *, allow_missing: bool) -> str:
         """Read, publish, and return in words what has been exported."""
         workspace = self._workspace
         workspace.resume()
@@ -272,10 +284,9 @@ class _Export:
                 )
             ],
             "saturated_seconds": [second.starts_at.isoformat() for second in saturated],
-            "format": format_,
             "records": workspace.records,
         }
-        if format_ == "jsonl":
+        if self._request["format"] == "jsonl":
             workspace.publish_lines(_manifest_json({**manifest, "size": workspace.size}))
             size = f"{decimal(workspace.size)} of JSON"
         else:

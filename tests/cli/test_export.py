@@ -172,6 +172,18 @@ def test_an_amount_that_fits_no_column_leaves_the_lines(export: Export) -> None:
     assert export.ids == sorted(export.service.ids)
 
 
+def test_a_run_that_resumes_changes_the_format_only_by_name(export: Export) -> None:
+    """Without --format, tables that were begun do not become lines of JSON."""
+    pytest.importorskip("pyarrow.parquet")
+    export.service.faults.add(Fault("status", status=404, path=f"*/{export.service.ids[2]}"))
+    assert export("--format", "parquet").status == 1
+    ran = export()
+    assert ran.status == 2
+    assert "begun with --format parquet, and not --format jsonl" in ran.words
+    assert export("--format", "jsonl").status == 0
+    assert export.ids == sorted(export.service.ids)
+
+
 # Where it is to be
 
 
