@@ -1,6 +1,7 @@
 """``income-client configure``: saves address and credentials in the configuration file.
 
-It writes a new file, or adds a profile at the end of one, and changes nothing that a file holds.
+It writes a new file, or adds to one: a profile at its end, settings of no profile before the first.
+It changes nothing that a file holds.
 """
 
 import asyncio
@@ -60,8 +61,8 @@ def configure(
     not a terminal; with --secret-file it stays in a file of its own. Only you can
     read what is saved (mode 0600).
 
-    Writes a new configuration file, or adds a profile at the end of one. What a file
-    has already is changed by hand: the lines to write are shown.
+    Writes a new configuration file, or adds a profile to one, or settings without a
+    profile. What a file has already is changed by hand: the lines to write are shown.
 
     Example: income-client configure --profile staging
 
@@ -131,9 +132,11 @@ def _read_file(path: Path, name: str) -> bytes:
 
 
 def _has_settings(table: Mapping[str, Any], profile: str | None) -> bool:
-    """Say whether a file has a profile, or any settings if none is named."""
+    """Say whether a file has a profile, or settings outside of profiles if none is named."""
     profiles = table.get("profiles")
-    return bool(table) if profile is None else isinstance(profiles, dict) and profile in profiles
+    if profile is None:
+        return not table.keys() <= {"profiles"}
+    return isinstance(profiles, dict) and profile in profiles
 
 
 def _toml_of(profile: str | None, settings: Mapping[str, str]) -> str:
@@ -245,13 +248,18 @@ def _save_file(
 def _add_settings(
     before: bytes, name: str, profile: str | None, settings: Mapping[str, str]
 ) -> bytes:
-    """Return what a file holds, with settings at its end."""
+    """Return what a file holds, with a profile at its end, or settings of none before it."""
     from income_client.configuration import MAX_BYTES, parse_toml
 
-    if _has_settings(parse_toml(before, name), profile):
+    table = parse_toml(before, name)
+    if _has_settings(table, profile):
         raise ConfigurationError(f"{name} has changed meanwhile: nothing was saved")
-    gap = "" if not before else "\n" if before.endswith(b"\n") else "\n\n"
-    content = before + f"{gap}{_toml_of(profile, settings)}".encode()
+    added = _toml_of(profile, settings).encode()
+    if profile is None and table:
+        content = added + b"\n" + before
+    else:
+        gap = b"" if not before else b"\n" if before.endswith(b"\n") else b"\n\n"
+        content = before + gap + added
     if len(content) > MAX_BYTES:
         raise ConfigurationError(
             f"{name} would be longer than {MAX_BYTES // 1024} KiB, and not be read"

@@ -112,7 +112,6 @@ def test_a_profile_is_added_at_the_end(end: str, cli: Cli, file: Path) -> None:
     [
         (LAYOUT, "staging"),
         (LAYOUT, None),
-        ("[profiles.other]\n", None),
         ("profiles = {staging = {base_url = 'a'}}\n", "staging"),
         ("[profiles]\nstaging.base_url = 'a'\n", "staging"),
         ("[profiles]\nstaging = 1\n", "staging"),
@@ -269,3 +268,15 @@ def test_a_file_that_is_a_link_to_itself_is_refused_before_a_secret_is_asked_for
     ran = cli("configure", "--config", str(loop), *NEW, stdin="")
     assert ran.status == 2
     assert "Traceback" not in ran.words
+
+
+def test_settings_without_a_profile_are_added_before_the_profiles(cli: Cli, file: Path) -> None:
+    """Behind them they would be part of the last one; what is there stays, byte for byte."""
+    assert cli("configure", *NEW, "--profile", "staging", stdin="first\n").status == 0
+    before = file.read_bytes()
+    assert cli("configure", *NEW, stdin="second\n").status == 0
+    assert file.read_bytes().endswith(b"\n" + before)
+    table = tomllib.loads(file.read_text())
+    assert table["client_secret"] == "second"
+    assert table["profiles"]["staging"]["client_secret"] == "first"
+    assert cli("configure", *NEW, stdin="third\n").status == 2
