@@ -343,6 +343,15 @@ async def test_without_standby_the_newest_takes_over_at_once(made: Cluster) -> N
     assert not leader.poller.status.is_standby
 
 
+async def test_each_lease_is_as_long_as_its_holder_says(made: Cluster) -> None:
+    leader = await made.started(1, lease=30.0, interval=3600.0)
+    standby = await made.started(lease=5.0)
+    await made.pass_time(29, paused=leader)
+    assert standby.poller.status.is_standby
+    await made.pass_time(3, paused=leader)
+    assert not standby.poller.status.is_standby
+
+
 async def test_a_wait_that_is_cancelled_again_and_again_still_becomes_leader(made: Cluster) -> None:
     """The time that a standby has watched the other counts, also after its waiter is cancelled."""
     await made.kill(await made.started(2))
