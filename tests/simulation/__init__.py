@@ -32,6 +32,8 @@ excludes is excused by `promises.EXCLUDED`, with the sentence of the guide that 
 
 There are other scenarios than that of pollers (`scenarios`), on the same machines:
 
+- `relay`: pollers whose consumer publishes to a stream, which loses messages and confirmations, is
+  late, and drops what comes twice within its window (`streams`).
 - `tokens`: processes that make calls with access tokens, of their own or shared in a store; tokens
   are revoked, and the token endpoint and the store fail (`token_service`, `token_promises`).
 - `walks`: walks that are killed at any step and resumed from the checkpoint that was written last,

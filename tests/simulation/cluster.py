@@ -16,6 +16,7 @@ from .plan import Fault, Plan, Settings
 from .released import leave_behind
 from .service import SimulatedService, Trouble, Version
 from .stores import Outage, Row, State, StoreServer
+from .streams import StreamServer, end_trouble, judge_stored
 
 _LONGEST_STOP: Final = 30.0
 
@@ -29,6 +30,7 @@ class Cluster:
         self.service = SimulatedService(self.world, plan.rules)
         self.store = StoreServer(self.world, plan.kind, self._on_save)
         self.books = Books(self.world, self.service)
+        self.stream = StreamServer(self.world)
         self.backup: State | None = None
         self.is_quiet: bool = False
         """Whether no faults happen."""
@@ -191,6 +193,8 @@ class Cluster:
         self.books.wrote(rows)
         save = self.books.save_of(server, machine, before)
         promises.judge_save(self, save)
+        if self.plan.consumer == "relay":
+            judge_stored(self, save)
         self.books.saved(server, save)
 
     def note_lost_saves(self, letters: set[str], *, keeps_rows: bool = False) -> None:
@@ -239,6 +243,7 @@ class Cluster:
         self.is_quiet = True
         self.end_trouble()
         self.end_outage()
+        end_trouble(self)
         self.service.release_clock()
         for machine in self.world.machines:
             machine.resume()

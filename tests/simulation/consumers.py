@@ -27,6 +27,7 @@ from .loops import Machine, MachineClock
 from .plan import Settings
 from .service import SimulatedTransport
 from .stores import Row, StoreClient, client_of
+from .streams import run_relay
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -359,6 +360,7 @@ async def _keep_checkpoint(process: Process, poller: Poller) -> None:
 
 
 _CONSUMERS: Final[dict[str, Callable[[Process, Poller], Awaitable[Any]]]] = {
+    "relay": run_relay,
     "records": _take_records,
     "batches": _take_batches,
     "tasks": _work_in_tasks,

@@ -9,6 +9,7 @@ from attrs import evolve
 from .loops import World
 from .service import SimulatedService
 from .stores import Outage
+from .streams import begin_trouble
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -184,5 +185,6 @@ ON_ALL: Final[dict[str, Callable[["Cluster", random.Random], None]]] = {
     "clock back": _set_clock_back,
     "clock stands": stop_clock,
     "delete": delete,
+    "stream": begin_trouble,
 }
-"""Faults of the service and of the store."""
+"""Faults of the service, of the store and of a relay's stream."""

@@ -8,6 +8,7 @@ from attrs import frozen
 from .cluster import Cluster
 from .outcomes import Outcome, Run, play_run
 from .plan import Plan, Profile
+from .streams import draw_relay
 from .tokens import TokenPlan, TokenRun
 from .walks import WalkPlan, WalkRun
 
@@ -33,6 +34,7 @@ SCENARIOS: Final = {
     scenario.name: scenario
     for scenario in (
         Scenario("pollers", Plan.drawn, Cluster, ("faults", "updates", "callbacks")),
+        Scenario("relay", draw_relay, Cluster, ("faults", "updates", "callbacks")),
         Scenario("tokens", TokenPlan.drawn, TokenRun, ("faults",)),
         Scenario("walks", WalkPlan.drawn, WalkRun, ("faults", "updates")),
     )

@@ -53,6 +53,19 @@ _OF_POLLERS: Final = (
 )
 
 
+_OF_RELAYS: Final = (
+    "stream: cut",
+    "stream: late",
+    "stream: lost",
+    "stream: message stored",
+    "stream: refused",
+    "stream: repeated message dropped",
+    "stream: reply_lost",
+    "stream: stored twice",
+    "takeover: expired",
+    "takeover: given up",
+)
+
 _OF_TOKENS: Final = (
     "API: 401",
     "API: failing",
@@ -83,7 +96,12 @@ _OF_WALKS: Final = (
     "walk: saturated second",
 )
 
-REQUIRED: Final = {"pollers": _OF_POLLERS, "tokens": _OF_TOKENS, "walks": _OF_WALKS}
+REQUIRED: Final = {
+    "pollers": _OF_POLLERS,
+    "relay": _OF_RELAYS,
+    "tokens": _OF_TOKENS,
+    "walks": _OF_WALKS,
+}
 """By scenario, what must come about in a longer run."""
 
 

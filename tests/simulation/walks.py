@@ -40,9 +40,8 @@ _FAULTS: Final = {
 }
 _WALKS: Final = 3
 _SECONDS: Final = 200.0
-"""Seconds of updates and faults."""
 _LONGEST: Final = 7_200.0
-"""Seconds after which all walks must have ended that have nothing in their way."""
+"""Seconds after updates and faults in which all walks must end."""
 _MOST_STEPS: Final = 200
 _WAY: Final = 0.05
 """Seconds of one way to the program's database, at most."""
