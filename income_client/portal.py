@@ -312,13 +312,18 @@ class _LoopThread:
             try:
                 self._loop.run_until_complete(self._end_tasks())
             finally:
-                self._loop.close()
-                _RUNNING.discard(self)
-                # A later call finds the loop closed.
-                for call in tuple(self._calls):
-                    call.set_done()
-                self._has_ended = True
-                self._ends.put(None)
+                try:
+                    self._loop.close()
+                finally:
+                    self._release_waiting()
+
+    def _release_waiting(self) -> None:
+        """Wake every thread that waits for a call or for the end; a later call finds no loop."""
+        _RUNNING.discard(self)
+        for call in tuple(self._calls):
+            call.set_done()
+        self._has_ended = True
+        self._ends.put(None)
 
     async def _end_tasks(self) -> None:
         try:

@@ -532,6 +532,32 @@ def test_closing_again_after_ctrl_c_waits_for_the_end() -> None:
     assert ended == [1]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_closing_returns_where_the_end_of_the_loop_fails() -> None:
+    """An error at the end is the thread's own; nobody waits for ever."""
+
+    async def at_end() -> None:
+        raise RuntimeError
+
+    async def work() -> int:
+        return 5
+
+    used = portal.Portal(at_end)
+    assert used.run(work) == 5
+    thread = used._slot["thread"]
+    assert thread is not None
+    close = thread._loop.close
+
+    def close_and_fail() -> None:
+        close()
+        raise OSError
+
+    thread._loop.close = close_and_fail  # type: ignore[method-assign]
+    used.close()
+    assert used.is_closed
+    until(lambda: not our_threads())
+
+
 def test_a_handler_may_use_the_client_at_any_step_of_a_call() -> None:
     """Also of the first one, which starts the thread; both find the same loop."""
 
