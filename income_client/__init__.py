@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         UnexpectedResponseError,
         UnsafeLinkError,
     )
-    from .events import (
+    from .events.kinds import (
         CallFinished,
         CheckpointCommitted,
         CheckpointCreated,
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     )
     from .exporting.parquet import ParquetTables
     from .exporting.tables import RecordTables, to_arrow
-    from .fetching import Fetcher, FetchFailure, OnError
     from .http.tokens import StoredToken, TokenStore
     from .polling.batches import Batch
     from .polling.poller import Poller
@@ -103,13 +102,14 @@ if TYPE_CHECKING:
         Secret,
         Timeouts,
     )
-    from .sync import (
+    from .sync.client import (
         SyncApplicationPaginator,
         SyncBatch,
         SyncIncomeClient,
         SyncIterator,
         SyncPoller,
     )
+    from .walk.fetching import Fetcher, FetchFailure, OnError
     from .walk.paginator import ApplicationPaginator, OnSaturated, WalkProgress
     from .wire.codec import from_json, to_json
     from .wire.readers import register_document_type

@@ -23,14 +23,14 @@ NAMES: Final = {
         SaturatedWindowError ServerError TokenError TransportError UnexpectedResponseError
         UnsafeLinkError
     """,
-    "events": """
+    "events.kinds": """
         CallFinished CheckpointCommitted CheckpointCreated DeadLettered Event FileFinished
         PageCovered PollFailed PollFinished RecordDelivered RequestAnswered RequestRetried
         RequestSent TokenRenewed WindowSplit
     """,
     "exporting.parquet": "ParquetTables",
     "exporting.tables": "RecordTables to_arrow",
-    "fetching": "Fetcher FetchFailure OnError",
+    "walk.fetching": "Fetcher FetchFailure OnError",
     "http.tokens": "StoredToken TokenStore",
     "polling.batches": "Batch",
     "polling.poller": "Poller",
@@ -56,7 +56,7 @@ NAMES: Final = {
     "settings": """
         BasicAuth DownloadPolicy OAuth2ClientCredentials OnEvent RetryPolicy Secret Timeouts
     """,
-    "sync": "SyncApplicationPaginator SyncBatch SyncIncomeClient SyncIterator SyncPoller",
+    "sync.client": "SyncApplicationPaginator SyncBatch SyncIncomeClient SyncIterator SyncPoller",
     "walk.paginator": "ApplicationPaginator OnSaturated WalkProgress",
     "wire.codec": "from_json to_json",
     "wire.readers": "register_document_type",

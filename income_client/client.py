@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import os
 import ssl as tls
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from functools import partial
@@ -15,15 +16,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack, overload
 from urllib.parse import urlsplit
 
-from .clock import Clock, SystemClock
 from .errors import leaving
+from .events.instrumentation import Instrumentation
 from .http import endpoints
 from .http.endpoints import QueryValue, addresses, proxy_address
 from .http.replies import read_json, read_reply
 from .http.session import SessionManager
 from .http.tokens import TokenStore
 from .http.transport import BorrowedSession, TraceConfig, Transport
-from .instrumentation import Instrumentation
 from .records.applications import Application, ApplicationPage, ApplicationSummary
 from .records.documents import ApplicationDocuments, ApplicationRecord, Document
 from .settings import (
@@ -38,6 +38,7 @@ from .settings import (
     check_type,
     invalid,
 )
+from .system.clock import Clock, SystemClock
 from .wire.times import When, service_bounds, wire_bounds
 
 if TYPE_CHECKING:
@@ -56,12 +57,14 @@ if TYPE_CHECKING:
         OneDocument,
         OnProgress,
     )
-    from .fetching import Applications, Call, Fetcher, FetchFailure, OnError
     from .polling.poller import Poller
     from .records.files import DownloadedFile
+    from .telemetry import Telemetry
+    from .walk.fetching import Applications, Call, Fetcher, FetchFailure, OnError
     from .walk.paginator import ApplicationPaginator, OnSaturated
 
 _A_ZONE: Final = 'a tzinfo such as zoneinfo.ZoneInfo("America/New_York")'
+_OPENTELEMETRY: Final = "opentelemetry"
 FILE_NAMES: Final = "{application_id}/{document_type}/{document_id}-{file}.{ext}"
 
 
@@ -134,6 +137,7 @@ class IncomeClient:
         if not isinstance(service_timezone, tzinfo):
             raise invalid("service_timezone", _A_ZONE, service_timezone)
         check_type("downloads", downloads, DownloadPolicy)
+        check_flag("telemetry", telemetry)
         self._zone = service_timezone
         self._clock = clock or SystemClock()
         sealed_proxy = None if proxy is None else proxy_address(proxy)
@@ -154,7 +158,7 @@ class IncomeClient:
             concurrency=concurrency,
             max_rate=max_rate,
             token_store=token_store,
-            instrumentation=Instrumentation(on_event, telemetry=telemetry),
+            instrumentation=Instrumentation(on_event, find_telemetry if telemetry else None),
             clock=self._clock,
         )
         self._host = urlsplit(base_url).netloc
@@ -629,7 +633,7 @@ class IncomeClient:
         Raises:
             ConfigurationError: an argument is invalid.
         """
-        from .fetching import Fetcher, as_record
+        from .walk.fetching import Fetcher, as_record
 
         calls: list[Call] = [self.get_application]
         check_flag("pages", pages)
@@ -685,7 +689,7 @@ class IncomeClient:
         Raises:
             ConfigurationError: an argument is invalid.
         """
-        from .fetching import Fetcher
+        from .walk.fetching import Fetcher
 
         return Fetcher(
             applications,
@@ -955,3 +959,15 @@ class IncomeClient:
     def _checked_concurrency(self, given: int | None) -> int:
         own = self._session.concurrency
         return own if given is None else check_count("concurrency", given)
+
+
+def find_telemetry() -> Telemetry | None:
+    """Return what reports calls to OpenTelemetry, where the program has set that up."""
+    # A program that has set it up has imported it; for all others it costs nothing.
+    if _OPENTELEMETRY not in sys.modules:
+        return None
+    try:
+        from .telemetry import Telemetry
+    except ImportError:
+        return None
+    return Telemetry.found()

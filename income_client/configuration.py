@@ -20,8 +20,6 @@ from typing import Any, Final, NamedTuple, Self, TypedDict, TypeVar
 
 from attrs import evolve, field, fields_dict, frozen
 
-from .clock import Clock
-from .disk import is_open_to_others, is_ours
 from .errors import ConfigurationError
 from .http.credentials import SecretFileError
 from .http.tokens import TokenStore
@@ -38,7 +36,9 @@ from .settings import (
     check_type,
     wrong,
 )
-from .texts import printable, reason_of
+from .system.clock import Clock
+from .system.disk import is_open_to_others, is_ours
+from .system.texts import printable, reason_of
 
 C = TypeVar("C")
 

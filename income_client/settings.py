@@ -17,13 +17,13 @@ from attrs import Attribute, evolve, field, frozen
 from attrs.validators import optional
 
 from .errors import ConfigurationError, leaving
-from .hosts import read_host_pattern
-from .texts import has_surrogate
+from .system.hosts import read_host_pattern
+from .system.texts import has_surrogate
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
 
-    from .events import Event
+    from .events.kinds import Event
 
 _FIRST_PRINTABLE: Final = 0x20
 _DELETE: Final = 0x7F

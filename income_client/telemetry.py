@@ -14,7 +14,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind, StatusCode
 
 from ._version import __version__
-from .events import (
+from .events.kinds import (
     CallFinished,
     DeadLettered,
     Event,

@@ -16,7 +16,10 @@ ROOT: Final = Path(__file__).parents[1]
 FOLDERS: Final = {
     "checkpoints": "stores",
     "downloads": "files",
+    "events": "client",
     "exporting": "export",
+    "sync": "client",
+    "system": "client",
     "testing": "testkit",
 }
 """Parts of the package whose tests are in a folder of another name."""

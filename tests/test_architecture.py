@@ -21,31 +21,29 @@ def _names(text: str) -> frozenset[str]:
 
 
 LAYERS: Final = (
-    _names("_version clock errors events hosts records settings texts"),
+    _names("_lazy _version errors events records settings system"),
     _names("wire"),
-    _names("call_watch concurrency instrumentation portal telemetry"),
     _names("http"),
-    _names("checkpoints disk downloads exporting fetching walk"),
+    _names("checkpoints downloads exporting walk"),
     _names("audit polling"),
-    _names("client configuration receivers sync"),
-    _names("__init__ _lazy"),
+    _names("client configuration receivers sync telemetry"),
+    _names("__init__"),
     _names("engines"),
     _names("cli testing"),
 )
 """Units of the package, the lowest first; imports go down, or stay within a layer without cycle."""
 
 MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
-    "emulator": _names("_lazy clock emulator errors hosts settings texts"),
-    "receivers": _names("errors hosts receivers records settings wire"),
-    "cli": _names(
-        "__init__ cli configuration disk emulator engines exporting hosts receivers records texts"
-    ),
-    "testing": _names("__init__ _lazy clock emulator records testing"),
+    "emulator": _names("_lazy emulator errors settings system"),
+    "receivers": _names("errors receivers records settings system wire"),
+    "cli": _names("__init__ cli configuration emulator engines exporting receivers records system"),
+    "testing": _names("__init__ _lazy emulator records system testing"),
 }
 """Units that stand beside the layers, or see less than what is below them."""
 
 PURE: Final = _names("""
-    errors events hosts settings records wire http.endpoints http.replies exporting.rows
+    errors events.kinds settings records system.hosts wire http.endpoints
+    http.replies exporting.rows
     audit.comparison
     walk.checkpoint walk.density walk.placing walk.planner walk.tail walk.windows
     polling.checkpoint polling.dead_letters polling.progress
@@ -74,7 +72,7 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "cryptography": _names("receivers.certificates receivers.jwt"),
     "cyclopts": _names("cli"),
     "faststream": _names("engines.faststream"),
-    "fcntl": _names("disk"),
+    "fcntl": _names("system.disk"),
     "joserfc": _names("receivers.jwt"),
     "nats": _names("cli.relay engines.faststream engines.nats engines.nats_connection"),
     "opentelemetry": _names("telemetry"),

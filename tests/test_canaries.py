@@ -17,7 +17,7 @@ from income_client import IncomeClient, TransportError, to_json
 from income_client.emulator import Emulator
 from income_client.emulator.api import AccessTokens
 from income_client.errors import leaving
-from income_client.instrumentation import Instrumentation
+from income_client.events.instrumentation import Instrumentation
 from tests.support.canaries import SECRET, TOKEN, WATCH, Watch, private_in
 from tests.support.cli import Cli
 from tests.support.payloads import APPLICATION, DOCUMENTS

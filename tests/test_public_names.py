@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 import income_client
-from income_client import _lazy, emulator, errors, testing
+from income_client import _lazy, emulator, errors, events, testing
 
 _TREE_LINE: Final = re.compile(r"^[│ ]*[├└]── (?P<name>\w+)", re.MULTILINE)
 
@@ -35,7 +35,12 @@ def _typed_imports(package: ModuleType) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("package", "table"),
-    [(income_client, _lazy.NAMES), (emulator, emulator.NAMES), (testing, testing.NAMES)],
+    [
+        (income_client, _lazy.NAMES),
+        (emulator, emulator.NAMES),
+        (events, events.NAMES),
+        (testing, testing.NAMES),
+    ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_names_are_found_where_type_checkers_find_them(

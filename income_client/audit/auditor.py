@@ -48,7 +48,6 @@ from typing import Final
 
 from attrs import define, field, frozen
 
-from income_client.clock import Clock
 from income_client.errors import (
     ConfigurationError,
     DecodeError,
@@ -62,6 +61,7 @@ from income_client.http.session import SessionManager
 from income_client.records.applications import Application, ApplicationPage, ApplicationSummary
 from income_client.records.window import Window
 from income_client.settings import check_count, check_not_negative, invalid, is_number, wrong
+from income_client.system.clock import Clock
 from income_client.walk.paginator import ApplicationPaginator, ask_page, ask_present
 from income_client.walk.tail import END_OF_TIME
 from income_client.walk.windows import Answer, Bounds, Intervals, echo_of

@@ -15,11 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from income_client.concurrency import run_to_the_end
-from income_client.disk import locked_folder, new_file
 from income_client.errors import CheckpointError, ConfigurationError, leaving
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import EPOCH, Window
+from income_client.system.concurrency import run_to_the_end
+from income_client.system.disk import locked_folder, new_file
 
 from .store import (
     Change,

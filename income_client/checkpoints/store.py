@@ -9,7 +9,7 @@ from attrs import evolve, field, frozen
 
 from income_client.errors import CheckpointConflictError, ConfigurationError
 from income_client.records.dead_letters import DeadLetter
-from income_client.texts import has_surrogate
+from income_client.system.texts import has_surrogate
 
 _INTEGERS: Final = range(-(2**63), 2**63)
 

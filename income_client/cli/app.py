@@ -28,7 +28,7 @@ from income_client import (
     UnexpectedResponseError,
     __version__,
 )
-from income_client.texts import printable
+from income_client.system.texts import printable
 
 from .connection import is_refusal
 from .exit_status import ExitStatus

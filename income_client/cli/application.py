@@ -27,7 +27,7 @@ from rich.tree import Tree
 from income_client import NotFoundError, to_json
 from income_client.records.document_types import type_of
 from income_client.records.fields import masked
-from income_client.texts import printable
+from income_client.system.texts import printable
 
 from .connection import Connection, connect
 from .exit_status import ExitStatus

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from income_client import IncomeClientError
-from income_client.texts import reason_of
+from income_client.system.texts import reason_of
 
 from .applications import ListProgress
 from .connection import Connection, connect

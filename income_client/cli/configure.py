@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from cyclopts import Parameter
 
 from income_client import ConfigurationError
-from income_client.disk import locked_folder, make_folder, sync_folder, write_file
-from income_client.texts import has_surrogate, printable, reason_of
+from income_client.system.disk import locked_folder, make_folder, sync_folder, write_file
+from income_client.system.texts import has_surrogate, printable, reason_of
 
 from .connection import Connection, ask, can_ask, connect
 from .exit_status import ExitStatus

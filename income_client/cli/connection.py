@@ -25,7 +25,7 @@ from income_client import (
     Secret,
     TokenError,
 )
-from income_client.texts import printable
+from income_client.system.texts import printable
 
 if TYPE_CHECKING:
     from income_client import IncomeClient

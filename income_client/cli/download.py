@@ -34,9 +34,9 @@ from income_client import (
     LinkRefusal,
     UnsafeLinkError,
 )
-from income_client.disk import check_folder, make_folder
-from income_client.hosts import read_host_pattern
-from income_client.texts import printable, reason_of
+from income_client.system.disk import check_folder, make_folder
+from income_client.system.hosts import read_host_pattern
+from income_client.system.texts import printable, reason_of
 
 from .connection import Connection, connect, described, is_of_the_account
 from .exit_status import ExitStatus

@@ -22,7 +22,7 @@ from income_client.emulator import FutureBounds, Order, ServiceRules, SpanClamp
 from income_client.emulator.access import check_token
 from income_client.emulator.exchange import check_local_address, is_loopback
 from income_client.emulator.times import second_of, stamp
-from income_client.texts import reason_of
+from income_client.system.texts import reason_of
 
 from .callback_credentials import callback_basic
 from .exit_status import ExitStatus

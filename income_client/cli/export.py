@@ -18,7 +18,7 @@ from rich.filesize import decimal
 
 import income_client
 from income_client import ConfigurationError, DecodeError, IncomeClientError
-from income_client.texts import reason_of
+from income_client.system.texts import reason_of
 
 from .connection import Connection, is_of_the_account, make_client, read_settings
 from .exit_status import ExitStatus

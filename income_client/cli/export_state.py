@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any, Final, Self
 
 from income_client import IncomeClientError
-from income_client.disk import (
+from income_client.system.disk import (
     is_open_to_others,
     is_ours,
     new_file,

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from income_client import ConfigurationError, IncomeClientError
-from income_client.texts import reason_of
+from income_client.system.texts import reason_of
 
 from .options import STANDARD_INPUT, read_lines
 from .output import counted, say

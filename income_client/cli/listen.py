@@ -27,7 +27,7 @@ from income_client import (
 )
 from income_client.emulator.exchange import is_loopback
 from income_client.receivers import CallbackReceiver, ReceiverStatus
-from income_client.texts import printable, reason_of
+from income_client.system.texts import printable, reason_of
 
 from .callback_credentials import callback_basic, callback_client
 from .exit_status import ExitStatus

@@ -19,7 +19,7 @@ from cyclopts.types import NonNegativeFloat
 from cyclopts.validators import Number
 
 from income_client import ConfigurationError, DecodeError, IncomeClientError
-from income_client.texts import reason_of
+from income_client.system.texts import reason_of
 
 from .output import say
 

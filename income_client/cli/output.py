@@ -17,7 +17,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from income_client import ConfigurationError, IncomeClientError
-from income_client.texts import printable, reason_of
+from income_client.system.texts import printable, reason_of
 
 if TYPE_CHECKING:
     from income_client import ApplicationRecord

@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from income_client.texts import printable
+from income_client.system.texts import printable
 
 from .output import error_screen, say
 

@@ -18,7 +18,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from income_client.texts import printable
+from income_client.system.texts import printable
 
 from .output import OutputLines, UnwritableError, drawn, inert
 

@@ -14,7 +14,8 @@ from typing import Any, Final, Protocol, Self, TypeAlias
 
 from attrs import frozen
 
-from income_client.disk import (
+from income_client.errors import ConfigurationError, DownloadError
+from income_client.system.disk import (
     check_folder,
     file_of,
     make_folder,
@@ -22,7 +23,6 @@ from income_client.disk import (
     open_file,
     size_of_file,
 )
-from income_client.errors import ConfigurationError, DownloadError
 
 from .naming import FileFacts, FileName, NameTemplate, extension_of
 from .temporary_file import (

@@ -12,14 +12,14 @@ from copy import copy
 from functools import lru_cache, partial
 from typing import Final, Self, TypeVar
 
-from income_client.clock import Clock
 from income_client.errors import ConfigurationError, DownloadError, IncomeClientError, leaving
-from income_client.events import FileFinished
+from income_client.events.instrumentation import Instrumentation
+from income_client.events.kinds import FileFinished
 from income_client.http.retry import Retries, RetryBudget
-from income_client.instrumentation import Instrumentation
 from income_client.records.documents import ApplicationDocuments, Document
 from income_client.records.files import DownloadedFile, DownloadProgress
 from income_client.settings import DownloadPolicy, RetryPolicy, Secret, Timeouts
+from income_client.system.clock import Clock
 
 from .destinations import ANOTHER, Existing, Published
 from .http import FilePool, FileReply

@@ -15,7 +15,6 @@ import aiohttp
 from yarl import URL
 
 from income_client.errors import ClientClosedError, DownloadError, UnsafeLinkError
-from income_client.hosts import is_this_machine
 from income_client.http.connections import WatchedRequest
 from income_client.http.faults import FAILURES, fault_of
 from income_client.http.transport import (
@@ -25,6 +24,7 @@ from income_client.http.transport import (
     own_name,
 )
 from income_client.settings import DownloadPolicy, Secret, Timeouts
+from income_client.system.hosts import is_this_machine
 
 from .links import Link, check_peer
 

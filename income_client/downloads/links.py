@@ -15,8 +15,8 @@ from attrs import field, frozen
 from yarl import URL
 
 from income_client.errors import LinkRefusal, UnsafeLinkError
-from income_client.hosts import is_ip, plain_host, read_host_pattern
 from income_client.settings import DownloadPolicy
+from income_client.system.hosts import is_ip, plain_host, read_host_pattern
 
 _Ip: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 _Networks: TypeAlias = tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]

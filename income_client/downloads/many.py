@@ -10,9 +10,7 @@ from typing import Any, Final, TypeAlias, TypeGuard, TypeVar, cast, get_args
 
 from attrs import evolve, frozen
 
-from income_client.concurrency import Source, TaskIterator
 from income_client.errors import ConfigurationError, IncomeClientError
-from income_client.fetching import OnError
 from income_client.records.documents import (
     ApplicationDocuments,
     ApplicationRecord,
@@ -28,6 +26,8 @@ from income_client.settings import (
     invalid,
     is_plain_function,
 )
+from income_client.system.concurrency import Source, TaskIterator
+from income_client.walk.fetching import OnError
 
 from .destinations import BinaryStream, DiskPlace, Place, StreamPlace
 from .naming import FileFacts, NameTemplate

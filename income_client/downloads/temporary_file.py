@@ -18,8 +18,9 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Final, Self, TypeVar
 
-from income_client.concurrency import run_to_the_end, wait_for_end
-from income_client.disk import (
+from income_client.errors import DownloadError
+from income_client.system.concurrency import run_to_the_end, wait_for_end
+from income_client.system.disk import (
     file_of,
     has_locks,
     is_ours,
@@ -31,7 +32,6 @@ from income_client.disk import (
     sync_descriptor,
     sync_folder,
 )
-from income_client.errors import DownloadError
 
 from .naming import HEAD_BYTES
 

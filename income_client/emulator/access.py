@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from attrs import frozen
 
-from income_client.hosts import is_this_machine, plain_host
 from income_client.settings import Secret, invalid, wrong
+from income_client.system.hosts import is_this_machine, plain_host
 
 from .exchange import HttpReply, HttpRequest, error_reply, is_loopback
 

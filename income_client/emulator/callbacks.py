@@ -20,7 +20,6 @@ from attrs import define, field, frozen
 from attrs.validators import optional
 from yarl import URL
 
-from income_client.clock import Clock
 from income_client.errors import ConfigurationError
 from income_client.settings import (
     BasicAuth,
@@ -33,7 +32,8 @@ from income_client.settings import (
     positive,
     validated,
 )
-from income_client.texts import has_surrogate
+from income_client.system.clock import Clock
+from income_client.system.texts import has_surrogate
 
 from .exchange import check_local_address
 

@@ -16,9 +16,7 @@ from typing import Any, Final, Self
 
 from attrs import evolve
 
-from income_client.clock import Clock, SystemClock
 from income_client.errors import ConfigurationError
-from income_client.hosts import is_ip, plain_host
 from income_client.settings import (
     BasicAuth,
     DownloadPolicy,
@@ -31,6 +29,8 @@ from income_client.settings import (
     invalid,
     wrong,
 )
+from income_client.system.clock import Clock, SystemClock
+from income_client.system.hosts import is_ip, plain_host
 
 from .access import SECURITY_HEADERS, THIS_MACHINE, ControlAccess, ServedHosts, check_token
 from .api import API_CALLS, REQUEST_ID, Call, Service, call_of, respond

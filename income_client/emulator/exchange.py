@@ -10,7 +10,7 @@ import msgspec
 from attrs import field, frozen
 
 from income_client.errors import ConfigurationError
-from income_client.hosts import is_this_machine, plain_host
+from income_client.system.hosts import is_this_machine, plain_host
 
 _LOCAL_URL: Final = re.compile(
     r"https?://(localhost|127(\.(0|[1-9][0-9]{0,2})){3}|\[::1\])"

@@ -20,7 +20,7 @@ from income_client.settings import (
     Secret,
     check_type,
 )
-from income_client.texts import reason_of
+from income_client.system.texts import reason_of
 
 from . import control
 from .access import check_token

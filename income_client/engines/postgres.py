@@ -26,7 +26,6 @@ from income_client.checkpoints.store import (
     in_order,
     in_whole_seconds,
 )
-from income_client.concurrency import wait_for_end
 from income_client.errors import (
     CheckpointConflictError,
     CheckpointError,
@@ -38,6 +37,7 @@ from income_client.http.tokens import StoredToken, TokenStore
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import Window
 from income_client.settings import Secret, check_positive, check_type, invalid
+from income_client.system.concurrency import wait_for_end
 
 T = TypeVar("T")
 

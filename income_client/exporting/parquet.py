@@ -9,10 +9,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from income_client.disk import new_file, sync_descriptor, sync_folder
 from income_client.errors import ConfigurationError, leaving
 from income_client.records.documents import ApplicationRecord
 from income_client.settings import check_count
+from income_client.system.disk import new_file, sync_descriptor, sync_folder
 
 from .rows import ROWS
 from .tables import require_pyarrow

@@ -16,8 +16,8 @@ from weakref import WeakKeyDictionary, WeakSet
 import aiohttp
 from yarl import URL
 
+from .deadlines import Deadline, Deadlines
 from .faults import UNASKED, LostError, UsedConnectionError
-from .retry import Deadline, Deadlines
 
 if TYPE_CHECKING:
     from aiohttp.client_proto import ResponseHandler

@@ -12,9 +12,9 @@ from urllib.parse import quote, unquote
 import msgspec
 from attrs import frozen
 
-from income_client.hosts import HttpAddress, is_this_machine, read_address
 from income_client.settings import Secret, invalid, wrong
-from income_client.texts import has_surrogate
+from income_client.system.hosts import HttpAddress, is_this_machine, read_address
+from income_client.system.texts import has_surrogate
 
 LARGEST_LIMIT: Final = 1000
 """Most rows that one page may hold (contract section 8)."""

@@ -15,7 +15,6 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from income_client.clock import Clock, SystemClock
 from income_client.errors import (
     AuthenticationError,
     DeadlineExceededError,
@@ -24,7 +23,7 @@ from income_client.errors import (
     TransportError,
     leaving,
 )
-from income_client.instrumentation import Instrumentation
+from income_client.events.instrumentation import Instrumentation
 from income_client.settings import (
     Auth,
     AuthFunction,
@@ -36,12 +35,14 @@ from income_client.settings import (
     invalid,
     merged,
 )
+from income_client.system.clock import Clock, SystemClock
 
 from .credentials import CredentialSource
+from .deadlines import Deadlines
 from .endpoints import Request, Response, token_request
 from .faults import StaleConnectionError
 from .replies import call_of, label, request_id
-from .retry import Chance, Deadlines, Gate, Pacer, Retries, RetryBudget
+from .retry import Chance, Gate, Pacer, Retries, RetryBudget
 from .tokens import (
     FixedCredentials,
     Token,
@@ -55,7 +56,7 @@ from .tokens import (
 from .transport import SocketLimits, Transport
 
 if TYPE_CHECKING:
-    from income_client.call_watch import CallWatch
+    from income_client.events.call_watch import CallWatch
 
 T = TypeVar("T")
 Read = Callable[[Response], T]

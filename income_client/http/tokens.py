@@ -16,7 +16,6 @@ from typing import Any, Final, Protocol
 
 from attrs import Attribute, field, frozen
 
-from income_client.clock import Clock
 from income_client.errors import (
     AuthenticationError,
     ClientClosedError,
@@ -25,8 +24,9 @@ from income_client.errors import (
     IncomeClientError,
     TokenError,
 )
-from income_client.instrumentation import Instrumentation
+from income_client.events.instrumentation import Instrumentation
 from income_client.settings import Secret, positive
+from income_client.system.clock import Clock
 from income_client.wire.codec import parse
 
 from .endpoints import Response, token_request
@@ -556,7 +556,7 @@ class TokenCache:
             _LOGGER.debug("a token was received", extra={"lifetime": token.lifetime})
         if (emit := self._instrumentation.emit) is not None:
             # Not for those who do not listen: making the classes of events takes a while.
-            from income_client.events import TokenRenewed  # noqa: PLC0415
+            from income_client.events.kinds import TokenRenewed  # noqa: PLC0415
 
             left = max(0.0, token.expired_at - self._clock.monotonic())
             emit(TokenRenewed(lifetime=left, is_shared=token.is_shared))

@@ -29,6 +29,7 @@ from income_client.errors import (
 from income_client.settings import Secret, Timeouts, check_count, check_flag, check_type
 
 from .connections import Connections, WatchedReply, WatchedRequest
+from .deadlines import Deadlines
 from .endpoints import Addresses, Request, Response, check_route
 from .faults import (
     FAILURES,
@@ -40,7 +41,6 @@ from .faults import (
     fault_of,
 )
 from .replies import call_of, facts_of
-from .retry import Deadlines
 
 T = TypeVar("T")
 

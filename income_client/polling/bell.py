@@ -11,8 +11,8 @@ from typing import Any, Final, cast
 
 from income_client.checkpoints import CheckpointStore
 from income_client.checkpoints.store import RingingStore
-from income_client.clock import Clock
 from income_client.errors import CheckpointError, ConfigurationError, IncomeClientError
+from income_client.system.clock import Clock
 
 from .schedule import backoff_pause
 

@@ -20,7 +20,6 @@ from typing import Final, assert_never
 
 from attrs import define, frozen
 
-from income_client.clock import Clock
 from income_client.errors import (
     AuthenticationError,
     ClientClosedError,
@@ -35,6 +34,7 @@ from income_client.errors import (
 from income_client.records.dead_letters import is_second, key_of_application, key_of_window
 from income_client.records.documents import ApplicationRecord
 from income_client.records.window import Window
+from income_client.system.clock import Clock
 from income_client.walk.planner import WalkPlanner
 from income_client.walk.tail import END_OF_TIME
 from income_client.walk.windows import Answer, Bounds, Delivery, Intervals

@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from income_client.clock import Clock
 from income_client.errors import (
     AuthenticationError,
     CheckpointConflictError,
@@ -11,6 +10,7 @@ from income_client.errors import (
     ConfigurationError,
     IncomeClientError,
 )
+from income_client.system.clock import Clock
 
 from .lease import Lease
 from .reading import PollSource

@@ -19,9 +19,9 @@ from attrs import evolve, frozen
 
 from income_client.checkpoints import StoredCheckpoint
 from income_client.checkpoints.store import reason_of_conflict
-from income_client.clock import Clock
 from income_client.errors import CheckpointConflictError, CheckpointError, IncomeClientError
 from income_client.records.dead_letters import DeadLetter
+from income_client.system.clock import Clock
 
 from .checkpoint import Checkpoint, read_checkpoint
 from .foreign_store import ForeignStore

@@ -8,10 +8,10 @@ from contextlib import suppress
 from typing import Final
 
 from income_client.checkpoints import CheckpointStore
-from income_client.clock import Clock
 from income_client.errors import CheckpointConflictError, IncomeClientError
-from income_client.instrumentation import Instrumentation
+from income_client.events.instrumentation import Instrumentation
 from income_client.records.dead_letters import DeadLetter
+from income_client.system.clock import Clock
 
 from .checkpoint import Checkpoint
 from .fence import Fence, Held, Lost, Overdue, Released

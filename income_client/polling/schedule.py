@@ -5,8 +5,8 @@ from collections.abc import Callable, Coroutine
 from math import ceil
 from typing import Any, Final, TypeVar, cast
 
-from income_client.clock import Clock
 from income_client.errors import AuthenticationError, IncomeClientError
+from income_client.system.clock import Clock
 
 T = TypeVar("T")
 

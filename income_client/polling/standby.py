@@ -12,8 +12,8 @@ from typing import Final
 from attrs import evolve, frozen
 
 from income_client.checkpoints import StoredCheckpoint
-from income_client.clock import Clock
 from income_client.errors import CheckpointConflictError, CheckpointError
+from income_client.system.clock import Clock
 
 from .checkpoint import Checkpoint, read_checkpoint
 from .fence import Fence, Save

@@ -7,9 +7,9 @@ from typing import Final
 
 from attrs import frozen
 
-from income_client.clock import Clock
 from income_client.errors import CheckpointConflictError, CheckpointError, IncomeClientError
-from income_client.events import (
+from income_client.events.instrumentation import Instrumentation
+from income_client.events.kinds import (
     CheckpointCommitted,
     CheckpointCreated,
     DeadLettered,
@@ -17,10 +17,10 @@ from income_client.events import (
     PollFinished,
     RecordDelivered,
 )
-from income_client.instrumentation import Instrumentation
 from income_client.records.dead_letters import DeadLetter, is_second
 from income_client.records.documents import ApplicationRecord
 from income_client.records.window import EPOCH, Window
+from income_client.system.clock import Clock
 
 from .progress import Progress
 

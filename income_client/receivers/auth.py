@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from attrs import field, frozen
 
 from income_client.errors import ConfigurationError, leaving
-from income_client.hosts import read_address
 from income_client.settings import BasicAuth, Secret
+from income_client.system.hosts import read_address
 
 from .certificates import CallbackClientCertificate
 from .exchange import LONGEST_TOKEN, Refusal, RefusedError, RequestHead

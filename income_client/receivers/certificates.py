@@ -13,7 +13,7 @@ from urllib.parse import unquote_to_bytes
 from attrs import frozen
 
 from income_client.errors import ConfigurationError, leaving
-from income_client.hosts import plain_host
+from income_client.system.hosts import plain_host
 
 from .exchange import REWRITTEN_PEER, Refusal, RefusedError, RequestHead
 from .networks import TrustedProxies, ip_address

@@ -6,7 +6,7 @@ from contextlib import suppress
 from threading import Lock, get_ident
 from typing import Final
 
-from income_client.clock import Clock
+from income_client.system.clock import Clock
 
 _CLOSE_TIMEOUT: Final = 30.0
 """Seconds for another thread to close a user."""

@@ -14,8 +14,8 @@ import pytest
 
 if TYPE_CHECKING:
     from income_client import IncomeClient
-    from income_client.clock import Clock
     from income_client.emulator import RemoteEmulator
+    from income_client.system.clock import Clock
 
     from .clocks import JumpingClock
     from .loops import LoopRunner, LoopThread

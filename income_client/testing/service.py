@@ -21,7 +21,6 @@ from income_client import (
     OAuth2ClientCredentials,
     to_json,
 )
-from income_client.clock import Clock
 from income_client.emulator import (
     CallbackTarget,
     Emulator,
@@ -32,6 +31,7 @@ from income_client.emulator.api import Call
 from income_client.emulator.fault_player import FaultPlan
 from income_client.emulator.service_rules import check_names, meant, names_of
 from income_client.emulator.times import moment_of
+from income_client.system.clock import Clock
 
 from .clocks import JumpingClock, ServiceSideClock
 from .factories import INVENTED_ADDRESS, documents_of

@@ -9,8 +9,6 @@ from typing import Final, Literal, Self, TypeAlias, get_args
 
 from attrs import evolve, frozen
 
-from income_client.clock import Clock
-from income_client.concurrency import BoundedTasks
 from income_client.errors import (
     DecodeError,
     InvalidRequestError,
@@ -18,7 +16,7 @@ from income_client.errors import (
     UnexpectedResponseError,
     leaving,
 )
-from income_client.events import PageCovered, WindowSplit
+from income_client.events.kinds import PageCovered, WindowSplit
 from income_client.http.endpoints import (
     LARGEST_LIMIT,
     Request,
@@ -30,6 +28,8 @@ from income_client.http.session import SessionManager
 from income_client.records.applications import ApplicationPage, ApplicationSummary
 from income_client.records.window import Window
 from income_client.settings import check_choice, check_count, invalid
+from income_client.system.clock import Clock
+from income_client.system.concurrency import BoundedTasks
 from income_client.wire.rows import MalformedRow
 from income_client.wire.times import (
     FIRST_SECOND,

@@ -21,7 +21,7 @@ import msgspec
 
 from income_client.errors import ConfigurationError, DecodeError, PayloadFault, leaving
 from income_client.records.fields import UntypedDict, shown_key
-from income_client.texts import has_surrogate
+from income_client.system.texts import has_surrogate
 
 from .scalars import TOO_DEEP, UnusualNumber, copy_untyped, exactly, is_untyped
 

@@ -24,9 +24,9 @@ from income_client.audit.auditor import Auditor
 from income_client.audit.comparison import Comparison
 from income_client.audit.held import HeldTimes
 from income_client.emulator import Emulator
+from income_client.events.instrumentation import Instrumentation
 from income_client.http.endpoints import Request, Response
 from income_client.http.replies import failure_of
-from income_client.instrumentation import Instrumentation
 from income_client.records.window import Window
 from tests.support import server
 from tests.support.leaks import held_by

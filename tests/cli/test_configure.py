@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from income_client.disk import locked_folder
+from income_client.system.disk import locked_folder
 from income_client.testing import IncomeService
 from tests.support.beside import beside
 from tests.support.cli import Cli, Running

@@ -383,8 +383,8 @@ asyncio.run(main())
 _BROKEN: Final = "import types; sys.modules['opentelemetry'] = types.ModuleType('opentelemetry')"
 _LATER: Final = (
     *("income_client.polling", "income_client.downloads"),
-    *("income_client.disk", "income_client.checkpoints", "income_client.walk"),
-    *("income_client.events", "income_client.fetching", "income_client.records.files"),
+    *("income_client.system.disk", "income_client.checkpoints", "income_client.walk"),
+    *("income_client.events.kinds", "income_client.walk.fetching", "income_client.records.files"),
     *("income_client.exporting", "income_client.emulator", "income_client.telemetry"),
     *("income_client.receivers", "sqlite3", "pyarrow", "tenacity"),
     # of the command line, of callbacks, of the tests

@@ -38,9 +38,9 @@ from income_client.configuration import (
     from_variables,
 )
 from income_client.emulator import Emulator
-from income_client.hosts import is_this_machine, plain_host, read_address, read_host_pattern
 from income_client.http.credentials import SecretFileError
 from income_client.settings import check_not_negative, check_positive, is_number
+from income_client.system.hosts import is_this_machine, plain_host, read_address, read_host_pattern
 from tests.support.canaries import CANARY
 from tests.support.proxies import proxying, terminating
 from tests.support.server import EMPTY_PAGE, UNAUTHORIZED, Reply, Request, ScriptedServer

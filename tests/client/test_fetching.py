@@ -26,8 +26,8 @@ from income_client import (
     NotFoundError,
     RecordDelivered,
 )
-from income_client.concurrency import BoundedTasks
 from income_client.emulator import Emulator, Fault
+from income_client.system.concurrency import BoundedTasks
 from income_client.testing import JumpingClock
 from income_client.wire.times import wire_time
 from tests.support.downloads import documents_of

@@ -41,13 +41,13 @@ from income_client import (
     SyncIncomeClient,
     SyncIterator,
     SyncPoller,
-    portal,
-    sync,
 )
 from income_client.emulator import Emulator, Fault
 from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore
 from income_client.engines.postgres import PostgresCheckpointStore, PostgresTokenStore
-from income_client.sync import WORDS
+from income_client.sync import client as sync_client
+from income_client.sync import portal
+from income_client.sync.client import WORDS
 from income_client.testing import JumpingClock
 from tests.support.beside import beside, until
 from tests.support.clients import OAUTH
@@ -418,7 +418,7 @@ class Signals:
 
     def _look(self, frame: FrameType, event: str, _: object) -> None:
         file = frame.f_code.co_filename
-        ours = file in {portal.__file__, sync.__file__, asyncio.base_events.__file__}
+        ours = file in {portal.__file__, sync_client.__file__, asyncio.base_events.__file__}
         if not ours or event not in {"call", "c_call", "c_return"}:
             return
         self._left -= 1

@@ -14,20 +14,20 @@ from typing import Final
 import pytest
 
 from income_client import Document, DownloadedFile, DownloadError, IncomeClient
-from income_client.disk import (
-    check_folder,
-    is_open_to_others,
-    is_ours,
-    lock_descriptor,
-    make_folder,
-    publish_file,
-)
 from income_client.downloads import temporary_file
 from income_client.downloads.temporary_file import (
     AT_ONCE,
     Spool,
     TemporaryFile,
     remove_abandoned,
+)
+from income_client.system.disk import (
+    check_folder,
+    is_open_to_others,
+    is_ours,
+    lock_descriptor,
+    make_folder,
+    publish_file,
 )
 from tests.support.disk_faults import FailingDisk, failing_disk
 from tests.support.downloads import PDF, files_below, folder_in_memory, left, left_in

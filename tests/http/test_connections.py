@@ -26,7 +26,7 @@ from income_client import (
     IncomeClient,
     RetryPolicy,
 )
-from income_client.events import CallFinished, Event, RequestRetried
+from income_client.events.kinds import CallFinished, Event, RequestRetried
 from income_client.testing import JumpingClock
 from tests.support.beside import beside
 from tests.support.beside import until as until_beside

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from income_client.http.retry import Deadlines, Pacer
+from income_client.http.deadlines import Deadlines
+from income_client.http.retry import Pacer
 from tests.support.loop_time import pass_time
 from tests.support.server import turns
 

@@ -11,7 +11,6 @@ import pytest
 from attrs import evolve
 
 from income_client import IncomeClient
-from income_client.clock import Clock
 from income_client.emulator import Emulator
 from income_client.errors import AuthenticationError, IncomeClientError, TokenError
 from income_client.http.endpoints import Response
@@ -24,6 +23,7 @@ from income_client.http.tokens import (
     to_stored,
 )
 from income_client.settings import Secret, Timeouts
+from income_client.system.clock import Clock
 from income_client.testing import JumpingClock
 from tests.support.clients import Shelf, call, playing
 from tests.support.loop_time import OrderedClock, stay_silent

@@ -19,7 +19,7 @@ from income_client import (
     UnexpectedResponseError,
 )
 from income_client.emulator.times import http_date, stamp
-from income_client.events import RequestSent
+from income_client.events.kinds import RequestSent
 from income_client.polling.checkpoint import Checkpoint, read_checkpoint
 from tests.support.polling import (
     NOW_TEXT,

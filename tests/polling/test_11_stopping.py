@@ -15,7 +15,7 @@ from income_client import (
     ServerError,
 )
 from income_client.emulator import Fault
-from income_client.events import CallFinished, Event
+from income_client.events.kinds import CallFinished, Event
 from income_client.polling.checkpoint import Checkpoint, read_checkpoint
 from income_client.testing import JumpingClock
 from tests.support.polling import LIST, NOW_TEXT, Scene, first, ids_of, reached, rest, scene

@@ -14,7 +14,7 @@ from income_client import (
     MemoryCheckpointStore,
 )
 from income_client.emulator import Fault
-from income_client.events import CheckpointCreated, Event
+from income_client.events.kinds import CheckpointCreated, Event
 from tests.support.polling import FailingStore, ids_of
 from tests.support.replicas import LEASE, Cluster, cluster, leader_and_standby
 from tests.support.service import NOW

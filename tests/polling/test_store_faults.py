@@ -18,10 +18,10 @@ from income_client import (
     MemoryCheckpointStore,
     PollFailed,
 )
-from income_client.clock import SystemClock
 from income_client.polling.checkpoint import read_checkpoint
 from income_client.polling.fence import Lost
 from income_client.polling.lease import Lease
+from income_client.system.clock import SystemClock
 from income_client.testing import JumpingClock
 from tests.support.leaks import package_frames
 from tests.support.polling import FailingStore, Scene, first, ids_of, rest, scene, take

@@ -23,7 +23,7 @@ import pytest
 import income_client
 from income_client import engines, receivers
 from income_client.errors import IncomeClientError, leaving
-from income_client.instrumentation import Instrumentation
+from income_client.events.instrumentation import Instrumentation
 
 CANARY: Final = "c4n4ry"
 """In whatever is private: a secret, a token, an address with a signature, a borrower's data."""

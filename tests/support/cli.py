@@ -20,7 +20,7 @@ from hypothesis import settings
 
 from income_client.cli import main
 from income_client.cli.output import discard_rest
-from income_client.clock import SystemClock
+from income_client.system.clock import SystemClock
 from income_client.testing import IncomeService, JumpingClock
 
 from .beside import until

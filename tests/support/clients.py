@@ -19,17 +19,18 @@ from income_client import (
     IncomeClientError,
     OAuth2ClientCredentials,
 )
-from income_client.clock import Clock
+from income_client.client import find_telemetry
 from income_client.downloads.http import FilePool, FileReply
 from income_client.downloads.links import Link, read_link
+from income_client.events.instrumentation import Instrumentation
 from income_client.http.endpoints import Request, Response, addresses, get_application
 from income_client.http.faults import StaleConnectionError
 from income_client.http.replies import failure_of
 from income_client.http.session import SessionManager
 from income_client.http.tokens import StoredToken
 from income_client.http.transport import Pool, SocketLimits, Transport
-from income_client.instrumentation import Instrumentation
 from income_client.settings import DownloadPolicy, OnEvent, Timeouts
+from income_client.system.clock import Clock
 from income_client.testing import JumpingClock, make_document
 from tests.support.server import Answer, ScriptedServer, token_rules
 from tests.support.service import until
@@ -149,7 +150,7 @@ def session_to(
     to_transport = {name: options.pop(name) for name in _OF_THE_TRANSPORT if name in options}
     return SessionManager(
         Transport(addresses(url), **to_transport),
-        instrumentation=Instrumentation(on_event, telemetry=telemetry),
+        instrumentation=Instrumentation(on_event, find_telemetry if telemetry else None),
         **options,
     )
 

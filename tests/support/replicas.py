@@ -17,7 +17,7 @@ from income_client import (
     Poller,
     SQLiteCheckpointStore,
 )
-from income_client.events import Event
+from income_client.events.kinds import Event
 from tests.support.polling import NOW_TEXT, Scene, StandingClock, scene
 from tests.support.service import collect
 

@@ -28,7 +28,7 @@ from urllib.parse import parse_qsl
 
 from attrs import define, field, frozen
 
-from income_client.clock import Clock
+from income_client.system.clock import Clock
 from tests.support.payloads import APPLICATION, PAGE, row_of_list
 
 END_OF_HEAD: Final = b"\r\n\r\n"

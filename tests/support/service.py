@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
 from income_client import ApplicationPaginator, IncomeClient, OnEvent
-from income_client.clock import Clock
 from income_client.emulator import Emulator
 from income_client.records.window import EPOCH
+from income_client.system.clock import Clock
 from income_client.testing import JumpingClock
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from income_client.cli.exit_status import ExitStatus
 from income_client.cli.options import TableOrJson
 from income_client.cli.output import counted, print_lines, say, write_text
 from income_client.cli.progress import Bars
-from income_client.texts import printable
+from income_client.system.texts import printable
 
 from .network import Finding, UnansweredError, Verdict, check_connection
 

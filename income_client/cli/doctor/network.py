@@ -13,7 +13,7 @@ from attrs import frozen
 
 from income_client import IncomeClientError
 from income_client.cli.output import counted
-from income_client.texts import reason_of
+from income_client.system.texts import reason_of
 
 _MOST_SECONDS: Final = 10.0
 """As long as a client waits for a connection by default."""

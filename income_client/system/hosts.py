@@ -10,7 +10,7 @@ from typing import Final
 
 from attrs import frozen
 
-from .errors import ConfigurationError
+from income_client.errors import ConfigurationError
 
 _LABEL: Final = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*")

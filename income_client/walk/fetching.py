@@ -6,13 +6,13 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, get_args
 
 from attrs import define, field, frozen
 
-from .concurrency import Finished, Source, TaskIterator
-from .errors import IncomeClientError
-from .events import RecordDelivered
-from .instrumentation import Instrumentation
-from .records.applications import Application, ApplicationSummary
-from .records.documents import ApplicationDocuments, ApplicationRecord
-from .settings import check_choice, check_count, invalid
+from income_client.errors import IncomeClientError
+from income_client.events.instrumentation import Instrumentation
+from income_client.events.kinds import RecordDelivered
+from income_client.records.applications import Application, ApplicationSummary
+from income_client.records.documents import ApplicationDocuments, ApplicationRecord
+from income_client.settings import check_choice, check_count, invalid
+from income_client.system.concurrency import Finished, Source, TaskIterator
 
 Y = TypeVar("Y")
 

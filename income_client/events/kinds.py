@@ -6,8 +6,8 @@ address or anything about a borrower.
 
 from attrs import frozen
 
-from .records.dead_letters import DeadLetter
-from .records.window import Window
+from income_client.records.dead_letters import DeadLetter
+from income_client.records.window import Window
 
 
 @frozen(kw_only=True)

@@ -1,9 +1,10 @@
 """What is reported of one call while it happens, to those who listen."""
 
-from .clock import Clock
-from .errors import IncomeClientError
-from .events import CallFinished, RequestAnswered, RequestRetried, RequestSent
-from .settings import OnEvent
+from income_client.errors import IncomeClientError
+from income_client.settings import OnEvent
+from income_client.system.clock import Clock
+
+from .kinds import CallFinished, RequestAnswered, RequestRetried, RequestSent
 
 
 class CallWatch:

@@ -17,7 +17,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 
 from attrs import frozen
 
-from .errors import ClientClosedError, ConfigurationError, leaving
+from income_client.errors import ClientClosedError, ConfigurationError, leaving
 
 K = TypeVar("K")
 T = TypeVar("T")

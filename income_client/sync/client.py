@@ -42,23 +42,24 @@ from typing import (
 
 from attrs import define, field
 
-from .client import FILE_NAMES, IncomeClient
-from .configuration import SyncClientOptions, check_options, from_file, from_variables
-from .errors import ConfigurationError, leaving
+from income_client.client import FILE_NAMES, IncomeClient
+from income_client.configuration import SyncClientOptions, check_options, from_file, from_variables
+from income_client.errors import ConfigurationError, leaving
+from income_client.records.applications import ApplicationPage, ApplicationSummary
+from income_client.records.documents import ApplicationDocuments, ApplicationRecord
+from income_client.settings import Auth, AuthFunction, RetryPolicy, Timeouts
+
 from .portal import CallerIterator, Portal
-from .records.applications import ApplicationPage, ApplicationSummary
-from .records.documents import ApplicationDocuments, ApplicationRecord
-from .settings import Auth, AuthFunction, RetryPolicy, Timeouts
 
 if TYPE_CHECKING:
-    from .downloads.many import Documents, DownloadFailure, Folder, OnProgress
-    from .fetching import Applications, FetchFailure, OnError
-    from .polling.batches import Batch
-    from .polling.poller import Poller
-    from .polling.status import PollerStatus
-    from .records.files import DownloadedFile
-    from .records.window import Window
-    from .walk.paginator import ApplicationPaginator, WalkProgress
+    from income_client.downloads.many import Documents, DownloadFailure, Folder, OnProgress
+    from income_client.polling.batches import Batch
+    from income_client.polling.poller import Poller
+    from income_client.polling.status import PollerStatus
+    from income_client.records.files import DownloadedFile
+    from income_client.records.window import Window
+    from income_client.walk.fetching import Applications, FetchFailure, OnError
+    from income_client.walk.paginator import ApplicationPaginator, WalkProgress
 
 A = TypeVar("A")
 F = TypeVar("F", bound=Callable[..., Any])

@@ -25,7 +25,7 @@ from typing import Any, Final, Generic, Literal, Self, TypeAlias, TypeVar
 
 from attrs import frozen
 
-from .errors import ClientClosedError, ConfigurationError
+from income_client.errors import ClientClosedError, ConfigurationError
 
 T = TypeVar("T")
 Work = Callable[[], Coroutine[Any, Any, T]]

@@ -5,39 +5,53 @@ Neither can break a call: what they raise is logged once.
 
 import asyncio
 import logging
-import sys
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from .clock import Clock
-from .errors import ConfigurationError
-from .settings import OnEvent, check_flag, is_plain_function
+from income_client.errors import ConfigurationError
+from income_client.settings import OnEvent, is_plain_function
+from income_client.system.clock import Clock
 
 if TYPE_CHECKING:
     from .call_watch import CallWatch
-    from .events import Event
-    from .telemetry import Telemetry
+    from .kinds import Event
 
 _LOGGER: Final = logging.getLogger("income_client.events")
-_LIBRARY: Final = "opentelemetry"
+
+
+class Tracer(Protocol):
+    """What takes the spans of calls, and counts events that belong to none."""
+
+    def begin_call(
+        self, name: str, *, method: str, host: str | None, port: int | None, template: str | None
+    ) -> OnEvent:
+        """Begin the span of a call; return what takes the events of this call."""
+
+    def count_event(self, event: "Event") -> None:
+        """Count an event that belongs to no call."""
+
+
+FindTracer = Callable[[], Tracer | None]
 
 
 class Instrumentation:
     """Gives the events of one client to those who listen."""
 
-    __slots__ = ("_has_failed", "_hook", "_is_sought", "_telemetry", "emit", "is_on")
+    __slots__ = ("_find_tracer", "_has_failed", "_hook", "_tracer", "emit", "is_on")
 
-    def __init__(self, on_event: OnEvent | None = None, *, telemetry: bool = False) -> None:
-        check_flag("telemetry", telemetry)
+    def __init__(
+        self, on_event: OnEvent | None = None, find_tracer: FindTracer | None = None
+    ) -> None:
         if on_event is not None and not is_plain_function(on_event):
             raise ConfigurationError(
                 "on_event is called, not awaited: a plain function", argument="on_event"
             )
         self._hook = on_event
-        self._telemetry: Telemetry | None = None
-        self._is_sought = telemetry
+        self._tracer: Tracer | None = None
+        self._find_tracer = find_tracer
         self._has_failed: set[str] = set()
-        self.is_on: bool = telemetry or on_event is not None
+        self.is_on: bool = find_tracer is not None or on_event is not None
         """Whether calls have to be watched, as far as is known by now."""
         self.emit: OnEvent | None = None if on_event is None else self._emit
         """What takes an event; None without a listener, so that no event is made for nothing."""
@@ -53,13 +67,12 @@ class Instrumentation:
         template: str | None,
     ) -> "CallWatch | None":
         """Start watching a call in the running task; None without a listener."""
-        if self._is_sought:
-            self._find_telemetry()
-            self.is_on = self.emit is not None
+        if self._find_tracer is not None:
+            self._attach(self._find_tracer)
         emit = self.emit
-        if self._telemetry is not None:
+        if self._tracer is not None:
             try:
-                span = self._telemetry.begin_call(
+                span = self._tracer.begin_call(
                     name, method=method, host=host, port=port, template=template
                 )
             except Exception as error:  # noqa: BLE001 - foreign code, as the hook is
@@ -74,9 +87,9 @@ class Instrumentation:
         return CallWatch(name, emit, clock)
 
     def _emit(self, event: "Event", span: OnEvent | None = None) -> None:
-        """Give an event to telemetry, or the span that it belongs to, and to the hook."""
-        if span is None and self._telemetry is not None:
-            span = self._telemetry.count_event
+        """Give an event to the tracer, or the span that it belongs to, and to the hook."""
+        if span is None and self._tracer is not None:
+            span = self._tracer.count_event
         for name, take in (("telemetry", span), ("on_event", self._hook)):
             if take is not None:
                 try:
@@ -85,21 +98,16 @@ class Instrumentation:
                 except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - foreign code
                     self._log_hook_failure(name, error)
 
-    def _find_telemetry(self) -> None:
-        self._is_sought = False
-        # A program that has set it up has imported it; for all others it costs nothing.
-        if _LIBRARY not in sys.modules:
-            return
+    def _attach(self, find_tracer: FindTracer) -> None:
+        """Look for a tracer, once: the program may set it up after it has made the client."""
+        self._find_tracer = None
         try:
-            from .telemetry import Telemetry  # noqa: PLC0415 - its library may not be installed
-
-            self._telemetry = Telemetry.found()
-            if self._telemetry is not None:
-                self.emit = self._emit
-        except ImportError:
-            return
+            self._tracer = find_tracer()
         except Exception as error:  # noqa: BLE001 - foreign code, and perhaps too old
             self._log_hook_failure("telemetry", error)
+        if self._tracer is not None:
+            self.emit = self._emit
+        self.is_on = self.emit is not None
 
     def _log_hook_failure(self, name: str, error: BaseException) -> None:
         """Log the class of an error, once for each listener."""

@@ -1,0 +1,1 @@
+"""``SyncIncomeClient``: the same client for code that is not asynchronous."""
