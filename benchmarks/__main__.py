@@ -1,9 +1,9 @@
 """Measure speed, requests and memory side by side in one run.
 
-``python -m benchmarks [--only part,part] [--quick] [--kills N] [--into DIRECTORY]``.
+``python -m benchmarks [--only part,part] [--quick] [--into DIRECTORY]``.
 
-A whole run writes results.json, results.md and the charts beside this file, and its figures
-into README.md and the pages of the guide. One of some parts, or a quick one, only prints its
+A whole run writes results.json and results.md beside this file, and its figures into README.md
+and the pages of the guide. One of some parts, or a quick one, only prints its
 rows, unless ``--into`` says where to write. Nothing is asserted: a row says what was measured,
 what the goal is, and whether it is met.
 """
@@ -18,9 +18,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from attrs import evolve
-
-from .charts import draw
 from .report import (
     FULL,
     QUICK,
@@ -29,7 +26,6 @@ from .report import (
     Row,
     Scale,
     figures_written_in,
-    from_json,
     these_libraries,
     this_machine,
     to_json,
@@ -44,7 +40,6 @@ PARTS: Final[Mapping[str, str]] = MappingProxyType(
         "walking": "list requests of a walk, against other ways to divide time",
         "reading": "records, memory and files",
         "polling": "what polling costs the service and the machine",
-        "cluster": "pollers, workers and a broker, killed and timed",
     }
 )
 """What each part is about, in the order of the report; each is a module of this package.
@@ -57,11 +52,10 @@ _HERE: Final = Path(__file__).parent
 
 
 def write(report: Report, directory: Path) -> None:
-    """Write a report and its charts into a directory."""
+    """Write a report into a directory."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "results.json").write_text(to_json(report), "utf-8")
     (directory / "results.md").write_text(to_markdown(report), "utf-8")
-    draw(report, directory / "charts")
 
 
 def pages() -> Iterator[Path]:
@@ -94,7 +88,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", metavar="PARTS", help=f"some of {','.join(PARTS)}")
     parser.add_argument("--quick", action="store_true", help="tiny loads; its figures mean nothing")
-    parser.add_argument("--kills", type=int, metavar="N", help="pollers to kill (default: 300)")
     parser.add_argument("--into", metavar="DIRECTORY", type=Path, help="where to write")
     options = parser.parse_args(arguments)
     names = options.only.split(",") if options.only else list(PARTS)
@@ -102,17 +95,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if unknown:
         parser.error(f"there is no part {', '.join(unknown)}")
     scale = QUICK if options.quick else FULL
-    if options.kills is not None:
-        scale = evolve(scale, kills=options.kills)
-    found = Report(
+    report = Report(
         date=datetime.now(UTC).date().isoformat(),
         machine=this_machine(),
         libraries=these_libraries(),
         is_quick=options.quick,
         parts=[run_part(name, scale) for name in names],
     )
-    # Read again, so that what is drawn has the very figures that are written.
-    report = from_json(to_json(found))
     print(to_markdown(report))
     is_whole = not options.only and not options.quick
     if options.into or is_whole:

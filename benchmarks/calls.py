@@ -9,10 +9,8 @@ import asyncio
 import os
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from itertools import count
 from tempfile import TemporaryDirectory
@@ -27,7 +25,7 @@ from pydantic import BaseModel
 from income_client import IncomeClient, SyncIncomeClient
 
 from .decoding import replies
-from .report import OURS, Row, Scale, compared, exactly, in_turns
+from .report import Row, Scale, compared, in_turns
 from .services import SMALL, CannedService, EmulatorProcess
 
 Call: TypeAlias = Callable[[int], Awaitable[Any]]
@@ -148,14 +146,10 @@ async def usual_calls(scale: Scale) -> list[Row]:
                 }
                 # httpx is at its best with one in flight.
                 costs = await _cpu_of_calls(kinds, 1, max(1, scale.calls // 4), scale.rounds)
-                group = f"calls: {reply.name}"
-                against = partial(compared, seconds=costs, other="httpx", unit="us", group=group)
-                ratio, alone = (
-                    f"CPU / httpx with pydantic, {reply.name}",
-                    "aiohttp with orjson.loads",
-                )
-                rows.append(against(f"a call: {ratio}", one="ours", goal=goal, bar=OURS))
-                rows.append(against(f"bare {alone}: {ratio}", one="bare", bar=alone))
+                against = partial(compared, seconds=costs, other="httpx", unit="us")
+                ratio = f"CPU / httpx with pydantic, {reply.name}"
+                rows.append(against(f"a call: {ratio}", one="ours", goal=goal))
+                rows.append(against(f"bare aiohttp with orjson.loads: {ratio}", one="bare"))
     return rows
 
 
@@ -163,42 +157,10 @@ def _with_names(path: str, read: Callable[[str], Awaitable[Any]]) -> Call:
     return lambda number: read(path.format(name_of(number)))
 
 
-async def first_calls(scale: Scale) -> list[Row]:
-    """Time the slowest of many calls at once, without a token and with one."""
-    asked: list[int] = []
-    with CannedService() as service:
-
-        async def slowest(*, is_warm: bool) -> float:
-            before = service.tokens()
-            async with IncomeClient(service.url + SMALL, auth=service.oauth2) as client:
-                if is_warm:
-                    await client.get_application(name_of(0))
-                began = time.perf_counter()
-                await asyncio.gather(
-                    *(client.get_application(name_of(number)) for number in range(calls))
-                )
-                seconds = time.perf_counter() - began
-            asked.append(service.tokens() - before)
-            return seconds
-
-        calls = scale.first_calls
-        ways = {"cold": partial(slowest, is_warm=False), "warm": partial(slowest, is_warm=True)}
-        seconds = await in_turns(ways, scale.few_rounds)
-    what = f"{calls:,} calls at once without a token"
-    return [
-        exactly(f"{what}: token requests", max(asked), 1),
-        compared(f"{what}: time / with a token", seconds, "cold", "warm", unit="s", goal=2.0),
-    ]
-
-
 async def without_await(scale: Scale) -> list[Row]:
-    """Compare the client without await with the asynchronous one: calls, and rows of a walk.
-
-    And with what one writes without it: a loop in a thread, and `run_coroutine_threadsafe`.
-    """
-    with CannedService() as service, loop_in_thread() as loop:
+    """Compare the client without await with the asynchronous one: calls, and rows of a walk."""
+    with CannedService() as service:
         url = service.url + SMALL
-        elsewhere = IncomeClient(url, auth=service.oauth2)
         async with IncomeClient(url, auth=service.oauth2) as client:
             with SyncIncomeClient(url, auth=service.oauth2) as waiting:
 
@@ -210,17 +172,8 @@ async def without_await(scale: Scale) -> list[Row]:
                     for number in range(scale.calls):
                         waiting.get_application(name_of(number))
 
-                async def call_by_hand() -> None:
-                    for number in range(scale.calls):
-                        coroutine = elsewhere.get_application(name_of(number))
-                        asyncio.run_coroutine_threadsafe(coroutine, loop).result()
-
-                calls = await _cpu_in_turns(
-                    {"ours": call, "waiting": call_and_wait, "by hand": call_by_hand},
-                    scale.calls,
-                    scale.rounds,
-                )
-        asyncio.run_coroutine_threadsafe(elsewhere.aclose(), loop).result()
+                ways = {"ours": call, "waiting": call_and_wait}
+                calls = await _cpu_in_turns(ways, scale.calls, scale.rounds)
     rows = scale.streamed // 10
     with EmulatorProcess(applications=rows, pattern="bursts", days=365) as lists:
         async with IncomeClient(lists.url, auth=lists.oauth2) as client:
@@ -237,31 +190,11 @@ async def without_await(scale: Scale) -> list[Row]:
                 ways = {"ours": walk, "waiting": walk_and_wait}
                 walks = await _cpu_in_turns(ways, rows, scale.few_rounds)
     of = "without await: CPU / with await,"
-    against = partial(compared, one="waiting", unit="us")
+    against = partial(compared, one="waiting", other="ours", unit="us")
     return [
-        against(f"{of} a small application", calls, other="ours", goal=1.5),
-        against(
-            "without await: CPU / run_coroutine_threadsafe, a small application",
-            calls,
-            other="by hand",
-            goal=1.0,
-        ),
-        against(f"{of} a row of {rows:,} that are listed", walks, other="ours", goal=1.15),
+        against(f"{of} a small application", calls, goal=1.5),
+        against(f"{of} a row of {rows:,} that are listed", walks, goal=1.15),
     ]
-
-
-@contextmanager
-def loop_in_thread() -> Iterator[asyncio.AbstractEventLoop]:
-    """Run an event loop in a thread of its own."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
-        yield loop
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
 
 
 async def _cpu_in_turns(
@@ -313,7 +246,6 @@ async def imports(scale: Scale) -> list[Row]:
 MEASUREMENTS: Final[Mapping[str, Callable[[Scale], Coroutine[Any, Any, list[Row]]]]] = {
     "small": small_calls,
     "usual": usual_calls,
-    "first-calls": first_calls,
     "without-await": without_await,
     "imports": imports,
 }

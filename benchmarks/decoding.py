@@ -30,7 +30,7 @@ from income_client.records.fields import Amount, ServiceTime, UtcTime
 from income_client.records.paystub import Paystub
 from income_client.wire.codec import decode
 
-from .report import OURS, Row, Scale, compared, in_turns
+from .report import Row, Scale, compared, in_turns
 
 _FIRST: Final = 1_706_691_600
 _STRICT: Final = ConfigDict(strict=True, extra="allow", frozen=True)
@@ -186,22 +186,10 @@ async def _decode(number: int, scale: Scale) -> list[Row]:
     for way in ways.values():
         way(reply.body)
     costs = await in_turns({name: timed(way) for name, way in ways.items()}, scale.rounds)
-    group = f"decoding: {reply.name}"
     against = partial(compared, seconds=costs, other="pydantic", unit="us")
     return [
-        against(
-            f"decoding {reply.name}: CPU / pydantic's",
-            one="ours",
-            goal=_GOALS[number],
-            group=group,
-            bar=OURS,
-        ),
-        against(
-            f"orjson.loads of {reply.name}, no records: CPU / pydantic's",
-            one="orjson",
-            group=group,
-            bar="orjson.loads, no records",
-        ),
+        against(f"decoding {reply.name}: CPU / pydantic's", one="ours", goal=_GOALS[number]),
+        against(f"orjson.loads of {reply.name}, no records: CPU / pydantic's", one="orjson"),
         against(f"control: pydantic / itself, {reply.name}", one="pydantic again"),
     ]
 

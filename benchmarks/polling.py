@@ -1,38 +1,22 @@
-"""What polling costs the service and the machine, and how soon a callback's record comes."""
+"""What polling costs the service and the machine."""
 
 import asyncio
 import sqlite3
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-import aiohttp
-import orjson
-from aiohttp import web
 from attrs import frozen
 
 from income_client import (
-    ApplicationDocuments,
-    BasicAuth,
-    CallbackBasicAuth,
     IncomeClient,
-    MemoryCheckpointStore,
     Poller,
     SQLiteCheckpointStore,
     to_json,
 )
-from income_client.emulator import Emulator
-from income_client.http.endpoints import Response, get_documents
-from income_client.http.replies import read_reply
-from income_client.polling.reading import read_version
-from income_client.receivers import CallbackReceiver
-from income_client.receivers.aiohttp import routes
 
-from . import decoding
 from .report import Row, Scale, at_most, compared, exactly, in_turns, timed
 from .services import BEGINNING, Asked, EmulatorProcess, FastClock, LivingService
 
@@ -48,9 +32,6 @@ _UPSERT: Final = (
     "INSERT INTO kept VALUES ('default', ?, ?) ON CONFLICT (name) "
     "DO UPDATE SET text = excluded.text, version = excluded.version"
 )
-_PAUSE: Final = 1.1
-"""Seconds; a poller starts no poll sooner than one after its last began."""
-_PASSWORD: Final = "invented-password-of-the-service"
 
 
 @frozen
@@ -136,25 +117,6 @@ async def first_poll(scale: Scale) -> list[Row]:
     return [compared(what, seconds, "poll", "fetch", unit="s")]
 
 
-async def digest(scale: Scale) -> list[Row]:
-    """Time a documents reply that is decoded with its digest, in turns with one without."""
-    body = decoding.documents()
-    request = get_documents(orjson.loads(body)["application_id"], pages=False)
-    reply = Response(status=200, headers={}, body=body)
-
-    async def decoded(read: Callable[..., object]) -> float:
-        began = time.process_time()
-        for _ in range(10):
-            read(ApplicationDocuments, request, reply)
-        return (time.process_time() - began) / 10
-
-    ways = {"with": partial(decoded, read_version), "without": partial(decoded, read_reply)}
-    seconds = await in_turns(ways, 3 * scale.commits)
-    cost = 1e6 * median(a - b for a, b in zip(seconds["with"], seconds["without"], strict=True))
-    what = f"digest of documents of {len(body) / 1000:.0f} kB, beside decoding them"
-    return [at_most(what, cost, 70.0, shown=f"{cost:.0f} us", rounds=len(seconds["with"]))]
-
-
 async def commit(scale: Scale) -> list[Row]:
     """Time a commit to the store, in turns with a plain upsert that is as durable."""
     # Beside the package: a temporary folder may be in memory.
@@ -192,64 +154,9 @@ def _upsert(path: Path, version: int) -> None:
         connection.close()
 
 
-async def callbacks(scale: Scale) -> list[Row]:
-    """Update applications, send a callback for each, and time how soon its record comes."""
-    seconds: list[float] = []
-    authorization = BasicAuth("service", _PASSWORD).authorization().reveal()
-    async with (
-        Emulator(applications=200, time_flows=True) as service,
-        IncomeClient(service.url, auth=service.oauth2) as client,
-        aiohttp.ClientSession(headers={"Authorization": authorization}) as session,
-    ):
-        poller = client.poll(MemoryCheckpointStore(), interval=60.0)
-        receiver = CallbackReceiver(
-            poller.wake, auth=CallbackBasicAuth(username="service", password=_PASSWORD)
-        )
-        app = web.Application()
-        app.add_routes(routes(receiver, "/callbacks"))
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        url = f"http://127.0.0.1:{runner.addresses[0][1]}/callbacks"
-        arrived: asyncio.Queue[tuple[str, float]] = asyncio.Queue()
-
-        async def take() -> None:
-            async for record in poller:
-                arrived.put_nowait((record.application_id, time.perf_counter()))
-
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(take())
-            while poller.status.polls == 0:  # noqa: ASYNC110 - a poller has no event for it
-                await asyncio.sleep(0.01)
-            for application_id in service.world.ids[: scale.callbacks]:
-                await asyncio.sleep(_PAUSE)
-                service.touch(application_id)
-                body = {
-                    "event_type": "income_calculations",
-                    "application_id": application_id,
-                    "application_reference_id": "loan-1",
-                }
-                began = time.perf_counter()
-                async with session.post(url, json=body) as reply:
-                    reply.raise_for_status()
-                found_id, at = await asyncio.wait_for(arrived.get(), 20)
-                if found_id != application_id:
-                    raise RuntimeError("another record came")
-                seconds.append(at - began)
-            poller.stop()
-        await runner.cleanup()
-    found = sorted(second * 1000 for second in seconds)
-    shown = f"{median(found):.0f} ms ({found[0]:.0f} to {found[-1]:.0f})"
-    what = "from a callback to its record, the interval being 60 s"
-    return [at_most(what, median(found), 300.0, shown=shown, rounds=len(found))]
-
-
 MEASUREMENTS: Final[Mapping[str, Callable[[Scale], Coroutine[Any, Any, list[Row]]]]] = {
     "steady": steady,
     "first": first_poll,
-    "digest": digest,
     "commit": commit,
-    "callbacks": callbacks,
 }
 """Every measurement by its name."""

@@ -4,9 +4,6 @@ import asyncio
 import hashlib
 import io
 import os
-import shutil
-import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
@@ -18,7 +15,6 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeAlias
 
 import aiohttp
-import orjson
 
 from income_client import Document, DocumentSource, DownloadPolicy, IncomeClient
 
@@ -283,72 +279,6 @@ async def _save_safely(session: aiohttp.ClientSession, url: str, path: Path) -> 
     partial_path.replace(path)
 
 
-async def exports(scale: Scale) -> list[Row]:
-    """Compare the CPU of ``income-client export`` with that of an export written by hand."""
-    count = 2 * scale.records
-    rows: list[Row] = []
-    with EmulatorProcess(applications=count) as service, TemporaryDirectory() as folder:
-        to = Path(folder) / "export"
-        id_and_secret = (service.oauth2.client_id, service.oauth2.client_secret.reveal())
-        environment = {
-            **os.environ,
-            "HOME": folder,  # without a configuration file
-            **dict(zip(("INCOME_CLIENT_ID", "INCOME_CLIENT_SECRET"), id_and_secret, strict=True)),
-            "INCOME_BASE_URL": service.url,
-        }
-        ours = ("income_client.cli", "export", "--to", str(to))
-        by_hand = ("benchmarks.export_by_hand", service.url, *id_and_secret, str(to))
-        written: dict[str, dict[str, Any]] = {}
-
-        async def run(name: str, *command: str) -> float:
-            seconds = _cpu_of(command, environment)
-            if to.is_file():
-                written[name] = _records_in(to)
-            _empty(Path(folder))
-            return seconds
-
-        for form, options, goal in (
-            ("JSON lines", ((), ()), 1.5),
-            ("Parquet", (("--format", "parquet"), ("--tables",)), 2.0),
-        ):
-            ways = {
-                "ours": partial(run, "ours", *ours, *options[0]),
-                "by hand": partial(run, "by hand", *by_hand, *options[1]),
-            }
-            seconds = await in_turns(ways, scale.few_rounds)
-            label = f"{count:,} records exported as {form}: CPU / a program by hand"
-            rows.append(compared(label, seconds, "ours", "by hand", unit="s", goal=goal))
-    is_same = written["ours"] == written["by hand"]
-    label = f"{count:,} records exported as JSON lines: the same as by hand"
-    return [*rows, exactly(label, is_same, expected=True, shown="all")]
-
-
-def _records_in(file: Path) -> dict[str, Any]:
-    """Return the records of an export by their ids."""
-    lines: list[Any] = [orjson.loads(line) for line in file.read_bytes().splitlines()]
-    return {line["application"]["application_id"]: line for line in lines}
-
-
-def _empty(folder: Path) -> None:
-    for path in folder.iterdir():
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def _cpu_of(command: tuple[str, ...], environment: Mapping[str, str]) -> float:
-    """Return the seconds of CPU that a module takes as a command."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", *command],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError(f"{command[0]} ended with {process.returncode}")
-    return usage.ru_utime + usage.ru_stime
-
-
 MEASUREMENTS: Final[Mapping[str, Callable[[Scale], Coroutine[Any, Any, list[Row]]]]] = {
     "records": records,
     "summaries-memory": summaries_in_memory,
@@ -356,6 +286,5 @@ MEASUREMENTS: Final[Mapping[str, Callable[[Scale], Coroutine[Any, Any, list[Row]
     "audit-memory": audit_in_memory,
     "large-file": large_file,
     "small-files": small_files,
-    "exports": exports,
 }
 """Every measurement by its name."""

@@ -16,7 +16,7 @@ from typing import Any, Final
 from attrs import asdict, frozen
 
 _LIBRARIES: Final = (
-    *("aiohttp", "attrs", "cattrs", "httpx", "msgspec", "nats-py", "orjson", "pydantic"),
+    *("aiohttp", "attrs", "cattrs", "httpx", "msgspec", "orjson", "pydantic"),
     *("tenacity", "yarl"),
 )
 _MET: Final[Mapping[bool | None, str]] = {True: "yes", False: "**no**", None: ""}
@@ -33,7 +33,6 @@ class Scale:
     few_rounds: int = 3  # the same, where one round takes seconds
     decoded: int = 6_000_000  # bytes, in each way and round
     calls: int = 400  # of each way in each round
-    first_calls: int = 10_000  # at once, without a token
     simulated: int = 1_000_000  # applications of simulated walks
     streamed: int = 1_000_000  # summaries that are read while memory is watched
     fetched: int = 10_000  # records that are read while memory is watched
@@ -45,20 +44,7 @@ class Scale:
     speed: float = 4.0  # seconds of these in one of the machine's
     polled: float = 10.0  # updates in a second of these
     history: int = 1_500  # applications that a first poll finds
-    commits: int = 50  # to the store in each round; three times as many digests
-    callbacks: int = 9  # whose record is waited for
-    kills: int = 300  # of pollers
-    updates: int = 20_000  # of a cluster that is killed
-    updated: int = 1_000  # applications among which they go round
-    rate: float = 800  # updates a second
-    takeovers: int = 4  # for each way in which a leader ends
-    events: int = 3_000  # published by each side of a round
-    relayed: int = 5  # rounds of these
-    token_seconds: float = 7.5  # for which processes share a token
-    sharers: int = 8  # of these processes
-    listed: int = 200_000  # applications of a first read
-    handed_out: int = 400  # of these, whose records are read by several processes
-    far: float = 0.5  # seconds of a call then: so slow a service is no limit, in its one process
+    commits: int = 50  # to the store in each round
 
 
 FULL: Final = Scale()
@@ -69,7 +55,6 @@ QUICK: Final = Scale(
     few_rounds=1,
     decoded=50_000,
     calls=8,
-    first_calls=100,
     simulated=3_000,
     streamed=5_000,
     fetched=200,
@@ -82,24 +67,11 @@ QUICK: Final = Scale(
     polled=2.0,
     history=60,
     commits=3,
-    callbacks=2,
-    kills=1,
-    updates=400,
-    updated=50,
-    rate=50,
-    takeovers=1,
-    events=500,
-    relayed=1,
-    token_seconds=2,
-    sharers=2,
-    listed=5_000,
-    handed_out=32,
-    far=0.05,
 )
 """Enough to see every row; its figures mean nothing."""
 
 OURS: Final = "income_client"
-"""Name of this package's bar on every chart."""
+"""Name of this package where ways are compared."""
 
 
 @frozen(kw_only=True)
@@ -118,10 +90,6 @@ class Row:
     """The figure as a number, where it is one."""
     rounds: int | None = None
     """How many rounds the figure is the median of; None for one."""
-    group: str = ""
-    """The chart that shows it and its heading there, as ``decoding: a page``."""
-    bar: str = ""
-    """Name of its bar on that chart."""
 
 
 def at_most(
@@ -131,8 +99,6 @@ def at_most(
     *,
     shown: str | None = None,
     rounds: int | None = None,
-    group: str = "",
-    bar: str = "",
 ) -> Row:
     """Return the row of a figure that should be small."""
     return Row(
@@ -142,8 +108,6 @@ def at_most(
         is_met=value <= goal,
         value=value,
         rounds=rounds,
-        group=group,
-        bar=bar,
     )
 
 
@@ -183,16 +147,14 @@ def compared(
     *,
     unit: str,
     goal: float | None = None,
-    group: str = "",
-    bar: str = "",
 ) -> Row:
     """Return the row of what one way costs over another: the median of the rounds' ratios."""
     ratio = median(a / b for a, b in zip(seconds[one], seconds[other], strict=True))
     costs = ", ".join(in_unit(median(seconds[name]), unit) for name in (one, other))
     shown, rounds = f"{ratio:.2f} ({costs})", len(seconds[one])
     if goal is None:
-        return Row(label=label, measured=shown, value=ratio, rounds=rounds, group=group, bar=bar)
-    return at_most(label, ratio, goal, shown=shown, rounds=rounds, group=group, bar=bar)
+        return Row(label=label, measured=shown, value=ratio, rounds=rounds)
+    return at_most(label, ratio, goal, shown=shown, rounds=rounds)
 
 
 def in_unit(seconds: float, unit: str) -> str:

@@ -156,11 +156,6 @@ class EmulatorProcess(ServiceProcess):
     def __init__(self, **knobs: Any) -> None:
         super().__init__(_serve_emulator, knobs)
 
-    def tokens(self) -> int:
-        """Return how many token requests came so far."""
-        tokens: int = self.ask("tokens")
-        return tokens
-
     def ids(self) -> list[str]:
         """Return the id of every application."""
         ids: list[str] = self.ask("ids")
@@ -170,11 +165,7 @@ class EmulatorProcess(ServiceProcess):
 def _serve_emulator(connection: "Connection[Any, Any]", knobs: dict[str, Any]) -> None:
     async def served() -> None:
         async with Emulator(**knobs) as service:
-            answers: Mapping[str, Callable[[], Any]] = {
-                "tokens": lambda: service.token_requests,
-                "ids": lambda: list(service.world.ids),
-            }
-            await answer(connection, _reached(service), answers)
+            await answer(connection, _reached(service), {"ids": lambda: list(service.world.ids)})
 
     asyncio.run(served())
 
@@ -279,15 +270,9 @@ class CannedService(ServiceProcess):
     def __init__(self, latency: float = 0.0) -> None:
         super().__init__(_serve_canned, latency)
 
-    def tokens(self) -> int:
-        """Return how many tokens were given so far."""
-        tokens: int = self.ask("tokens")
-        return tokens
-
 
 class _Canned:
     def __init__(self, latency: float, block: BinaryIO) -> None:
-        self.tokens = 0
         self._latency = latency
         application = orjson.loads(decoding.application())
         small = application | {"applicants": {}, "income_calculations": {}}
@@ -307,7 +292,6 @@ class _Canned:
         """Answer a request, now or when its time has come."""
         loop = asyncio.get_running_loop()
         if path == b"/token":
-            self.tokens += 1
             transport.write(_reply(_TOKEN))
         elif path.startswith(b"/file/"):
             task = loop.create_task(self._send_file(int(path.rpartition(b"/")[2]), transport))
@@ -366,8 +350,7 @@ def _serve_canned(connection: "Connection[Any, Any]", latency: float) -> None:
         )
         async with server:
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-            answers = {"tokens": lambda: canned.tokens}
-            await answer(connection, (url, "client", "invented"), answers)
+            await answer(connection, (url, "client", "invented"), {})
 
     # Of all selectors this one alone waits for less than a millisecond.
     loop_factory = partial(asyncio.SelectorEventLoop, selectors.SelectSelector())

@@ -274,15 +274,15 @@ async def simulated(scale: Scale) -> list[Row]:
         at_most(mean, means.pop(OURS), 2.6),
         *(_figure(f"{mean}: {name}", value) for name, value in means.items()),
         *(
-            _figure(f"{_LEAST}, {about}, {shape}: {name}", value, f"requests: {shape}", name)
+            _figure(f"{_LEAST}, {about}, {shape}: {name}", value)
             for pattern, shape in shapes.items()
             for name, value in found[pattern].items()
         ),
     ]
 
 
-def _figure(label: str, value: float, group: str = "", bar: str = "") -> Row:
-    return Row(label=label, measured=f"{value:.2f}", value=value, group=group, bar=bar)
+def _figure(label: str, value: float) -> Row:
+    return Row(label=label, measured=f"{value:.2f}", value=value)
 
 
 async def real(scale: Scale) -> list[Row]:

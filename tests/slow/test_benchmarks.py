@@ -21,13 +21,6 @@ from income_client.errors import DecodeError
 from income_client.records.window import Window
 
 ROOT: Final = Path(__file__).parents[2]
-CHARTS: Final = {
-    "calls": {"calls.svg"},
-    "decoding": {"decoding.svg"},
-    "walking": {"requests.svg"},
-}
-
-
 PROGRAM: Final = """
 import multiprocessing
 from benchmarks import __main__, services
@@ -63,8 +56,6 @@ def test_a_quick_run_measures_a_part_and_fails_nowhere(part: str, tmp_path: Path
     assert [row.label for row in rows if row.goal == "no failure"] == []
     assert [row.label for row in rows if row.goal == "all" and not row.is_met] == []
     assert (tmp_path / "results.md").read_text("utf-8") == to_markdown(report)
-    charts = {path.name for path in (tmp_path / "charts").iterdir()}
-    assert charts == CHARTS.get(part, set())
 
 
 def test_the_last_whole_run_has_every_part_and_labels_of_their_own() -> None:
