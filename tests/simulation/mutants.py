@@ -1,7 +1,8 @@
-"""Put faults into a copy of the package, one at a time, and say after how many seeds each is found.
+"""Put faults into a copy of the package, one at a time, and say what finds each of them.
 
-``python -m tests.simulation.mutants`` plays all of them; a number plays that one. The control is
-the package as it is, on the same seeds.
+``python -m tests.simulation.mutants`` plays all of them; a number plays that one. A fault is found
+by the seeds of its scenario or, where it names one, by an ordinary test. The control is the package
+as it is, with the same seeds and tests.
 """
 
 import argparse
@@ -12,6 +13,8 @@ import sys
 import tempfile
 import time
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +23,7 @@ from attrs import frozen
 from .scenarios import SCENARIOS
 
 _ROOT: Final = Path(__file__).parents[2]
-_COPIED: Final = ("income_client", "tests/simulation")
+_COPIED: Final = ("income_client", "tests")
 
 
 @frozen(kw_only=True)
@@ -33,8 +36,8 @@ class Mutant:
     old: str
     new: str
     scenario: str = "pollers"
-    survives: str | None = None
-    """Why the simulation does not find it, and which tests do."""
+    test: str | None = None
+    """The ordinary test that finds it, where seeds do so rarely or never."""
 
 
 def read_mutants() -> list[Mutant]:
@@ -45,57 +48,100 @@ def read_mutants() -> list[Mutant]:
         text = (_ROOT / "income_client" / mutant.file).read_text("utf-8")
         if text.count(mutant.old) != 1:
             raise ValueError(f"{mutant.file} does not hold the line of {mutant.name!r} once")
+        if mutant.test is not None:
+            path, function = mutant.test.split("::")
+            if f"def {function}(" not in (_ROOT / path).read_text("utf-8"):
+                raise ValueError(f"{path} has no {function}")
     return mutants
 
 
-def play(mutant: Mutant | None, scenario: str, seeds: int) -> tuple[str | None, int, float]:
-    """Play seeds until a promise is broken; return what is printed of it, seeds, and seconds."""
-    with tempfile.TemporaryDirectory() as folder:
-        for part in _COPIED:
-            shutil.copytree(_ROOT / part, Path(folder, part))
-        if mutant is not None:
-            file = Path(folder, "income_client", mutant.file)
-            file.write_text(file.read_text("utf-8").replace(mutant.old, mutant.new), "utf-8")
-        command = [sys.executable, "-W", "ignore", "-m", "tests.simulation", "--stop"]
-        command += ["--scenario", scenario, "--count", str(seeds)]
-        began = time.monotonic()
-        ran = subprocess.run(
-            command,
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": folder, "PYTHONHASHSEED": "0"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+@frozen
+class Result:
+    """What a mutant, or the control, has come to."""
+
+    tried: str
+    """How many seeds were played, or tests run."""
+    seconds: float
+    broken: str | None
+    """What is printed of the promise that was broken, or of the test that has failed."""
+
+    def __str__(self) -> str:
+        return f"{self.tried}, {self.seconds:.0f} s: {self.broken or 'nothing is broken'}"
+
+
+def play_seeds(mutant: Mutant | None, scenario: str, seeds: int) -> Result:
+    """Play seeds until a promise is broken."""
+    began, options = time.monotonic(), ("--scenario", scenario, "--count", str(seeds), "--stop")
+    with _copy(mutant) as folder:
+        ran = _run(folder, "-W", "ignore", "-m", "tests.simulation", *options)
     lines = ran.stdout.splitlines()
     if not lines:
         raise RuntimeError(ran.stderr)
     broken = next((line for line in lines if line.startswith(f"{scenario} ")), None)
-    return broken, int(lines[-1].split()[0]), time.monotonic() - began
+    return Result(f"{lines[-1].split()[0]} seeds", time.monotonic() - began, broken)
+
+
+def run_tests(mutant: Mutant | None, *tests: str) -> Result:
+    """Run ordinary tests until one fails."""
+    began, options = time.monotonic(), ("-qx", "-n0", "-pno:cacheprovider", "--tb=no", "--full")
+    with _copy(mutant) as folder:
+        ran = _run(folder, "-m", "pytest", *options, *tests)
+    if ran.returncode not in (0, 1):
+        raise RuntimeError(ran.stdout + ran.stderr)
+    broken = next((line for line in ran.stdout.splitlines() if line.startswith("FAILED ")), None)
+    return Result(f"{len(tests)} tests", time.monotonic() - began, broken)
+
+
+@contextmanager
+def _copy(mutant: Mutant | None) -> Iterator[Path]:
+    """Copy the package and its tests, and put the fault into the copy."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for part in _COPIED:
+            shutil.copytree(_ROOT / part, folder / part)
+        shutil.copy(_ROOT / "pyproject.toml", folder)
+        if mutant is not None:
+            file = folder / "income_client" / mutant.file
+            file.write_text(file.read_text("utf-8").replace(mutant.old, mutant.new), "utf-8")
+        yield folder
+
+
+def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder), "PYTHONHASHSEED": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def main() -> int:
-    """Play the mutants; return 1 if one lives that should not, or the control fails."""
+    """Play the mutants; return 1 if nothing finds one of them, or the control fails."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants")
     parser.add_argument(
-        "numbers", nargs="*", type=int, help="which, counted from 1; all by default"
+        "numbers", nargs="*", type=int, help="which, counted from 1; all and the control by default"
     )
     parser.add_argument("--seeds", type=int, default=100, help="for each, at most")
     given = parser.parse_args()
-    failed = 0
-    for number, mutant in enumerate(read_mutants(), start=1):
+    mutants, failed = read_mutants(), 0
+    for number, mutant in enumerate(mutants, start=1):
         if given.numbers and number not in given.numbers:
             continue
-        broken, seeds, seconds = play(mutant, mutant.scenario, given.seeds)
-        outcome = broken or f"LIVES ({mutant.survives or 'unexpected'})"
-        failed += broken is None and mutant.survives is None
         print(f"{number:2}  {mutant.promise}: {mutant.name}", flush=True)
-        print(f"      {seeds} seeds, {seconds:.0f} s: {outcome}", flush=True)
-    for scenario in () if given.numbers else SCENARIOS:
-        broken, seeds, seconds = play(None, scenario, given.seeds)
-        outcome = broken or "nothing is broken"
-        print(f"control of {scenario}: {seeds} seeds, {seconds:.0f} s: {outcome}", flush=True)
-        failed += broken is not None
+        if mutant.test is None:
+            result = play_seeds(mutant, mutant.scenario, given.seeds)
+        else:
+            result = run_tests(mutant, mutant.test)
+        print(f"      {result}", flush=True)
+        failed += result.broken is None
+    if not given.numbers:
+        tests = {mutant.test for mutant in mutants if mutant.test is not None}
+        controls = [play_seeds(None, scenario, given.seeds) for scenario in SCENARIOS]
+        for result in (*controls, run_tests(None, *sorted(tests))):
+            print(f"control: {result}", flush=True)
+            failed += result.broken is not None
     return int(failed > 0)
 
 
