@@ -212,13 +212,8 @@ def judge_letters(run: "Cluster") -> None:
         run.world.count(f"dead letter: {kind}")
         if kind != "window":
             continue
-        second = int(name)
-        near = sum(
-            any(abs(version.second - second) <= 1 for version in one.versions)
-            for one in run.service.applications.values()
-        )
-        if near < run.plan.page:
-            what = f"second {second - EPOCH_OF_RUNS} is called saturated: {near} rows near it"
+        if not run.service.is_saturated(int(name), run.plan.page):
+            what = f"second {int(name) - EPOCH_OF_RUNS} is called saturated"
             _fail(run, "10, dead letters", what)
     run.world.count("dead letter: resolved", len(books.letters - letters.keys()))
     books.letters = set(letters)

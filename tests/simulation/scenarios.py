@@ -10,7 +10,8 @@ from .outcomes import Outcome, Run, play_run
 from .plan import Plan, Profile
 from .streams import draw_relay
 from .tokens import TokenPlan, TokenRun
-from .walks import WalkPlan, WalkRun
+from .walk_plan import WalkPlan
+from .walks import WalkRun
 
 
 @frozen

@@ -125,6 +125,8 @@ class SimulatedService:
     trouble: Trouble = field(factory=Trouble)
     lists: list[float] = field(factory=list)
     """When list calls were answered."""
+    refused: list[int] = field(factory=list)
+    """The bounds, in seconds, that were refused since they lay in the future."""
     failed_at: float = float("-inf")
     """When a request has ended last that may have been answered badly, or not at all."""
     set_back: list[tuple[float, float]] = field(factory=list)
@@ -149,6 +151,22 @@ class SimulatedService:
     def latest_second(self) -> int:
         """The latest second that its clock has ever shown."""
         return max(self.second, *(self.second_at(at - 0.001) for at, *_ in self._settings))
+
+    def is_saturated(self, second: int, page: int) -> bool:
+        """Return whether a second may be called saturated, which pages of this size are read of.
+
+        A closed bound brings the rows of the neighbour as well. If that is full, nothing tells
+        who does not know the meaning of the bounds which of the two is.
+        """
+        near = range(second - self.rules.lower_closed, second + self.rules.upper_closed + 1)
+        return any(self._rows_in(one) >= page for one in near)
+
+    def _rows_in(self, second: int) -> int:
+        """Return how many applications were ever updated in a second."""
+        return sum(
+            any(version.second == second for version in application.versions)
+            for application in self.applications.values()
+        )
 
     @property
     def is_standing(self) -> bool:
@@ -246,8 +264,10 @@ class SimulatedService:
         asked = parse_qs(request.query)
         limit = int(asked["limit"][0])
         bounds = [_second_of(asked.get(name)) for name in ("updated_after", "updated_before")]
-        if rules.future == "refuse" and any(one is not None and one > now for one in bounds):
+        latest = max((one for one in bounds if one is not None), default=0)
+        if rules.future == "refuse" and latest > now:
             self.world.count("service: future bound refused")
+            self.refused.append(latest)
             return self._reply(400)
         after = 0 if bounds[0] is None else bounds[0]
         before = now if bounds[1] is None else bounds[1]

@@ -16,7 +16,7 @@ from tests.simulation.exclusions import EXCLUSIONS, NEW_BEGINNING
 from tests.simulation.mutants import read_mutants
 from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.token_promises import OWN_TOKENS
-from tests.simulation.walk_promises import WRONG_CLOCK
+from tests.simulation.walk_promises import EXCLUDED as EXCLUDED_OF_WALKS
 
 _ROOT = Path(__file__).parents[2]
 _GUIDE = _ROOT / "income_client" / "guide"
@@ -69,7 +69,12 @@ def test_each_fault_is_put_into_a_line_of_the_package() -> None:
 
 @pytest.mark.parametrize(
     ("page", "sentence"),
-    [*((one.page, one.sentence) for one in EXCLUSIONS), NEW_BEGINNING, OWN_TOKENS, WRONG_CLOCK],
+    [
+        *((one.page, one.sentence) for one in EXCLUSIONS),
+        NEW_BEGINNING,
+        OWN_TOKENS,
+        *(("reading.md", sentence) for sentence in EXCLUDED_OF_WALKS),
+    ],
 )
 def test_what_is_excluded_is_said_in_the_guide(page: str, sentence: str) -> None:
     text = re.sub(r"\s+", " ", (_GUIDE / page).read_text("utf-8"))

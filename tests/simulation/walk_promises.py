@@ -12,11 +12,13 @@ from .service import Application, Version
 if TYPE_CHECKING:
     from .walks import Life, Walk, WalkRun
 
-WRONG_CLOCK: Final = (
-    "reading.md",
+EXCLUDED: Final = (
     "what is updated while that stands still, or at a time that it shows twice, may be missing",
+    "a bound ahead of it may be an error until it has come there",
+    "so may an application that is updated twice within the last seconds of the walk",
+    "The seconds beside it may be listed too: rows do not say which second they are of",
 )
-"""The page and the sentence that exclude updates under a clock that is wrong."""
+"""The sentences of `reading.md` that say what a walk does not promise."""
 
 
 # Promises 1 and 4: what is yielded
@@ -52,12 +54,8 @@ def judge_walk(run: "WalkRun", walk: "Walk") -> None:
 def _is_expected(run: "WalkRun", walk: "Walk", application: Application) -> bool:
     """Return whether an application must have been yielded."""
     latest, service = application.latest, run.service
-    is_saturated = any(
-        abs(version.second - second) <= 1
-        for version in application.versions
-        for second in walk.saturated
-    )
     is_there = not application.is_deleted and _is_inside(run, walk, latest)
+    is_saturated = latest.second in walk.saturated
     if not is_there or is_saturated or latest.made_at > walk.last_sent_at:
         return False
     if _is_of_wrong_clock(run, walk, latest):
@@ -71,7 +69,10 @@ def _is_expected(run: "WalkRun", walk: "Walk", application: Application) -> bool
     first = service.second_at(walk.sent_before_at)
     moves = sum(version.second >= first for version in application.versions)
     was_there = application.versions[0].made_at < walk.began_at
-    return was_there and moves == 1 and _is_inside(run, walk, application.versions[-2])
+    if not was_there or moves != 1:
+        return False
+    before = application.versions[-2]
+    return _is_inside(run, walk, before) and before.second not in walk.saturated
 
 
 def _is_of_wrong_clock(run: "WalkRun", walk: "Walk", latest: Version) -> bool:
@@ -103,14 +104,10 @@ def _is_unmoved(walk: "Walk", application: Application) -> bool:
 
 
 def _judge_saturated(run: "WalkRun", second: int) -> None:
-    """Judge a saturated second: it is full, or beside a full one, from which nothing tells it."""
+    """Judge a second that is called saturated."""
     run.world.count("walk: saturated second")
-    near = sum(
-        any(abs(version.second - second) <= 1 for version in application.versions)
-        for application in run.service.applications.values()
-    )
-    if near < run.plan.page:
-        what = f"second {second - EPOCH_OF_RUNS} is called saturated: {near} rows near it"
+    if not run.service.is_saturated(second, run.plan.page):
+        what = f"second {second - EPOCH_OF_RUNS} is called saturated"
         _fail(run, "2, saturated", what)
 
 
@@ -145,15 +142,17 @@ def judge_requests(life: "Life", sent: int) -> None:
 def judge_error(run: "WalkRun", life: "Life", error: BaseException | None) -> None:
     """Judge the error of a walk: the service answers badly, or has not come to what is asked."""
     walk, service = life.walk, run.service
-    bounds = [bound for bound in (walk.after, walk.before) if bound is not None]
-    is_ahead = any(bound > service.second for bound in bounds)
     is_set_back = any(walk.began_at <= at for at, _ in service.set_back)
     match error:
         case None:
             is_sound = True
         case InvalidRequestError():
-            is_behind = is_ahead or is_set_back or service.is_standing
-            is_sound = run.plan.rules.future == "refuse" and is_behind
+            # Its own bound, one that the clock has passed before, or the second after one that
+            # does not end.
+            latest = service.latest_second + service.is_standing
+            refused = service.refused[life.refusals_before :]
+            own = (walk.after, walk.before)
+            is_sound = any(bound in own or bound <= latest for bound in refused)
             run.world.count("walk: bound ahead of the clock refused")
         case UnexpectedResponseError(retryable=True):
             is_sound = run.plan.rules.future == "clamp" and is_set_back
