@@ -528,7 +528,7 @@ def _served_hosts(named: str, allowed: Iterable[str] | None) -> ServedHosts:
     if is_loopback(named):
         return hosts.with_host(named)
     if allowed is None:
-        raise ConfigurationError("the emulator listens on loopback only")
+        raise wrong("host", "must be a loopback address, where allow_hosts names none")
     if not is_ip(plain_host(named) or ""):
         raise wrong("host", "must be an IP address, such as 0.0.0.0")
     return hosts
