@@ -447,8 +447,12 @@ class Poll:
 
     def _judge_window(self, retrying: _Retrying) -> None:
         """Note whether a second still is saturated, or a row of a window still has no id."""
-        window = retrying.window
-        overfull = _OVERFULL if retrying.planner.saturated else None
+        window, planner = retrying.window, retrying.planner
+        has_passed = planner.present is not None and planner.present > window.before
+        if planner.requests > 1 and not has_passed:
+            # The service's clock was set back during the poll: its list says nothing of the window.
+            return
+        overfull = _OVERFULL if planner.saturated else None
         reason = overfull if is_second(window) else retrying.nameless
         if reason is not None:
             self._put_window(window, reason, is_retry=True)

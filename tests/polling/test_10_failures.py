@@ -20,6 +20,7 @@ from income_client import (
     ServerError,
 )
 from income_client.emulator import Fault
+from income_client.emulator.times import http_date
 from income_client.testing import JumpingClock
 from tests.support.payloads import row_of_list
 from tests.support.polling import (
@@ -184,6 +185,23 @@ async def test_a_saturated_second_is_reported_and_not_raised(
         assert len(await rest(place.poll())) == 10
         place.service.advance(4000)
         assert hidden <= set(ids_of(await rest(place.poll())))
+        assert await place.letters() == []
+
+
+async def test_a_saturated_second_is_kept_when_the_clock_is_set_back() -> None:
+    """It is set back between the listing and the retry of the second, which then lies ahead."""
+    second = NOW - 500
+    async with scene([second] * 25, page_size=20) as place:
+        await rest(place.poll(start="2026-06-30"))
+        place.service.advance(4000)
+        place.show(before=second - 600, headers={"Date": http_date(second - 600)}, skip=4, times=20)
+        assert await rest(place.poll()) == []
+        (letter,) = await place.store.dead_letters("default")
+        assert letter.window.after == second
+        place.service.faults.clear()
+        place.touch(*range(10))
+        place.service.advance(4000)
+        assert len(await rest(place.poll())) >= 15
         assert await place.letters() == []
 
 
