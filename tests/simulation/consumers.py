@@ -160,7 +160,9 @@ class Process:
     def _judge_pause(self) -> None:
         """Judge the time since the last call of the store by a standby that runs."""
         since = self._stood_by_at
-        if since is not None and self.is_standby and self.machine.paused_until <= since:
+        if since is None or self.client.found_nothing:  # BEGINNING excludes it
+            return
+        if self.is_standby and self.machine.paused_until <= since:
             promises.judge_looks(self.run, self, self.run.world.now - since)
 
     # What it does with records

@@ -51,9 +51,9 @@ class Life:
     """What its checkpoint remembers: the version of each application that was committed last."""
     known: dict[str, int] = field(factory=dict)
     """The version of each application that was delivered last, as its poller must know."""
-    returned: set[tuple[str, int]] = field(factory=set)
-    """Versions whose block has failed or was left: each may come once more."""
-    failed: set[tuple[str, int]] = field(factory=set)
+    returned: set[Row] = field(factory=set)
+    """Rows of batches whose block has failed or was left: each may come once more."""
+    failed: set[Row] = field(factory=set)
     """Those of them whose commit was not begun: no save may cover them."""
     uncommitted: list[Row] = field(factory=list)
     """Records that it was given, in batches that no save covers yet."""
@@ -94,7 +94,7 @@ class Books:
     pending: dict[str, Version] = field(factory=dict)
     """Latest versions that no consumer has written."""
     behind: set[int] = field(factory=set)
-    """Numbers of versions made in seconds that a checkpoint had passed before."""
+    """Numbers of versions made in seconds that a checkpoint may have passed before."""
     written: dict[str, Row] = field(factory=dict)
     """The row of each application with the greatest sequence."""
     lives: dict[Machine, Life] = field(factory=dict)
@@ -102,7 +102,7 @@ class Books:
     beginning: Beginning | None = None
     last: Save | None = None
     furthest: int = 0
-    """The latest second that any checkpoint has reached."""
+    """The latest second that a checkpoint may have reached, stored or not."""
     retired: set[str] = field(factory=set)
     """Marks of holders that were replaced."""
     received: set[int] = field(factory=set)
@@ -117,33 +117,37 @@ class Books:
     def updated(self, version: Version) -> None:
         """Expect a version."""
         self.pending[version.application_id] = version
+        # A batch of the last page that was listed may be committed after the clock was set back.
+        settles = [life.settings.settle for life in self.lives.values()]
+        self.furthest = max(
+            self.furthest, self.service.latest_listed - int(min(settles, default=0))
+        )
         if version.second < self.furthest:
             self.behind.add(version.number)
 
     def is_repeated(self, machine: Machine, row: Row) -> bool:
         """Return whether a process is given what its poller must know to be delivered."""
         life = self.lives[machine]
-        is_known = life.known.get(row.application_id) == row.version
-        return is_known and (row.application_id, row.version) not in life.returned
+        return life.known.get(row.application_id) == row.version and row not in life.returned
 
     def delivered(self, machine: Machine, row: Row) -> None:
         """Note that a process was given a record."""
-        life, key = self.lives[machine], (row.application_id, row.version)
-        # A batch that comes again may be older than what was delivered meanwhile.
-        if key not in life.returned or life.known.get(row.application_id, 0) <= row.version:
+        life = self.lives[machine]
+        # A batch that comes again says nothing of what its poller has read since.
+        if row not in life.returned:
             life.known[row.application_id] = row.version
-        life.returned.discard(key)
-        life.failed.discard(key)
+        life.returned.discard(row)
+        life.failed.discard(row)
         life.uncommitted.append(row)
         self.received.add(row.version)
 
     def returned(self, machine: Machine, rows: Iterable[Row], *, has_failed: bool) -> None:
         """Note that a batch may be delivered again; it must, if it has failed."""
         self.returned_at = self.world.now
-        life, keys = self.lives[machine], [(row.application_id, row.version) for row in rows]
-        life.returned.update(keys)
+        life, batch = self.lives[machine], set(rows)
+        life.returned |= batch
         if has_failed:
-            life.failed.update(keys)
+            life.failed |= batch
 
     def wrote(self, rows: Iterable[Row]) -> None:
         """Note what a consumer has made durable."""
@@ -174,7 +178,6 @@ class Books:
         server.state.committed = life.remembered = self._covered(life, save.new)
         sequence = save.new.sequence
         life.uncommitted = [row for row in life.uncommitted if row.sequence > sequence]
-        self.furthest = max(self.furthest, save.new.reached)
         self.last = save
 
     def _acquired(self, server: StoreServer, life: Life, save: Save) -> None:

@@ -141,5 +141,7 @@ EXCLUSIONS: Final = (
         covers=_is_made_while_suspended,
     ),
 )
+BEGINNING: Final = ("scaling.md", "it looks at the store again only then")
+"""The page and the sentence that let a standby not look at a store without a checkpoint."""
 NEW_BEGINNING: Final = ("scaling.md", "A process that is started then begins anew")
 """The page and the sentence that let a new process begin a name anew whose store was emptied."""

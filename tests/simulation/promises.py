@@ -12,7 +12,7 @@ from income_client import AuthenticationError, CheckpointConflictError, Checkpoi
 from .deliveries import Beginning, Save, position_of, read
 from .exclusions import exclusion_of
 from .loops import EPOCH_OF_RUNS, Machine
-from .stores import Row
+from .stores import LONGEST_CALL, Row
 
 if TYPE_CHECKING:
     from .callbacks import WakeUp
@@ -55,8 +55,7 @@ def judge_coverage(run: "Cluster", save: Save) -> None:
     """Judge the batches that a save covers: none whose block has failed is among them."""
     life = run.books.lives[save.machine]
     for row in [] if save.is_takeover else life.uncommitted:
-        is_covered = row.sequence <= save.new.sequence
-        if is_covered and (row.application_id, row.version) in life.failed:
+        if row.sequence <= save.new.sequence and row in life.failed:
             what = f"a save covers {_name(row)}, whose block has failed"
             _fail(run, "8, at least once", what, row.application_id)
 
@@ -100,7 +99,10 @@ def judge_sequences(run: "Cluster") -> None:
         return
     for row in run.books.written.values():
         latest = run.service.applications[row.application_id].latest
-        if row.application_id not in run.books.pending and row.version != latest.number:
+        # A replica may give an older version again, which only another look at the list corrects.
+        is_expected = row.application_id not in run.books.pending
+        is_expected = is_expected and exclusion_of(run, latest) is None
+        if is_expected and row.version != latest.number:
             what = f"the greatest sequence is that of {_name(row)}, the latest is v{latest.number}"
             _fail(run, "8, sequence", what, row.application_id)
 
@@ -279,7 +281,9 @@ def judge_first_poll(run: "Cluster", save: Save) -> None:
 
     def judge() -> None:
         process = run.process_of(save.machine)
-        is_disturbed = run.disturbances != disturbances or not (run.is_calm and run.is_serving)
+        # The reply to a save that was sent in an outage may still be under way.
+        is_calm = run.is_calm and save.at - run.calm_since > LONGEST_CALL
+        is_disturbed = run.disturbances != disturbances or not (is_calm and run.is_serving)
         if process is None or process.is_stopping or not process.is_awake or is_disturbed:
             return
         run.world.count("wake-up: a poll after a takeover")

@@ -127,6 +127,8 @@ class SimulatedService:
     """When list calls were answered."""
     refused: list[int] = field(factory=list)
     """The bounds, in seconds, that were refused since they lay in the future."""
+    latest_listed: int = 0
+    """The latest second that its clock has shown when it answered a list call."""
     failed_at: float = float("-inf")
     """When a request has ended last that may have been answered badly, or not at all."""
     set_back: list[tuple[float, float]] = field(factory=list)
@@ -280,6 +282,7 @@ class SimulatedService:
         rows = self._rows_between(after, before, moment)[:limit]
         self.world.count("service: full page" if len(rows) == limit else "service: page")
         self.lists.append(self.world.now)
+        self.latest_listed = max(self.latest_listed, now)
         body = {"updated_after": _stamp(after), "updated_before": _stamp(before)}
         return self._reply(200, body=body | {"applications": [_row_of(one) for one in rows]})
 

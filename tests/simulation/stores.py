@@ -21,7 +21,7 @@ from .loops import Machine, World
 _NOTHING: Final = StoredCheckpoint(checkpoint=None, version=0)
 _SLOW: Final = 4.0
 """Seconds of one way to a server that is slow, at most."""
-_SILENCE: Final = 10.0
+LONGEST_CALL: Final = 10.0
 """Seconds after which a driver gives up waiting for an answer."""
 
 
@@ -173,6 +173,8 @@ class StoreClient:
         """The last checkpoint that it was shown, or has saved."""
         self.looked_at: float | None = None
         """When its last load succeeded, in the world's time."""
+        self.found_nothing: bool = False
+        """Whether the store had no checkpoint at its last load that succeeded."""
         self.on_load: Callable[[], None] = lambda: None
         """Called before each load."""
         self.on_end: Callable[[], None] = lambda: None
@@ -183,6 +185,7 @@ class StoreClient:
         self.on_load()
         found: StoredCheckpoint = await self._call(lambda: self.server.state.stored)
         self.seen = found.checkpoint or self.seen
+        self.found_nothing = found.checkpoint is None
         self.looked_at = self.server.world.now
         return found
 
@@ -243,7 +246,7 @@ class StoreClient:
             is_reply_lost=is_reply_lost,
         )
         silence = CheckpointError("the store did not answer", retryable=True)
-        timer = self.machine.call_later(_SILENCE, self.machine.take, future, None, silence)
+        timer = self.machine.call_later(LONGEST_CALL, self.machine.take, future, None, silence)
         try:
             return await future
         finally:
