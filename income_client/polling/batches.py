@@ -201,8 +201,11 @@ class Batches:
         if not records:
             # A consumer that keeps checkpoints elsewhere may not have stored the last one yet.
             are_committed = self._committed == self._number
-            has_grown = commit.checkpoint.progress > self._lease.fence.progress
-            if are_committed and (commit.resolved or has_grown):
+            new, last = commit.checkpoint, self._lease.fence.last.checkpoint
+            has_grown = new.progress > last.progress
+            # After the clock was set back nothing grows, and the next process must list from there.
+            has_fallen = new.progress == last.progress and new.resumes_at != last.resumes_at
+            if are_committed and (commit.resolved or has_grown or has_fallen):
                 await self._store_commit(commit)
             return None
         self._number += 1

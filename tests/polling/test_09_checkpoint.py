@@ -396,7 +396,7 @@ async def test_a_store_that_is_emptied_while_the_clock_is_back_costs_no_dead_let
         place.store = store
         run_ahead(place, HOUR, replies=3)
         poller = place.poll(start=None)
-        waiting = asyncio.create_task(first(poller, 20))
+        waiting = asyncio.create_task(first(poller, 1))
         await until(lambda: poller.status.polls >= 3)
         (lost,) = place.touch(3)
         place.spoil(lost, status=404)
@@ -407,6 +407,20 @@ async def test_a_store_that_is_emptied_while_the_clock_is_back_costs_no_dead_let
         store._stored.clear()
         store._letters.clear()
         assert lost in ids_of(await waiting)
+
+
+async def test_a_poll_that_finds_nothing_stores_that_the_clock_was_set_back(place: Scene) -> None:
+    """The next process is started when the clock has caught up, and lists what it has missed."""
+    run_ahead(place, HOUR, replies=3)
+    poller = place.poll(settle=0)
+    waiting = asyncio.create_task(first(poller, 1))
+    await until(lambda: poller.status.polls >= 5)
+    poller.stop()
+    assert await waiting == []
+    place.service.advance(10)
+    (updated,) = place.touch(3)
+    place.service.advance(2 * HOUR)
+    assert ids_of(await rest(place.poll(settle=0))) == [updated]
 
 
 async def test_a_new_name_does_not_follow_a_clock_before_its_beginning(place: Scene) -> None:
