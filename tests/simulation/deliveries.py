@@ -111,6 +111,8 @@ class Books:
     """When a batch was last to be delivered again."""
     letters: set[str] = field(factory=set)
     """Keys of the dead letters that the store had after the last save."""
+    restored: list[tuple[float, int]] = field(factory=list)
+    """When the store has lost saves, and the position of the checkpoint that it had left."""
     lost_letters: set[str] = field(factory=set)
     """Dead letters that a store has lost while its consumer has kept the checkpoint."""
 
@@ -215,6 +217,8 @@ class Books:
         self.retired.clear()
         self.last = None  # whoever made the save that is the last one now
         self.letters = set(server.state.letters)
+        if (text := server.state.stored.checkpoint) is not None:
+            self.restored.append((self.world.now, position_of(read(text))))
         if own:
             lost = letters - self.letters
             self.lost_letters |= lost

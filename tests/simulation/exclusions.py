@@ -79,6 +79,19 @@ def _is_hidden(run: "Cluster", version: Version) -> bool:
     return False
 
 
+def _is_before_restored(run: "Cluster", version: Version) -> bool:
+    """Return whether a store was restored that does not know that the clock was set back.
+
+    A poll notices that while the clock is behind the restored checkpoint.
+    """
+    for at, position in run.books.restored:
+        if version.made_at <= at and version.second < position:
+            caught_up = at + position - run.service.second_at(at)
+            if sum(at < one < caught_up for one in run.service.lists) < _POLLS_SEEN:
+                return True
+    return False
+
+
 def _is_made_while_suspended(run: "Cluster", version: Version) -> bool:
     """Return whether a machine was suspended between a clock's setting back and the update.
 
@@ -133,6 +146,12 @@ EXCLUSIONS: Final = (
         page="polling.md",
         sentence="the poller was stopped, or its machine suspended, while clocks went back",
         covers=_is_hidden,
+    ),
+    Exclusion(
+        name="restored from before the clock was set back",
+        page="polling.md",
+        sentence="So is a backup from before the service's clock was set back",
+        covers=_is_before_restored,
     ),
     Exclusion(
         name="clock set back while a machine was suspended",
