@@ -45,7 +45,7 @@ from income_client.telemetry import Telemetry
 from income_client.testing import JumpingClock
 from income_client.wire.times import wire_time
 from tests.support.clients import BASIC, OAUTH, Shelf, call, failure, playing, session_to
-from tests.support.loop_time import stay_silent
+from tests.support.clocks import stay_silent
 from tests.support.polling import NOW_TEXT, rest
 from tests.support.server import (
     HUNG_UP,

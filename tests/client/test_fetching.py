@@ -30,10 +30,10 @@ from income_client.emulator import Emulator, Fault
 from income_client.system.concurrency import BoundedTasks
 from income_client.testing import JumpingClock
 from income_client.wire.times import wire_time
+from tests.support.clocks import ManualClock
 from tests.support.downloads import documents_of
 from tests.support.service import (
     NOW,
-    HeldClock,
     client_tasks,
     collect,
     quiet,
@@ -279,9 +279,9 @@ class Source:
 
 
 @contextlib.asynccontextmanager
-async def held_fetch() -> AsyncIterator[tuple[Any, Any, HeldClock, Source]]:
+async def held_fetch() -> AsyncIterator[tuple[Any, Any, ManualClock, Source]]:
     """Fetch with every reply held back until somebody waits with all requests out."""
-    held = HeldClock()
+    held = ManualClock(is_held=False)
     async with served(200, clock=held, latency=1) as (service, client):
         source = Source(service.world.ids)
         fetcher = client.fetch_records(source, concurrency=CONCURRENCY)
@@ -298,7 +298,7 @@ async def all_of(fetcher: Any) -> list[Any]:
 
 async def test_a_slow_first_reply_holds_the_rest_at_the_look_ahead() -> None:
     """While the first record is not there, no more than twice ``concurrency`` are begun."""
-    held = HeldClock()
+    held = ManualClock(is_held=False)
     async with served(100, clock=held, latency=1) as (service, client):
         await client.get_application_page()
         held.is_held = True
@@ -358,7 +358,7 @@ async def test_after_a_cancellation_going_on_is_refused() -> None:
 
 async def test_after_a_failure_the_rest_of_that_application_is_not_asked_for() -> None:
     """The documents of an application that is gone are not worth a request."""
-    held = HeldClock()
+    held = ManualClock(is_held=False)
     async with served(2, clock=held, latency=1) as (service, client):
         await client.get_application_page()
         held.is_held = True

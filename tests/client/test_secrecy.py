@@ -59,8 +59,8 @@ from income_client.settings import Auth
 from income_client.testing import JumpingClock, make_document
 from tests.support.canaries import CANARY, private_in
 from tests.support.clients import HERE
+from tests.support.clocks import pass_time, silence, stay_silent
 from tests.support.leaks import held_by
-from tests.support.loop_time import pass_time, silence, stay_silent
 from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE
 from tests.support.server import (
     HUNG_UP,

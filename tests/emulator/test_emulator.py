@@ -6,6 +6,7 @@ import socket
 import struct
 from contextlib import suppress
 from typing import Final
+from unittest.mock import AsyncMock
 
 import aiohttp
 import pytest
@@ -112,26 +113,19 @@ async def test_who_goes_away_gives_up_the_callback(
     assert (service.requests[0].name, service.requests[0].status) == ("control", 0)
 
 
-class FailingClock(JumpingClock):
-    """Its pauses end with an error."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__()
-        self._error = error
-
-    async def sleep(self, seconds: float) -> None:
-        """Fail."""
-        raise self._error
-
-
 @pytest.mark.parametrize("gone", [ConnectionError("gone"), TimeoutError("gone")])
 async def test_a_connection_that_ends_in_a_request_is_no_error(
-    session: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture, gone: Exception
+    session: aiohttp.ClientSession,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    gone: Exception,
 ) -> None:
     """Nothing is logged of it, while what else goes wrong is logged with its cause."""
     logged = []
     for error in (gone, LookupError("gone too")):
-        async with Emulator(5, latency=1, clock=FailingClock(error)) as service:
+        clock = JumpingClock()
+        monkeypatch.setattr(clock, "sleep", AsyncMock(side_effect=error))
+        async with Emulator(5, latency=1, clock=clock) as service:
             assert await get_status(session, service) in (500, 504)
         logged.append([record.exc_info and record.exc_info[1] for record in caplog.records])
     assert logged == [[], [error]]

@@ -8,7 +8,7 @@ import pytest
 from nats.aio.client import Client
 
 from income_client.engines.postgres import PostgresCheckpointStore
-from tests.support.loop_time import hurried
+from tests.support.clocks import hurried
 from tests.support.nats_server import NatsServer, connected, running_server
 from tests.support.postgres import PostgresServer, postgres_server
 

@@ -14,7 +14,8 @@ from income_client import CheckpointError, CheckpointStore, IncomeClient
 from income_client.checkpoints.store import RingingStore
 from income_client.engines.nats import NatsCheckpointStore
 from income_client.engines.postgres import PostgresCheckpointStore
-from tests.support.loop_time import LoopClock, pass_time
+from income_client.system.clock import SystemClock
+from tests.support.clocks import pass_time
 from tests.support.nats_server import PASSWORD, USERS, NatsServer, bucket, connected, running_server
 from tests.support.polling import NOW_TEXT, scene
 from tests.support.postgres import PostgresServer
@@ -91,8 +92,8 @@ async def test_a_standby_wakes_the_poller_that_works(
 ) -> None:
     """Though the interval is an hour; the clocks are those of the machine."""
     async with (
-        scene(clock=LoopClock()) as place,
-        IncomeClient(place.service.url, auth=place.service.basic, clock=LoopClock()) as client,
+        scene(clock=SystemClock()) as place,
+        IncomeClient(place.service.url, auth=place.service.basic) as client,
         store_of(kind, request) as store,
     ):
         options: dict[str, Any] = {"start": NOW_TEXT, "documents": False}

@@ -12,7 +12,8 @@ from income_client import Batch, CheckpointError, CheckpointStore, IncomeClient,
 from income_client.emulator import Emulator
 from income_client.engines.postgres import PostgresCheckpointStore
 from income_client.testing import JumpingClock
-from tests.support.polling import NOW_TEXT, Scene, StandingClock, ids_of, rest, take
+from tests.support.clocks import ManualClock
+from tests.support.polling import NOW_TEXT, Scene, ids_of, rest, take
 from tests.support.postgres import CommitCutter, PostgresServer
 from tests.support.service import NOW
 
@@ -100,9 +101,9 @@ async def test_each_update_takes_effect_once(postgres: PostgresServer, fault: st
 @contextlib.asynccontextmanager
 async def waiting(
     place: Scene, store: CheckpointStore | None = None, **options: Any
-) -> AsyncIterator[tuple[StandingClock, Poller]]:
+) -> AsyncIterator[tuple[ManualClock, Poller]]:
     """Make a poller with standbys on a clock of its own."""
-    clock, service = StandingClock(), place.service
+    clock, service = ManualClock(), place.service
     usual: dict[str, Any] = {"start": NOW_TEXT, "documents": False, "standby": True}
     async with IncomeClient(service.url, auth=service.oauth2, clock=clock) as client:
         yield clock, client.poll(store or place.store, **usual | options)
@@ -117,7 +118,7 @@ async def replica(
         taking = asyncio.ensure_future(take(poller))
         async with asyncio.timeout(30):
             while not taking.done():
-                if clock.is_slept_on:
+                if clock.sleepers - {"income_client lease renewal"}:
                     clock.advance(1)
                 await asyncio.sleep(0)
         yield await taking

@@ -13,7 +13,7 @@ from nats.js.api import StreamConfig
 from income_client.cli.relay import _connect_to_nats
 from income_client.engines.relay import UpdateEvent
 from tests.support.cli import Cli, Running, cli, complaints, shell
-from tests.support.loop_time import pass_time
+from tests.support.clocks import pass_time
 from tests.support.nats_server import NatsServer, connected
 from tests.support.streams import Ran
 

@@ -44,8 +44,8 @@ from tests.support.clients import (
     open_connections,
     pooled,
 )
+from tests.support.clocks import pass_time, silence
 from tests.support.downloads import Scene, files_below, scene
-from tests.support.loop_time import pass_time, silence
 from tests.support.server import Reply, ScriptedServer, in_turn, reply
 from tests.support.service import client_tasks, until
 from tests.support.storage import Storage, document_at, storing

@@ -19,7 +19,7 @@ from income_client import (
 )
 from income_client.testing import JumpingClock
 from tests.support.clients import ask, outcomes, running
-from tests.support.loop_time import OrderedClock
+from tests.support.clocks import ManualClock
 from tests.support.server import (
     EMPTY_PAGE,
     RESET,
@@ -222,10 +222,10 @@ async def test_a_repetition_goes_ahead_of_calls_that_were_not_sent_yet() -> None
     async with running(uses=1, concurrency=1) as (service, client):
         assert set(await outcomes(client, "abcd")) == {"done"}
         assert service.references == list("abbccdd")
-    clock = OrderedClock()
+    clock = ManualClock()
     async with running(clock=clock, uses=2, max_rate=1, concurrency=4) as (service, client):
         calls = asyncio.create_task(outcomes(client, "abcde"))
-        await clock.let_pass(20)
+        await clock.pass_time(20)
         assert set(await calls) == {"done"}
         assert service.references == list("abccdee")
         assert [call.at for call in service.calls] == [0, 1, 2, 3, 4, 5, 6]
@@ -233,7 +233,7 @@ async def test_a_repetition_goes_ahead_of_calls_that_were_not_sent_yet() -> None
 
 async def test_a_repetition_waits_for_the_pause_of_a_429() -> None:
     """A 429 of another call delays it too; it keeps its slot, and is first afterwards."""
-    clock = OrderedClock()
+    clock = ManualClock()
     held = Held(token_reply("token-2"))
 
     async def answer(request: Request) -> Reply:
@@ -246,11 +246,11 @@ async def test_a_repetition_waits_for_the_pause_of_a_429() -> None:
     pace: dict[str, Any] = {"concurrency": 2, "max_rate": 1000}
     async with running(answer, issue, clock=clock, retry=ONCE, **pace) as (service, client):
         calls = asyncio.create_task(outcomes(client, ["throttled", "refused", "later", "last"]))
-        await clock.let_pass(1)
+        await clock.pass_time(1)
         held.released.set()
-        await clock.let_pass(28)
+        await clock.pass_time(28)
         assert service.references == ["throttled", "refused"]
-        await clock.let_pass(2)
+        await clock.pass_time(2)
         assert await calls == ["RateLimitedError", "done", "done", "done"]
         assert service.references == ["throttled", "refused", "refused", "later", "last"]
 

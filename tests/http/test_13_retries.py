@@ -32,7 +32,7 @@ from income_client import (
 from income_client.http.retry import Gate, Retries, RetryBudget
 from income_client.testing import JumpingClock
 from tests.support.clients import BASIC, ask, outcomes, running
-from tests.support.loop_time import OrderedClock, pass_time
+from tests.support.clocks import ManualClock, pass_time
 from tests.support.server import (
     EMPTY_PAGE,
     RESET,
@@ -288,19 +288,19 @@ async def test_the_budget_limits_retries_and_not_first_attempts() -> None:
 
 async def test_a_call_whose_deadline_is_within_the_pause_fails_at_once() -> None:
     """Queued or not, it is not sent, and its error has the remaining pause."""
-    clock = OrderedClock()
+    clock = ManualClock()
     answer = in_turn(reply(429, Retry_After="30"), EMPTY_PAGE)
     async with running(answer, auth=BASIC, clock=clock, concurrency=1) as (service, client):
         patient = asyncio.create_task(outcomes(client, list("abc")))
         await asyncio.sleep(0)
         queued = asyncio.create_task(failure(client.with_options(deadline=20), "queued"))
-        await clock.let_pass(1)
+        await clock.pass_time(1)
         assert queued.done()
         late = await failure(client.with_options(deadline=29), "late")
         for error, pause in ((await queued, 30), (late, 29)):
             assert isinstance(error, RateLimitedError)
             assert (error.status, error.retry_after, error.attempts) == (None, pause, 0)
-        await clock.let_pass(30)
+        await clock.pass_time(30)
         assert set(await patient) == {"done"}
         assert [call.at for call in service.calls] == [0, 30, 30, 30]
         assert {"queued", "late"}.isdisjoint(service.references)
@@ -308,7 +308,7 @@ async def test_a_call_whose_deadline_is_within_the_pause_fails_at_once() -> None
 
 async def test_a_longer_pause_is_kept_by_calls_that_wait_already() -> None:
     """A call in flight is asked for another pause while others wait for the first one's end."""
-    clock = OrderedClock()
+    clock = ManualClock()
 
     async def answer(request: Request) -> Reply:
         if request.reference == "late":
@@ -319,9 +319,9 @@ async def test_a_longer_pause_is_kept_by_calls_that_wait_already() -> None:
     options: dict[str, Any] = {"auth": BASIC, "concurrency": 2, "retry": ONCE}
     async with running(answer, clock=clock, **options) as (service, client):
         first = asyncio.create_task(outcomes(client, ["a", "b"]))
-        await clock.let_pass(5)
+        await clock.pass_time(5)
         late = asyncio.create_task(outcomes(client, ["late"]))
-        await clock.let_pass(100)
+        await clock.pass_time(100)
         assert await first == ["RateLimitedError"] * 2
         assert await late == ["done"]
         assert service.calls[-1].at == 70
@@ -329,12 +329,12 @@ async def test_a_longer_pause_is_kept_by_calls_that_wait_already() -> None:
 
 async def test_a_429_keeps_the_queue_of_max_rate() -> None:
     """Calls that were waiting for their turn are the first ones after the pause."""
-    clock = OrderedClock()
+    clock = ManualClock()
     answer = in_turn(reply(429, Retry_After="1.5"), EMPTY_PAGE)
     options: dict[str, Any] = {"auth": BASIC, "retry": ONCE, "max_rate": 1, "concurrency": 2}
     async with running(answer, clock=clock, **options) as (service, client):
         calls = asyncio.create_task(outcomes(client, list("abcdef")))
-        await clock.let_pass(20)
+        await clock.pass_time(20)
         assert await calls == ["RateLimitedError"] + ["done"] * 5
         assert service.references == list("abcdef")
         assert [call.at for call in service.calls] == [0, 1.5, 2.5, 3.5, 4.5, 5.5]
@@ -352,7 +352,7 @@ async def test_requests_are_never_closer_than_max_rate_allows(
     rate: float, calls: list[tuple[float, bool]], concurrency: int
 ) -> None:
     """Whenever calls start or are cancelled, the others keep their distance and order."""
-    clock = OrderedClock()
+    clock = ManualClock()
     options: dict[str, Any] = {"max_rate": rate, "concurrency": concurrency, "auth": BASIC}
     async with running(in_turn(EMPTY_PAGE), clock=clock, **options) as (service, client):
         made = []
@@ -362,8 +362,8 @@ async def test_requests_are_never_closer_than_max_rate_allows(
             await turns(3)
             if is_cancelled:
                 task.cancel()
-            await clock.let_pass(gap)
-        await clock.let_pass(len(calls) / rate + 1)
+            await clock.pass_time(gap)
+        await clock.pass_time(len(calls) / rate + 1)
         assert all(task.done() for task in made)
     moments = [call.at for call in service.calls]
     assert all(later - earlier >= 1 / rate - 1e-6 for earlier, later in pairwise(moments))
@@ -371,7 +371,7 @@ async def test_requests_are_never_closer_than_max_rate_allows(
 
 
 async def test_first_attempts_do_not_wait_for_the_retries_of_others() -> None:
-    clock = OrderedClock()
+    clock = ManualClock()
 
     def answer(request: Request) -> Reply:
         return reply(503, Retry_After="30") if request.reference == "failing" else EMPTY_PAGE
@@ -380,11 +380,11 @@ async def test_first_attempts_do_not_wait_for_the_retries_of_others() -> None:
     async with running(answer, retry=RetryPolicy(budget=50), **options) as (service, client):
         failing = [asyncio.create_task(outcomes(client, ["failing"])) for _ in range(20)]
         await until(lambda: len(service.calls) == 20)
-        await clock.let_pass(1)
+        await clock.pass_time(1)
         for number in range(20):
             await ask(client, str(number))
         assert {call.at for call in service.calls[20:]} == {1}
-        await clock.let_pass(100)
+        await clock.pass_time(100)
         await asyncio.wait(failing)
 
 

@@ -31,7 +31,7 @@ from income_client.testing import JumpingClock
 from tests.support.beside import beside
 from tests.support.beside import until as until_beside
 from tests.support.clients import BASIC, OAUTH
-from tests.support.loop_time import OrderedClock, pass_time
+from tests.support.clocks import ManualClock, pass_time
 from tests.support.proxies import tls_pair, tunnelling
 from tests.support.server import (
     HUNG_UP,
@@ -284,16 +284,16 @@ async def test_calls_that_are_cancelled_early_close_no_other_connection() -> Non
 
 async def test_a_repeated_request_waits_for_its_turn() -> None:
     """``max_rate`` counts it, and it goes ahead of calls that were not sent yet."""
-    clock = OrderedClock()
+    clock = ManualClock()
     async with mortal(RESET, clock=clock, max_rate=1) as (service, client, _):
         await get(client, "first")
         service.die()
         calls = [asyncio.create_task(get(client, name)) for name in ("next", "last")]
-        await clock.let_pass(1)
+        await clock.pass_time(1)
         assert service.over == [0, 0]
-        await clock.let_pass(1)
+        await clock.pass_time(1)
         assert [request.name for request in service.server.requests][2:] == ["next"]
-        await clock.let_pass(1)
+        await clock.pass_time(1)
         await asyncio.gather(*calls)
         assert service.over == [0, 0, 1, 1]
 

@@ -24,7 +24,7 @@ from income_client.http.credentials import CredentialSource
 from income_client.settings import Auth
 from income_client.testing import JumpingClock
 from tests.support.clients import BASIC, OAUTH, Shelf, ask, outcomes, running
-from tests.support.loop_time import pass_time, stay_silent
+from tests.support.clocks import pass_time, stay_silent
 from tests.support.server import (
     EMPTY_PAGE,
     UNAUTHORIZED,

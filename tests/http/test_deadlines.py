@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from income_client.http.deadlines import Deadlines
 from income_client.http.retry import Pacer
-from tests.support.loop_time import pass_time
+from tests.support.clocks import pass_time
 from tests.support.server import turns
 
 SHORT = 0.02

@@ -26,7 +26,7 @@ from income_client.settings import Secret, Timeouts
 from income_client.system.clock import Clock
 from income_client.testing import JumpingClock
 from tests.support.clients import Shelf, call, playing
-from tests.support.loop_time import OrderedClock, stay_silent
+from tests.support.clocks import ManualClock, stay_silent
 from tests.support.server import in_turn, reply, token_rules, turns
 
 NOON: Final = datetime(2026, 6, 30, 12, tzinfo=UTC)
@@ -483,12 +483,12 @@ async def test_no_call_fails_because_the_store_is_slow(
     seconds: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each process waits for it, and says once that it is slow."""
-    clock = OrderedClock()
+    clock = ManualClock()
     service, shelf = Service(clock, 8.0), ClaimedShelf(clock, seconds)
     caches = [service.cache(shelf) for _ in range(4)]
     calls = asyncio.gather(*map(service.be_called, caches))
     while not calls.done():
-        await clock.let_pass(1)
+        await clock.pass_time(1)
     for cache in caches:
         await cache.aclose()
     assert service.calls > 60

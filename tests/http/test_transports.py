@@ -26,8 +26,8 @@ from income_client.http.endpoints import (
 from income_client.http.transport import Pool, Transport
 from tests.support.beside import beside
 from tests.support.clients import CHUNKED, HERE, connected, fetched, one, open_connections, send
+from tests.support.clocks import pass_time, silence
 from tests.support.leaks import held_by
-from tests.support.loop_time import pass_time, silence
 from tests.support.server import (
     Answer,
     Reply,

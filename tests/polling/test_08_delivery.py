@@ -21,8 +21,9 @@ from income_client import (
     RecordDelivered,
     SQLiteCheckpointStore,
 )
+from tests.support.clocks import ManualClock
 from tests.support.polling import Scene, first, ids_of, reached, rest, scene, take
-from tests.support.service import NOW, HeldClock, client_tasks, collect, quiet, until
+from tests.support.service import NOW, client_tasks, collect, quiet, until
 
 
 async def test_each_update_comes_once() -> None:
@@ -213,8 +214,7 @@ async def test_a_costly_lookback_is_warned_of_once(
 @pytest.mark.parametrize(("concurrency", "documents"), [(1, True), (2, False), (5, True)])
 async def test_a_poll_has_its_concurrency_in_flight(concurrency: int, documents: bool) -> None:
     """While replies are held back there are that many requests, and one more for each reply."""
-    held = HeldClock()
-    held.is_held = True
+    held = ManualClock()
     async with scene(12, clock=held, latency=1) as place:
         poller = place.poll(
             start="2000-01-01", concurrency=concurrency, documents=documents, once=True

@@ -13,7 +13,7 @@ from income_client import (
     MemoryCheckpointStore,
     SQLiteCheckpointStore,
 )
-from tests.support import loop_time
+from tests.support import clocks
 from tests.support.polling import Scene, ids_of
 from tests.support.replicas import Cluster, Replica, cluster, leader_and_standby
 
@@ -91,7 +91,7 @@ async def test_a_wake_up_in_a_standby_reaches_the_leader(tmp_path: Path, *, is_f
             (updated,) = made.place.touch(number)
             assert standby.poller.wake() is True
             for _ in range(30):
-                loop_time.pass_time(1)
+                clocks.pass_time(1)
                 await made.pass_time(1)
                 if ids_of(leader.records)[-1:] == [updated]:
                     break

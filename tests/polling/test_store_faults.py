@@ -23,9 +23,10 @@ from income_client.polling.fence import Lost
 from income_client.polling.lease import Lease
 from income_client.system.clock import SystemClock
 from income_client.testing import JumpingClock
+from tests.support.clocks import ManualClock
 from tests.support.leaks import package_frames
 from tests.support.polling import FailingStore, Scene, first, ids_of, rest, scene, take
-from tests.support.service import HeldClock, until
+from tests.support.service import until
 from tests.support.store_files import letter
 
 
@@ -195,7 +196,7 @@ async def test_a_new_beginning_is_reported_although_the_store_fails(way: str) ->
 @pytest.mark.parametrize("way", ["stop", "cancel"])
 async def test_stopping_ends_the_pauses_of_a_failing_commit(way: str) -> None:
     """A stop after one more try, whose error is raised; the batch comes again either way."""
-    clock = HeldClock()
+    clock = ManualClock(is_held=False)
     async with scene(clock=clock) as place:
         store = with_updates(place, 3)
         poller = place.poll()

@@ -29,12 +29,11 @@ from tests.support.callbacks import (
     AUTHORIZATION,
     BASIC,
     PASSWORD,
-    HandClock,
     ring,
     served_by_aiohttp,
     served_by_uvicorn,
 )
-from tests.support.polling import StandingClock
+from tests.support.clocks import ManualClock
 from tests.support.signed_tokens import (
     AUDIENCE,
     ISSUER,
@@ -82,7 +81,7 @@ def receivers(on_callback: Callable[[Callback], None]) -> dict[str, CallbackRece
             auth=auth,
             trusted_proxies=["127.0.0.1" if path == "/proxied" else "10.0.0.1"],
             max_body_bytes=65_536,
-            clock=HandClock(NOW),
+            clock=ManualClock(NOW),
         )
         for path, auth in checks.items()
     }
@@ -226,7 +225,7 @@ async def test_a_callback_wakes_the_poller() -> None:
         async for record in poller:
             arrived.put_nowait(record.application_id)
 
-    clock = StandingClock()
+    clock = ManualClock()
     async with (
         Emulator(applications=20, time_flows=True) as service,
         IncomeClient(service.url, auth=service.oauth2, clock=clock) as client,

@@ -27,7 +27,7 @@ from income_client.receivers.jwks import (
     fetch_key_set,
 )
 from income_client.receivers.receiver import TokenCheck
-from tests.support.callbacks import HandClock
+from tests.support.clocks import ManualClock
 from tests.support.proxies import tls_pair
 from tests.support.server import Answer, Reply, ScriptedServer, in_turn, reply, turns
 from tests.support.signed_tokens import NOW, accepting, key_set, token
@@ -48,10 +48,10 @@ async def refusal_in(checking: Awaitable[Any]) -> Refusal | None:
 
 
 @define
-class ScriptedKeys(HandClock):
+class ScriptedKeys:
     """Replaces `fetch_key_set` and the clock of its caller."""
 
-    seconds: float = NOW
+    clock: ManualClock = field(factory=partial(ManualClock, NOW))
     answer: Any = field(factory=partial(key_set, "P-256"))
     asked: list[float] = field(factory=list)
     may_answer: asyncio.Event = field(factory=asyncio.Event)
@@ -62,7 +62,7 @@ class ScriptedKeys(HandClock):
 
     async def fetch(self, url: str) -> Mapping[str, Any]:
         assert url == URL
-        self.asked.append(self.seconds)
+        self.asked.append(self.clock.time())
         self.was_asked.set()
         await self.may_answer.wait()
         if isinstance(self.answer, Exception):
@@ -166,7 +166,7 @@ async def test_certificates_are_verified_with_the_context_that_is_given() -> Non
 
 
 def source(play: ScriptedKeys) -> KeySetCache:
-    return KeySetCache(URL, monotonic=play.monotonic, fetch=play.fetch)
+    return KeySetCache(URL, monotonic=play.clock.monotonic, fetch=play.fetch)
 
 
 def others() -> set[asyncio.Task[object]]:
@@ -198,7 +198,7 @@ async def test_a_renewal_holds_up_nobody() -> None:
     play = ScriptedKeys()
     known = source(play)
     keys = await known.keys()
-    play.seconds += 600
+    play.clock.advance(600)
     play.answer = key_set("P-384")
     play.hold()
     assert [await known.keys() for _ in range(5)] == [keys] * 5
@@ -207,8 +207,8 @@ async def test_a_renewal_holds_up_nobody() -> None:
     await turns(20)
     newer = await known.keys()
     assert newer is not keys
-    play.seconds += 30
-    assert await known.newer_than(keys, since=play.seconds) is newer
+    play.clock.advance(30)
+    assert await known.newer_than(keys, since=play.clock.time()) is newer
     assert (len(play.asked), others()) == (2, set())
 
 
@@ -219,14 +219,14 @@ async def test_an_answer_to_an_earlier_request_does_not_show_that_a_key_is_unkno
     play.hold()
     asking = asyncio.create_task(known.keys())
     await play.was_asked.wait()
-    play.seconds += 2
-    came_at = play.seconds
-    play.seconds += 2
+    play.clock.advance(2)
+    came_at = play.clock.time()
+    play.clock.advance(2)
     play.may_answer.set()
     keys = await asking
     assert await refusal_in(known.newer_than(keys, since=came_at)) is Refusal.KEYS_UNAVAILABLE
-    play.seconds += 30
-    late = play.seconds
+    play.clock.advance(30)
+    late = play.clock.time()
     assert await refusal_in(known.newer_than(keys, since=late)) is not Refusal.TOKEN_KEY_UNKNOWN
 
 
@@ -264,17 +264,17 @@ async def test_requests_keep_their_distance_and_keys_once_known_serve_for_a_day(
     play = ScriptedKeys()
     known, newest_at = source(play), None
     for pause, is_key_unknown, answer in moves:
-        play.seconds += pause
+        play.clock.advance(pause)
         play.answer = answer
         asked = len(play.asked)
         with contextlib.suppress(RefusedError):
             keys = await known.keys()
             if is_key_unknown:
-                await known.newer_than(keys, since=play.seconds)
+                await known.newer_than(keys, since=play.clock.time())
         await turns(20)
         if len(play.asked) > asked and answer is not GONE and answer["keys"]:
-            newest_at = play.seconds
-        is_kept = newest_at is not None and play.seconds < newest_at + KEPT_FOR
+            newest_at = play.clock.time()
+        is_kept = newest_at is not None and play.clock.time() < newest_at + KEPT_FOR
         assert (known.current is not None) is is_kept
     assert all(later - earlier >= FETCH_EVERY for earlier, later in pairwise(play.asked))
 
@@ -283,12 +283,12 @@ Check = Callable[[str], Coroutine[Any, Any, Refusal | None]]
 
 
 def checking(auth: CallbackBearerAuth, clock: Any = None, fetch: Any = None) -> Check:
-    check = TokenCheck(auth, clock or HandClock(NOW), fetch=fetch)
+    check = TokenCheck(auth, clock or ManualClock(NOW), fetch=fetch)
     return lambda text: refusal_in(check.check(text))
 
 
 def at_address(play: ScriptedKeys) -> Check:
-    return checking(accepting(keys=None, jwks_url=URL), play, play.fetch)
+    return checking(accepting(keys=None, jwks_url=URL), play.clock, play.fetch)
 
 
 def asking(verify: Any) -> Check:
@@ -297,7 +297,7 @@ def asking(verify: Any) -> Check:
 
 async def test_keys_are_used_as_they_are_given_or_fetched() -> None:
     assert await checking(accepting())(GOOD) is None
-    late = checking(accepting(), HandClock(NOW + 9999))
+    late = checking(accepting(), ManualClock(NOW + 9999))
     assert await late(GOOD) is Refusal.TOKEN_OUT_OF_TIME
     async with ScriptedServer(in_turn(reply(body=KEYS))) as server:
         check = checking(accepting(keys=None, jwks_url=f"{server.url}/keys"))
@@ -313,7 +313,7 @@ async def test_a_new_key_is_found() -> None:
         check = at_address(play)
         newer = token("ES384", header=header)
         assert await check(newer) is Refusal.TOKEN_KEY_UNKNOWN
-        play.seconds += 60
+        play.clock.advance(60)
         play.answer = key_set("P-256", "P-384")
         assert await check(newer) is None
         assert await check(GOOD) is None
@@ -325,7 +325,7 @@ async def test_forged_names_cannot_cause_a_flood() -> None:
     play = ScriptedKeys()
     check = at_address(play)
     await check(GOOD)
-    play.seconds += 60
+    play.clock.advance(60)
     texts = [token(header={"kid": f"unknown-{n}"}) for n in range(100)]
     play.hold()
     waiting = asyncio.gather(*map(check, texts))
@@ -334,7 +334,7 @@ async def test_forged_names_cannot_cause_a_flood() -> None:
     assert await check(GOOD) is None
     play.may_answer.set()
     assert set(await waiting) == {Refusal.TOKEN_KEY_UNKNOWN}
-    play.seconds += 29
+    play.clock.advance(29)
     refusals = await asyncio.gather(*map(check, texts))
     assert set(refusals) == {Refusal.KEYS_UNAVAILABLE}
     assert len(play.asked) == 2
@@ -348,7 +348,7 @@ async def test_a_token_that_is_wrong_by_itself_asks_for_no_keys() -> None:
     assert await check(token("HS256")) is Refusal.TOKEN_ALGORITHM
     assert play.asked == []
     await check(GOOD)
-    play.seconds += 60
+    play.clock.advance(60)
     for text in (token(aud="x"), token(exp=0), GOOD[:-4] + "AAAA", "a.b.c"):
         assert await check(text) is not None
     assert len(play.asked) == 1
@@ -360,10 +360,10 @@ async def test_an_address_that_fails_is_not_the_tokens_fault() -> None:
     play.answer = GONE
     check = at_address(play)
     assert await check(GOOD) is Refusal.KEYS_UNAVAILABLE
-    play.seconds += 30
+    play.clock.advance(30)
     play.answer = key_set("P-256")
     assert await check(GOOD) is None
-    play.seconds += 700
+    play.clock.advance(700)
     play.answer = GONE
     assert await check(GOOD) is None
     assert await check(token("ES384")) is Refusal.KEYS_UNAVAILABLE

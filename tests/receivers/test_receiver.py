@@ -26,8 +26,8 @@ from income_client.receivers.exchange import (
     check_content,
     read_callback,
 )
-from tests.support.callbacks import AUTHORIZATION, BASIC, HandClock, refusal_of
-from tests.support.loop_time import pass_time
+from tests.support.callbacks import AUTHORIZATION, BASIC, refusal_of
+from tests.support.clocks import ManualClock, pass_time
 from tests.support.service import until
 
 EVENT: Final = {
@@ -97,7 +97,7 @@ class Holding:
 
 async def test_a_good_callback_is_passed_on_and_answered_with_json() -> None:
     came: list[Callback] = []
-    answer = await answered(accepting(came.append, clock=HandClock()))
+    answer = await answered(accepting(came.append, clock=ManualClock(NOW.timestamp())))
     assert (answer.status, answer.body) == (200, b'{"status":"OK"}')
     assert header(answer, "Content-Type") == "application/json"
     assert came == [
@@ -237,11 +237,11 @@ async def test_verify_returns_the_callback_and_calls_nobody() -> None:
 
 async def test_refusals_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     """Anybody can cause them."""
-    clock = HandClock()
+    clock = ManualClock()
     receiver = accepting(clock=clock)
     for _ in range(100):
         await answered(receiver, head=head_of(None))
-        clock.seconds += 1
+        clock.advance(1)
     assert [record.unsaid for record in caplog.records] == [0, 59]  # type: ignore[attr-defined]
     assert receiver.status.refused == {"authorization_missing": 100}
 
@@ -268,16 +268,16 @@ async def test_repeats_are_marked_and_run_all_the_same() -> None:
     One is known for the ten minutes that began with the last one; what was handled again after
     them is remembered again, and others with it.
     """
-    clock, came = HandClock(), list[Callback]()
+    clock, came = ManualClock(), list[Callback]()
     receiver = accepting(came.append, clock=clock)
     other = {**EVENT, "event_type": "extractions"}
-    began = clock.seconds
+    began = clock.time()
     calls = (
         *((0, EVENT, False), (0, EVENT, True), (0, other, False), (600, EVENT, False)),
         *((900, EVENT, True), (1560, other, False), (1620, other, True), (1680, EVENT, False)),
     )
     for seconds, event, _ in calls:
-        clock.seconds = began + seconds
+        clock.advance_to(began + seconds)
         assert (await answered(receiver, event)).status == 200
     assert [callback.is_repeat for callback in came] == [is_repeat for *_, is_repeat in calls]
     assert (receiver.status.handled, receiver.status.repeats) == (8, 3)

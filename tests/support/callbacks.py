@@ -11,33 +11,20 @@ from typing import Any, Final
 
 import uvicorn
 from aiohttp import web
-from attrs import define, field, frozen
+from attrs import field, frozen
 
 from income_client import CallbackBasicAuth
 from income_client.receivers.adapters import Body, Endpoint, read_body
 from income_client.receivers.aiohttp import routes
 from income_client.receivers.asgi import Receiver
 from income_client.receivers.exchange import Answer, Refusal, RefusedError, RequestHead, make_answer
-from tests.support.loop_time import pass_time
+from tests.support.clocks import pass_time
 from tests.support.server import Reply, turns
 
 PATH: Final = "/callbacks"
 PASSWORD: Final = "invented-password-of-the-service"
 BASIC: Final = CallbackBasicAuth("service", PASSWORD)
 AUTHORIZATION: Final = "Basic " + base64.b64encode(f"service:{PASSWORD}".encode()).decode()
-
-
-@define
-class HandClock:
-    """A clock that is moved by hand."""
-
-    seconds: float = 1_782_820_800.0
-
-    def time(self) -> float:
-        return self.seconds
-
-    def monotonic(self) -> float:
-        return self.seconds
 
 
 def refusal_of(check: Callable[..., Any], *arguments: Any, **named: Any) -> Refusal | None:

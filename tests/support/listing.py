@@ -214,20 +214,6 @@ class Listing:
         return outcome
 
 
-class ServiceClock(JumpingClock):
-    """A clock that jumps, and the service's own: a pause of the client passes there too."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._taken = self.monotonic()
-
-    def take_passed(self) -> int:
-        """Return the whole seconds that have passed since this was last called."""
-        passed = int(self.monotonic() - self._taken)
-        self._taken += passed
-        return passed
-
-
 @define(kw_only=True, eq=False)
 class ListService(Listing):
     """The service of a listing, and what it was asked.
@@ -242,13 +228,19 @@ class ListService(Listing):
     moving: dict[str, int] = field(factory=dict)
     """Applications that are there, and not listed for now, by the second of the last update."""
     most_requests: int = 2_000
-    clock: ServiceClock = field(factory=ServiceClock)
-    """What the client pauses by."""
+    clock: JumpingClock = field(factory=JumpingClock)
+    """What the client pauses by; its pauses pass at the service, too."""
     holds: Callable[[Query], bool] | None = field(default=None, init=False)
     """Says of which questions the reply is held back; None for none."""
     held: list[Query] = field(factory=list, init=False)
     """Questions whose reply is held back."""
     _released: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _passed_until: float = field(init=False)
+    """The moment of the clock up to which its pauses have passed at the service."""
+
+    @_passed_until.default
+    def _now_on_the_clock(self) -> float:
+        return self.clock.monotonic()
 
     def release(self) -> None:
         """Give all replies that are held back, and hold none from now on."""
@@ -276,7 +268,7 @@ class ListService(Listing):
             limit=int(sent.get("limit", "25")),
             sent=sent,
         )
-        self.now += self.clock.take_passed() * (not self.rules.clock_stands)
+        self._pass_time()
         outcome = self.ask(query)
         dated = self.rules.date_ahead
         date = None if dated is None else formatdate(self.now + dated, usegmt=True)
@@ -290,6 +282,12 @@ class ListService(Listing):
         else:
             await turns(self.chance.randint(0, self.rules.slowness))
         return given
+
+    def _pass_time(self) -> None:
+        passed = int(self.clock.monotonic() - self._passed_until)
+        self._passed_until += passed
+        if not self.rules.clock_stands:
+            self.now += passed
 
     def _application(self, key: str) -> Reply:
         """Return one application; those that are between two places of the list are there too."""

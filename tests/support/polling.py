@@ -108,39 +108,6 @@ class FailingStore(MemoryCheckpointStore):
         raise self.error
 
 
-@define
-class StandingClock:
-    """A clock that stands still; who sleeps on it waits until it is moved."""
-
-    now: float = 0.0
-    sleepers: list[tuple[float, "asyncio.Future[None]"]] = field(factory=list)
-    renewers: set["asyncio.Future[None]"] = field(factory=set)
-
-    def monotonic(self) -> float:
-        return self.now
-
-    async def sleep(self, seconds: float) -> None:
-        waiter = asyncio.get_running_loop().create_future()
-        self.sleepers.append((self.now + seconds, waiter))
-        task = asyncio.current_task()
-        if task is not None and task.get_name() == "income_client lease renewal":
-            self.renewers.add(waiter)
-        await waiter
-
-    @property
-    def is_slept_on(self) -> bool:
-        """Whether somebody waits for it to move, the renewal of a lease aside."""
-        return any(not one.done() and one not in self.renewers for _, one in self.sleepers)
-
-    def advance(self, seconds: float) -> None:
-        self.now += seconds
-        for wakes_at, waiter in self.sleepers:
-            if wakes_at <= self.now and not waiter.done():
-                waiter.set_result(None)
-                self.renewers.discard(waiter)
-        self.sleepers = [(at, waiter) for at, waiter in self.sleepers if not waiter.done()]
-
-
 NOW_TEXT = "2026-06-30T12:00:00"
 LIST = "/v1/income/applications"
 

@@ -18,7 +18,8 @@ from income_client import (
     SQLiteCheckpointStore,
 )
 from income_client.events.kinds import Event
-from tests.support.polling import NOW_TEXT, Scene, StandingClock, scene
+from tests.support.clocks import ManualClock
+from tests.support.polling import NOW_TEXT, Scene, scene
 from tests.support.service import collect
 
 T = TypeVar("T")
@@ -33,7 +34,7 @@ class Replica:
 
     client: IncomeClient
     poller: Poller
-    clock: StandingClock
+    clock: ManualClock
     records: list[ApplicationRecord] = field(factory=list)
     task: "asyncio.Task[None] | None" = None
 
@@ -50,7 +51,7 @@ class Cluster:
     rounds: int = 1
 
     def add(self, *, on_event: Callable[[Event], None] | None = None, **options: Any) -> Replica:
-        clock, service = StandingClock(), self.place.service
+        clock, service = ManualClock(), self.place.service
         client = IncomeClient(service.url, auth=service.basic, clock=clock, on_event=on_event)
         usual: dict[str, Any] = {"start": NOW_TEXT, "documents": False}
         usual |= {"standby": True, "lease": LEASE}

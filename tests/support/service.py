@@ -15,47 +15,8 @@ from income_client.testing import JumpingClock
 
 T = TypeVar("T")
 _TURNS = 150
-_MOST_PASSED = 1_000
-"""Pauses on a clock that stands, after which none is taken to have helped."""
 NOON = datetime(2026, 6, 30, 12)  # noqa: DTZ001 - the service's times carry no zone
 NOW = int((NOON - EPOCH).total_seconds())
-
-
-class HeldClock:
-    """A clock on which whoever sleeps waits until it is released.
-
-    Attributes:
-        is_held: whether sleepers wait; otherwise they go on at once.
-    """
-
-    def __init__(self) -> None:
-        self.is_held = False
-        self._passed = 0
-        self._sleepers: list[asyncio.Event] = []
-
-    def monotonic(self) -> float:
-        """Return always the same second."""
-        return 0.0
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait for the release."""
-        if self.is_held:
-            event = asyncio.Event()
-            self._sleepers.append(event)
-            await event.wait()
-        else:
-            self._passed += 1
-            assert self._passed < _MOST_PASSED, "the clock stands, and the pause is made again"
-
-    def release(self, last: bool = False) -> None:
-        """Let the first, or the last, of the sleepers go on."""
-        self._sleepers.pop(-1 if last else 0).set()
-
-    def release_all(self) -> None:
-        """Let all go on and hold nobody any more."""
-        self.is_held = False
-        while self._sleepers:
-            self.release()
 
 
 @contextlib.asynccontextmanager
