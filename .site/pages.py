@@ -4,6 +4,7 @@ import inspect
 import re
 import shutil
 from importlib import import_module
+from importlib.util import resolve_name
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -16,7 +17,13 @@ from income_client.cli.guide import Page, first_sentence
 ROOT: Final = Path(__file__).parents[1]
 GUIDE: Final = tuple(f"income_client/guide/{page}" for page in get_args(Page))
 """The pages of the guide, in reading order."""
-PACKAGES: Final = ("income_client.receivers", "income_client.emulator", "income_client.testing")
+PACKAGES: Final = tuple(
+    f"income_client.{name}"
+    for name in (
+        *("events", "records", "walk", "downloads", "receivers", "audit", "exporting", "sync"),
+        *("emulator", "testing"),
+    )
+)
 """Packages beside the main one that say in ``__all__`` what is public."""
 MODULES: Final = {
     "income_client.receivers.aiohttp": "routes",
@@ -31,9 +38,7 @@ MODULES: Final = {
 """Modules without ``__all__``, and what the guide takes from them."""
 
 _TITLES: Final = {
-    "exporting": "Tables",
     "http": "Tokens",
-    "receivers": "Checks of callbacks",
     "sync": "Without await",
     "walk": "Walks",
     "wire": "JSON",
@@ -92,10 +97,10 @@ def _entry(module: str, name: str, shown: dict[Any, str]) -> list[str]:
         base = getattr(value, "__base__", object)
         bases = [] if base is object else ["   :show-inheritance:"]
         return [f".. auto{kind}:: {name}", *bases, ""]
-    home = module
-    if module == "income_client":
-        home += "." + next(one for one, names in _lazy.NAMES.items() if name in names.split())
-    text = ModuleAnalyzer.for_module(home).find_attr_docs().get(("", name), [])
+    offered = _lazy.NAMES if module == "income_client" else import_module(module).NAMES
+    home = next(one for one, names in offered.items() if name in names.split())
+    analyzer = ModuleAnalyzer.for_module(resolve_name(f".{home}", module))
+    text = analyzer.find_attr_docs().get(("", name), [])
     shown_value = " ".join(str(value).replace("typing.", "").split())
     head = [f".. py:data:: {name}", f"   :value: {shown_value}", ""]
     return [*head, *(f"   {line}" for line in text), ""]

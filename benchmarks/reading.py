@@ -16,7 +16,8 @@ from typing import Any, Final, TypeAlias
 
 import aiohttp
 
-from income_client import Document, DocumentSource, DownloadPolicy, IncomeClient
+from income_client import Document, DownloadPolicy, IncomeClient
+from income_client.records import DocumentSource
 
 from .calls import bare_aiohttp, name_of, parsed
 from .report import Row, Scale, at_most, compared, exactly, in_turns, timed

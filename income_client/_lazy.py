@@ -5,80 +5,91 @@ test run that only finds the pytest plug-in pays for none of it.
 """
 
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from types import FrameType
 from typing import Any, Final
 
 NAMES: Final = {
     "_version": "__version__",
-    "audit.auditor": "Audit StaleApplication",
     "checkpoints": "CheckpointStore MemoryCheckpointStore SQLiteCheckpointStore StoredCheckpoint",
     "client": "IncomeClient",
-    "downloads.many": "DownloadFailure Downloads",
+    "downloads.many": "DownloadFailure",
     "errors": """
         AuthenticationError CallbackRejectedError CheckpointConflictError CheckpointError
         ClientClosedError ConfigurationError ConnectionFailedError DeadlineExceededError
-        DecodeError DownloadError IncomeClientError InvalidRequestError LinkRefusal
-        NotFoundError PayloadFault PermissionDeniedError RateLimitedError ResponseError
-        SaturatedWindowError ServerError TokenError TransportError UnexpectedResponseError
-        UnsafeLinkError
+        DecodeError DownloadError IncomeClientError InvalidRequestError NotFoundError
+        PermissionDeniedError RateLimitedError ResponseError SaturatedWindowError ServerError
+        TokenError TransportError UnexpectedResponseError UnsafeLinkError
     """,
-    "events.kinds": """
-        CallFinished CheckpointCommitted CheckpointCreated DeadLettered Event FileFinished
-        PageCovered PollFailed PollFinished RecordDelivered RequestAnswered RequestRetried
-        RequestSent TokenRenewed WindowSplit
-    """,
-    "exporting.parquet": "ParquetTables",
-    "exporting.tables": "RecordTables to_arrow",
-    "walk.fetching": "Fetcher FetchFailure OnError",
     "http.tokens": "StoredToken TokenStore",
     "polling.batches": "Batch",
     "polling.poller": "Poller",
     "polling.status": "PollerStatus",
-    "receivers.auth": "CallbackBasicAuth CallbackBearerAuth",
-    "receivers.certificates": "CallbackClientCertificate",
-    "receivers.issuer": "CallbackTokenIssuer",
-    "receivers.networks": "CallbackSourceNetworks",
-    "records.applications": """
-        Address AddressEntry Applicant Application ApplicationPage ApplicationSummary
-        DataSources ImageFile IncomeCalculation IncomeSource SuspectedFraudulent
-        YearlyIncome
-    """,
-    "records.callbacks": "Callback",
+    "records.applications": "Application ApplicationPage ApplicationSummary IncomeCalculation",
     "records.dead_letters": "DeadLetter",
-    "records.documents": """
-        ApplicationDocuments ApplicationRecord Document DocumentEntry DocumentSource
-        PaystubEntry
-    """,
-    "records.files": "DownloadedFile DownloadProgress",
-    "records.paystub": "AmountPair Paystub PaystubAddress PaystubApplicant",
-    "records.window": "Window",
-    "settings": """
-        BasicAuth DownloadPolicy OAuth2ClientCredentials OnEvent RetryPolicy Secret Timeouts
-    """,
-    "sync.client": "SyncApplicationPaginator SyncBatch SyncIncomeClient SyncIterator SyncPoller",
-    "walk.paginator": "ApplicationPaginator OnSaturated WalkProgress",
+    "records.documents": "ApplicationDocuments ApplicationRecord Document",
+    "records.files": "DownloadedFile",
+    "records.paystub": "Paystub",
+    "settings": "BasicAuth DownloadPolicy OAuth2ClientCredentials RetryPolicy Secret Timeouts",
+    "sync.client": "SyncIncomeClient",
+    "walk.fetching": "FetchFailure",
     "wire.codec": "from_json to_json",
     "wire.readers": "register_document_type",
 }
 """The modules, and the names that each gives."""
+MOVED: Final = {
+    "audit": "Audit StaleApplication",
+    "downloads": "Downloads",
+    "errors": "LinkRefusal PayloadFault",
+    "events": """
+        CallFinished CheckpointCommitted CheckpointCreated DeadLettered Event FileFinished
+        PageCovered PollFailed PollFinished RecordDelivered RequestAnswered RequestRetried
+        RequestSent TokenRenewed WindowSplit OnEvent
+    """,
+    "exporting": "ParquetTables RecordTables to_arrow",
+    "receivers": """
+        Callback CallbackBasicAuth CallbackBearerAuth CallbackClientCertificate
+        CallbackSourceNetworks CallbackTokenIssuer
+    """,
+    "records": """
+        Address AddressEntry AmountPair Applicant DataSources DocumentEntry DocumentSource
+        DownloadProgress ImageFile IncomeSource PaystubAddress PaystubApplicant PaystubEntry
+        SuspectedFraudulent Window YearlyIncome
+    """,
+    "sync": "SyncApplicationPaginator SyncBatch SyncIterator SyncPoller",
+    "walk": "ApplicationPaginator Fetcher OnError OnSaturated WalkProgress",
+}
+"""Names that were here until version 0.3, by the package that offers them now."""
 REMOVED: Final = {
     "to_pandas": "to_arrow(records).documents.to_pandas(types_mapper=pandas.ArrowDtype)",
     "to_polars": "polars.DataFrame(to_arrow(records).documents)",
 }
 """Names of version 0.2.0, and the code to write in their place."""
+_BETWEEN: Final = frozenset({"contextlib", "importlib", __name__.partition(".")[0]})
+"""Packages whose frames may lie between a warning and the line that it is about."""
 
 
 def lazy_names(
-    package: str, names: Mapping[str, str], removed: Mapping[str, str] | None = None
+    package: str,
+    names: Mapping[str, str],
+    moved: Mapping[str, str] | None = None,
+    removed: Mapping[str, str] | None = None,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of a package that imports its names when asked."""
-    homes = {name: module for module, text in names.items() for name in text.split()}
+    homes = _by_name(names)
+    new_homes = _by_name(moved or {})
 
     def find(name: str) -> Any:
         if removed and name in removed:
             # An AttributeError would lose its text in ``from income_client import NAME``.
             raise ImportError(f"{package}.{name} was removed: write {removed[name]}")
+        if name in new_homes:
+            home = f"{package}.{new_homes[name]}"
+            warn_deprecated(f"{package}.{name}", f"{home}.{name}")
+            # The package does not keep the name: each line that asks for it is to be warned.
+            return getattr(import_module(home), name)
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         try:
@@ -96,4 +107,28 @@ def lazy_names(
     return find, known
 
 
-__getattr__, __dir__ = lazy_names(__name__.rpartition(".")[0], NAMES, REMOVED)
+def _by_name(names: Mapping[str, str]) -> dict[str, str]:
+    """Return the module of each name."""
+    return {name: module for module, text in names.items() for name in text.split()}
+
+
+def warn_deprecated(old: str, new: str) -> None:
+    """Warn that a name or an argument goes, at the line outside the package that uses it."""
+    frame = sys._getframe(1)  # noqa: SLF001 - a documented function
+    while frame.f_back is not None and _module_of(frame).partition(".")[0] in _BETWEEN:
+        frame = frame.f_back
+    warnings.warn_explicit(
+        f"{old} is deprecated since 0.3 and goes in 0.4: use {new}",
+        DeprecationWarning,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        _module_of(frame),
+        frame.f_globals.setdefault("__warningregistry__", {}),
+    )
+
+
+def _module_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__"))
+
+
+__getattr__, __dir__ = lazy_names(__name__.rpartition(".")[0], NAMES, MOVED, REMOVED)

@@ -35,8 +35,11 @@ LAYERS: Final = (
 
 MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
     "emulator": _names("_lazy emulator errors settings system"),
-    "receivers": _names("errors receivers records settings system wire"),
-    "cli": _names("__init__ cli configuration emulator engines exporting receivers records system"),
+    "receivers": _names("_lazy errors receivers records settings system wire"),
+    "cli": _names("""
+        __init__ audit cli configuration emulator engines errors events exporting receivers records
+        system walk
+    """),
     "testing": _names("__init__ _lazy emulator records system testing"),
 }
 """Units that stand beside the layers, or see less than what is below them."""

@@ -20,25 +20,17 @@ from tenacity import retry_any, wait_none
 from income_client import (
     ApplicationRecord,
     BasicAuth,
-    CallbackBasicAuth,
-    CallbackBearerAuth,
-    CallbackClientCertificate,
-    CallbackSourceNetworks,
-    CallbackTokenIssuer,
     ConfigurationError,
     DownloadPolicy,
     IncomeClient,
     MemoryCheckpointStore,
     OAuth2ClientCredentials,
-    ParquetTables,
     RetryPolicy,
     Secret,
     SQLiteCheckpointStore,
     StoredToken,
     Timeouts,
-    Window,
     from_json,
-    to_arrow,
     to_json,
 )
 from income_client.emulator import (
@@ -53,8 +45,17 @@ from income_client.emulator import (
 from income_client.engines.faststream import update_subscriber
 from income_client.engines.nats import NatsTokenStore
 from income_client.engines.relay import UpdateEvent
-from income_client.receivers import CallbackReceiver
+from income_client.exporting import ParquetTables, to_arrow
+from income_client.receivers import (
+    CallbackBasicAuth,
+    CallbackBearerAuth,
+    CallbackClientCertificate,
+    CallbackReceiver,
+    CallbackSourceNetworks,
+    CallbackTokenIssuer,
+)
 from income_client.receivers.networks import TrustedProxies
+from income_client.records import Window
 from income_client.testing import make_document, make_record
 from tests.support.canaries import SECRET
 from tests.support.signed_tokens import public_jwk

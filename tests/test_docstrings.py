@@ -26,14 +26,21 @@ import income_client
 
 PACKAGES: Final = {
     "income_client": (),
+    "income_client.audit": (),
+    "income_client.downloads": (),
     "income_client.emulator": (),
     "income_client.engines.faststream": ("update_subscriber",),
     "income_client.engines.postgres": ("PostgresCheckpointStore", "PostgresTokenStore"),
+    "income_client.events": (),
+    "income_client.exporting": (),
     "income_client.receivers": (),
     "income_client.receivers.aiohttp": ("routes",),
     "income_client.receivers.aiohttp_server": ("serving",),
     "income_client.receivers.asgi": ("Receiver",),
+    "income_client.records": (),
+    "income_client.sync": (),
     "income_client.testing": (),
+    "income_client.walk": (),
 }
 """What is public, and what the README takes from modules that offer nothing by ``__all__``."""
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 import income_client
-from income_client import _lazy, emulator, errors, events, testing
+from income_client import _lazy, emulator, errors, events, receivers, records, testing, walk
 
 _TREE_LINE: Final = re.compile(r"^[│ ]*[├└]── (?P<name>\w+)", re.MULTILINE)
 
@@ -39,7 +39,10 @@ def _typed_imports(package: ModuleType) -> dict[str, str]:
         (income_client, _lazy.NAMES),
         (emulator, emulator.NAMES),
         (events, events.NAMES),
+        (receivers, receivers.NAMES),
+        (records, records.NAMES),
         (testing, testing.NAMES),
+        (walk, walk.NAMES),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -80,6 +83,28 @@ def test_the_package_loads_what_is_asked_for() -> None:
 def test_a_name_that_there_is_not_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="'income_client' has no attribute 'Nobody'"):
         _ = vars(_lazy)["__getattr__"]("Nobody")
+
+
+def test_the_top_has_few_names() -> None:
+    assert len(income_client.__all__) <= 55
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [(name, package) for package, names in _lazy.MOVED.items() for name in names.split()],
+)
+def test_a_moved_name_works_and_a_warning_names_its_new_place(name: str, package: str) -> None:
+    """The warning points at the line that asks for the name, and each such line gets one."""
+    assert name not in income_client.__all__
+    assert name not in dir(income_client)
+    home = f"income_client.{package}"
+    message = f"{re.escape(f'income_client.{name} is deprecated since 0.3')} .* {home}.{name}$"
+    for line in (f"found = income_client.{name}", f"from income_client import {name} as found"):
+        space = {"income_client": income_client}
+        with pytest.warns(DeprecationWarning, match=message) as caught:
+            exec(compile(line, "program.py", "exec"), space)
+        assert space["found"] is getattr(import_module(home), name)
+        assert {(each.filename, each.lineno) for each in caught} == {("program.py", 1)}
 
 
 @pytest.mark.parametrize(("name", "line"), _lazy.REMOVED.items())

@@ -35,7 +35,8 @@ from .options import Switch, TableOrJson
 from .output import OutputLines, counted, inert, print_lines, without_addresses
 
 if TYPE_CHECKING:
-    from income_client import ApplicationRecord, Document, DocumentEntry, IncomeSource
+    from income_client import ApplicationRecord, Document
+    from income_client.records import DocumentEntry, IncomeSource
 
 _ALARM: Final = "bold red"
 _GAP: Final = 2

@@ -24,7 +24,9 @@ from .progress import StatusLine
 from .rows import Column, OutputOption, QuietOption, RowWriter
 
 if TYPE_CHECKING:
-    from income_client import ApplicationPaginator, ApplicationSummary, Event, IncomeClient
+    from income_client import ApplicationSummary, IncomeClient
+    from income_client.events import Event
+    from income_client.walk import ApplicationPaginator
 
 _MOST_ON_A_PAGE: Final = 1000
 _COLUMNS: Final = (
@@ -158,7 +160,7 @@ class ListProgress:
 
     def draw_event(self, event: "Event") -> None:
         """Draw what an event of the client changes."""
-        from income_client import PageCovered, RequestSent
+        from income_client.events import PageCovered, RequestSent
 
         parts = []
         match event:

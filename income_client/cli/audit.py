@@ -21,7 +21,7 @@ from .progress import StatusLine
 from .rows import Column, OutputOption, QuietOption, RowWriter
 
 if TYPE_CHECKING:
-    from income_client import Audit
+    from income_client.audit import Audit
 
 _COLUMNS: Final = (
     Column("finding", "Finding"),

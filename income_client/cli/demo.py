@@ -15,7 +15,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from income_client import ApplicationRecord, YearlyIncome
+from income_client import ApplicationRecord
+from income_client.records import YearlyIncome
 
 from .exit_status import ExitStatus
 from .options import Count, Switch, Whole

@@ -17,7 +17,8 @@ from .progress import StatusLine
 from .rows import Column, OutputOption, QuietOption, RowWriter
 
 if TYPE_CHECKING:
-    from income_client import ApplicationDocuments, Document, DocumentEntry
+    from income_client import ApplicationDocuments, Document
+    from income_client.records import DocumentEntry
 
 _COLUMNS: Final = (
     Column("application_id", "Application"),

@@ -31,9 +31,9 @@ from income_client import (
     DownloadError,
     DownloadPolicy,
     IncomeClientError,
-    LinkRefusal,
     UnsafeLinkError,
 )
+from income_client.errors import LinkRefusal
 from income_client.system.disk import check_folder, make_folder
 from income_client.system.hosts import read_host_pattern
 from income_client.system.texts import printable, reason_of
@@ -58,13 +58,8 @@ from .rows import QuietOption
 from .signals import Stoppable, StopSignals
 
 if TYPE_CHECKING:
-    from income_client import (
-        DocumentEntry,
-        DownloadedFile,
-        DownloadFailure,
-        DownloadProgress,
-        IncomeClient,
-    )
+    from income_client import DownloadedFile, DownloadFailure, IncomeClient
+    from income_client.records import DocumentEntry, DownloadProgress
 
 _SERVICE_CONCURRENCY: Final = 16
 _FileKey = tuple[str | None, str | None, str]

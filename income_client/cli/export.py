@@ -41,13 +41,9 @@ from .progress import Bars
 from .signals import Stoppable, StopSignals
 
 if TYPE_CHECKING:
-    from income_client import (
-        ApplicationPaginator,
-        ApplicationRecord,
-        FetchFailure,
-        IncomeClient,
-        Window,
-    )
+    from income_client import ApplicationRecord, FetchFailure, IncomeClient
+    from income_client.records import Window
+    from income_client.walk import ApplicationPaginator
 
 _OTHER_FORMATS: Final = frozenset({".arrow", ".csv", ".feather", ".parquet", ".xlsx"})
 _WALKERS: Final = 4
@@ -169,8 +165,10 @@ async def export(
 
 def _check_pyarrow() -> None:
     """Find out whether tables can be made before anything is read."""
+    from income_client.exporting import to_arrow
+
     try:
-        income_client.to_arrow(())
+        to_arrow(())
     except ConfigurationError as error:
         raise IncomeClientError(error.message)
     except Exception as error:  # noqa: BLE001 - a library that is broken raises anything
@@ -472,11 +470,13 @@ class _Export:
 
     async def _write_tables(self) -> dict[str, int]:
         """Write the lines as Parquet files there, and return how many rows each has."""
+        from income_client.exporting import ParquetTables
+
         try:
             with (
                 Bars() as progress,
                 self._workspace.lines.open("rb") as lines,
-                income_client.ParquetTables(self._workspace.empty_tables()) as tables,
+                ParquetTables(self._workspace.empty_tables()) as tables,
             ):
                 task = progress.add_task("Writing tables", total=self._workspace.records, count="")
                 for number, line in enumerate(lines, start=1):

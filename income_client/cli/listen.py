@@ -17,16 +17,16 @@ from attrs import define, field, frozen
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from income_client import (
+from income_client import ConfigurationError, IncomeClientError
+from income_client.emulator.exchange import is_loopback
+from income_client.receivers import (
     Callback,
     CallbackBasicAuth,
     CallbackBearerAuth,
+    CallbackReceiver,
     CallbackTokenIssuer,
-    ConfigurationError,
-    IncomeClientError,
+    ReceiverStatus,
 )
-from income_client.emulator.exchange import is_loopback
-from income_client.receivers import CallbackReceiver, ReceiverStatus
 from income_client.system.texts import printable, reason_of
 
 from .callback_credentials import callback_basic, callback_client

@@ -24,14 +24,9 @@ from income_client.system.texts import reason_of
 from .output import say
 
 if TYPE_CHECKING:
-    from income_client import (
-        ApplicationDocuments,
-        ApplicationPage,
-        ApplicationPaginator,
-        DocumentEntry,
-        IncomeClient,
-        Window,
-    )
+    from income_client import ApplicationDocuments, ApplicationPage, IncomeClient
+    from income_client.records import DocumentEntry, Window
+    from income_client.walk import ApplicationPaginator
 
 
 Switch = Annotated[bool, Parameter(negative=(), show_default=False)]

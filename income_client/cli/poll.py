@@ -20,17 +20,14 @@ from rich.text import Text
 from income_client import (
     ApplicationRecord,
     CheckpointConflictError,
-    CheckpointCreated,
     CheckpointError,
     ConfigurationError,
     DeadLetter,
-    DeadLettered,
-    Event,
     IncomeClientError,
-    PollFailed,
     SQLiteCheckpointStore,
     to_json,
 )
+from income_client.events import CheckpointCreated, DeadLettered, Event, PollFailed
 
 from .connection import Connection, connect
 from .exit_status import ExitStatus

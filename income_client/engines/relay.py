@@ -21,12 +21,11 @@ from income_client import (
     ConfigurationError,
     DecodeError,
     IncomeClientError,
-    PayloadFault,
     Poller,
     from_json,
     to_json,
 )
-from income_client.errors import leaving
+from income_client.errors import PayloadFault, leaving
 from income_client.http.endpoints import check_application_id
 from income_client.polling.foreign_store import is_mistake
 from income_client.polling.reading import updated_at

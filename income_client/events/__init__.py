@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from income_client.settings import OnEvent
+
     from .kinds import (
         CallFinished,
         CheckpointCommitted,
@@ -30,6 +32,7 @@ __all__ = [
     "DeadLettered",
     "Event",
     "FileFinished",
+    "OnEvent",
     "PageCovered",
     "PollFailed",
     "PollFinished",
@@ -47,9 +50,9 @@ NAMES: Final = {
         PageCovered PollFailed PollFinished RecordDelivered RequestAnswered RequestRetried
         RequestSent TokenRenewed WindowSplit
     """,
+    ".settings": "OnEvent",
 }
 """The modules, and the names that each gives."""
 
 if not TYPE_CHECKING:
-    # Making the classes of events takes a while, and most programs listen to none.
     __getattr__, __dir__ = lazy_names(__name__, NAMES)

@@ -1,23 +1,36 @@
 """What the service's replies mean, as frozen values; how they are written is not known here."""
 
-from .applications import (
-    Address,
-    AddressEntry,
-    Applicant,
-    Application,
-    ApplicationPage,
-    ApplicationSummary,
-    DataSources,
-    ImageFile,
-    IncomeCalculation,
-    IncomeSource,
-    SuspectedFraudulent,
-    YearlyIncome,
-)
-from .documents import ApplicationDocuments, ApplicationRecord, Document, DocumentEntry
-from .fields import FrozenDict
-from .paystub import AmountPair, Paystub, PaystubAddress, PaystubApplicant
-from .window import Window
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from .applications import (
+        Address,
+        AddressEntry,
+        Applicant,
+        Application,
+        ApplicationPage,
+        ApplicationSummary,
+        DataSources,
+        ImageFile,
+        IncomeCalculation,
+        IncomeSource,
+        SuspectedFraudulent,
+        YearlyIncome,
+    )
+    from .dead_letters import DeadLetter
+    from .documents import (
+        ApplicationDocuments,
+        ApplicationRecord,
+        Document,
+        DocumentEntry,
+        DocumentSource,
+        PaystubEntry,
+    )
+    from .files import DownloadedFile, DownloadProgress
+    from .paystub import AmountPair, Paystub, PaystubAddress, PaystubApplicant
+    from .window import Window
+else:
+    from income_client._lazy import lazy_names
 
 __all__ = [
     "Address",
@@ -30,16 +43,39 @@ __all__ = [
     "ApplicationRecord",
     "ApplicationSummary",
     "DataSources",
+    "DeadLetter",
     "Document",
     "DocumentEntry",
-    "FrozenDict",
+    "DocumentSource",
+    "DownloadProgress",
+    "DownloadedFile",
     "ImageFile",
     "IncomeCalculation",
     "IncomeSource",
     "Paystub",
     "PaystubAddress",
     "PaystubApplicant",
+    "PaystubEntry",
     "SuspectedFraudulent",
     "Window",
     "YearlyIncome",
 ]
+
+NAMES: Final = {
+    "applications": """
+        Address AddressEntry Applicant Application ApplicationPage ApplicationSummary
+        DataSources ImageFile IncomeCalculation IncomeSource SuspectedFraudulent YearlyIncome
+    """,
+    "dead_letters": "DeadLetter",
+    "documents": """
+        ApplicationDocuments ApplicationRecord Document DocumentEntry DocumentSource
+        PaystubEntry
+    """,
+    "files": "DownloadProgress DownloadedFile",
+    "paystub": "AmountPair Paystub PaystubAddress PaystubApplicant",
+    "window": "Window",
+}
+"""The modules, and the names that each gives."""
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__, NAMES)

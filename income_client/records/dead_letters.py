@@ -16,7 +16,7 @@ _MOST_DOUBLINGS: Final = 12
 class DeadLetter:
     """What a poller listed and could not read: an application, or a part of the list.
 
-    >>> from income_client import Window
+    >>> from income_client.records import Window
     >>> letter = DeadLetter(
     ...     application_id=None,
     ...     window=Window(1782820800, 1782820801),

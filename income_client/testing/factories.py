@@ -14,30 +14,32 @@ import attrs
 import msgspec
 
 from income_client import (
-    Address,
-    AddressEntry,
-    AmountPair,
-    Applicant,
     Application,
     ApplicationDocuments,
     ApplicationRecord,
     ConfigurationError,
-    DataSources,
     Document,
-    DocumentSource,
-    ImageFile,
     IncomeCalculation,
-    IncomeSource,
     Paystub,
-    PaystubAddress,
-    PaystubApplicant,
-    SuspectedFraudulent,
-    YearlyIncome,
     from_json,
 )
 from income_client.emulator.invented import invent_employment, invent_paystubs, invent_person
 from income_client.emulator.service_rules import check_names, names_of
 from income_client.emulator.times import START
+from income_client.records import (
+    Address,
+    AddressEntry,
+    AmountPair,
+    Applicant,
+    DataSources,
+    DocumentSource,
+    ImageFile,
+    IncomeSource,
+    PaystubAddress,
+    PaystubApplicant,
+    SuspectedFraudulent,
+    YearlyIncome,
+)
 from income_client.records.document_types import DOCUMENT_TYPES, type_of
 from income_client.records.fields import Amount, ServiceTime, UtcTime
 

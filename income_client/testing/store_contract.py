@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from inspect import isawaitable, signature
 from typing import Any, Final
 
-from income_client import CheckpointConflictError, CheckpointStore, DeadLetter, Window
+from income_client import CheckpointConflictError, CheckpointStore, DeadLetter
+from income_client.records import Window
 
 MakeStore = Callable[[], CheckpointStore | Awaitable[CheckpointStore]]
 

@@ -256,7 +256,7 @@ def _quick_reader(cls: Any) -> Callable[[bytes], Any] | None:
 def to_json(record: object) -> bytes:
     """Write a record as the service's own JSON, unknown fields included.
 
-    >>> from income_client import AmountPair
+    >>> from income_client.records import AmountPair
     >>> to_json(AmountPair(current=None, ytd=None))
     b'{"current":"","ytd":""}'
 

@@ -7,14 +7,17 @@ from typing import Annotated, Any, Final, Self, Union, get_args, get_origin
 
 import attrs
 
-from income_client import records
-from income_client.records.documents import ApplicationDocuments, Document
+from income_client.records import applications, documents, paystub
+from income_client.records.documents import ApplicationDocuments, Document, DocumentSource
 from income_client.records.fields import BESIDE_THE_JSON, NO_EXTRA, UntypedDict
 
 from .scalars import UntypedObject, keep_untyped
 
 RECORDS: Final = frozenset(
-    kind for kind in vars(records).values() if attrs.has(kind) and kind is not records.Window
+    kind
+    for module in (applications, documents, paystub)
+    for kind in vars(module).values()
+    if attrs.has(kind) and kind.__module__ == module.__name__ and kind is not DocumentSource
 )
 """The classes that the service's replies become."""
 

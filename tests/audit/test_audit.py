@@ -14,12 +14,8 @@ from attrs import define, field
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from income_client import (
-    Audit,
-    ConfigurationError,
-    IncomeClient,
-    NotFoundError,
-)
+from income_client import ConfigurationError, IncomeClient, NotFoundError
+from income_client.audit import Audit
 from income_client.audit.auditor import Auditor
 from income_client.audit.comparison import Comparison
 from income_client.audit.held import HeldTimes

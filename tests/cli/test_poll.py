@@ -12,8 +12,9 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 
-from income_client import CheckpointError, DeadLetter, IncomeClient, SQLiteCheckpointStore, Window
+from income_client import CheckpointError, DeadLetter, IncomeClient, SQLiteCheckpointStore
 from income_client.emulator import Fault
+from income_client.records import Window
 from income_client.testing import LoopRunner
 from tests.support.beside import until
 from tests.support.cli import FULL, Cli, Running, complaints, spelt, when

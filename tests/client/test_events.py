@@ -15,14 +15,22 @@ from yarl import URL
 
 from income_client import (
     AuthenticationError,
+    IncomeClient,
+    IncomeClientError,
+    MemoryCheckpointStore,
+    RetryPolicy,
+    Secret,
+    StoredToken,
+    Timeouts,
+    telemetry,
+)
+from income_client.emulator import Emulator, Fault
+from income_client.events import (
     CallFinished,
     CheckpointCommitted,
     DeadLettered,
     Event,
     FileFinished,
-    IncomeClient,
-    IncomeClientError,
-    MemoryCheckpointStore,
     PageCovered,
     PollFailed,
     PollFinished,
@@ -30,15 +38,9 @@ from income_client import (
     RequestAnswered,
     RequestRetried,
     RequestSent,
-    RetryPolicy,
-    Secret,
-    StoredToken,
-    Timeouts,
     TokenRenewed,
     WindowSplit,
-    telemetry,
 )
-from income_client.emulator import Emulator, Fault
 from income_client.http.session import SessionManager
 from income_client.settings import Auth
 from income_client.telemetry import Telemetry

@@ -14,21 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client import (
-    ApplicationPaginator,
     ClientClosedError,
     ConfigurationError,
     DecodeError,
-    Event,
-    Fetcher,
     FetchFailure,
     IncomeClient,
     MemoryCheckpointStore,
     NotFoundError,
-    RecordDelivered,
 )
 from income_client.emulator import Emulator, Fault
+from income_client.events import Event, RecordDelivered
 from income_client.system.concurrency import BoundedTasks
 from income_client.testing import JumpingClock
+from income_client.walk import ApplicationPaginator, Fetcher
 from income_client.wire.times import wire_time
 from tests.support.clocks import ManualClock
 from tests.support.downloads import documents_of

@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from income_client import (
-    CallFinished,
     ConfigurationError,
     DecodeError,
-    Event,
     IncomeClient,
     IncomeClientError,
     NotFoundError,
@@ -23,6 +21,7 @@ from income_client import (
     to_json,
 )
 from income_client.emulator import Fault
+from income_client.events import CallFinished, Event
 from income_client.http.endpoints import get_json
 from tests.support.clients import BASIC, OAUTH, running
 from tests.support.server import (

@@ -28,9 +28,6 @@ from income_client import (
     Application,
     ApplicationRecord,
     BasicAuth,
-    CallbackBasicAuth,
-    CallbackBearerAuth,
-    CallbackTokenIssuer,
     ConfigurationError,
     DecodeError,
     Document,
@@ -38,7 +35,6 @@ from income_client import (
     IncomeClientError,
     MemoryCheckpointStore,
     OAuth2ClientCredentials,
-    ParquetTables,
     RetryPolicy,
     Secret,
     SQLiteCheckpointStore,
@@ -50,9 +46,16 @@ from income_client import (
 from income_client.emulator import CallbackTarget
 from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore, nats_publisher
 from income_client.engines.relay import UpdateEvent, faststream_publisher, relay
+from income_client.exporting import ParquetTables
 from income_client.http.connections import WatchedReply
 from income_client.http.endpoints import Response, list_applications
-from income_client.receivers import CallbackReceiver, RequestHead
+from income_client.receivers import (
+    CallbackBasicAuth,
+    CallbackBearerAuth,
+    CallbackReceiver,
+    CallbackTokenIssuer,
+    RequestHead,
+)
 from income_client.receivers.asgi import Receiver
 from income_client.receivers.tls import callback_ssl_context
 from income_client.settings import Auth

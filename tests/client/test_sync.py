@@ -20,15 +20,12 @@ import asyncpg
 import pytest
 
 from income_client import (
-    ApplicationPaginator,
     ApplicationRecord,
     Batch,
     CheckpointStore,
     ClientClosedError,
     ConfigurationError,
     DownloadPolicy,
-    Downloads,
-    Fetcher,
     FetchFailure,
     IncomeClient,
     MemoryCheckpointStore,
@@ -36,19 +33,17 @@ from income_client import (
     PermissionDeniedError,
     Poller,
     RateLimitedError,
-    SyncApplicationPaginator,
-    SyncBatch,
     SyncIncomeClient,
-    SyncIterator,
-    SyncPoller,
 )
+from income_client.downloads import Downloads
 from income_client.emulator import Emulator, Fault
 from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore
 from income_client.engines.postgres import PostgresCheckpointStore, PostgresTokenStore
+from income_client.sync import SyncApplicationPaginator, SyncBatch, SyncIterator, SyncPoller, portal
 from income_client.sync import client as sync_client
-from income_client.sync import portal
 from income_client.sync.client import WORDS
 from income_client.testing import JumpingClock
+from income_client.walk import ApplicationPaginator, Fetcher
 from tests.support.beside import beside, until
 from tests.support.clients import OAUTH
 from tests.support.leaks import package_frames

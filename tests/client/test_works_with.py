@@ -17,16 +17,15 @@ from income_client import (
     DownloadError,
     IncomeClient,
     IncomeClientError,
-    LinkRefusal,
     MemoryCheckpointStore,
     NotFoundError,
-    PayloadFault,
-    RequestSent,
     Timeouts,
-    Window,
 )
 from income_client.emulator import Emulator
 from income_client.engines.relay import UpdateEvent, relay
+from income_client.errors import LinkRefusal, PayloadFault
+from income_client.events import RequestSent
+from income_client.records import Window
 from income_client.testing import JumpingClock
 from tests.support.clients import BASIC, link_to, pooled
 from tests.support.polling import rest

@@ -20,10 +20,11 @@ from nats.js import JetStreamContext
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind
 
-from income_client import DecodeError, NotFoundError, PayloadFault
+from income_client import DecodeError, NotFoundError
 from income_client.engines.faststream import update_subscriber
 from income_client.engines.nats import nats_publisher
 from income_client.engines.relay import UpdateEvent, faststream_publisher
+from income_client.errors import PayloadFault
 from income_client.testing import make_record
 from tests.support.examples import until
 from tests.support.nats_server import NatsServer

@@ -3,8 +3,11 @@
 from fastapi import FastAPI
 from starlette.routing import Route
 
-from income_client import CallbackClientCertificate, CallbackSourceNetworks
-from income_client.receivers import CallbackReceiver
+from income_client.receivers import (
+    CallbackClientCertificate,
+    CallbackReceiver,
+    CallbackSourceNetworks,
+)
 from income_client.receivers.asgi import Receiver
 
 service = CallbackClientCertificate(

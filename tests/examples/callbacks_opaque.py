@@ -4,8 +4,7 @@ from hmac import compare_digest
 
 from aiohttp import web
 
-from income_client import CallbackBearerAuth
-from income_client.receivers import CallbackReceiver
+from income_client.receivers import CallbackBearerAuth, CallbackReceiver
 from income_client.receivers.aiohttp import routes
 
 

@@ -5,7 +5,8 @@ import sqlite3
 
 from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
-from income_client import Audit, IncomeClient
+from income_client import IncomeClient
+from income_client.audit import Audit
 
 
 def publish(found: Audit) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 from attrs import asdict
 
-from income_client import CheckpointConflictError, DeadLetter, StoredCheckpoint, Window
+from income_client import CheckpointConflictError, DeadLetter, StoredCheckpoint
+from income_client.records import Window
 
 NEW: dict[str, Any] = {"checkpoint": None, "version": 0, "letters": {}}
 

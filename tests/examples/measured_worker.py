@@ -5,14 +5,8 @@ import os
 
 from prometheus_client import Counter, Gauge, start_http_server
 
-from income_client import (
-    DeadLettered,
-    Event,
-    IncomeClient,
-    PollFailed,
-    PollFinished,
-    SQLiteCheckpointStore,
-)
+from income_client import IncomeClient, SQLiteCheckpointStore
+from income_client.events import DeadLettered, Event, PollFailed, PollFinished
 
 LAG = Gauge("income_poll_lag_seconds", "How far the checkpoint is behind the service.")
 POLLS = Counter("income_polls", "Polls that succeeded.")

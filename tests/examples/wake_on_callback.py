@@ -2,8 +2,8 @@
 import asyncio
 import os
 
-from income_client import CallbackBasicAuth, IncomeClient, SQLiteCheckpointStore
-from income_client.receivers import CallbackReceiver
+from income_client import IncomeClient, SQLiteCheckpointStore
+from income_client.receivers import CallbackBasicAuth, CallbackReceiver
 from income_client.receivers.aiohttp import routes
 from income_client.receivers.aiohttp_server import serving
 

@@ -11,7 +11,6 @@ from fastapi import FastAPI, Request, Response
 from starlette.routing import Route
 
 from income_client import (
-    CallbackBasicAuth,
     ConfigurationError,
     IncomeClient,
     IncomeClientError,
@@ -20,7 +19,7 @@ from income_client import (
     SQLiteCheckpointStore,
     to_json,
 )
-from income_client.receivers import CallbackReceiver
+from income_client.receivers import CallbackBasicAuth, CallbackReceiver
 from income_client.receivers.asgi import Receiver
 
 logger = logging.getLogger(__name__)

@@ -24,15 +24,8 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client import (
-    ApplicationRecord,
-    ConfigurationError,
-    ParquetTables,
-    Paystub,
-    register_document_type,
-    to_arrow,
-)
-from income_client.exporting import schema
+from income_client import ApplicationRecord, ConfigurationError, Paystub, register_document_type
+from income_client.exporting import ParquetTables, schema, to_arrow
 from tests.support.leaks import held_by
 from tests.support.payloads import APPLICATION, DOCUMENTS, changed, known_record, record_of
 from tests.support.strategies import applications, documents_replies

@@ -19,12 +19,10 @@ from income_client import (
     ClientClosedError,
     ConfigurationError,
     Document,
-    DocumentEntry,
     DownloadedFile,
     DownloadError,
     DownloadFailure,
     DownloadPolicy,
-    DownloadProgress,
     IncomeClient,
     RetryPolicy,
     Timeouts,
@@ -34,6 +32,7 @@ from income_client.downloads.http import FilePool
 from income_client.emulator import Fault
 from income_client.errors import IncomeClientError, ServerError, UnsafeLinkError
 from income_client.http.endpoints import proxy_address
+from income_client.records import DocumentEntry, DownloadProgress
 from income_client.testing import JumpingClock
 from tests.support.clients import (
     HERE,

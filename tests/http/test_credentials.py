@@ -13,13 +13,12 @@ from income_client import (
     BasicAuth,
     ConfigurationError,
     DeadlineExceededError,
-    Event,
     OAuth2ClientCredentials,
     StoredToken,
     Timeouts,
     TokenError,
-    TokenRenewed,
 )
+from income_client.events import Event, TokenRenewed
 from income_client.http.credentials import CredentialSource
 from income_client.settings import Auth
 from income_client.testing import JumpingClock

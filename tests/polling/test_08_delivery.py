@@ -14,13 +14,11 @@ from hypothesis import strategies as st
 
 from income_client import (
     ApplicationRecord,
-    CheckpointCreated,
     CheckpointError,
-    Event,
     MemoryCheckpointStore,
-    RecordDelivered,
     SQLiteCheckpointStore,
 )
+from income_client.events import CheckpointCreated, Event, RecordDelivered
 from tests.support.clocks import ManualClock
 from tests.support.polling import Scene, first, ids_of, reached, rest, scene, take
 from tests.support.service import NOW, client_tasks, collect, quiet, until

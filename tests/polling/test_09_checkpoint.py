@@ -9,16 +9,14 @@ import pytest
 
 from income_client import (
     Batch,
-    CheckpointCommitted,
     CheckpointConflictError,
-    Event,
     IncomeClient,
     MemoryCheckpointStore,
-    RequestAnswered,
     SQLiteCheckpointStore,
     UnexpectedResponseError,
 )
 from income_client.emulator.times import http_date, stamp
+from income_client.events import CheckpointCommitted, Event, RequestAnswered
 from income_client.events.kinds import RequestSent
 from income_client.polling.checkpoint import Checkpoint, read_checkpoint
 from tests.support.polling import (

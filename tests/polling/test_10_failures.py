@@ -12,15 +12,14 @@ from attrs import define, field
 
 from income_client import (
     AuthenticationError,
-    Event,
     PermissionDeniedError,
     Poller,
-    PollFailed,
     RetryPolicy,
     ServerError,
 )
 from income_client.emulator import Fault
 from income_client.emulator.times import http_date
+from income_client.events import Event, PollFailed
 from income_client.testing import JumpingClock
 from tests.support.payloads import row_of_list
 from tests.support.polling import (

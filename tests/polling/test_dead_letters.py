@@ -12,8 +12,9 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client import DeadLetter, DeadLettered, Event, MemoryCheckpointStore
+from income_client import DeadLetter, MemoryCheckpointStore
 from income_client.errors import DecodeError, NotFoundError, PayloadFault
+from income_client.events import DeadLettered, Event
 from income_client.polling.dead_letters import DeadLetters, dead_letter_reason
 from income_client.records.dead_letters import key_of_application, key_of_window
 from income_client.records.window import EPOCH, Window

@@ -11,13 +11,11 @@ from attrs import evolve
 
 from income_client import (
     CheckpointConflictError,
-    CheckpointCreated,
     CheckpointError,
-    Event,
     IncomeClientError,
     MemoryCheckpointStore,
-    PollFailed,
 )
+from income_client.events import CheckpointCreated, Event, PollFailed
 from income_client.polling.checkpoint import read_checkpoint
 from income_client.polling.fence import Lost
 from income_client.polling.lease import Lease

@@ -13,7 +13,8 @@ import pytest
 from aiohttp import web
 from attrs import define, field
 
-from income_client import CallbackTokenIssuer, ConfigurationError
+from income_client import ConfigurationError
+from income_client.receivers import CallbackTokenIssuer
 from income_client.receivers.aiohttp import routes
 from income_client.receivers.aiohttp_server import serving
 from tests.support.callbacks import request_bytes, ring

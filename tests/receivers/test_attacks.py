@@ -10,18 +10,16 @@ from typing import Any, Final
 
 import pytest
 
-from income_client import (
-    BasicAuth,
+from income_client import BasicAuth, IncomeClient, MemoryCheckpointStore, Poller
+from income_client.emulator import CallbackTarget, Emulator
+from income_client.receivers import (
     Callback,
     CallbackBearerAuth,
     CallbackClientCertificate,
+    CallbackReceiver,
     CallbackSourceNetworks,
-    IncomeClient,
-    MemoryCheckpointStore,
-    Poller,
+    callback_ssl_context,
 )
-from income_client.emulator import CallbackTarget, Emulator
-from income_client.receivers import CallbackReceiver, callback_ssl_context
 from income_client.receivers.auth import CallbackAuth
 from income_client.receivers.exchange import Refusal
 from tests.support.callback_certificates import SERVICE, Papers

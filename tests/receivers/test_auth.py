@@ -13,16 +13,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client import (
-    BasicAuth,
-    CallbackBasicAuth,
-    CallbackBearerAuth,
-    CallbackSourceNetworks,
-    ConfigurationError,
-    OAuth2ClientCredentials,
-    Secret,
-    receivers,
-)
+from income_client import BasicAuth, ConfigurationError, OAuth2ClientCredentials, Secret, receivers
+from income_client.receivers import CallbackBasicAuth, CallbackBearerAuth, CallbackSourceNetworks
 from income_client.receivers.exchange import REWRITTEN_PEER, UNIX_PEER, Answer, Refusal, RequestHead
 from income_client.receivers.issuer import CallbackTokenIssuer
 from income_client.receivers.jwt import check_token

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client import (
+from income_client import CallbackRejectedError
+from income_client.receivers import (
     Callback,
     CallbackBearerAuth,
-    CallbackRejectedError,
+    CallbackReceiver,
     CallbackSourceNetworks,
 )
-from income_client.receivers import CallbackReceiver
 from income_client.receivers.adapters import BodyCutError
 from income_client.receivers.exchange import (
     Answer,

@@ -12,8 +12,8 @@ import trustme
 from aiohttp import web
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from income_client import Callback, CallbackTokenIssuer, ConfigurationError
-from income_client.receivers import CallbackReceiver
+from income_client import ConfigurationError
+from income_client.receivers import Callback, CallbackReceiver, CallbackTokenIssuer
 from income_client.receivers.adapters import endpoint_of
 from income_client.receivers.aiohttp import routes
 from income_client.receivers.asgi import Receiver

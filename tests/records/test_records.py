@@ -23,7 +23,6 @@ from income_client.records import (
     ApplicationPage,
     ApplicationRecord,
     Document,
-    FrozenDict,
     IncomeCalculation,
     IncomeSource,
     Paystub,
@@ -32,7 +31,7 @@ from income_client.records import (
     YearlyIncome,
 )
 from income_client.records.dead_letters import DeadLetter
-from income_client.records.fields import NO_EXTRA, UntypedDict, shown_key
+from income_client.records.fields import NO_EXTRA, FrozenDict, UntypedDict, shown_key
 from income_client.testing import make_application
 from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE, known_record
 

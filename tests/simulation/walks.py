@@ -11,15 +11,11 @@ from typing import Final, TypeVar
 
 from attrs import define, field
 
-from income_client import (
-    ApplicationPaginator,
-    BasicAuth,
-    IncomeClientError,
-    SaturatedWindowError,
-)
+from income_client import BasicAuth, IncomeClientError, SaturatedWindowError
 from income_client.http.endpoints import Request, Response
 from income_client.http.session import SessionManager
 from income_client.http.transport import SocketLimits
+from income_client.walk import ApplicationPaginator
 from income_client.walk.checkpoint import read_checkpoint
 
 from . import faults, walk_promises

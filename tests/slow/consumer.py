@@ -20,11 +20,26 @@ from faststream.nats import NatsBroker
 
 import income_client as ic
 from income_client import emulator, receivers, testing
+from income_client.downloads import Downloads
 from income_client.engines.faststream import update_subscriber
 from income_client.engines.relay import Payload, UpdateEvent, relay
+from income_client.events import (
+    CheckpointCommitted,
+    CheckpointCreated,
+    DeadLettered,
+    Event,
+    OnEvent,
+    PageCovered,
+    PollFailed,
+    PollFinished,
+    WindowSplit,
+)
+from income_client.exporting import ParquetTables, RecordTables, to_arrow
 from income_client.receivers.aiohttp import routes
 from income_client.receivers.aiohttp_server import serving
 from income_client.receivers.asgi import Receiver
+from income_client.records import DownloadProgress, Window
+from income_client.walk import Fetcher, OnError, OnSaturated
 
 
 class Tokens:
@@ -74,8 +89,8 @@ async def read_credentials() -> ic.OAuth2ClientCredentials:
 
 def makes_clients() -> list[ic.IncomeClient]:
     """Credentials and hooks may be functions, and methods of something else."""
-    heard: list[ic.Event] = []
-    hook: ic.OnEvent = heard.append
+    heard: list[Event] = []
+    hook: OnEvent = heard.append
     store: ic.TokenStore = Tokens()
     basic = ic.IncomeClient("https://a.example", auth=ic.BasicAuth("user", "word"), max_rate=200)
     return [
@@ -100,16 +115,14 @@ async def reads(client: ic.IncomeClient) -> None:
         assert_type(summary, ic.ApplicationSummary)
     async for each in walk.pages():
         assert_type(each, ic.ApplicationPage)
-    assert_type(walk.saturated, tuple[ic.Window, ...])
+    assert_type(walk.saturated, tuple[Window, ...])
     assert_type(walk.checkpoint, str)
 
 
-async def fetches(
-    client: ic.IncomeClient, on_saturated: ic.OnSaturated, on_error: ic.OnError
-) -> None:
+async def fetches(client: ic.IncomeClient, on_saturated: OnSaturated, on_error: OnError) -> None:
     """The type of what comes depends on what is done about errors."""
     records = client.fetch_records(client.list_applications(on_saturated=on_saturated))
-    async for record in assert_type(records, ic.Fetcher[ic.ApplicationRecord]):
+    async for record in assert_type(records, Fetcher[ic.ApplicationRecord]):
         assert_type(record.documents, ic.ApplicationDocuments | None)
     async for outcome in client.fetch_records(["app-1"], on_error="yield"):
         match outcome:
@@ -173,7 +186,7 @@ async def polls(client: ic.IncomeClient) -> None:
 
 
 async def downloads(client: ic.IncomeClient, document: ic.Document) -> None:
-    def show(progress: ic.DownloadProgress) -> None:
+    def show(progress: DownloadProgress) -> None:
         assert_type(progress.total, int | None)
 
     for target in (Path("files"), "files"):
@@ -181,7 +194,7 @@ async def downloads(client: ic.IncomeClient, document: ic.Document) -> None:
         assert_type(one.path, Path | None)
     await client.download(document, BytesIO())
     many = client.download_all([document], "files")
-    assert_type(many, ic.Downloads[ic.DownloadedFile])
+    assert_type(many, Downloads[ic.DownloadedFile])
     async for outcome in client.download_all([document], "files", on_error="yield"):
         match outcome:
             case ic.DownloadFailure(document_id, application_id, document_type, error):
@@ -191,15 +204,15 @@ async def downloads(client: ic.IncomeClient, document: ic.Document) -> None:
                 assert_type(outcome, ic.DownloadedFile)
 
 
-def hears(event: ic.Event) -> None:
+def hears(event: Event) -> None:
     match event:
-        case ic.WindowSplit(window=window) | ic.PageCovered(window=window):
-            assert_type(window, ic.Window)
-        case ic.PollFinished(lag=lag) | ic.PollFailed(lag=lag):
+        case WindowSplit(window=window) | PageCovered(window=window):
+            assert_type(window, Window)
+        case PollFinished(lag=lag) | PollFailed(lag=lag):
             assert_type(lag, float | None)
-        case ic.CheckpointCreated(reached=reached) | ic.CheckpointCommitted(reached=reached):
+        case CheckpointCreated(reached=reached) | CheckpointCommitted(reached=reached):
             assert_type(reached, int)
-        case ic.DeadLettered(letter=letter):
+        case DeadLettered(letter=letter):
             assert_type(letter, ic.DeadLetter)
         case _:
             pass
@@ -208,17 +221,19 @@ def hears(event: ic.Event) -> None:
 async def takes_callbacks(poller: ic.Poller, headers: Mapping[str, str], body: bytes) -> None:
     """A handler and a judge of tokens may wait, or not."""
 
-    async def heard(callback: ic.Callback) -> None:
+    async def heard(callback: receivers.Callback) -> None:
         assert_type(callback.application_id, str | None)
 
     async def believed(token: str) -> bool:
         return token != ""
 
-    issuer = ic.CallbackTokenIssuer("client", ic.Secret("s" * 32))
-    basic = ic.CallbackBasicAuth("service", "password", also=[ic.BasicAuth("service", "old")])
-    networks = ic.CallbackSourceNetworks(["198.51.100.0/24"], is_enough=False)
+    issuer = receivers.CallbackTokenIssuer("client", ic.Secret("s" * 32))
+    basic = receivers.CallbackBasicAuth(
+        "service", "password", also=[ic.BasicAuth("service", "old")]
+    )
+    networks = receivers.CallbackSourceNetworks(["198.51.100.0/24"], is_enough=False)
     receivers.CallbackReceiver(heard, auth=[basic, networks])
-    receivers.CallbackReceiver(print, auth=ic.CallbackBearerAuth(verify=believed))
+    receivers.CallbackReceiver(print, auth=receivers.CallbackBearerAuth(verify=believed))
     receiver = receivers.CallbackReceiver(poller.wake, auth=issuer.auth)
     head = receivers.RequestHead(method="POST", headers=headers, peer=receivers.UNIX_PEER)
     assert_type(await receiver.answer(head, body), receivers.Answer)
@@ -242,8 +257,8 @@ async def works(poller: ic.Poller, payload: Payload) -> None:
 
 def makes_tables(records: list[ic.ApplicationRecord], folder: Path) -> None:
     assert_type(ic.from_json(ic.ApplicationRecord, ic.to_json(records[0])), ic.ApplicationRecord)
-    assert_type(ic.to_arrow(records), ic.RecordTables[pa.Table])
-    with ic.ParquetTables(folder) as parquet:
+    assert_type(to_arrow(records), RecordTables[pa.Table])
+    with ParquetTables(folder) as parquet:
         assert_type(parquet.rows, dict[str, int])
 
 

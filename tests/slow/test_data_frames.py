@@ -17,8 +17,8 @@ import pandas as pd
 import polars as pl
 
 import income_client
-from income_client import to_arrow
 from income_client._lazy import REMOVED
+from income_client.exporting import to_arrow
 from income_client.testing import IncomeService
 from tests.support.cli import Cli, cli, shell
 from tests.support.pages import GUIDE

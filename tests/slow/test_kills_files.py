@@ -22,10 +22,10 @@ from income_client import (
     IncomeClient,
     OAuth2ClientCredentials,
     from_json,
-    to_arrow,
 )
 from income_client.cli import main as command
 from income_client.emulator import Emulator, Fault, ServiceRules
+from income_client.exporting import to_arrow
 from income_client.testing import IncomeService, JumpingClock
 from tests.support import beside
 from tests.support.cli import Cli

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from income_client import Event, PollFailed
 from income_client.checkpoints import SQLiteCheckpointStore
 from income_client.checkpoints.store import Change
 from income_client.errors import CheckpointConflictError, CheckpointError
+from income_client.events import Event, PollFailed
 from tests.support.polling import ids_of, rest, scene, take
 from tests.support.service import client_tasks
 from tests.support.store_files import filled, locked

@@ -38,8 +38,9 @@ DOCUMENT_TYPES[KEY] = DocumentType(
 )
 
 # What is imported from here on finds the entry in the table.
-from income_client import IncomeClient, to_arrow  # noqa: E402
+from income_client import IncomeClient  # noqa: E402
 from income_client.cli import main  # noqa: E402
+from income_client.exporting import to_arrow  # noqa: E402
 from income_client.testing import IncomeService, make_application, make_document  # noqa: E402
 
 

@@ -13,7 +13,7 @@ import uvicorn
 from aiohttp import web
 from attrs import field, frozen
 
-from income_client import CallbackBasicAuth
+from income_client.receivers import CallbackBasicAuth
 from income_client.receivers.adapters import Body, Endpoint, read_body
 from income_client.receivers.aiohttp import routes
 from income_client.receivers.asgi import Receiver

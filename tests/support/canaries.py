@@ -21,7 +21,7 @@ from typing import Any, Final
 import pytest
 
 import income_client
-from income_client import engines, receivers
+from income_client import audit, downloads, engines, events, exporting, receivers, records, walk
 from income_client.errors import IncomeClientError, leaving
 from income_client.events.instrumentation import Instrumentation
 
@@ -69,7 +69,11 @@ _PACKAGE: Final = re.compile(
 )
 _GENERATED: Final = re.compile(r"<attrs generated \w+ income_client.*\.(\w+)")
 _ENGINES: Final = str(Path(engines.__file__).parent)
-_PUBLIC: Final = frozenset(name for module in (income_client, receivers) for name in module.__all__)
+_PUBLIC: Final = frozenset(
+    name
+    for module in (income_client, audit, downloads, events, exporting, receivers, records, walk)
+    for name in module.__all__
+)
 _MOST_BYTES: Final = 64 * 1024
 """Larger files are not looked at: what leaks is in texts that people read."""
 

@@ -6,7 +6,8 @@ from typing import Final
 
 from attrs import frozen
 
-from income_client import DeadLetter, Window
+from income_client import DeadLetter
+from income_client.records import Window
 from income_client.testing import IncomeService
 
 NOON: Final = datetime(2026, 3, 1, 12)  # noqa: DTZ001 - the service's times carry no zone

@@ -14,8 +14,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from income_client import DeadLetter, SQLiteCheckpointStore, Window
+from income_client import DeadLetter, SQLiteCheckpointStore
 from income_client.emulator import Emulator, HttpRequest, respond
+from income_client.records import Window
 from income_client.records.window import EPOCH
 from tests.support.processes import ROOT, environment
 

@@ -11,7 +11,7 @@ from typing import Final
 from attrs import fields, has
 
 import income_client
-from income_client import errors
+from income_client import errors, records
 from tests.support.processes import ROOT, environment, run
 
 _ASK_FOR_NOTES: Final = """
@@ -104,9 +104,9 @@ def _replace(path: Path, old: Sequence[str], new: Sequence[str]) -> None:
 
 def is_the_tree_of_a_record(text: str) -> None:
     """Each name in it is that of a field; keys are in quotes, remarks behind two spaces."""
-    names = (getattr(income_client, name) for name in income_client.__all__)
-    records = [one for one in names if isinstance(one, type) and has(one)]
-    known = {field.name for one in records for field in fields(one)}
+    values = (getattr(records, name) for name in records.__all__)
+    classes = [one for one in values if isinstance(one, type) and has(one)]
+    known = {field.name for one in classes for field in fields(one)}
     for line in text.splitlines()[1:]:
         drawn, *_ = re.sub(r'"\w+"', "", line.lstrip("│├└─ ")).split("  ")
         assert set(re.findall(r"\w+", drawn)) <= known, line

@@ -7,11 +7,13 @@ from datetime import datetime
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
-from income_client import ApplicationPaginator, IncomeClient, OnEvent
+from income_client import IncomeClient
 from income_client.emulator import Emulator
+from income_client.events import OnEvent
 from income_client.records.window import EPOCH
 from income_client.system.clock import Clock
 from income_client.testing import JumpingClock
+from income_client.walk import ApplicationPaginator
 
 T = TypeVar("T")
 _TURNS = 150

@@ -12,14 +12,8 @@ from typing import Any, Final
 
 from attrs import define, evolve, field, frozen
 
-from income_client import (
-    BasicAuth,
-    Document,
-    DocumentSource,
-    DownloadPolicy,
-    IncomeClient,
-    from_json,
-)
+from income_client import BasicAuth, Document, DownloadPolicy, IncomeClient, from_json
+from income_client.records import DocumentSource
 from income_client.testing import JumpingClock
 from tests.support.server import Reply, Request, ScriptedServer, json_reply
 

@@ -11,15 +11,10 @@ from typing import Any, Final, TypeVar
 from attrs import define, field
 from hypothesis import strategies as st
 
-from income_client import (
-    ApplicationPaginator,
-    ApplicationSummary,
-    DecodeError,
-    IncomeClient,
-    SaturatedWindowError,
-)
+from income_client import ApplicationSummary, DecodeError, IncomeClient, SaturatedWindowError
 from income_client.records.applications import ApplicationPage
 from income_client.records.window import EPOCH
+from income_client.walk import ApplicationPaginator
 from income_client.walk.checkpoint import read_checkpoint, write_checkpoint
 from income_client.walk.planner import Question, WalkPlanner
 from income_client.walk.windows import Answer, Bounds, Delivery

@@ -15,9 +15,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from income_client import ApplicationRecord, DecodeError, NotFoundError, PayloadFault
+from income_client import ApplicationRecord, DecodeError, NotFoundError
 from income_client.engines import faststream
 from income_client.engines.relay import UpdateEvent
+from income_client.errors import PayloadFault
 from income_client.testing import make_record
 
 _TIMEOUT: Final = 4.0

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client import AmountPair, ApplicationRecord, DocumentSource, from_json, to_json
+from income_client import ApplicationRecord, from_json, to_json
+from income_client.records import AmountPair, DocumentSource
 from income_client.testing import (
     make_applicant,
     make_application,

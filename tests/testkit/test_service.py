@@ -16,8 +16,6 @@ from attrs import evolve
 import income_client
 from income_client import (
     BasicAuth,
-    Callback,
-    CallbackBasicAuth,
     ClientClosedError,
     ConfigurationError,
     IncomeClient,
@@ -27,7 +25,7 @@ from income_client import (
     ServerError,
 )
 from income_client.emulator import CallbackTarget, Order
-from income_client.receivers import CallbackReceiver
+from income_client.receivers import Callback, CallbackBasicAuth, CallbackReceiver
 from income_client.receivers.aiohttp import routes
 from income_client.testing import (
     IncomeService,

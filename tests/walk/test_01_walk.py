@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client import Window
+from income_client.records import Window
 from tests.support.listing import BASE, DAY, Listing, ListService, rows_at, serving
 from tests.support.walks import (
     CHANCES,

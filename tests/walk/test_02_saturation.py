@@ -9,7 +9,8 @@ from attrs import evolve
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from income_client import SaturatedWindowError, UnexpectedResponseError, Window
+from income_client import SaturatedWindowError, UnexpectedResponseError
+from income_client.records import Window
 from income_client.walk.windows import Answer, Bounds, FullSecond, Intervals, Saturation
 from tests.support.listing import (
     BASE,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client import Window
+from income_client.records import Window
 from income_client.walk.windows import Overlap
 from tests.support.listing import BASE, DAY, ListService, serving
 from tests.support.walks import WALKERS, collect, walk

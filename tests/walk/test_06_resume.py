@@ -11,8 +11,9 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from income_client import ApplicationPaginator, CheckpointError, PermissionDeniedError, ServerError
+from income_client import CheckpointError, PermissionDeniedError, ServerError
 from income_client.records.window import Window
+from income_client.walk import ApplicationPaginator
 from income_client.walk.checkpoint import read_checkpoint, write_checkpoint
 from income_client.walk.windows import Bounds, Intervals
 from tests.support.listing import BASE, DAY, Listing, ListService, serving, text_of

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from income_client import (
-    AmountPair,
     Application,
     ApplicationDocuments,
     ApplicationPage,
@@ -28,6 +27,7 @@ from income_client import (
     from_json,
     to_json,
 )
+from income_client.records import AmountPair
 from income_client.wire.codec import parse
 from income_client.wire.rows import MalformedRow, decode_rows
 from tests.support import strategies

@@ -28,7 +28,6 @@ from income_client import (
     ApplicationPage,
     AuthenticationError,
     DecodeError,
-    Event,
     IncomeClient,
     IncomeClientError,
     InvalidRequestError,
@@ -39,7 +38,6 @@ from income_client import (
     ServerError,
     Timeouts,
     TokenError,
-    TokenRenewed,
     TransportError,
     UnexpectedResponseError,
 )
@@ -47,6 +45,7 @@ from income_client.cli.connection import is_refusal, make_client
 from income_client.cli.options import BEGINNING
 from income_client.cli.output import duration
 from income_client.configuration import Configuration
+from income_client.events import Event, TokenRenewed
 
 from .network import Finding, UnansweredError, Verdict
 
