@@ -274,7 +274,7 @@ def test_a_record_that_no_reply_can_be_is_named() -> None:
 def test_pyarrow_is_loaded_when_tables_are_made() -> None:
     script = (
         "import sys\n"
-        "from income_client import ParquetTables, RecordTables, to_arrow\n"
+        "from income_client.exporting import ParquetTables, RecordTables, to_arrow\n"
         "print('pyarrow' in sys.modules)\n"
     )
     command = [sys.executable, "-c", script]

@@ -16,7 +16,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client import from_json, records
+from income_client import from_json
 from income_client.records import (
     Application,
     ApplicationDocuments,
@@ -33,9 +33,10 @@ from income_client.records import (
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.fields import NO_EXTRA, FrozenDict, UntypedDict, shown_key
 from income_client.testing import make_application
+from income_client.wire.shapes import RECORDS
 from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE, known_record
 
-CLASSES = [kind for kind in vars(records).values() if attrs.has(kind) and kind is not Window]
+CLASSES = sorted(RECORDS, key=lambda cls: cls.__name__)
 
 
 def _read(cls: type[Any], payload: object) -> Any:
