@@ -2,33 +2,18 @@
 
 An update moves an application to the present while the walk is in progress. So what lies
 before the present is left to the walkers, and the walk ends only with a single complete page
-from there on, read after everything else. What is asked next depends on what is known:
+from there on, read after everything else.
 
-=================  ======================  =======================================================
-state              asks                    then
-=================  ======================  =======================================================
-AskingAll          up to the walk's bound  complete, or the bound passed long ago: the walk ends;
-                                           otherwise FindingPresent
-FindingPresent     no upper bound          AskingFuture; a walk that another follows ends; full,
-                                           without any time: SeekingPresent
-SeekingPresent     no upper bound          a second that has passed, close to the present:
-                                           FindingPresent
-AskingFuture       a bound in the future   complete: the walk ends; full, or complete up to a near
-                                           bound: FollowingPresent; cut short: a nearer bound;
-                                           lowered to the present, or refused: StandingIn
-FollowingPresent   no upper bound          still before the near bound: the walk ends; behind it:
-                                           StandingIn; the present moved: AskingFuture, with a
-                                           near bound; it did not: again, a second later
-StandingIn         no upper bound          a second complete page of another second: the walk ends
-=================  ======================  =======================================================
+The end is a state machine. `State` says what is asked next, `Event` what a page has shown and what
+follows for the walk, and `TRANSITIONS` which state comes after it.
 
 The present is the bound that the service echoes when it is asked without an upper one. Wherever
 that lies behind the walk's own bound, or the page has no upper bound at all, the walk ends too.
 """
 
-from typing import Final
-
-from attrs import evolve, frozen
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Final, assert_never
 
 from income_client.errors import UnexpectedResponseError
 from income_client.records.window import Window
@@ -53,6 +38,146 @@ _PATIENCE: Final = 3
 """Pauses after which a service clock that does not move is taken as it is."""
 
 
+class State(Enum):
+    """What the end of a walk asks for."""
+
+    ASKING_ALL = auto()
+    """The whole span, up to the walk's own bound: most spans are small."""
+
+    FINDING_PRESENT = auto()
+    """A page without an upper bound, for the present that it echoes.
+
+    A service that cuts long windows short may echo less; this shows when it is asked from one
+    second earlier, because its echo then moves back by one second too, and the walk continues
+    from there. A walk that another walk will follow need not chase the present: it ends at the
+    first one that is echoed, if that fits the service's own `Date`. Otherwise the end may have
+    been cut off, and the walk continues like any other.
+    """
+
+    SEEKING_PRESENT = auto()
+    """A page from a second halfway between one that has passed and one that has not.
+
+    Nothing else tells the present then: a row shows that the second has passed from which its
+    page was asked.
+    """
+
+    ASKING_FUTURE = auto()
+    """The last page, from the present to a bound in the future.
+
+    An exclusive upper bound hides the current second; so the bound lies behind it, the walk's
+    own if it has one. Where the service cuts long windows, the bound is brought near. So it is
+    after a full page, which rows ahead of a clock that was set back may have filled.
+    """
+
+    FOLLOWING_PRESENT = auto()
+    """A page without an upper bound, for where the present is by now.
+
+    After a complete page up to a near bound, the present must still lie before that bound.
+    """
+
+    STANDING_IN = auto()
+    """Two pages without an upper bound, in place of a last one that the service refuses.
+
+    Both are complete, they were served in different seconds, and no other page was read between
+    them.
+    """
+
+    FINISHED = auto()
+    """Nothing: once the gaps are closed, the walk is over."""
+
+
+class Event(Enum):
+    """What a page has shown of the end of a walk."""
+
+    LAST = auto()
+    """The page holds all that is left of the walk."""
+
+    PASSED = auto()
+    """The walk's own bound has passed: what is left is walked up to it."""
+
+    PROVEN = auto()
+    """Nothing of the walk lies behind the present."""
+
+    MOVED = auto()
+    """The present is a later second: what lies before it is walked, or on the page."""
+
+    SAME = auto()
+    """The present is where it was: the service's clock is waited for."""
+
+    STUCK = auto()
+    """The present has not moved for some time, and its second is walked as it is."""
+
+    TIMELESS = auto()
+    """The service gives no time."""
+
+    NARROWED = auto()
+    """The present lies in one half of where it was sought."""
+
+    WHOLE = auto()
+    """The service took the bound in the future, but the page cannot be the last."""
+
+    CUT = auto()
+    """The service has cut the window to the widest that it applies."""
+
+    CUT_PRESENT = auto()
+    """Likewise, so that the present that was taken from its end lies later."""
+
+    UNPROVEN = auto()
+    """The page shows none of this."""
+
+
+TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
+    State.ASKING_ALL: {
+        Event.LAST: State.FINISHED,
+        Event.PASSED: State.FINISHED,
+        Event.UNPROVEN: State.FINDING_PRESENT,
+    },
+    State.FINDING_PRESENT: {
+        Event.LAST: State.FINISHED,
+        Event.PASSED: State.FINISHED,
+        Event.PROVEN: State.FINISHED,
+        Event.MOVED: State.ASKING_FUTURE,
+        Event.TIMELESS: State.SEEKING_PRESENT,
+        Event.SAME: State.FINDING_PRESENT,
+        Event.STUCK: State.FINDING_PRESENT,
+    },
+    State.SEEKING_PRESENT: {
+        Event.NARROWED: State.SEEKING_PRESENT,
+        Event.MOVED: State.FINDING_PRESENT,
+        Event.SAME: State.FINDING_PRESENT,
+    },
+    State.ASKING_FUTURE: {
+        Event.LAST: State.FINISHED,
+        Event.PASSED: State.FINISHED,
+        Event.WHOLE: State.FOLLOWING_PRESENT,
+        Event.CUT: State.ASKING_FUTURE,
+        Event.UNPROVEN: State.STANDING_IN,
+    },
+    State.FOLLOWING_PRESENT: {
+        Event.LAST: State.FINISHED,
+        Event.PASSED: State.FINISHED,
+        Event.PROVEN: State.FINISHED,
+        Event.MOVED: State.ASKING_FUTURE,
+        Event.STUCK: State.ASKING_FUTURE,
+        Event.SAME: State.FOLLOWING_PRESENT,
+        Event.UNPROVEN: State.STANDING_IN,
+        Event.TIMELESS: State.SEEKING_PRESENT,
+    },
+    State.STANDING_IN: {
+        Event.LAST: State.FINISHED,
+        Event.PASSED: State.FINISHED,
+        Event.PROVEN: State.FINISHED,
+        Event.MOVED: State.STANDING_IN,
+        Event.CUT_PRESENT: State.STANDING_IN,
+        Event.STUCK: State.STANDING_IN,
+        Event.SAME: State.STANDING_IN,
+        Event.UNPROVEN: State.STANDING_IN,
+        Event.TIMELESS: State.SEEKING_PRESENT,
+    },
+}
+"""The state after each event that a state can meet."""
+
+
 class Tail:
     """The end of a walk: everything from ``reached`` on, for which its gaps do not answer.
 
@@ -68,15 +193,27 @@ class Tail:
         self.upper_bound = upper_bound
         self.date_ahead = date_ahead
         self.reached: int = reached
-        self.is_finished: bool = upper_bound is not None and reached > upper_bound
-        """Whether nothing is left to ask once the gaps are closed."""
+        self.state: State = State.FINDING_PRESENT if upper_bound is None else State.ASKING_ALL
         self.pauses: int = 0
         """Questions asked after a pause since the present last moved."""
-        self.widest: int | None = None
+        self._finish_past_bound()
+        self._ahead = _YEAR
+        """Seconds from the present to a bound in the future, at most."""
+        self._widest: int | None = None
         """Width of the widest window that the service applies; None while it cut none."""
-        self._state: _State = FindingPresent() if upper_bound is None else AskingAll()
+        self._near: int | None = None
+        """End of a complete page up to a near bound in the future."""
+        self._first: Window | None = None
+        """First of the two pages that replace the last one."""
+        self._passed, self._not_passed = reached, END_OF_TIME
+        """The seconds between which the present is sought."""
         self._is_narrow = True
         """Whether no echo so far was as asked, or wide enough to prove anything."""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing is left to ask once the gaps are closed."""
+        return self.state is State.FINISHED
 
     @property
     def must_wait(self) -> bool:
@@ -85,16 +222,30 @@ class Tail:
 
     def next(self) -> Bounds:
         """Return the bounds to ask with."""
-        return self._state.next(self)
+        just_before = max(self.start, self.reached - 1)
+        match self.state:
+            case State.ASKING_ALL:
+                return Bounds(just_before, self.upper_bound)
+            case State.ASKING_FUTURE:
+                before = min(self._far_bound, self.reached + self._ahead)
+                if self._widest is not None:
+                    before = min(before, just_before + self._widest)
+                return Bounds(just_before, before)
+            case State.SEEKING_PRESENT:
+                return Bounds((self._passed + self._not_passed) // 2, None)
+            case State.STANDING_IN if self._first is not None:
+                return Bounds(max(self.start, self.reached - 2), None)
+            case _:
+                return Bounds(just_before, None)
 
     def refuse(self, bounds: Bounds) -> bool:
         """Record a refusal; return whether there is another way to ask."""
-        if isinstance(self._state, SeekingPresent) and self._state.is_wide:
-            self._state = evolve(self._state, high=bounds.after)
+        if self.state is State.SEEKING_PRESENT and self._not_passed - self._passed > 1:
+            self._not_passed = bounds.after
             return True
         if bounds.before is None or self.upper_bound is not None:
             return False
-        self._state = StandingIn()
+        self.state = TRANSITIONS[self.state][Event.UNPROVEN]
         return True
 
     def receive(self, bounds: Bounds, answer: Answer) -> bool:
@@ -104,324 +255,242 @@ class Tail:
 
         Raises:
             UnexpectedResponseError: the service cuts every window down to a second or two, so
-                that its pages prove nothing.
+                that its pages prove nothing; or it gives no time at all.
         """
         echo, width = answer.echo, answer.echo.before - answer.echo.after
         is_as_asked = (echo.after, echo.before) == (bounds.after, bounds.before)
         self._is_narrow &= 0 < width < _NARROWEST and not is_as_asked
-        step = self._state.receive(self, bounds, answer)
-        if self._is_narrow and step.is_finished and self._is_early(step.reached, answer):
+        if self.state is State.SEEKING_PRESENT:
+            self._halve(bounds.after, answer)
+        event = self._read(bounds, answer)
+        is_last = TRANSITIONS[self.state][event] is State.FINISHED
+        if self._is_narrow and is_last and self._is_early(event, answer):
             raise UnexpectedResponseError(f"the service cuts windows down to {width} s: too narrow")
-        self._state, self.pauses = step.state, step.pauses
-        self.reached, self.is_finished = step.reached, step.is_finished
-        return step.is_answer
+        is_answer = self._is_answer(event, answer)
+        reached = self._reached_by(event, answer)
+        self._keep(event, bounds, answer)
+        self.reached = reached
+        self.state = TRANSITIONS[self.state][event]
+        self._finish_past_bound()
+        return is_answer
 
-    def _is_early(self, reached: int, answer: Answer) -> bool:
-        """Return whether the walk ends before its bound, although that has passed by `Date`."""
-        if self.upper_bound is None or answer.served_at is None:
-            return False
-        return reached <= self.upper_bound < answer.served_at - _MINUTE
+    def _read(self, bounds: Bounds, answer: Answer) -> Event:
+        """Return what a page shows."""
+        match self.state:
+            case State.SEEKING_PRESENT:
+                return self._read_half(bounds, answer)
+            case State.ASKING_ALL | State.ASKING_FUTURE:
+                return self._read_bounded(bounds, answer)
+            case State.FINDING_PRESENT:
+                return self._read_end(bounds, answer) or self._read_present(answer)
+            case State.FOLLOWING_PRESENT:
+                return self._read_end(bounds, answer) or self._read_followed(bounds, answer)
+            case State.STANDING_IN:
+                return self._read_end(bounds, answer) or self._read_pair(bounds, answer)
+            case State.FINISHED:
+                raise AssertionError("a walk that has ended asks for nothing")
+            case _:
+                assert_never(self.state)
 
-
-@frozen(kw_only=True)
-class _Step:
-    """What follows from a page."""
-
-    state: "_State"
-    reached: int
-    is_answer: bool
-    """Whether the page answers for the seconds up to there."""
-    is_finished: bool = False
-    pauses: int = 0
-
-
-@frozen
-class AskingAll:
-    """Nothing is known of a span that has an upper bound: ask for all of it, most are small."""
-
-    def next(self, tail: Tail) -> Bounds:
-        """Ask up to the bound of the walk."""
-        return Bounds(_just_before(tail), tail.upper_bound)
-
-    def receive(self, tail: Tail, bounds: Bounds, answer: Answer) -> _Step:
-        """End with a complete page."""
-        is_last = _is_whole(bounds, answer) and not answer.is_full
-        if _has_passed(tail, answer):
-            return _end_at_bound(tail, is_answer=is_last)
-        if is_last:
-            return _end_step(tail, tail.reached)
-        return _stay_step(tail, FindingPresent(), is_answer=not answer.is_full)
-
-
-@frozen
-class FindingPresent:
-    """The present is not known: ask without an upper bound, and take what is echoed.
-
-    A service that cuts long windows short may echo less; this shows when it is asked from one
-    second earlier, because its echo then moves back by one second too, and the walk continues
-    from there. A walk that another walk will follow need not chase the present: it ends at the
-    first one that is echoed, if that fits the service's own `Date`. Otherwise the end may have
-    been cut off, and the walk continues like any other.
-    """
-
-    def next(self, tail: Tail) -> Bounds:
-        """Ask without an upper bound."""
-        return Bounds(_just_before(tail), None)
-
-    def receive(self, tail: Tail, bounds: Bounds, answer: Answer) -> _Step:
-        """Leave what lies before the present to the walkers, unless this page is all of it."""
-        if end := _end_by_present(tail, bounds, answer):
-            return end
-        if _is_timeless(tail, answer):
-            return _seek_step(tail)
-        present, served_at = _present_of(answer), answer.served_at
-        if tail.date_ahead is not None and served_at is not None:
-            date = served_at - tail.date_ahead
-            if abs(date - present) <= _SKEW:
-                return _end_step(tail, present, is_answer=not answer.is_full)
-        return _move_step(tail, present, AskingFuture(), is_answer=_is_answer(tail, answer))
-
-
-@frozen
-class SeekingPresent:
-    """Nothing tells the present: seek by halves a second that has passed, close to the last update.
-
-    A row shows that the second has passed from which its page was asked.
-    """
-
-    low: int
-    """The latest second that is known to have passed."""
-    high: int = END_OF_TIME
-    """The earliest that is not."""
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether a second between the two is left to ask from."""
-        return self.high - self.low > 1
-
-    def next(self, _tail: Tail) -> Bounds:
-        """Ask from the middle on."""
-        return Bounds((self.low + self.high) // 2, None)
-
-    def receive(self, tail: Tail, bounds: Bounds, answer: Answer) -> _Step:
-        """Leave what lies before the second that was found to the walkers."""
-        second, echo = bounds.after, answer.echo
-        is_complete = not answer.is_full and echo.after == second
-        if echo.after < second or (is_complete and not answer.rows):
-            found = evolve(self, high=second)
-        else:
-            # The earliest that the service keeps has passed as well.
-            found = evolve(self, low=second)
-        if found.is_wide and not (is_complete and answer.rows):
-            return _stay_step(tail, found, is_answer=False)
-        if found.low >= END_OF_TIME - 1:
-            raise UnexpectedResponseError("the service sends no time", call="list_applications")
-        if found.low > tail.reached:
-            return _move_step(tail, found.low, FindingPresent(), is_answer=False)
-        return _wait_step(tail, FindingPresent(), is_answer=False)
-
-
-@frozen
-class AskingFuture:
-    """The present is known: ask for the last page, with a bound in the future.
-
-    An exclusive upper bound hides the current second; so the bound lies behind it, the walk's
-    own if it has one. Where the service cuts long windows, the bound is brought near. So it is
-    after a full page, which rows ahead of a clock that was set back may have filled.
-    """
-
-    ahead: int = _YEAR
-    """Seconds from the present to the bound, at most."""
-
-    def next(self, tail: Tail) -> Bounds:
-        """Ask as far as the service allows."""
-        after = _just_before(tail)
-        before = min(self._far_bound(tail), tail.reached + self.ahead)
-        return Bounds(after, before if tail.widest is None else min(before, after + tail.widest))
-
-    def receive(self, tail: Tail, bounds: Bounds, answer: Answer) -> _Step:
-        """End with a complete page up to a far bound."""
-        echo, far = answer.echo, self._far_bound(tail)
+    def _read_bounded(self, bounds: Bounds, answer: Answer) -> Event:
+        """Return what a page up to a bound shows."""
+        echo, far = answer.echo, self._far_bound
         before = far if bounds.before is None else bounds.before
-        is_whole = _is_whole(bounds, answer)
-        is_complete = is_whole and not answer.is_full
-        if _has_passed(tail, answer):
-            return _end_at_bound(tail, is_answer=is_complete and before >= far)
-        if is_complete and before >= far:
-            return _end_step(tail, tail.reached)
-        state: _State = StandingIn()
+        is_whole = echo.after <= bounds.after and echo.before >= before
+        if is_whole and not answer.is_full and before >= far:
+            return Event.LAST
+        if self._has_passed(answer):
+            return Event.PASSED
+        if self.state is State.ASKING_ALL:
+            return Event.UNPROVEN
         if is_whole:
-            state = FollowingPresent(before if is_complete else None)
+            return Event.WHOLE
         # A future bound that was lowered need not be the present: a long window may have
         # been cut short, and then ends in the future. Only an unset bound gives the present.
-        elif tail.widest is None and (
-            echo.after > bounds.after or echo.before > tail.reached + _SKEW
-        ):
-            tail.widest = echo.before - echo.after
-            state = self
-        return _stay_step(tail, state, is_answer=not answer.is_full)
+        is_cut = echo.after > bounds.after or echo.before > self.reached + _SKEW
+        return Event.CUT if is_cut and self._widest is None else Event.UNPROVEN
 
-    @staticmethod
-    def _far_bound(tail: Tail) -> int:
-        """Return the bound of the last page where the service cuts no windows."""
-        return (
-            min(tail.reached + _YEAR, LAST_SECOND) if tail.upper_bound is None else tail.upper_bound
-        )
+    def _read_end(self, bounds: Bounds, answer: Answer) -> Event | None:
+        """Return how a walk ends with a page without an upper bound; None where it does not."""
+        if self.upper_bound is not None:
+            return Event.PASSED if _present_of(answer) > self.upper_bound else None
+        if answer.is_full or answer.echo.after > bounds.after:
+            return None
+        # Where the walk is ahead of the service's own clock there is nothing more to come. By a
+        # year: `Date` may be of a clock that is days behind.
+        is_ahead = answer.served_at is not None and self.reached - _YEAR > answer.served_at
+        is_all = _is_endless(answer) and (answer.served_at is None or self.date_ahead is None)
+        return Event.LAST if is_ahead or is_all else None
 
+    def _read_present(self, answer: Answer) -> Event:
+        """Return what the first page without an upper bound shows."""
+        if self._is_timeless(answer):
+            return self._read_clock(answer)
+        if self.date_ahead is not None and answer.served_at is not None:
+            date = answer.served_at - self.date_ahead
+            if abs(date - _present_of(answer)) <= _SKEW:
+                return Event.PROVEN
+        return Event.MOVED
 
-@frozen
-class FollowingPresent:
-    """The present moved on while the walk went to where it was: ask where it is by now.
+    def _read_half(self, bounds: Bounds, answer: Answer) -> Event:
+        """Return what a page from between the seconds shows between which the present lies."""
+        is_last = not answer.is_full and answer.echo.after == bounds.after and bool(answer.rows)
+        if self._not_passed - self._passed > 1 and not is_last:
+            return Event.NARROWED
+        if self._passed >= END_OF_TIME - 1:
+            raise UnexpectedResponseError("the service sends no time", call="list_applications")
+        return Event.MOVED if self._passed > self.reached else Event.SAME
 
-    After a complete page up to a near bound, the present must still lie before that bound.
-    """
-
-    near: int | None = None
-    """The end of a complete page before a bound that was brought near."""
-
-    def next(self, tail: Tail) -> Bounds:
-        """Ask without an upper bound."""
-        return Bounds(_just_before(tail), None)
-
-    def receive(self, tail: Tail, bounds: Bounds, answer: Answer) -> _Step:
-        """Leave what lies before the present to the walkers."""
-        echo, present = answer.echo, _present_of(answer)
-        if self.near is not None:
+    def _read_followed(self, bounds: Bounds, answer: Answer) -> Event:
+        """Return what a page shows of the present after one with a bound in the future."""
+        if self._near is not None:
             # An echo as wide as the service's widest window may have been cut, and gives no time.
-            widest = _YEAR if tail.widest is None else tail.widest
-            if echo.after > bounds.after or echo.before >= min(self.near, bounds.after + widest):
-                return StandingIn().receive(tail, bounds, answer)
+            widest = _YEAR if self._widest is None else self._widest
+            is_cut = answer.echo.after > bounds.after
+            if is_cut or answer.echo.before >= min(self._near, bounds.after + widest):
+                return Event.UNPROVEN
             if not answer.is_full:
-                return _end_step(tail, present)
-        if end := _end_by_present(tail, bounds, answer):
-            return end
-        return _follow_step(tail, answer, waiting=FollowingPresent(), moved=AskingFuture(_MINUTE))
+                return Event.PROVEN
+        return self._read_clock(answer)
 
+    def _read_pair(self, bounds: Bounds, answer: Answer) -> Event:
+        """Return what a page without an upper bound shows together with the one before it."""
+        present, page, first = _present_of(answer), _page_of(bounds, answer), self._first
+        is_cut = answer.echo.after > bounds.after or _width(page) == self._widest
+        if not self._is_complete(answer) or (is_cut and present > self.reached):
+            return self._read_clock(answer)
+        if first is None:
+            return Event.UNPROVEN
+        if page.before == first.before:
+            if self.pauses < _PATIENCE:
+                return Event.SAME
+            return Event.MOVED if present > self.reached else Event.PROVEN
+        is_shifted = page.after < first.after and _width(page) == _width(first)
+        return Event.CUT_PRESENT if is_shifted else Event.PROVEN
 
-@frozen
-class StandingIn:
-    """The service takes no bound in the future: two pages stand in for the last one.
+    def _read_clock(self, answer: Answer) -> Event:
+        """Return whether the present of a page that ends no walk has moved."""
+        if self._is_timeless(answer):
+            if not self.pauses:
+                return Event.TIMELESS
+        elif _present_of(answer) > self.reached:
+            return Event.MOVED
+        if self.pauses < _PATIENCE:
+            return Event.SAME
+        # Behind the present no row can lie: the page is full of earlier seconds' rows. Otherwise
+        # the current second alone overfills the page, and does not pass.
+        return Event.PROVEN if self.reached > answer.echo.before else Event.STUCK
 
-    Both are complete, they were served in different seconds, and no other page was read between
-    them.
-    """
+    def _reached_by(self, event: Event, answer: Answer) -> int:
+        """Return the second up to which the walk has come after a page."""
+        is_seeking = self.state is State.SEEKING_PRESENT
+        match event:
+            case Event.PASSED:
+                return self._behind_bound
+            case Event.LAST if self._has_passed(answer):
+                return self._behind_bound
+            case Event.MOVED | Event.CUT_PRESENT | Event.PROVEN:
+                return max(self.reached, self._passed if is_seeking else _present_of(answer))
+            case Event.STUCK:
+                return self.reached + 1
+            case _:
+                return self.reached
 
-    last: Window | None = None
-    """The first of the two."""
+    def _keep(self, event: Event, bounds: Bounds, answer: Answer) -> None:
+        """Keep what a page has shown, beside how far the walk has come."""
+        match event:
+            case Event.MOVED | Event.STUCK:
+                self._forget_pages()
+            case Event.CUT | Event.CUT_PRESENT:
+                self._widest = answer.echo.before - max(bounds.after, answer.echo.after)
+                self._forget_pages()
+            case Event.SAME:
+                self.pauses += 1
+                if self._is_complete(answer):
+                    self._first = _page_of(bounds, answer)
+            case Event.UNPROVEN:
+                # Only a page that was asked for as one of the two is the first of them.
+                is_first = self.state is State.STANDING_IN
+                self._first = _page_of(bounds, answer) if is_first else None
+            case Event.TIMELESS:
+                self._passed, self._not_passed = self.reached, END_OF_TIME
+            case Event.WHOLE:
+                self._near = None if answer.is_full else bounds.before
+                self._ahead = _MINUTE
+            case _:
+                pass
 
-    def next(self, tail: Tail) -> Bounds:
-        """Ask without an upper bound, the second time from a second earlier."""
-        before_present = 1 if self.last is None else 2
-        return Bounds(max(tail.start, tail.reached - before_present), None)
+    def _forget_pages(self) -> None:
+        """Forget the pages of where the walk was before, and the pauses there."""
+        self.pauses = 0
+        self._near = self._first = None
 
-    def receive(self, tail: Tail, bounds: Bounds, answer: Answer) -> _Step:
-        """End with the second of two complete pages."""
-        if end := _end_by_present(tail, bounds, answer):
-            return end
-        echo, present = answer.echo, _present_of(answer)
-        page = Window(bounds.after, echo.before)
-        is_cut = echo.after > bounds.after or page.before - page.after == tail.widest
-        if not _is_answer(tail, answer) or (is_cut and present > tail.reached):
-            return _follow_step(tail, answer, waiting=self, moved=StandingIn())
-        return self._compare_pages(tail, page, present)
+    def _finish_past_bound(self) -> None:
+        """End a walk that has come past its own bound."""
+        if self.upper_bound is not None and self.reached > self.upper_bound:
+            self.state = State.FINISHED
 
-    def _compare_pages(self, tail: Tail, page: Window, present: int) -> _Step:
-        """Judge a complete page by the one before it."""
-        last = self.last
-        if last is None:
-            return _stay_step(tail, StandingIn(page), is_answer=True)
-        if page.before == last.before:
-            if tail.pauses < _PATIENCE:
-                return _wait_step(tail, StandingIn(page), is_answer=True)
-            if present <= tail.reached:
-                return _end_step(tail, tail.reached)
-        elif page.after < last.after and page.before - page.after == last.before - last.after:
-            tail.widest = page.before - page.after
+    def _halve(self, second: int, answer: Answer) -> None:
+        """Leave out the half of the seconds in which a page from ``second`` on shows no present."""
+        is_empty = not answer.is_full and answer.echo.after == second and not answer.rows
+        if answer.echo.after < second or is_empty:
+            self._not_passed = second
         else:
-            return _end_step(tail, present)
-        return _move_step(tail, present, StandingIn(), is_answer=True)
+            # The earliest second that the service keeps has passed as well.
+            self._passed = second
+
+    def _is_answer(self, event: Event, answer: Answer) -> bool:
+        """Return whether a page answers for the seconds up to where the walk is after it."""
+        match event:
+            case Event.LAST:
+                return True
+            case Event.PASSED | Event.STUCK | Event.TIMELESS:
+                return False
+            case _:
+                return self.state is not State.SEEKING_PRESENT and self._is_complete(answer)
+
+    def _is_complete(self, answer: Answer) -> bool:
+        """Return whether a page holds rows of the walk, and all of them."""
+        # Rows behind the upper bound are not of the walk: such a page only gives the time.
+        is_beyond = self.upper_bound is not None and answer.echo.before > self.upper_bound
+        return not (answer.is_full or is_beyond)
+
+    def _is_early(self, event: Event, answer: Answer) -> bool:
+        """Return whether the walk ends before its bound, although that has passed by `Date`."""
+        if self.upper_bound is None or answer.served_at is None or event is Event.PASSED:
+            return False
+        return self.upper_bound < answer.served_at - _MINUTE and not self._has_passed(answer)
+
+    def _is_timeless(self, answer: Answer) -> bool:
+        """Return whether a page of a walk up to the present says nothing of the service's time."""
+        return self.upper_bound is None and answer.served_at is None and _is_endless(answer)
+
+    def _has_passed(self, answer: Answer) -> bool:
+        """Return whether the upper bound lies so far back that no clock could be that wrong."""
+        if self.upper_bound is None or answer.served_at is None:
+            return False
+        return answer.served_at - _DAY > self.upper_bound
+
+    @property
+    def _behind_bound(self) -> int:
+        """The second behind the walk's own bound."""
+        return self.reached if self.upper_bound is None else self.upper_bound + 1
+
+    @property
+    def _far_bound(self) -> int:
+        """The bound of the last page where the service cuts no windows."""
+        if self.upper_bound is not None:
+            return self.upper_bound
+        return min(self.reached + _YEAR, LAST_SECOND)
 
 
-_State = AskingAll | FindingPresent | SeekingPresent | AskingFuture | FollowingPresent | StandingIn
+def _page_of(bounds: Bounds, answer: Answer) -> Window:
+    """Return the window of a page without an upper bound."""
+    return Window(bounds.after, answer.echo.before)
 
 
-def _just_before(tail: Tail) -> int:
-    """Return the last second before the tail, within the walk."""
-    return max(tail.start, tail.reached - 1)
-
-
-def _stay_step(tail: Tail, state: _State, *, is_answer: bool) -> _Step:
-    return _Step(state=state, reached=tail.reached, is_answer=is_answer, pauses=tail.pauses)
-
-
-def _wait_step(tail: Tail, state: _State, *, is_answer: bool) -> _Step:
-    """Ask again once the service's clock has moved."""
-    return _Step(state=state, reached=tail.reached, is_answer=is_answer, pauses=tail.pauses + 1)
-
-
-def _move_step(tail: Tail, present: int, state: _State, *, is_answer: bool) -> _Step:
-    """Continue from a present, unless the walk's bound lies before it."""
-    reached = max(tail.reached, present)
-    is_finished = tail.upper_bound is not None and reached > tail.upper_bound
-    return _Step(state=state, reached=reached, is_answer=is_answer, is_finished=is_finished)
-
-
-def _follow_step(tail: Tail, answer: Answer, *, waiting: _State, moved: _State) -> _Step:
-    """Continue from the present once it has moved, or once it has not for some time."""
-    if _is_timeless(tail, answer):
-        return _seek_step(tail)
-    present, is_answer = _present_of(answer), _is_answer(tail, answer)
-    if present > tail.reached:
-        return _move_step(tail, present, moved, is_answer=is_answer)
-    if tail.pauses < _PATIENCE:
-        return _wait_step(tail, waiting, is_answer=is_answer)
-    if tail.reached > answer.echo.before:
-        # No row can lie behind the present: the page is full of earlier seconds' rows.
-        return _end_step(tail, tail.reached, is_answer=False)
-    # The current second alone overfills the page, and does not pass.
-    return _move_step(tail, tail.reached + 1, moved, is_answer=False)
-
-
-def _seek_step(tail: Tail) -> _Step:
-    """Seek the present, or continue a second later once what was found surely has passed."""
-    if not tail.pauses:
-        return _stay_step(tail, SeekingPresent(tail.reached), is_answer=False)
-    if tail.pauses < _PATIENCE:
-        return _wait_step(tail, FindingPresent(), is_answer=False)
-    return _move_step(tail, tail.reached + 1, FindingPresent(), is_answer=False)
-
-
-def _end_step(tail: Tail, present: int, *, is_answer: bool = True) -> _Step:
-    """End with the seconds up to a present."""
-    reached = max(tail.reached, present)
-    return _Step(state=FindingPresent(), reached=reached, is_answer=is_answer, is_finished=True)
-
-
-def _end_at_bound(tail: Tail, *, is_answer: bool) -> _Step:
-    """End with the seconds up to an upper bound that has passed."""
-    reached = tail.reached if tail.upper_bound is None else tail.upper_bound + 1
-    return _end_step(tail, reached, is_answer=is_answer)
-
-
-def _has_passed(tail: Tail, answer: Answer) -> bool:
-    """Return whether the upper bound lies so far back that no clock could be that wrong."""
-    if tail.upper_bound is None or answer.served_at is None:
-        return False
-    return answer.served_at - _DAY > tail.upper_bound
-
-
-def _is_whole(bounds: Bounds, answer: Answer) -> bool:
-    """Return whether the service applied the bounds, or wider ones."""
-    if bounds.before is None:
-        return False
-    return answer.echo.after <= bounds.after and answer.echo.before >= bounds.before
-
-
-def _is_answer(tail: Tail, answer: Answer) -> bool:
-    """Return whether a page without an upper bound holds rows of the walk, and all of them."""
-    # Rows may lie behind the upper bound of the walk: the page only gives the time.
-    is_beyond = tail.upper_bound is not None and answer.echo.before > tail.upper_bound
-    return not (answer.is_full or is_beyond)
+def _width(page: Window) -> int:
+    return page.before - page.after
 
 
 def _is_endless(answer: Answer) -> bool:
@@ -431,27 +500,8 @@ def _is_endless(answer: Answer) -> bool:
     return answer.echo.before - answer.served_at > _CENTURY
 
 
-def _is_timeless(tail: Tail, answer: Answer) -> bool:
-    """Return whether a page of a walk up to the present says nothing of the service's time."""
-    return tail.upper_bound is None and answer.served_at is None and _is_endless(answer)
-
-
 def _present_of(answer: Answer) -> int:
     """Return the present by a page without an upper bound."""
     if answer.served_at is not None and _is_endless(answer):
         return answer.served_at - _BEHIND
     return answer.echo.before - _BEHIND
-
-
-def _end_by_present(tail: Tail, bounds: Bounds, answer: Answer) -> _Step | None:
-    """Return how a walk ends with a page without an upper bound; None where it does not."""
-    if tail.upper_bound is not None:
-        is_passed = _present_of(answer) > tail.upper_bound
-        return _end_at_bound(tail, is_answer=False) if is_passed else None
-    if answer.is_full or answer.echo.after > bounds.after:
-        return None
-    # Where the walk is ahead of the service's own clock there is nothing more to come. By a
-    # year: `Date` may be of a clock that is days behind.
-    is_ahead = answer.served_at is not None and tail.reached - _YEAR > answer.served_at
-    is_all = _is_timeless(tail, answer) or (_is_endless(answer) and tail.date_ahead is None)
-    return _end_step(tail, tail.reached) if is_ahead or is_all else None

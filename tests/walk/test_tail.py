@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 from attrs import frozen
+from hypothesis import given
+from hypothesis import strategies as st
 
 from income_client.errors import UnexpectedResponseError
 from income_client.records.applications import ApplicationPage
 from income_client.records.window import EPOCH, Window
-from income_client.walk.tail import END_OF_TIME, Tail
+from income_client.walk.tail import END_OF_TIME, TRANSITIONS, State, Tail
 from income_client.walk.windows import Answer, Bounds
 
 NOW = 1000
@@ -114,7 +116,8 @@ TALKS: dict[str, tuple[dict[str, Any], list[Turn], End]] = {
          (NEXT, Told(NOW - 1, NOW + 58))],
         done(NOW + 57)),
     "a near bound that the present has reached is given up": ({},
-        [PRESENT, (LAST, Told(*NEAR)), (NEAR, Told(*NEAR)), (NEXT, Told(*NEAR))],
+        [PRESENT, (LAST, Told(*NEAR)), (NEAR, Told(*NEAR)), (NEXT, Told(*NEAR)),
+         (NEXT, Told(*NEAR))],
         End(NOW + 58, then=(NOW + 57, None))),
     "a clock that does not move ends the walk after some patience": ({},
         [*NO_FUTURE, (NEXT, Told(NOW - 1, NOW)), (BACK, Told(NOW - 2, NOW)),
@@ -142,6 +145,14 @@ TALKS: dict[str, tuple[dict[str, Any], list[Turn], End]] = {
         End(0, then=(5 * END_OF_TIME // 8, None), is_answer=False)),
     "a present that is told no more is sought from where the walk is": ({},
         [*FULL_LAST, (NEXT, full(NOW - 1, 10**11))],
+        End(NOW, then=((NOW + END_OF_TIME) // 2, None), is_answer=False)),
+    "a time that is not told yet is waited for": ({"reached": END_OF_TIME - 3},
+        [((END_OF_TIME - 4, None), full(END_OF_TIME - 4, 10**11)),
+         ((END_OF_TIME - 2, None), Told(END_OF_TIME - 3, 10**11)),
+         ((END_OF_TIME - 4, None), full(END_OF_TIME - 4, 10**11, is_late=True))],
+        End(END_OF_TIME - 3, then=(END_OF_TIME - 4, None), is_answer=False)),
+    "a time that is told no more between two pages is sought": ({},
+        [*NO_FUTURE, (NEXT, full(NOW - 1, 10**11))],
         End(NOW, then=((NOW + END_OF_TIME) // 2, None), is_answer=False)),
     "without an upper bound and with a raised start it is not all": ({},
         [(OPEN, Told(500, 10**11, NOW))],
@@ -242,6 +253,65 @@ def test_the_tail_asks_and_ends_as_the_answers_tell(
     assert is_answer is end.is_answer
     if end.then is not None:
         assert tail.next() == Bounds(*end.then)
+
+
+def test_the_talks_take_every_way_of_the_table() -> None:
+    """Each pair of states that an event connects comes up in one of them, and no other pair."""
+    taken = set()
+    for tail_of, turns, _ in TALKS.values():
+        tail = begun(**tail_of)
+        for _, told in turns:
+            state, bounds = tail.state, tail.next()
+            tail.refuse(bounds) if isinstance(told, str) else tail.receive(bounds, answer(told))
+            taken.add((state, tail.state))
+    assert taken == {(state, then) for state, row in TRANSITIONS.items() for then in row.values()}
+
+
+def test_every_state_but_the_last_has_a_row() -> None:
+    """Only the end of the walk has none."""
+    assert TRANSITIONS.keys() == set(State) - {State.FINISHED}
+
+
+EDGES = st.sampled_from([-YEAR, -60, -2, -1, 0, 1, 2, 60, YEAR, 10**11])
+
+
+@given(
+    reached=st.sampled_from([0, NOW]),
+    upper_bound=st.sampled_from([None, NOW, NOW + 2, NOW + DAY]),
+    date_ahead=st.sampled_from([None, 0]),
+    answers=st.lists(
+        st.tuples(EDGES, EDGES, EDGES | st.none(), st.booleans(), st.booleans()), max_size=30
+    ),
+)
+def test_every_state_has_an_answer_to_every_page(
+    reached: int,
+    upper_bound: int | None,
+    date_ahead: int | None,
+    answers: list[tuple[int, int, int | None, bool, bool]],
+) -> None:
+    """Whatever is echoed, or refused, the walk moves along the table, and never back."""
+    tail = begun(reached=reached, upper_bound=upper_bound, date_ahead=date_ahead)
+    for after, before, date, is_full, is_refused in answers:
+        if tail.is_finished:
+            break
+        state, start, bounds = tail.state, tail.reached, tail.next()
+        if is_refused and tail.refuse(bounds):
+            continue
+        told = Told(
+            bounds.after + after,
+            (NOW if bounds.before is None else bounds.before) + before,
+            None if date is None else NOW + date,
+            is_full=is_full,
+        )
+        try:
+            is_answer = tail.receive(bounds, answer(told))
+        except UnexpectedResponseError:
+            assert (tail.state, tail.reached) == (state, start)
+            continue
+        is_past = upper_bound is not None and tail.reached > upper_bound
+        assert tail.is_finished if is_past else tail.state in TRANSITIONS[state].values()
+        assert tail.reached >= start
+        assert not (is_answer and is_full)
 
 
 @pytest.mark.parametrize("upper_bound", [None, NOW])
