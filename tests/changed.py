@@ -34,13 +34,13 @@ def find_tests(name: str) -> Iterator[str]:
             table = tomllib.loads((ROOT / "tests/mutation/modules.toml").read_text("utf-8"))
             part = folders[0] if folders else AT_THE_TOP
             yield from table["modules"].get(name, [f"tests/{FOLDERS.get(part, part)}"])
-        case ("tests", "support", file):
-            used = f"tests.support.{Path(file).stem} import"
+        case ("tests", *_, file) if file.startswith("test_"):
+            yield name
+        case ("tests", *folders, file) if file.endswith(".py"):
+            used = f"from {'.'.join(('tests', *folders, Path(file).stem))} import"
             for path in sorted(ROOT.glob("tests/*/test_*.py")):
                 if used in path.read_text("utf-8"):
                     yield path.relative_to(ROOT).as_posix()
-        case ("tests", *_, file) if file.startswith("test_"):
-            yield name
 
 
 def changed_since(revision: str) -> list[str]:

@@ -335,7 +335,7 @@ async def test_a_forked_child_leaves_the_connection_to_its_parent(tmp_path: Path
     issuer.issue_cert("127.0.0.1").configure_cert(tls)
     async with ScriptedServer(answer_to, tls) as server:
         script = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-W", "error", "-m", "tests.support.forking"),
+            *(sys.executable, "-W", "error", "-m", "tests.http.forking"),
             *(server.url, str(authority)),
             cwd=Path(__file__).parents[2],
             stdout=asyncio.subprocess.PIPE,

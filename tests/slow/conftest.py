@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.browser import EXECUTABLE, Browser, browser
+from tests.slow.browser import EXECUTABLE, Browser, browser
 
 
 @pytest.fixture(scope="session")

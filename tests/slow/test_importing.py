@@ -25,7 +25,7 @@ def _run(*arguments: str, path: Path = _ROOT) -> "subprocess.CompletedProcess[st
 
 def test_all_is_imported_and_used_without_what_windows_lacks(tmp_path: Path) -> None:
     """Without dir_fd, flags, locks and owners: walks, polls and downloads work all the same."""
-    ended = _run("-m", "tests.support.without_posix", str(tmp_path))
+    ended = _run("-m", "tests.slow.without_posix", str(tmp_path))
     assert (ended.stdout, ended.stderr) == ("done\n", "")
 
 

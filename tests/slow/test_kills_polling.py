@@ -21,8 +21,8 @@ from income_client import (
 )
 from income_client.engines import postgres
 from income_client.engines.postgres import PostgresCheckpointStore
-from tests.support.killed_pollers import BATCH, BUCKET, SCHEMA, killed
-from tests.support.kills import Workers, share_of, workers_of
+from tests.slow.killed_pollers import BATCH, BUCKET, SCHEMA, killed
+from tests.slow.kills import Workers, share_of, workers_of
 from tests.support.nats_server import NatsServer, connected, running_server
 from tests.support.postgres import PostgresServer, postgres_server
 from tests.support.store_files import contents, letter, names, run_in

@@ -14,7 +14,7 @@ import pytest
 
 from income_client import IncomeClient, IncomeClientError
 from income_client.emulator import RemoteEmulator
-from tests.support.callback_processes import free_port
+from tests.slow.callback_processes import free_port
 from tests.support.pages import EXAMPLES, GUIDE, contents
 from tests.support.processes import environment, run, started
 

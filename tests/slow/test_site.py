@@ -17,7 +17,7 @@ import pytest
 from attrs import frozen
 
 from income_client.errors import SaturatedWindowError
-from tests.support.browser import Browser
+from tests.slow.browser import Browser
 from tests.support.pages import EXAMPLES, GUIDE, contents
 from tests.support.processes import ROOT
 from tests.test_docstrings import PACKAGES, SUBJECTS

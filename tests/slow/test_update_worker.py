@@ -11,8 +11,8 @@ from random import Random
 import pytest
 from nats.js.api import ConsumerConfig
 
+from tests.slow.update_workers import ATTEMPTS, Figures, Letter, Play, playing
 from tests.support.nats_server import NatsServer, running_server
-from tests.support.update_workers import ATTEMPTS, Figures, Letter, Play, playing
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from typing import Final
 import pytest
 
 from income_client.emulator import Emulator, Fault
+from tests.slow.killed_pollers import BATCH, killed, poll_waiting
+from tests.slow.kills import share_of
 from tests.support.beside import beside, until
 from tests.support.examples import variables
-from tests.support.killed_pollers import BATCH, killed, poll_waiting
-from tests.support.kills import share_of
 from tests.support.processes import environment
 
 _BEGIN: Final = """

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyte
 from attrs import frozen
 
-_PATIENCE: Final = 50.0
+_ARRIVAL_SECONDS: Final = 50.0
 
 
 class Output:
@@ -47,13 +47,13 @@ class Output:
     def wait_until(self, condition: Callable[[], bool]) -> str:
         """Wait until something holds of what has arrived, and return everything so far."""
         with self._arrived:
-            self._arrived.wait_for(lambda: self._is_over or condition(), _PATIENCE)
+            self._arrived.wait_for(lambda: self._is_over or condition(), _ARRIVAL_SECONDS)
             assert condition(), self.text
         return self.text
 
     def close(self) -> str:
         """Wait for the end, and return everything."""
-        self._thread.join(_PATIENCE)
+        self._thread.join(_ARRIVAL_SECONDS)
         assert not self._thread.is_alive(), "the other end is still open"
         return self.text
 

@@ -216,7 +216,7 @@ def test_a_document_type_is_not_given_away() -> None:
 def test_a_second_type_is_known_everywhere(tmp_path: Path) -> None:
     """An entry in one table: it is decoded, exported, and shown with its period and its facts."""
     pytest.importorskip("pyarrow", reason="tables need the extra 'parquet'")
-    program = [sys.executable, "-m", "tests.support.bank_statements"]
+    program = [sys.executable, "-m", "tests.wire.bank_statements"]
     here = Path(__file__).parents[2]
     environment = {"PYTHONPATH": str(here), "HOME": str(tmp_path), "COLUMNS": "120"}
     ended = subprocess.run(

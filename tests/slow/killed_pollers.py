@@ -34,10 +34,9 @@ from income_client.engines.nats import NatsCheckpointStore
 from income_client.engines.postgres import PostgresCheckpointStore
 from income_client.polling.checkpoint import read_checkpoint
 from income_client.records.window import EPOCH
-
-from .kills import KILLED, Life, Workers, read_once, workers_of
-from .nats_server import connected
-from .postgres import PostgresServer
+from tests.slow.kills import KILLED, Life, Workers, read_once, workers_of
+from tests.support.nats_server import connected
+from tests.support.postgres import PostgresServer
 
 APPLICATIONS: Final = 250
 SPEED: Final = 10.0

@@ -96,7 +96,7 @@ class Play:
         """Start a worker, and wait until it runs."""
         with (self.folder / "log").open("ab") as log:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-u", "-m", "tests.support.worker_process"),
+                *(sys.executable, "-u", "-m", "tests.slow.worker_process"),
                 *(str(ATTEMPTS), str(self.ack_wait)),
                 cwd=self.folder,
                 env=environment(NATS_URL=self.server.url, PYTHONPATH=str(ROOT)),

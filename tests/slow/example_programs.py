@@ -33,7 +33,7 @@ from income_client import (
 from income_client.emulator import CallbackTarget, Emulator, Fault
 from income_client.records.window import EPOCH
 from income_client.testing import check_checkpoint_store, make_record
-from tests.support.callback_processes import free_port
+from tests.slow.callback_processes import free_port
 from tests.support.downloads import documents_of, files_below
 from tests.support.examples import (
     RunExample,

@@ -1,6 +1,6 @@
 """What Windows lacks is taken from this process; then the client is imported and used.
 
-``python -m tests.support.without_posix FOLDER`` says ``done`` if all of it worked.
+``python -m tests.slow.without_posix FOLDER`` says ``done`` if all of it worked.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 A process that has imported everything forks a worker for each order, so that a life costs
 milliseconds. A worker is a function of keyword arguments, the first of which, ``say``, sends a word
-to the test. ``python -m tests.support.kills MODULE FUNCTION`` is that first process; it calls
+to the test. ``python -m tests.slow.kills MODULE FUNCTION`` is that first process; it calls
 ``prepare`` of the module, if there is one: `read_once`, where lives read the service.
 """
 

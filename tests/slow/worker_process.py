@@ -1,6 +1,6 @@
 """The guide's `update_worker.py` as a process: it fails as the application's id says.
 
-``python -m tests.support.worker_process ATTEMPTS ACK_WAIT``, in a folder with the example. The file
+``python -m tests.slow.worker_process ATTEMPTS ACK_WAIT``, in a folder with the example. The file
 ``journal`` gets a line for what the handler does.
 """
 

