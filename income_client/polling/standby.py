@@ -96,7 +96,6 @@ class Standby:
             try:
                 await self._store.save(first.stored, over=stored)
             except CheckpointConflictError:
-                self._watched = None
                 if self._seconds is not None:
                     await self._clock.sleep(self._seconds / LOOKS)
                 continue

@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,43 @@ from tests.support.polling import (
     Scene,
     first,
     ids_of,
+    one_poll,
     reached,
     rest,
     scene,
     take,
 )
 from tests.support.service import NOW, until
+
+
+class SlowStore(MemoryCheckpointStore):
+    """Saves nothing before it is let; counts the saves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.saves = 0
+        self.is_free = asyncio.Event()
+        self.is_free.set()
+
+    async def save(self, name: str, checkpoint: str, **changes: Any) -> int:
+        self.saves += 1
+        await asyncio.sleep(0)
+        await self.is_free.wait()
+        return await super().save(name, checkpoint, **changes)
+
+
+@pytest.fixture
+def store() -> SlowStore:
+    return SlowStore()
+
+
+@pytest.fixture
+async def two_batches(store: SlowStore) -> AsyncIterator[Scene]:
+    """Run a service with two batches of updates, and a store that may be slow."""
+    async with scene(30, batch_size=10) as place:
+        place.store = store
+        place.touch(*range(20))
+        yield place
 
 
 async def fail(batch: Batch) -> None:
@@ -180,6 +212,54 @@ async def test_batches_that_failed_come_again_in_their_order() -> None:
         await three.commit()
         await batches.aclose()
         assert await rest(place.poll()) == []
+
+
+async def test_a_batch_that_waits_for_one_that_failed_does_not_come_again(
+    two_batches: Scene,
+) -> None:
+    """Its consumer has committed it, and has left the loop before the other came again."""
+    poller = two_batches.poll()
+    batches = poller.batches()
+    one, two = await anext(batches), await anext(batches)
+    await fail(one)
+    await two.commit()
+    await batches.aclose()
+    async with await take(poller) as again:
+        assert again is one
+    assert await rest(poller) == []
+    assert await rest(two_batches.poll()) == []
+
+
+async def test_commits_at_the_same_time_are_one_save(two_batches: Scene, store: SlowStore) -> None:
+    """The later batch covers the earlier one."""
+    batches = two_batches.poll().batches()
+    one, two = await anext(batches), await anext(batches)
+    saves = store.saves
+    await asyncio.gather(two.commit(), one.commit())
+    assert store.saves == saves + 1
+    await batches.aclose()
+
+
+async def test_a_block_that_fails_while_a_later_batch_is_committed_holds_nothing_up(
+    two_batches: Scene, store: SlowStore
+) -> None:
+    """The commit covers its batch as well; the checkpoint moves on with the empty polls."""
+    poller = two_batches.poll()
+    batches = poller.batches()
+    one, two = await anext(batches), await anext(batches)
+    store.is_free.clear()
+    saves = store.saves
+    committing = asyncio.create_task(two.commit())
+    await until(lambda: store.saves > saves)
+    await fail(one)
+    store.is_free.set()
+    await committing
+    await batches.aclose()
+    await one_poll(poller)
+    committed = await reached(two_batches)
+    two_batches.service.advance(100)
+    assert await rest(poller) == []
+    assert await reached(two_batches) > committed
 
 
 async def test_an_empty_poll_waits_for_the_open_batch(place: Scene) -> None:

@@ -125,6 +125,22 @@ async def test_a_dead_letter_is_tried_again_and_taken_out(
     assert await place.letters() == []
 
 
+async def test_a_dead_letter_of_a_version_that_was_delivered_does_not_deliver_it_again(
+    place: Scene,
+) -> None:
+    """The list shows it again within `settle`; the letter is tried when it no longer does."""
+    updated = place.touch(1, 2)
+    place.service.advance(10)
+    assert sorted(ids_of(await rest(place.poll(settle=60)))) == sorted(updated)
+    place.spoil(updated[0], **GONE)
+    for seconds, letters in ((10, updated[:1]), (70, updated[:1]), (600, [])):
+        place.service.advance(seconds)
+        if not letters:
+            place.service.faults.clear()
+        assert await rest(place.poll(settle=60)) == []
+        assert await place.letters() == letters
+
+
 async def test_an_outage_makes_no_dead_letters(place: Scene) -> None:
     """While no record can be read the poll fails, and is retried until the service is back."""
     updated = place.touch(*range(8))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from income_client import (
+    AuthenticationError,
     CheckpointConflictError,
     CheckpointError,
     IncomeClientError,
@@ -15,6 +16,7 @@ from income_client import (
 )
 from income_client.emulator import Fault
 from income_client.events.kinds import CheckpointCreated, Event
+from income_client.polling.checkpoint import read_checkpoint
 from tests.support.polling import FailingStore, ids_of
 from tests.support.replicas import LEASE, Cluster, cluster, leader_and_standby
 from tests.support.service import NOW
@@ -125,24 +127,26 @@ async def test_a_poller_without_standbys_continues_after_an_error(made: Cluster)
     assert ids_of([await made.result(anext(single.poller))]) == updated
 
 
-@pytest.mark.parametrize("way", ["records", "commit"])
+@pytest.mark.parametrize("way", ["records", "last record", "commit"])
 async def test_a_poller_that_was_replaced_waits_for_its_turn(made: Cluster, way: str) -> None:
     """It drops what is left of its batch, which the other has delivered; a commit is refused.
 
-    What comes next is what was updated since.
+    What comes next is what was updated since, in a poll that does not wait for the interval.
     """
     updated = made.place.touch(1, 2, 3)
-    leader, batches, batch = await made.batch()
-    if way == "records":
+    leader, batches, batch = await made.batch(interval=3600.0)
+    if way != "commit":
         await batches.aclose()
-        assert (await made.result(anext(leader.poller))).application_id in updated
+        for _ in updated if way == "last record" else updated[:1]:
+            assert (await made.result(anext(leader.poller))).application_id in updated
     standby = await made.started()
     await made.pass_time(17, paused=leader)
     assert sorted(ids_of(standby.records)) == sorted(updated)
     version = await made.version()
     waiting: asyncio.Future[Any]
-    if way == "records":
-        await made.resume(leader)
+    if way != "commit":
+        if way == "records":
+            await made.resume(leader)  # the renewal finds out, and otherwise the commit
         waiting = asyncio.ensure_future(anext(leader.poller))
     else:
         with pytest.raises(CheckpointConflictError):
@@ -157,6 +161,44 @@ async def test_a_poller_that_was_replaced_waits_for_its_turn(made: Cluster, way:
     assert ids_of(found if way == "commit" else [found]) == again
     await batches.aclose()
     await leader.poller.aclose()
+
+
+@pytest.mark.parametrize("ending", ["error", "cancelled"])
+async def test_a_poller_that_is_not_closed_does_not_keep_its_lease(
+    made: Cluster, ending: str
+) -> None:
+    """After an error it has given the lease up; after a cancellation the last commit does so."""
+    made.place.touch(1)
+    replica, batches, batch = await made.batch()
+    if ending == "error":
+        made.place.service.faults.add(Fault("status", status=401, times=None))
+        with pytest.raises(AuthenticationError):
+            await made.result(anext(batches))
+    else:
+        waiting = asyncio.ensure_future(anext(batches))
+        await made.settle()
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        await batch.commit()
+    assert json.loads(await made.place.text())["lease"] == 0
+    await batches.aclose()
+    await replica.poller.aclose()
+
+
+async def test_a_poller_takes_its_lease_again_after_a_batch_that_took_too_long(
+    made: Cluster,
+) -> None:
+    """No standby has taken over; without a lease, one that starts would not wait for its end."""
+    made.place.touch(1)
+    replica, batches, batch = await made.batch()
+    await made.pass_time(int(11 * LEASE))
+    await batch.commit()
+    assert json.loads(await made.place.text())["lease"] == 0
+    made.place.touch(2)
+    await made.result(anext(batches))
+    assert json.loads(await made.place.text())["lease"] == LEASE
+    await batches.aclose()
+    await replica.poller.aclose()
 
 
 async def test_the_lease_is_renewed_while_the_consumer_works(
@@ -290,6 +332,7 @@ async def test_a_store_that_has_lost_what_was_saved_leads_to_redelivery(
 ) -> None:
     """It was restored to an older state, or emptied: all since comes again, which the log says."""
     async with cluster(store := MemoryCheckpointStore()) as nodes:
+        await (await nodes.started(2, standby=standby)).poller.aclose()
         leader = await nodes.started(interval=5.0, standby=standby)
         updated, kept = [], {}
         for number in (1, 2, 3):
@@ -298,8 +341,12 @@ async def test_a_store_that_has_lost_what_was_saved_leads_to_redelivery(
             if number == 1 and not is_gone:
                 kept = dict(store._stored)
         assert ids_of(leader.records) == updated
+        last = read_checkpoint(await nodes.place.text())
         store._stored = kept
         await nodes.pass_time(30)
+        again = read_checkpoint(await nodes.place.text())
+        assert again.sequence > last.sequence
+        assert not is_gone or again.batches > last.batches  # which delivery ids are made of
         assert sorted(ids_of(leader.records)[3:]) == sorted(updated if is_gone else updated[1:])
     lost = "gone from the store" if is_gone else "older than what this poller has saved"
     (line,) = [one for one in caplog.records if lost in one.getMessage()]

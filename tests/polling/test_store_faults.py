@@ -14,10 +14,11 @@ from income_client import (
     CheckpointError,
     IncomeClientError,
     MemoryCheckpointStore,
+    StoredCheckpoint,
 )
 from income_client.events import CheckpointCreated, Event, PollFailed
-from income_client.polling.checkpoint import read_checkpoint
-from income_client.polling.fence import Lost
+from income_client.polling.checkpoint import Checkpoint, read_checkpoint
+from income_client.polling.fence import Fence, Lost
 from income_client.polling.lease import Lease
 from income_client.system.clock import SystemClock
 from income_client.testing import JumpingClock
@@ -32,32 +33,42 @@ async def now() -> int:
     return 100
 
 
+class LateStore(MemoryCheckpointStore):
+    """Makes a save after its sender has given up, when it is next asked for something."""
+
+    late: dict[str, Any] | None = None
+    is_slow = False
+
+    async def load(self, name: str) -> StoredCheckpoint:
+        found = await super().load(name)
+        if self.late is not None and not self.is_slow:
+            change, self.late = self.late, None
+            await super().save(name, **change)
+        return found
+
+    async def save(
+        self, name: str, checkpoint: str, *, replaces: str | None = None, **changes: Any
+    ) -> int:
+        if self.is_slow:
+            self.late = {"checkpoint": checkpoint, "replaces": replaces, **changes}
+            raise CheckpointError("no answer", retryable=True)
+        return await super().save(name, checkpoint, replaces=replaces, **changes)
+
+
+class LateVersionStore(LateStore):
+    """Compares versions and no texts, as stores of users do."""
+
+    async def save(self, name: str, checkpoint: str, **changes: Any) -> int:
+        return await super().save(name, checkpoint, **changes)
+
+
 @pytest.mark.parametrize("is_asked", [False, True])
-@pytest.mark.parametrize("compares_texts", [False, True])
+@pytest.mark.parametrize("kind", [LateStore, LateVersionStore])
 async def test_a_save_that_is_made_late_does_not_replace_its_poller(
-    *, compares_texts: bool, is_asked: bool
+    *, kind: type[LateStore], is_asked: bool
 ) -> None:
     """Its sender has given up, and has asked the store for it before it is made."""
-    base = MemoryCheckpointStore if compares_texts else FailingStore
-
-    class LateStore(base):  # type: ignore[misc,valid-type]
-        late: dict[str, Any] | None = None
-        is_slow = False
-
-        async def load(self, name: str) -> Any:
-            found = await super().load(name)
-            if self.late is not None and not self.is_slow:
-                change, self.late = self.late, None
-                await super().save(name, **change)
-            return found
-
-        async def save(self, name: str, checkpoint: str, **changes: Any) -> int:
-            if self.is_slow:
-                self.late = {"checkpoint": checkpoint, **changes}
-                raise CheckpointError("no answer", retryable=True)
-            return int(await super().save(name, checkpoint, **changes))
-
-    store = LateStore()
+    store = kind()
     lease = Lease(store, "default", SystemClock())
     began, _ = await lease.acquire(None, now)
     fence = lease.fence
@@ -93,6 +104,86 @@ async def test_a_first_save_that_failed_is_tried_again() -> None:
     await lease.release()
     assert clock.slept == []  # if only the answer to it was lost, nobody else holds the lease
     assert lease.is_new
+
+
+class SilentStore(MemoryCheckpointStore):
+    """Loses the reply to a save if told to; counts the saves that it refuses."""
+
+    is_silent = False
+    conflicts = 0
+
+    async def save(
+        self, name: str, checkpoint: str, *, replaces: str | None = None, **changes: Any
+    ) -> int:
+        await asyncio.sleep(0)
+        try:
+            version = await super().save(name, checkpoint, replaces=replaces, **changes)
+        except CheckpointConflictError:
+            self.conflicts += 1
+            raise
+        if self.is_silent:
+            self.is_silent = False
+            raise CheckpointError("no answer", retryable=True)
+        return version
+
+
+SAVES: dict[str, Callable[[Fence, Checkpoint], Awaitable[None]]] = {
+    "checkpoint": lambda fence, checkpoint: fence.save(checkpoint),
+    "dead letters": lambda fence, _: fence.save_letters([letter(1)]),
+    "renewal": lambda fence, _: fence.renew(0),
+}
+
+
+@pytest.mark.parametrize("way", SAVES)
+async def test_a_save_after_one_whose_reply_was_lost_is_not_refused(way: str) -> None:
+    """The store is asked first, since a refusal would undo the transaction of a consumer."""
+    store = SilentStore()
+    lease = Lease(store, "default", SystemClock(), 15.0)
+    began, _ = await lease.acquire(None, now)
+    store.is_silent = True
+    with pytest.raises(CheckpointError):
+        await lease.fence.save(evolve(began, reached=103))
+    await SAVES[way](lease.fence, evolve(began, reached=105))
+    reached = 105 if way == "checkpoint" else 103
+    assert read_checkpoint((await store.load("default")).checkpoint).reached == reached
+    assert store.conflicts == 0
+    await lease.release()
+
+
+async def test_saves_at_the_same_time_follow_each_other() -> None:
+    """A renewal and the commits of several tasks: none is refused, and the newest stays."""
+    store = SilentStore()
+    lease = Lease(store, "default", SystemClock(), 15.0)
+    began, _ = await lease.acquire(None, now)
+    newest = evolve(began, reached=105)
+    await asyncio.gather(*(save(lease.fence, newest) for save in SAVES.values()))
+    assert read_checkpoint((await store.load("default")).checkpoint).reached == 105
+    assert store.conflicts == 0
+    await lease.release()
+
+
+async def test_a_store_that_lost_the_last_save_is_noticed_before_the_next_one() -> None:
+    """The mark in the older checkpoint is the poller's own; the poll after it would be lost."""
+    store = MemoryCheckpointStore()
+    lease = Lease(store, "default", SystemClock(), 15.0)
+    began, _ = await lease.acquire(None, now)
+    older = dict(store._stored)
+    await lease.fence.save(evolve(began, reached=103))
+    store._stored = older
+    with pytest.raises(CheckpointConflictError):
+        await lease.fence.check_ownership()
+    assert lease.is_lost
+    await lease.release()
+
+
+async def test_a_renewal_ends_once_another_has_taken_over() -> None:
+    store = MemoryCheckpointStore()
+    lease, other = (Lease(store, "default", SystemClock(), seconds) for seconds in (15.0, None))
+    await lease.acquire(None, now)
+    assert await lease.renew(0)
+    await other.acquire(None, now)
+    assert not await lease.renew(0)
+    await lease.release()
 
 
 # Of the poll in hand nothing is lost: only the commit is tried again
