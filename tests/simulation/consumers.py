@@ -158,11 +158,11 @@ class Process:
         self._stood_by_at = self.run.world.now if self.is_standby else None
 
     def _judge_pause(self) -> None:
-        """Judge the time since the last call of the store by a standby that runs."""
+        """Judge the time since the last call of the store, which it made as a standby."""
         since = self._stood_by_at
         if since is None or self.client.found_nothing:  # BEGINNING excludes it
             return
-        if self.is_standby and self.machine.paused_until <= since:
+        if self.machine.paused_until <= since:
             promises.judge_looks(self.run, self, self.run.world.now - since)
 
     # What it does with records
