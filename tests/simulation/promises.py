@@ -181,7 +181,7 @@ def judge_takeover(run: "Cluster", dead: Machine, *, how: str, leases: float) ->
 def judge_looks(run: "Cluster", process: "Process", pause: float) -> None:
     """Judge how long a standby does not look at the store: a tenth of its lease."""
     longest = process.settings.lease / 10 * (1 + _RATE) + 0.1
-    if pause > longest and process.is_standby:
+    if pause > longest and process.is_standby and not process.is_stopping:
         what = f"{process.machine.name}, a standby, did not look at the store for {pause:.1f} s"
         _fail(run, "scaling, takeover", what)
 
