@@ -16,7 +16,7 @@ from income_client.testing import JumpingClock
 from tests.support.canaries import WATCH
 
 if TYPE_CHECKING:
-    from tests.support.callback_certificates import Papers
+    from tests.support.identities import Papers
     from tests.support.telemetry import Collected
 
 # Tests that are run by a test, in processes of their own.
@@ -48,7 +48,7 @@ settings.register_profile(
 @pytest.fixture(scope="session")
 def papers(tmp_path_factory: pytest.TempPathFactory) -> "Papers":
     """Certificate authorities and certificates made for these tests."""
-    from tests.support.callback_certificates import made_papers  # noqa: PLC0415 - for few tests
+    from tests.support.identities import made_papers  # noqa: PLC0415 - for few tests
 
     return made_papers(tmp_path_factory.mktemp("papers"))
 

@@ -58,7 +58,7 @@ from income_client.receivers.networks import TrustedProxies
 from income_client.records import Window
 from income_client.testing import make_document, make_record
 from tests.support.canaries import SECRET
-from tests.support.signed_tokens import public_jwk
+from tests.support.identities import public_jwk
 
 URL: Final = "https://income.example"
 JWKS: Final = "https://id.example.test/keys"

@@ -11,11 +11,10 @@ import pytest
 
 from income_client import IncomeClient
 from income_client.testing import IncomeService, LoopRunner, make_record
-from tests.support.beside import beside, until
 from tests.support.cli import Cli, Running
+from tests.support.emulated import documents_of, ids_in, parsed, served
+from tests.support.processes import Terminal, beside, until
 from tests.support.proxies import changing, malformed_rows
-from tests.support.served import documents_of, ids_in, parsed, served
-from tests.support.streams import Terminal
 
 FULL: Final = int(datetime(2026, 6, 1, 8, 30, tzinfo=UTC).timestamp())
 PRESENT: Final = datetime(2026, 6, 30, 12)  # noqa: DTZ001 - the service's times carry no zone

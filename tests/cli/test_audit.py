@@ -17,8 +17,8 @@ from income_client.emulator import Fault
 from income_client.errors import leaving
 from income_client.testing import LoopRunner
 from tests.support.cli import Cli
-from tests.support.served import served
-from tests.support.streams import Ran
+from tests.support.emulated import served
+from tests.support.processes import Ran
 
 HEADING: Final = "application_id,last_updated_at"
 pytestmark = pytest.mark.income_service(applications=12)

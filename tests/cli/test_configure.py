@@ -10,11 +10,9 @@ import pytest
 
 from income_client.system.disk import locked_folder
 from income_client.testing import IncomeService
-from tests.support.beside import beside
 from tests.support.cli import Cli, Running
-from tests.support.processes import environment, started
+from tests.support.processes import Terminal, beside, environment, started
 from tests.support.server import EMPTY_PAGE, Reply, Request, ScriptedServer
-from tests.support.streams import Terminal
 
 NOWHERE: Final = "http://127.0.0.1:1"
 NEW: Final = ("--base-url", NOWHERE, "--client-id", "new", "--no-check")

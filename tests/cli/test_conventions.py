@@ -22,9 +22,17 @@ from income_client.testing import make_record
 from tests.support.application_payloads import ending_with
 from tests.support.cli import FULL, Cli, Running, when
 from tests.support.commands import NAMES, Form
-from tests.support.processes import environment, file_for, run, started
-from tests.support.served import served
-from tests.support.streams import Ran, Terminal, closed_pipe, is_drawn_over
+from tests.support.emulated import served
+from tests.support.processes import (
+    Ran,
+    Terminal,
+    closed_pipe,
+    environment,
+    file_for,
+    is_drawn_over,
+    run,
+    started,
+)
 
 WIDTH: Final = 80
 COLOUR: Final = re.compile(r"\x1b\[[0-9;]*(3[0-8]|4[0-8]|9[0-7]|10[0-7])[0-9;]*m")

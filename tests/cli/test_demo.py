@@ -11,8 +11,8 @@ import pytest
 from income_client.emulator import Emulator, ServiceRules
 from income_client.testing import IncomeService
 from tests.support.cli import Cli, when_shown
-from tests.support.served import served
-from tests.support.streams import Ran, Terminal
+from tests.support.emulated import served
+from tests.support.processes import Ran, Terminal
 
 SMALL: Final = ("demo", "--applications", "300")
 ESCAPE: Final = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]")

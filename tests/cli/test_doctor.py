@@ -13,12 +13,11 @@ import trustme
 
 from income_client.emulator import Fault, ServiceRules
 from income_client.testing import IncomeService
-from tests.support.beside import beside
 from tests.support.cli import Cli, with_basic
+from tests.support.emulated import served
+from tests.support.processes import Ran, Terminal, beside
 from tests.support.proxies import Change, changing, proxying, terminating, unchanged
-from tests.support.served import served
 from tests.support.server import accepting
-from tests.support.streams import Ran, Terminal
 
 DAY: Final = 86_400
 LIST: Final = "/v1/income/applications"

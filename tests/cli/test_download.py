@@ -12,10 +12,10 @@ import pytest
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
 from tests.support.cli import FULL, Cli, Running, when, when_shown
-from tests.support.disk_faults import room_for
+from tests.support.disk import room_for
 from tests.support.downloading import FILES, Download, counts_of
-from tests.support.served import documents_of, served
-from tests.support.streams import Terminal, closed_pipe
+from tests.support.emulated import documents_of, served
+from tests.support.processes import Terminal, closed_pipe
 
 MiB: Final = 2**20
 NOWHERE: Final = Path(os.devnull)

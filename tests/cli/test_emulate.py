@@ -26,11 +26,10 @@ from income_client import (
     RetryPolicy,
 )
 from income_client.emulator import Emulator, FutureBounds, Order, ServiceRules, SpanClamp
-from tests.support.beside import beside, until
 from tests.support.cli import Cli, Running, spelt
 from tests.support.listening import BASIC, BASIC_VARIABLES
+from tests.support.processes import Ran, beside, until
 from tests.support.server import SILENT, ScriptedServer, in_turn, reply
-from tests.support.streams import Ran
 
 HERE: Final = DownloadPolicy(
     allowed_hosts=("127.0.0.1",), require_https=False, allow_private_networks=True

@@ -12,7 +12,7 @@ from income_client.cli.guide import Page, first_sentence
 from income_client.engines.postgres import SCHEMA
 from tests.support.cli import Cli, few_runs
 from tests.support.commands import NAMES
-from tests.support.streams import Terminal
+from tests.support.processes import Terminal
 
 GUIDE: Final = Path(income_client.__file__).parent / "guide"
 PAGES: Final = get_args(Page)

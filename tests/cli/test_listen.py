@@ -11,6 +11,7 @@ from income_client.cli.rows import AlignedLines
 from income_client.emulator import CallbackTarget
 from income_client.testing import IncomeService
 from tests.support.cli import FULL, Cli
+from tests.support.emulated import served
 from tests.support.listening import (
     BASIC,
     BASIC_VARIABLES,
@@ -19,8 +20,7 @@ from tests.support.listening import (
     Listen,
     Listening,
 )
-from tests.support.served import served
-from tests.support.streams import Terminal, closed_pipe
+from tests.support.processes import Terminal, closed_pipe
 
 pytestmark = pytest.mark.income_service(applications=5)
 HOSTILE: Final = "\x1b]0;x\x07\x7f\x9b31m\u2028\u202e\u2066\r\n\U0001f600"

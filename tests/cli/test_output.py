@@ -28,8 +28,8 @@ from income_client.testing import LoopRunner
 from tests.support.cli import Cli, Running, few_runs
 from tests.support.commands import LETTER as GONE
 from tests.support.commands import Form
-from tests.support.served import parsed, served, without_addresses
-from tests.support.streams import Terminal, is_drawn_over
+from tests.support.emulated import parsed, served, without_addresses
+from tests.support.processes import Terminal, is_drawn_over
 
 pytestmark = pytest.mark.income_service(applications=6)
 HARMFUL: Final = "\x1b[2J\x07\x7f\x9b31m\u2028\u202e\u2066\r\n\U0001f600 Zoë, 東京 [red]"

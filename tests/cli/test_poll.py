@@ -16,11 +16,10 @@ from income_client import CheckpointError, DeadLetter, IncomeClient, SQLiteCheck
 from income_client.emulator import Fault
 from income_client.records import Window
 from income_client.testing import LoopRunner
-from tests.support.beside import until
 from tests.support.cli import FULL, Cli, Running, complaints, spelt, when
+from tests.support.emulated import ids_in, parsed, served, without_addresses
 from tests.support.payloads import row_of_list
-from tests.support.served import ids_in, parsed, served, without_addresses
-from tests.support.streams import Ran, Terminal
+from tests.support.processes import Ran, Terminal, until
 
 BEGINNING: Final = ("--start", "beginning")
 FROM_THE_BEGINNING: Final = (*BEGINNING, "--once")

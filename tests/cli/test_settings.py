@@ -16,12 +16,11 @@ from income_client import ConfigurationError
 from income_client.cli.connection import Connection, read_settings
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
-from tests.support.beside import beside
 from tests.support.cli import Cli, complaints, with_basic
 from tests.support.commands import Form
+from tests.support.processes import Terminal, beside
 from tests.support.proxies import terminating
 from tests.support.server import Request, ScriptedServer, in_turn, reply
-from tests.support.streams import Terminal
 
 LIST: Final = ("applications", "-q")
 NOWHERE: Final = "http://127.0.0.1:1"

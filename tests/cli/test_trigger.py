@@ -10,11 +10,10 @@ import pytest
 from income_client import Secret
 from income_client.emulator import CallbackTarget, Emulator
 from income_client.testing import IncomeService
-from tests.support.beside import beside
 from tests.support.cli import Cli
-from tests.support.served import served
+from tests.support.emulated import served
+from tests.support.processes import Ran, Terminal, beside
 from tests.support.server import HUNG_UP, Reply, ScriptedServer, in_turn, json_reply, reply
-from tests.support.streams import Ran, Terminal
 
 pytestmark = pytest.mark.income_service(applications=5)
 NOBODY: Final = "http://127.0.0.1:9"

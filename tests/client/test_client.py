@@ -35,10 +35,10 @@ from income_client.checkpoints import MemoryCheckpointStore
 from income_client.emulator import Emulator, Fault
 from income_client.records.window import EPOCH
 from income_client.testing import JumpingClock, make_document
-from tests.support.beside import beside
 from tests.support.canaries import SECRET
 from tests.support.clients import BASIC, HERE, OAUTH, ask, hosting, running
 from tests.support.clocks import stay_silent
+from tests.support.processes import beside
 from tests.support.server import Answer, Reply, ScriptedServer, in_turn, reply, token_reply
 from tests.support.service import client_tasks, ids_of, served, until
 

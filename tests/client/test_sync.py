@@ -44,11 +44,11 @@ from income_client.sync import client as sync_client
 from income_client.sync.client import WORDS
 from income_client.testing import JumpingClock
 from income_client.walk import ApplicationPaginator, Fetcher
-from tests.support.beside import beside, until
 from tests.support.clients import OAUTH
 from tests.support.leaks import package_frames
 from tests.support.listing import BASE, text_of
 from tests.support.polling import poll_sizes
+from tests.support.processes import beside, until
 from tests.support.server import EMPTY_PAGE, SILENT, ScriptedServer, in_turn, reply, token_rules
 
 HERE: Final = DownloadPolicy(

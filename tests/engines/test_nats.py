@@ -30,10 +30,10 @@ from income_client.emulator import Emulator
 from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore, nats_publisher
 from income_client.engines.relay import UpdateEvent, relay
 from income_client.testing import JumpingClock, check_checkpoint_store, make_record
+from tests.support.disk import letter
 from tests.support.examples import until
 from tests.support.nats_server import PASSWORD, USERS, NatsServer, bucket, connected, running_server
 from tests.support.polling import scene
-from tests.support.store_files import letter
 from tests.support.update_events import NOW, event
 
 pytestmark = pytest.mark.usefixtures("fast_loop")

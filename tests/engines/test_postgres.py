@@ -21,9 +21,9 @@ from income_client.engines import postgres as postgres_module
 from income_client.engines.postgres import SCHEMA, PostgresCheckpointStore, PostgresTokenStore
 from income_client.testing import check_checkpoint_store
 from tests.support.canaries import CANARY
+from tests.support.disk import letter
 from tests.support.leaks import held_by
 from tests.support.postgres import CommitCutter, PostgresServer
-from tests.support.store_files import letter
 
 SECRET: Final = "s3same"
 LOCK: Final = "SELECT FROM income_checkpoints WHERE name = 'default' FOR UPDATE"

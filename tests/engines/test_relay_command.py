@@ -15,7 +15,7 @@ from income_client.engines.relay import UpdateEvent
 from tests.support.cli import Cli, Running, cli, complaints, shell
 from tests.support.clocks import pass_time
 from tests.support.nats_server import NatsServer, connected
-from tests.support.streams import Ran
+from tests.support.processes import Ran
 
 __all__ = ["cli", "shell"]
 

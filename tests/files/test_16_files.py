@@ -17,18 +17,24 @@ from hypothesis import strategies as st
 
 from income_client import DownloadError, RetryPolicy, UnsafeLinkError
 from tests.support.clients import hosting
-from tests.support.disk_faults import no_room_above
+from tests.support.disk import no_room_above
 from tests.support.downloads import (
+    EXPIRED,
+    File,
+    Storage,
+    Trick,
     check_file,
+    document_at,
     files_below,
     folder_in_memory,
     left,
     left_in,
     mode_of,
+    serving,
+    storing,
     watched,
 )
 from tests.support.server import Reply, Request, in_turn
-from tests.support.storage import EXPIRED, File, Storage, Trick, document_at, serving, storing
 
 ONCE = RetryPolicy(max_attempts=1)
 CONTENT = bytes(range(256)) * 3

@@ -26,9 +26,8 @@ from income_client import (
     UnsafeLinkError,
 )
 from income_client.downloads.links import read_link
-from tests.support.downloads import files_below
+from tests.support.downloads import PASSWORD, USER, Trick, document_at, files_below, storing
 from tests.support.server import Reply, ScriptedServer, in_turn, reply
-from tests.support.storage import PASSWORD, USER, Trick, document_at, storing
 
 ONCE = RetryPolicy(max_attempts=1)
 BUCKET = "bucket.s3.amazonaws.com"

@@ -24,12 +24,13 @@ from income_client.downloads.naming import (
 from tests.support.downloads import (
     FACTS,
     check_file,
+    document_at,
     files_below,
     folder_in_memory,
     left_in,
+    storing,
     watched,
 )
-from tests.support.storage import document_at, storing
 
 CONTENT = bytes(range(256)) * 3
 DEVICES: Final = (

@@ -44,10 +44,9 @@ from tests.support.clients import (
     pooled,
 )
 from tests.support.clocks import pass_time, silence
-from tests.support.downloads import Scene, files_below, scene
+from tests.support.downloads import Scene, Storage, document_at, files_below, scene, storing
 from tests.support.server import Reply, ScriptedServer, in_turn, reply
 from tests.support.service import client_tasks, until
-from tests.support.storage import Storage, document_at, storing
 
 ONCE = RetryPolicy(max_attempts=1)
 HASTY = Timeouts(connect=10, read=20)

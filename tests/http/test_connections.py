@@ -28,10 +28,10 @@ from income_client import (
 )
 from income_client.events.kinds import CallFinished, Event, RequestRetried
 from income_client.testing import JumpingClock
-from tests.support.beside import beside
-from tests.support.beside import until as until_beside
 from tests.support.clients import BASIC, OAUTH
 from tests.support.clocks import ManualClock, pass_time
+from tests.support.processes import beside
+from tests.support.processes import until as until_beside
 from tests.support.proxies import tls_pair, tunnelling
 from tests.support.server import (
     HUNG_UP,

@@ -14,8 +14,7 @@ from income_client import (
     SQLiteCheckpointStore,
 )
 from tests.support import clocks
-from tests.support.polling import Scene, ids_of
-from tests.support.replicas import Cluster, Replica, cluster, leader_and_standby
+from tests.support.polling import Cluster, Replica, Scene, cluster, ids_of, leader_and_standby
 
 LOGGER = "income_client.poller.bell"
 

@@ -17,8 +17,7 @@ from income_client import (
 from income_client.emulator import Fault
 from income_client.events.kinds import CheckpointCreated, Event
 from income_client.polling.checkpoint import read_checkpoint
-from tests.support.polling import FailingStore, ids_of
-from tests.support.replicas import LEASE, Cluster, cluster, leader_and_standby
+from tests.support.polling import LEASE, Cluster, FailingStore, cluster, ids_of, leader_and_standby
 from tests.support.service import NOW
 
 

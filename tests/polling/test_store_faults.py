@@ -23,10 +23,10 @@ from income_client.polling.lease import Lease
 from income_client.system.clock import SystemClock
 from income_client.testing import JumpingClock
 from tests.support.clocks import ManualClock
+from tests.support.disk import letter
 from tests.support.leaks import package_frames
 from tests.support.polling import FailingStore, Scene, first, ids_of, rest, scene, take
 from tests.support.service import until
-from tests.support.store_files import letter
 
 
 async def now() -> int:

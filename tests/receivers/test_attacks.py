@@ -22,7 +22,6 @@ from income_client.receivers import (
 )
 from income_client.receivers.auth import CallbackAuth
 from income_client.receivers.exchange import Refusal
-from tests.support.callback_certificates import SERVICE, Papers
 from tests.support.callbacks import (
     AUTHORIZATION,
     BASIC,
@@ -32,13 +31,7 @@ from tests.support.callbacks import (
     served_by_uvicorn,
 )
 from tests.support.clocks import ManualClock
-from tests.support.signed_tokens import (
-    AUDIENCE,
-    ISSUER,
-    NOW,
-    public_jwk,
-    token,
-)
+from tests.support.identities import AUDIENCE, ISSUER, NOW, SERVICE, Papers, public_jwk, token
 
 Field = tuple[str, str]
 

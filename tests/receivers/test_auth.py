@@ -21,7 +21,7 @@ from income_client.receivers.jwt import check_token
 from income_client.receivers.networks import TrustedProxies
 from tests.support.callbacks import refusal_of
 from tests.support.canaries import CANARY
-from tests.support.signed_tokens import NOW, accepting, outcome, private_key, public_pem, segment
+from tests.support.identities import NOW, accepting, outcome, private_key, public_pem, segment
 
 URL: Final = "https://id.example.test/keys"
 AUTH: Final = CallbackBasicAuth("service", "invented-1", also=[BasicAuth("service", "invented-2")])

@@ -28,8 +28,8 @@ from income_client.receivers.exchange import UNIX_PEER, Refusal, RequestHead
 from income_client.receivers.networks import TrustedProxies
 from income_client.receivers.tls import callback_ssl_context
 from income_client.settings import Secret
-from tests.support.callback_certificates import SERVICE, SUBJECT, Papers, der_of, issued, pem_of
 from tests.support.callbacks import Recording, refusal_of, ring, served_by_aiohttp
+from tests.support.identities import SERVICE, SUBJECT, Papers, der_of, issued, pem_of
 
 
 def with_uri(uri: str) -> bytes:

@@ -28,9 +28,9 @@ from income_client.receivers.jwks import (
 )
 from income_client.receivers.receiver import TokenCheck
 from tests.support.clocks import ManualClock
+from tests.support.identities import NOW, accepting, key_set, token
 from tests.support.proxies import tls_pair
 from tests.support.server import Answer, Reply, ScriptedServer, in_turn, reply, turns
-from tests.support.signed_tokens import NOW, accepting, key_set, token
 
 URL: Final = "https://id.example.test/keys?S3CRET=1"
 GONE: Final = KeySetError("the answer has the status 503")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from income_client.receivers.exchange import Refusal
 from income_client.receivers.jwt import TokenKeys, check_token, import_key_set
 from tests.support.callbacks import refusal_of
-from tests.support.signed_tokens import (
+from tests.support.identities import (
     AUDIENCE,
     CLAIMS,
     ISSUER,

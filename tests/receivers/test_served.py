@@ -20,7 +20,6 @@ from income_client.receivers.asgi import Receiver
 from income_client.receivers.exchange import REWRITTEN_PEER, UNIX_PEER, RequestHead, make_answer
 from income_client.receivers.tls import callback_ssl_context
 from income_client.receivers.uvicorn import H11Protocol
-from tests.support.callback_certificates import Papers, der_of, issued, pem_of
 from tests.support.callbacks import (
     AUTHORIZATION,
     BASIC,
@@ -32,6 +31,7 @@ from tests.support.callbacks import (
     served_by_aiohttp,
     served_by_uvicorn,
 )
+from tests.support.identities import Papers, der_of, issued, pem_of
 from tests.support.service import until
 
 CHUNKED = b"POST /callbacks HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -18,14 +18,21 @@ import pytest
 
 from income_client import IncomeClient
 from income_client.testing import IncomeService
-from tests.support.beside import until
 from tests.support.cli import Cli, cli, complaints, shell
 from tests.support.downloading import Download
+from tests.support.emulated import documents_of, ids_in
 from tests.support.exporting import Export
 from tests.support.listening import BASIC, BASIC_VARIABLES, Listening
-from tests.support.processes import COMMAND, Process, environment, file_for, run, started
-from tests.support.served import documents_of, ids_in
-from tests.support.streams import Terminal
+from tests.support.processes import (
+    COMMAND,
+    Process,
+    Terminal,
+    environment,
+    file_for,
+    run,
+    started,
+    until,
+)
 
 __all__ = ["cli", "shell"]
 

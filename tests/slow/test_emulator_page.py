@@ -11,8 +11,8 @@ from income_client.emulator.journal import MOST_ENTRIES
 from income_client.emulator.times import START, second_of, stamp
 from income_client.settings import Secret
 from tests.slow.browser import Browser
-from tests.support.beside import beside
 from tests.support.emulated import LIST
+from tests.support.processes import beside
 
 HOSTILE: Final = f"<img src=x onerror=\"document.title='owned'\">&amp;'}};--><script>{'x' * 100}"
 NOW: Final = second_of(START)

@@ -28,7 +28,7 @@ from income_client.emulator import Emulator, Fault, ServiceRules
 from income_client.exporting import to_arrow
 from income_client.testing import IncomeService, JumpingClock
 from tests.slow.kills import Life, Workers, read_once, share_of, workers_of
-from tests.support import beside
+from tests.support import processes
 from tests.support.cli import Cli
 from tests.support.downloads import documents_of, files_below, mode_of
 from tests.support.exporting import Export
@@ -328,7 +328,7 @@ def test_kills_lose_and_repeat_nothing(export: Export, income_service: IncomeSer
     for count in (130, 260, 390):
         income_service.faults.add(Fault("stall", skip=270, times=None, path="*/app-*"))
         with started(*command, env=environment(income_service)) as process:
-            beside.until(partial(are_kept, count))
+            processes.until(partial(are_kept, count))
             process.send(signal.SIGKILL)
             process.wait()
         income_service.faults.clear()
@@ -344,7 +344,7 @@ def test_two_at_a_time_are_one_too_many(export: Export, income_service: IncomeSe
     """The second one says so, and harms nothing."""
     income_service.faults.add(Fault("stall", times=None, path="*/app-*"))
     with started("export", "--to", str(export.target), env=environment(income_service)) as process:
-        beside.until(lambda: income_service.requests.count("get_application") > 0)
+        processes.until(lambda: income_service.requests.count("get_application") > 0)
         second = export()
         assert second.status == 1
         assert f"another export is at work in {export.part}" in second.stderr

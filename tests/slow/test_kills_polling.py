@@ -23,9 +23,9 @@ from income_client.engines import postgres
 from income_client.engines.postgres import PostgresCheckpointStore
 from tests.slow.killed_pollers import BATCH, BUCKET, SCHEMA, killed
 from tests.slow.kills import Workers, share_of, workers_of
+from tests.support.disk import contents, letter, names, run_in
 from tests.support.nats_server import NatsServer, connected, running_server
 from tests.support.postgres import PostgresServer, postgres_server
-from tests.support.store_files import contents, letter, names, run_in
 
 LEFT: Final = re.compile(r"store\.db(-journal)?|\.store\.db\.[0-9a-f]{8}\.new")
 WITHOUT_END: Final = 1_000_000

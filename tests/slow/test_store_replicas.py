@@ -17,9 +17,9 @@ from income_client import CheckpointError
 from income_client.engines.nats import NatsCheckpointStore
 from income_client.engines.postgres import PostgresCheckpointStore
 from income_client.testing import check_checkpoint_store
+from tests.support.disk import letter
 from tests.support.nats_server import connected, running_cluster
 from tests.support.postgres import PostgresServer, postgres_server
-from tests.support.store_files import letter
 
 SCHEMA: Final = "pollers"
 

@@ -14,9 +14,9 @@ pytest.importorskip("fastapi", reason="the guide's application needs the extra '
 from income_client import BasicAuth
 from income_client.emulator import CallbackTarget, Emulator
 from tests.slow.callback_processes import free_port, nginx, nginx_program, uvicorn_command
-from tests.support.callback_certificates import SERVICE, Papers, pem_of
 from tests.support.callbacks import ring
 from tests.support.examples import asked, until, variables
+from tests.support.identities import SERVICE, Papers, pem_of
 from tests.support.pages import EXAMPLES, commands, contents
 
 COMMANDS: Final = commands("uvicorn")

@@ -13,9 +13,8 @@ import pytest
 from income_client.emulator import Emulator, Fault
 from tests.slow.killed_pollers import BATCH, killed, poll_waiting
 from tests.slow.kills import share_of
-from tests.support.beside import beside, until
 from tests.support.examples import variables
-from tests.support.processes import environment
+from tests.support.processes import beside, environment, until
 
 _BEGIN: Final = """
 import gc, os, sys, threading

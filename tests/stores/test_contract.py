@@ -26,9 +26,9 @@ from income_client import (
 from income_client.checkpoints.store import CompleteCheckpointStore
 from income_client.testing import check_checkpoint_store
 from tests.support.canaries import CANARY, texts_of
+from tests.support.disk import letter
 from tests.support.leaks import held_by
 from tests.support.polling import first, scene, take
-from tests.support.store_files import letter
 
 
 @pytest.fixture(params=["memory", "sqlite"])

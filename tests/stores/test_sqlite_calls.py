@@ -16,9 +16,9 @@ from income_client.checkpoints import SQLiteCheckpointStore
 from income_client.checkpoints.store import Change
 from income_client.errors import CheckpointConflictError, CheckpointError
 from income_client.events import Event, PollFailed
+from tests.support.disk import filled, locked
 from tests.support.polling import ids_of, rest, scene, take
 from tests.support.service import client_tasks
-from tests.support.store_files import filled, locked
 
 A_MOMENT = 0.05
 LONG = 30.0

@@ -14,7 +14,7 @@ import pytest
 
 from income_client.checkpoints import SQLiteCheckpointStore, StoredCheckpoint
 from income_client.errors import CheckpointConflictError, CheckpointError
-from tests.support.store_files import (
+from tests.support.disk import (
     contents,
     filled,
     folder_of_ordinary_user,

@@ -1,4 +1,4 @@
-"""Callbacks for tests: requests, endpoints that record, ASGI without a server, real servers."""
+"""Callbacks for tests: requests, endpoints and servers; certificates, tokens and who signs them."""
 
 import asyncio
 import base64

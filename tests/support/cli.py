@@ -22,10 +22,9 @@ from income_client.cli import main
 from income_client.cli.output import discard_rest
 from income_client.system.clock import SystemClock
 from income_client.testing import IncomeService, JumpingClock
+from tests.support.processes import Ran, Streams, Terminal, until
 
-from .beside import until
 from .canaries import WATCH
-from .streams import Ran, Streams, Terminal
 
 __all__ = [
     "FULL",

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from income_client.emulator import Fault
+from tests.support.emulated import served
+from tests.support.processes import Ran
 
 from .application_payloads import paystub
 from .cli import Cli
-from .served import served
-from .streams import Ran
 
 HERE: Final = ("--allow-host", "127.0.0.1")
 FILES: Final = "/documents/*"

@@ -6,9 +6,9 @@ from typing import Any, Final
 from unittest import mock
 
 from income_client.emulator import Fault
+from tests.support.processes import Ran
 
 from .cli import Cli, when
-from .streams import Ran
 
 
 class Export:

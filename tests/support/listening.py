@@ -9,10 +9,10 @@ from typing import Any, Final
 from income_client import BasicAuth, OAuth2ClientCredentials
 from income_client.emulator import CallbackDelivery, CallbackTarget
 from income_client.testing import IncomeService
+from tests.support.processes import Ran
 
 from .cli import Cli, Running
 from .processes import Process
-from .streams import Ran
 
 BASIC: Final = BasicAuth("partner", "invented-password")
 OAUTH2: Final = OAuth2ClientCredentials("callback-client", "invented-secret-of-32-characters!")

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import trustme
 
 from income_client.testing import IncomeService
-from tests.support.beside import beside
+from tests.support.processes import beside
 from tests.support.server import END_OF_HEAD, accepting
 
 
