@@ -23,8 +23,7 @@ from income_client.system.disk import locked_folder, new_file
 
 from .store import (
     Change,
-    CompleteCheckpointStore,
-    RingingStore,
+    CheckpointStore,
     StoredCheckpoint,
     check_name,
     checked_keys,
@@ -86,8 +85,6 @@ _RING: Final = """
     INSERT INTO bells VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET rings = rings + 1
 """
 _COUNT_RINGS: Final = "SELECT rings FROM bells WHERE name = ?"
-_LOOK_SECONDS: Final = 1.0
-"""How often somebody who listens looks whether it was rung."""
 
 _BUSY_SECONDS: Final = 0.5
 """How long a lock is waited for: a stop or a cancellation waits no longer."""
@@ -115,7 +112,7 @@ _SIDE_FILES: Final = ("-journal", "-wal")
 """What SQLite keeps beside a file while it writes; it would write an old one into a new file."""
 
 
-class SQLiteCheckpointStore(CompleteCheckpointStore, RingingStore):
+class SQLiteCheckpointStore(CheckpointStore):
     """Keep checkpoints in an SQLite file; see `CheckpointStore`.
 
     A save that has returned survives the end of the process. A power failure may undo the
@@ -138,6 +135,8 @@ class SQLiteCheckpointStore(CompleteCheckpointStore, RingingStore):
             `MemoryCheckpointStore`.
     """
 
+    has_bell = True
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = _check_path(path).absolute()
         self._busy_seconds = _BUSY_SECONDS
@@ -146,11 +145,16 @@ class SQLiteCheckpointStore(CompleteCheckpointStore, RingingStore):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self._path)!r})"
 
-    async def load(self, name: str) -> StoredCheckpoint:  # noqa: D102 - as the protocol says
+    @property
+    def log_name(self) -> str:
+        """What the store is called in a log: with its path."""
+        return repr(self)
+
+    async def load(self, name: str) -> StoredCheckpoint:  # noqa: D102 - as the base class says
         check_name(name)
         return await self._run_statements(partial(self._load_checkpoint, name))
 
-    async def save(  # noqa: D102 - as the protocol says
+    async def save(  # noqa: D102 - as the base class says
         self,
         name: str,
         checkpoint: str,
@@ -178,15 +182,9 @@ class SQLiteCheckpointStore(CompleteCheckpointStore, RingingStore):
         check_name(name)
         await self._run_statements(partial(self._ring_bell, name))
 
-    async def listen(self, name: str, heard: Callable[[], None]) -> None:  # noqa: D102 - likewise
+    async def count_rings(self, name: str) -> int:  # noqa: D102 - likewise
         check_name(name)
-        before = None
-        while True:
-            rings = await self._run_statements(partial(self._count_rings, name))
-            if rings != before:
-                heard()
-            before = rings
-            await asyncio.sleep(_LOOK_SECONDS)
+        return await self._run_statements(partial(self._count_rings, name))
 
     async def _run_statements(self, work: Callable[[], T]) -> T:
         with leaving():
@@ -243,7 +241,7 @@ class SQLiteCheckpointStore(CompleteCheckpointStore, RingingStore):
 
     def _ring_bell(self, name: str) -> None:
         with self._open_transaction("BEGIN IMMEDIATE") as connection:
-            if connection is None:  # nobody has taken the name, so nobody listens
+            if connection is None:  # nobody has taken the name, so nobody waits
                 return
             connection.execute(_MAKE_BELLS)
             connection.execute(_RING, (name,))

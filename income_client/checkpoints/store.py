@@ -1,9 +1,11 @@
-"""The protocol of a checkpoint store, what every store checks, and the store in memory."""
+"""The base class of checkpoint stores, what every store checks, and the store in memory."""
 
-from asyncio import Event
-from collections.abc import Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from operator import attrgetter
-from typing import Final, Protocol
+from typing import Any, ClassVar, Final
 
 from attrs import evolve, field, frozen
 
@@ -27,32 +29,29 @@ class StoredCheckpoint:
 _NOTHING: Final = StoredCheckpoint(checkpoint=None, version=0)
 
 
-class CheckpointStore(Protocol):
+class CheckpointStore(ABC):
     """Keeps the checkpoints of pollers, each under its name, and their dead letters.
 
     Every save is one atomic compare-and-set: it changes everything or nothing, and only if
-    the store is still at the version that the caller has loaded. A poller saves once at its
-    start; from then on every older poller of the name gets a conflict.
+    the store is still at the version, and has the text, that the caller has loaded. A poller
+    saves once at its start; from then on every older poller of the name gets a conflict.
 
-    A store may do more, as those of this package do: see `CompleteCheckpointStore`. Its
-    ``save`` may take ``replaces: str | None = None``, and it may have
-    ``async def forget(self, name: str, keys: Iterable[str])``. For a store whose ``save``
-    compares versions only, a poller loads before each save, and looks who has made the last.
-
-    And it may have a bell, by which ``Poller.wake`` reaches the poller that works, wherever it
-    runs: ``async def ring(self, name: str)`` and ``async def listen(self, name: str, heard:
-    Callable[[], None])``. While ``listen`` runs, it calls ``heard()`` within two seconds of each
-    ring of the name, once for several at the same time. It also calls it when it begins to
-    hear, and when rings may have been missed. It fails when it can hear no more, and returns
-    only once the store is closed. Neither changes the version.
-
-    With ``async def check_rights(self, name: str)`` a poller that begins to stand by finds out
-    whether it could save: it changes nothing, and raises what a save would raise. A store whose
-    ``transaction(connection)`` gives another one, bound to that transaction, may have
-    ``async def end_when_idle(self, seconds: float)`` there, which a poller awaits right before its
-    save: from then on the database undoes the transaction after so long a silence.
+    A store of your own derives from this class and defines ``load``, ``save`` and
+    ``dead_letters``. The other methods have defaults, for a store that cannot do more.
     """
 
+    is_of_event_loop: ClassVar[bool] = False
+    """Whether the store belongs to one event loop, as its connections may: `SyncIncomeClient`
+    refuses such a store."""
+    has_bell: ClassVar[bool] = False
+    """Whether the store counts rings, by which ``Poller.wake`` reaches the poller that works."""
+
+    @property
+    def log_name(self) -> str:
+        """What the store is called in a log."""
+        return type(self).__name__
+
+    @abstractmethod
     async def load(self, name: str) -> StoredCheckpoint:
         """Return what is stored.
 
@@ -63,52 +62,8 @@ class CheckpointStore(Protocol):
             CheckpointError: the store cannot be read.
             ConfigurationError: the name is invalid.
         """
-        ...
 
-    async def save(
-        self,
-        name: str,
-        checkpoint: str,
-        *,
-        version: int,
-        dead_letters: Sequence[DeadLetter] = (),
-        resolved: Sequence[str] = (),
-    ) -> int:
-        """Replace the checkpoint and change the dead letters, all of it or nothing.
-
-        Args:
-            name: the poller's.
-            checkpoint: the new text.
-            version: the version that the caller has loaded; 0 if nothing was stored.
-            dead_letters: to be stored, each in place of the one with the same key.
-            resolved: keys of dead letters to remove, before others are stored.
-
-        Returns:
-            The new version, one more than before.
-
-        Raises:
-            CheckpointConflictError: the store is at another version; nothing was changed.
-            CheckpointError: the store failed; only a load shows whether it was changed.
-            ConfigurationError: an argument is invalid.
-        """
-        ...
-
-    async def dead_letters(self, name: str) -> Sequence[DeadLetter]:
-        """Return the dead letters, by the time of their first attempt.
-
-        Args:
-            name: the poller's.
-
-        Raises:
-            CheckpointError: the store cannot be read.
-            ConfigurationError: the name is invalid.
-        """
-        ...
-
-
-class CompleteCheckpointStore(CheckpointStore, Protocol):
-    """A checkpoint store that compares texts as well as versions, and can forget dead letters."""
-
+    @abstractmethod
     async def save(
         self,
         name: str,
@@ -119,11 +74,11 @@ class CompleteCheckpointStore(CheckpointStore, Protocol):
         resolved: Sequence[str] = (),
         replaces: str | None = None,
     ) -> int:
-        """Replace the checkpoint as `CheckpointStore.save` says; a text has to be there as well.
+        """Replace the checkpoint and change the dead letters, all of it or nothing.
 
         Versions are counts, and counts can meet: after a failover or a restore from a backup,
         two pollers may each have counted to the same number. The texts of two pollers differ,
-        since each holds a mark of the poller that has saved it.
+        since each holds a mark of the poller that has saved it: so both are compared.
 
         Args:
             name: the poller's.
@@ -142,7 +97,18 @@ class CompleteCheckpointStore(CheckpointStore, Protocol):
             CheckpointError: the store failed; only a load shows whether it was changed.
             ConfigurationError: an argument is invalid.
         """
-        ...
+
+    @abstractmethod
+    async def dead_letters(self, name: str) -> Sequence[DeadLetter]:
+        """Return the dead letters, by the time of their first attempt.
+
+        Args:
+            name: the poller's.
+
+        Raises:
+            CheckpointError: the store cannot be read.
+            ConfigurationError: the name is invalid.
+        """
 
     async def forget(self, name: str, keys: Iterable[str]) -> tuple[str, ...]:
         """Remove dead letters whose applications need not be read any more.
@@ -161,40 +127,76 @@ class CompleteCheckpointStore(CheckpointStore, Protocol):
 
         Raises:
             CheckpointError: the store failed; only `dead_letters` shows what was removed.
-            ConfigurationError: an argument is invalid.
+            ConfigurationError: the name is invalid, or the store cannot forget.
         """
-        ...
-
-
-class RingingStore(CheckpointStore, Protocol):
-    """A checkpoint store with a bell, which carries a wake-up to the poller that works."""
+        raise self._cannot("forget dead letters")
 
     async def ring(self, name: str) -> None:
-        """Have those who listen to a name hear it; nothing is stored of it if nobody does.
+        """Wake the poller that works under a name: it polls within two seconds.
 
         Args:
             name: the poller's.
 
         Raises:
-            CheckpointError: it may not be heard.
-            ConfigurationError: the name is invalid.
+            CheckpointError: the store failed, and the poller may not be woken.
+            ConfigurationError: the name is invalid, or the store has no bell.
         """
-        ...
+        raise self._cannot("wake a poller")
 
-    async def listen(self, name: str, heard: Callable[[], None]) -> None:
-        """Listen to a name until this is cancelled, or the store is closed.
+    async def count_rings(self, name: str) -> int:
+        """Return a number that each ring of a name changes; a poller in its pause looks at it.
 
         Args:
             name: the poller's.
-            heard: called after each ring, once for several at the same time; and when it begins
-                to hear, or may have missed some.
 
         Raises:
-            CheckpointError: it can hear no more; where that is ``retryable``, it is called
-                again after a pause.
+            CheckpointError: the store cannot be read.
+            ConfigurationError: the name is invalid, or the store has no bell.
+        """
+        raise self._cannot("count rings")
+
+    async def check_rights(self, name: str) -> None:
+        """Raise what a save would raise, and change nothing.
+
+        A poller that begins to stand by calls it, to find out now whether it could save.
+
+        Args:
+            name: the poller's.
+
+        Raises:
+            CheckpointError: nothing can be saved under the name.
             ConfigurationError: the name is invalid.
         """
-        ...
+
+    def transaction(self, connection: Any) -> AbstractAsyncContextManager["CheckpointStore"]:
+        """Begin a transaction; see ``Batch.transaction``.
+
+        Args:
+            connection: of the store's database.
+
+        Returns:
+            A context manager that gives a store bound to the transaction, and commits it at the
+            end of the block.
+
+        Raises:
+            ConfigurationError: the store has no transactions.
+        """
+        raise self._cannot("save in a transaction")
+
+    async def end_when_idle(self, seconds: float) -> None:
+        """Have the database undo this store's transaction after so long a silence.
+
+        A poller calls it right before its save, of a store that ``transaction`` has given.
+
+        Args:
+            seconds: of silence, after which the caller's process counts as lost.
+
+        Raises:
+            CheckpointError: the database has refused it.
+        """
+
+    def _cannot(self, what: str) -> ConfigurationError:
+        return ConfigurationError(f"{self.log_name} cannot {what}", argument="checkpoints")
 
 
 @frozen
@@ -308,19 +310,21 @@ def in_whole_seconds(letter: DeadLetter) -> DeadLetter:
     )
 
 
-class MemoryCheckpointStore(CompleteCheckpointStore, RingingStore):
+class MemoryCheckpointStore(CheckpointStore):
     """Keep checkpoints as long as this object lives: for tests, and pollers that may begin anew."""
+
+    has_bell = True
 
     def __init__(self) -> None:
         self._stored: dict[str, StoredCheckpoint] = {}
         self._letters: dict[str, dict[str, DeadLetter]] = {}
-        self._listeners: dict[str, list[Callable[[], None]]] = {}
+        self._rings: Counter[str] = Counter()
 
-    async def load(self, name: str) -> StoredCheckpoint:  # noqa: D102 - as the protocol says
+    async def load(self, name: str) -> StoredCheckpoint:  # noqa: D102 - as the base class says
         check_name(name)
         return self._stored.get(name, _NOTHING)
 
-    async def save(  # noqa: D102 - as the protocol says
+    async def save(  # noqa: D102 - as the base class says
         self,
         name: str,
         checkpoint: str,
@@ -356,15 +360,8 @@ class MemoryCheckpointStore(CompleteCheckpointStore, RingingStore):
 
     async def ring(self, name: str) -> None:  # noqa: D102 - likewise
         check_name(name)
-        for heard in self._listeners.get(name, ()):
-            heard()
+        self._rings[name] += 1
 
-    async def listen(self, name: str, heard: Callable[[], None]) -> None:  # noqa: D102 - likewise
+    async def count_rings(self, name: str) -> int:  # noqa: D102 - likewise
         check_name(name)
-        listeners = self._listeners.setdefault(name, [])
-        listeners.append(heard)
-        try:
-            heard()
-            await Event().wait()
-        finally:
-            listeners.remove(heard)
+        return self._rings[name]

@@ -15,11 +15,8 @@ from typing import Final, TypeVar
 
 import msgspec
 from attrs import evolve, frozen
-from nats.aio.client import Client
-from nats.aio.subscription import Subscription
 from nats.errors import ConnectionClosedError, MaxPayloadError, NoRespondersError
 from nats.errors import Error as NatsError
-from nats.errors import TimeoutError as NatsTimeoutError
 from nats.js import JetStreamContext
 from nats.js.api import StorageType
 from nats.js.errors import (
@@ -33,6 +30,7 @@ from nats.js.kv import KeyValue
 
 from income_client import (
     CheckpointError,
+    CheckpointStore,
     ConfigurationError,
     DeadLetter,
     IncomeClientError,
@@ -42,8 +40,6 @@ from income_client import (
 )
 from income_client.checkpoints.store import (
     Change,
-    CompleteCheckpointStore,
-    RingingStore,
     check_name,
     checked_keys,
     in_order,
@@ -59,8 +55,6 @@ T = TypeVar("T")
 
 _SECONDS: Final = 10.0
 """How long the server may take to answer."""
-_LOOK_SECONDS: Final = 1.0
-"""How often somebody who listens looks whether the connection was lost meanwhile."""
 _TRIES: Final = 100
 """Writes of a value while others write the same key: saves and removals of dead letters."""
 _LETTER_KEYS: Final = 256
@@ -99,7 +93,7 @@ class _Token(msgspec.Struct):
     """How often its renewal was claimed since it was saved."""
 
 
-class NatsCheckpointStore(CompleteCheckpointStore, RingingStore):
+class NatsCheckpointStore(CheckpointStore):
     """Keep checkpoints in a key-value bucket of NATS JetStream; see `CheckpointStore`.
 
     Each name is a key, which holds the checkpoint; its dead letters are in up to 256 others, so
@@ -114,27 +108,24 @@ class NatsCheckpointStore(CompleteCheckpointStore, RingingStore):
     always`` is set: a power failure then undoes the last saves, and their batches are delivered
     again.
 
-    Its bell is a message that is not stored, with the subject ``_INCOME.bell.BUCKET.KEY``. A
-    user with limited rights must be allowed to publish and subscribe to ``_INCOME.bell.>``.
-
     Args:
         kv: the bucket, as ``await js.key_value("income")`` returns it. Its connection stays the
             caller's.
     """
 
-    is_of_event_loop: Final = True
-    """Its connections belong to the event loop of who made them: `SyncIncomeClient` refuses it."""
+    is_of_event_loop = True
+    has_bell = True
 
     def __init__(self, kv: KeyValue) -> None:
         self._kv = kv
         self._is_checked = False
 
-    async def load(self, name: str) -> StoredCheckpoint:  # noqa: D102 - as the protocol says
+    async def load(self, name: str) -> StoredCheckpoint:  # noqa: D102 - as the base class says
         check_name(name)
         _, value = await _await_answer(self._load_value(name))
         return _to_stored(value)
 
-    async def save(  # noqa: D102 - as the protocol says
+    async def save(  # noqa: D102 - as the base class says
         self,
         name: str,
         checkpoint: str,
@@ -160,47 +151,12 @@ class NatsCheckpointStore(CompleteCheckpointStore, RingingStore):
 
     async def ring(self, name: str) -> None:  # noqa: D102 - likewise
         check_name(name)
-        await _await_answer(self._ring_bell(self._bell_subject(name)))
+        await _await_answer(_in_time(self._kv.put(_rings_key_of(name), b"")))
 
-    async def listen(self, name: str, heard: Callable[[], None]) -> None:  # noqa: D102 - likewise
+    async def count_rings(self, name: str) -> int:  # noqa: D102 - likewise
         check_name(name)
-        subject = self._bell_subject(name)
-        subscription = await _await_answer(self._connection.subscribe(subject))
-        try:
-            await self.ring(name)
-            if not await _await_answer(_has_come(subscription, _SECONDS / 2)):
-                raise CheckpointError(
-                    f"NATS: what is rung is not heard: let the user publish and subscribe to "
-                    f"{subject}"
-                )
-            heard()
-            reconnects = self._reconnects
-            while True:
-                # What was rung while the connection was lost did not come.
-                has_come = await _await_answer(_has_come(subscription, _LOOK_SECONDS))
-                before, reconnects = reconnects, self._reconnects
-                if has_come or reconnects != before:
-                    heard()
-        finally:
-            with suppress(NatsError, TimeoutError, OSError):
-                async with asyncio.timeout(_LOOK_SECONDS):
-                    await subscription.unsubscribe()
-
-    async def _ring_bell(self, subject: str) -> None:
-        await self._connection.publish(subject)
-        await self._connection.flush()
-
-    def _bell_subject(self, name: str) -> str:
-        # No stream of a user's takes it, as it might take the usual subjects.
-        return f"_INCOME.bell.{self._kv._name}.{_key_of(name)}"  # noqa: SLF001 - likewise
-
-    @property
-    def _connection(self) -> Client:
-        return self._kv._js._nc  # noqa: SLF001 - a bucket has no public way to its connection
-
-    @property
-    def _reconnects(self) -> int:
-        return self._connection.stats["reconnects"]
+        revision, _ = await _await_answer(self._read_key(_rings_key_of(name)))
+        return revision
 
     async def _load_value(self, name: str) -> tuple[int, _Value]:
         if not self._is_checked:
@@ -389,7 +345,7 @@ class NatsTokenStore(TokenStore):
         self._seen_at = 0.0
         self._claimed = 0
 
-    async def load(self) -> StoredToken | None:  # noqa: D102 - as the protocol says
+    async def load(self) -> StoredToken | None:  # noqa: D102 - as the base class says
         with leaving():
             _, token = await _await_answer(_in_time(self._load_token()))
             if token.expires_at is None:
@@ -400,7 +356,7 @@ class NatsTokenStore(TokenStore):
                 lifetime=token.lifetime,
             )
 
-    async def save(self, token: StoredToken) -> None:  # noqa: D102 - as the protocol says
+    async def save(self, token: StoredToken) -> None:  # noqa: D102 - as the base class says
         claimed, self._claimed = self._claimed, 0
         await _await_answer(_in_time(self._save_token(token, claimed)))
 
@@ -540,16 +496,6 @@ async def _map_in_batches(work: Callable[[S], Awaitable[T]], items: Sequence[S])
     return results
 
 
-async def _has_come(subscription: Subscription, seconds: float) -> bool:
-    """Wait for a message for so many seconds; return whether any came, and take all."""
-    with suppress(NatsTimeoutError):
-        await subscription.next_msg(seconds)
-        while subscription.pending_msgs:
-            await subscription.next_msg(seconds)
-        return True
-    return False
-
-
 def _contention_error() -> CheckpointError:
     return CheckpointError("NATS bucket: others write the key all the time", retryable=True)
 
@@ -576,6 +522,11 @@ def _translate_error(error: Exception) -> CheckpointError:
 
 def _key_of(name: str) -> str:
     return "checkpoint." + _escape_name(name)
+
+
+def _rings_key_of(name: str) -> str:
+    """Return the key whose revision each ring changes."""
+    return "rings." + _escape_name(name)
 
 
 def _letters_key_of(name: str, key: str | None = None) -> str:

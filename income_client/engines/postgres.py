@@ -19,8 +19,6 @@ from attrs import field, frozen
 from income_client.checkpoints import CheckpointStore, StoredCheckpoint
 from income_client.checkpoints.store import (
     Change,
-    CompleteCheckpointStore,
-    RingingStore,
     check_name,
     checked_keys,
     in_order,
@@ -44,7 +42,7 @@ T = TypeVar("T")
 SCHEMA: Final = """\
 -- The tables of income-client. They are looked for by the search_path of the connection, and
 -- made in its first schema. The role of a poller needs these rights:
---   GRANT SELECT, INSERT, UPDATE ON income_checkpoints TO poller;
+--   GRANT SELECT, INSERT, UPDATE ON income_checkpoints, income_rings TO poller;
 --   GRANT SELECT, INSERT, UPDATE, DELETE ON income_dead_letters TO poller;
 -- The role of a process that shares an access token needs these. A role that may read the
 -- table has the token, so grant them to no other:
@@ -69,6 +67,11 @@ CREATE TABLE IF NOT EXISTS income_dead_letters (
     PRIMARY KEY (name, digest)
 );
 
+CREATE TABLE IF NOT EXISTS income_rings (
+    name text PRIMARY KEY,
+    rings bigint NOT NULL
+);
+
 CREATE TABLE IF NOT EXISTS income_tokens (
     key text PRIMARY KEY,
     access_token text,
@@ -87,6 +90,7 @@ _CREATE: Final = f"SELECT pg_advisory_xact_lock({_LOCK});\n{SCHEMA}"
 _ARE_THERE: Final = """
     SELECT to_regclass('income_checkpoints') IS NOT NULL
         AND to_regclass('income_dead_letters') IS NOT NULL
+        AND to_regclass('income_rings') IS NOT NULL
         AND to_regclass('income_tokens') IS NOT NULL
 """
 _LOAD: Final = "SELECT checkpoint, version FROM income_checkpoints WHERE name = $1"
@@ -177,21 +181,12 @@ _CLAIM: Final = """
     RETURNING true
 """
 
-# By the table, since all schemas of a database share its channels.
-_CHANNEL: Final = "'income_bell_' || 'income_checkpoints'::regclass::oid || '_' || left($1, 32)"
-_NAME_CHANNEL: Final = f"SELECT {_CHANNEL}"
-_RING: Final = f"SELECT pg_notify({_CHANNEL}, '')"
+_RING: Final = """
+    INSERT INTO income_rings AS held (name, rings) VALUES ($1, 1)
+    ON CONFLICT (name) DO UPDATE SET rings = held.rings + 1
+"""
+_COUNT_RINGS: Final = "SELECT rings FROM income_rings WHERE name = $1"
 
-_LOOK_SECONDS: Final = 1.0
-"""How often somebody who listens looks whether the pool is being closed, which waits for that."""
-_LOOKS: Final = 30
-"""After so many, the server is asked whether it is still there."""
-_LEAST_CONNECTIONS: Final = 3
-"""The bell keeps one, a transaction of the consumer's another, and the lease is renewed on one."""
-_NOT_HEARD: Final = (
-    "what is rung is not heard, as behind PgBouncer in transaction mode: use a pool of the server "
-    "itself, or a shorter interval"
-)
 _RELEASE_SECONDS: Final = 1.0
 _GREATEST: Final = 2**63 - 1
 _NO_VERSION: Final = -1
@@ -236,7 +231,7 @@ class _Database(Protocol):
         ...
 
 
-class _Checkpoints(CompleteCheckpointStore):
+class _Checkpoints(CheckpointStore):
     """The methods of a checkpoint store, wherever their statements are run."""
 
     def __init__(self, database: _Database) -> None:
@@ -282,7 +277,7 @@ class _BoundCheckpoints(_Checkpoints):
         await self._database.run(lambda one: one.execute(_END_WHEN_IDLE, milliseconds))
 
 
-class PostgresCheckpointStore(_Checkpoints, RingingStore):
+class PostgresCheckpointStore(_Checkpoints):
     """Keep checkpoints in a PostgreSQL database; see `CheckpointStore`.
 
     Pollers on any number of machines may share it, each under its name, or with ``standby``
@@ -293,10 +288,7 @@ class PostgresCheckpointStore(_Checkpoints, RingingStore):
     A call takes a connection of the pool for one statement, and fails after 10 seconds. No
     session keeps a lock or a setting, so that PgBouncer may pool transactions between this
     and the server; asyncpg then asks for ``statement_cache_size=0``, since it prepares
-    statements; a pooler in statement mode cannot keep a transaction. The bell is the exception:
-    with ``standby``, the poller that works keeps a connection and listens on it (LISTEN). This
-    needs a pool with ``max_size=3`` or more, and no PgBouncer in transaction mode; without it, a
-    warning in the log says so.
+    statements; a pooler in statement mode cannot keep a transaction.
 
     Faults that may pass, such as a restart of the server, a failover or a lost connection, are a
     `CheckpointError` that is ``retryable``; missing tables or rights are one that is not. With
@@ -324,8 +316,8 @@ class PostgresCheckpointStore(_Checkpoints, RingingStore):
         ConfigurationError: asyncpg is not installed, or the argument is not one of its pools.
     """
 
-    is_of_event_loop: Final = True
-    """Its connections belong to the event loop of who made them: `SyncIncomeClient` refuses it."""
+    is_of_event_loop = True
+    has_bell = True
 
     @leaving()
     def __init__(self, pool: Any) -> None:
@@ -348,13 +340,13 @@ class PostgresCheckpointStore(_Checkpoints, RingingStore):
         check_name(name)
         await self._database.run(partial(_try_save, name))
 
-    async def ring(self, name: str) -> None:  # noqa: D102 - as the protocol says
+    async def ring(self, name: str) -> None:  # noqa: D102 - as the base class says
         check_name(name)
         await self._database.run(partial(_ring_bell, name))
 
-    async def listen(self, name: str, heard: Callable[[], None]) -> None:  # noqa: D102 - likewise
+    async def count_rings(self, name: str) -> int:  # noqa: D102 - likewise
         check_name(name)
-        await self._pool.listen(name, heard)
+        return await self._database.run(partial(_count_rings, name))
 
     async def create_schema(self) -> None:
         """Make the tables that are missing; several processes may do so at once.
@@ -510,7 +502,12 @@ async def _remove_letters(name: str, keys: Sequence[str], connection: Any) -> tu
 
 
 async def _ring_bell(name: str, connection: Any) -> None:
-    await connection.execute(_RING, _digest_of(name))
+    await connection.execute(_RING, name)
+
+
+async def _count_rings(name: str, connection: Any) -> int:
+    rings: int | None = await connection.fetchval(_COUNT_RINGS, name)
+    return rings or 0
 
 
 async def _save_checkpoint(change: Change, connection: Any) -> int:
@@ -645,50 +642,6 @@ class _Pool:
         if getattr(error, "sqlstate", None) == _READ_ONLY:
             await self.pool.expire_connections()
 
-    async def listen(self, name: str, heard: Callable[[], None]) -> None:
-        """Keep one of them and listen to a name on it, until the pool is closed."""
-        if self.pool.get_max_size() < _LEAST_CONNECTIONS:
-            advice = f"a pool with max_size={_LEAST_CONNECTIONS} or more"
-            raise _store_error(self.what, f"to be woken by other processes, it needs {advice}")
-        with leaving():
-            try:
-                async with asyncio.timeout(_SECONDS):
-                    connection = await self.pool.acquire()
-                try:
-                    return await self._listen_on(connection, name, heard)
-                finally:
-                    await self._give_back(connection)
-            except Exception as error:  # noqa: BLE001 - foreign code
-                raise self._translate_error(error)
-
-    async def _listen_on(self, connection: Any, name: str, heard: Callable[[], None]) -> None:
-        rung = asyncio.Event()
-
-        def ring(*_: object) -> None:
-            rung.set()
-
-        async with asyncio.timeout(_SECONDS):
-            channel = await connection.fetchval(_NAME_CHANNEL, _digest_of(name))
-            await connection.add_listener(channel, ring)
-        try:
-            await self.run(partial(_ring_bell, name))
-            if not await _is_set_within(_SECONDS, rung):
-                raise _store_error(self.what, _NOT_HEARD)
-            looks = 0
-            while not self.pool.is_closing():
-                if rung.is_set():
-                    rung.clear()
-                    heard()
-                looks += 1
-                if connection.is_closed() or looks % _LOOKS == 0:
-                    async with asyncio.timeout(_SECONDS):
-                        await connection.execute("SELECT 1")
-                await _is_set_within(_LOOK_SECONDS, rung)
-        finally:
-            with suppress(Exception):
-                async with asyncio.timeout(_RELEASE_SECONDS):
-                    await connection.remove_listener(channel, ring)
-
     def _translate_error(self, error: Exception) -> IncomeClientError:
         if _is_misuse(error) and self.pool.is_closing():
             return _store_error(self.what, "the pool is closed")
@@ -746,14 +699,6 @@ class _InTransaction(_Connection):
             return await work(connection)
 
         return await super().run(checked)
-
-
-async def _is_set_within(seconds: float, event: asyncio.Event) -> bool:
-    """Wait for an event for so many seconds, and return whether it is set."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    return event.is_set()
 
 
 def _is_misuse(error: Exception) -> bool:

@@ -1,9 +1,8 @@
 """The fence around a poller's name: who has made the last save holds it, and only that one saves.
 
 Each holder has a mark, a random text in every checkpoint that it saves: versions are counts, and
-two pollers may have counted to the same number after a failover or a restore. A store compares
-the checkpoint that it holds in the same statement as the version; from one that compares versions
-only, it is loaded before each save.
+two pollers may have counted to the same number after a failover or a restore. So a store compares
+the checkpoint that it holds in the same statement as the version.
 
 A save that was cancelled or has failed may have been made all the same; so the store is
 asked before the next one.
@@ -298,8 +297,6 @@ class Fence:
             sent = Save.following(last.stored, checkpoint, self._clock.monotonic())
             self._state = _Unsure(last, sent)
             try:
-                if not store.compares_texts:
-                    await self._compare_marks()
                 await store.save(sent.stored, over=last.stored, letters=letters, resolved=resolved)
             except CheckpointConflictError:
                 # An earlier try may have been made only after the store was asked for it.
@@ -313,11 +310,6 @@ class Fence:
                     raise
             else:
                 return _Commit.SENT
-
-    async def _compare_marks(self) -> None:
-        found, known = await self._store.load(), self.last.stored
-        if found.version != known.version or not self._accept(found):
-            raise self._conflict_error(found)
 
     async def _ask_for_commit(self) -> _Commit:
         """Return whether the store holds what the last transaction was to save."""

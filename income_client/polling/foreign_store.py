@@ -5,18 +5,26 @@ The errors and frames of a database driver may hold an address with its password
 
 import inspect
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Self, TypeVar
 
 from attrs import evolve, field, frozen
 
-from income_client.checkpoints import CheckpointStore, SQLiteCheckpointStore, StoredCheckpoint
+from income_client.checkpoints import CheckpointStore, StoredCheckpoint
 from income_client.checkpoints.store import check_name
-from income_client.errors import CheckpointError, IncomeClientError, leaving
+from income_client.errors import (
+    CheckpointConflictError,
+    CheckpointError,
+    IncomeClientError,
+    leaving,
+)
 from income_client.records.dead_letters import DeadLetter
 from income_client.settings import invalid
+
+from .checkpoint import read_checkpoint
 
 T = TypeVar("T")
 
@@ -30,36 +38,40 @@ _MISTAKES: Final = (
 classes of their own, or are an `OSError`."""
 
 
-def check_store(store: object, name: object) -> None:
-    """Raise `ConfigurationError` unless these can be a store and the name of a poller."""
-    is_made = not isinstance(store, type)
-    if not is_made or not all(callable(getattr(store, one, None)) for one in _METHODS):
-        allowed = f"an object with the methods {', '.join(_METHODS)}"
-        raise invalid("checkpoints", allowed, store)
-    check_name(name)
-
-
 @frozen
 class ForeignStore:
     """A checkpoint store, and the name under which one poller uses it."""
 
     store: CheckpointStore = field(repr=False)  # its text may hold a password
     name: str
-    compares_texts: bool = field(init=False)
-    """Whether its ``save`` takes the text that it is to replace."""
 
-    @compares_texts.default
-    def _has_replaces(self) -> bool:
-        try:
-            return "replaces" in inspect.signature(self.store.save).parameters
-        except (TypeError, ValueError):
-            return False
+    @classmethod
+    def checked(cls, store: object, name: str) -> Self:
+        """Raise `ConfigurationError` unless these can be a store and the name of a poller."""
+        is_made = not isinstance(store, type)
+        if not is_made or not all(callable(getattr(store, one, None)) for one in _METHODS):
+            allowed = f"a CheckpointStore, or an object with the methods {', '.join(_METHODS)}"
+            raise invalid("checkpoints", allowed, store)
+        check_name(name)
+        if not isinstance(store, CheckpointStore) or not _takes_replaces(store):
+            warnings.warn(
+                f"{type(store).__name__}: derive the store from CheckpointStore, and let its "
+                "save() compare the text in replaces= as well; 0.4.0 will require it",
+                DeprecationWarning,
+                stacklevel=4,
+            )
+            store = _StoreOfVersions(store)
+        return cls(store, name)
 
     @property
     def log_name(self) -> str:
         """What the store is called in a log."""
-        is_file = isinstance(self.store, SQLiteCheckpointStore)
-        return repr(self.store) if is_file else type(self.store).__name__
+        return self.store.log_name
+
+    @property
+    def has_bell(self) -> bool:
+        """Whether the store counts rings."""
+        return self.store.has_bell
 
     async def load(self) -> StoredCheckpoint:
         """Return what is stored."""
@@ -85,7 +97,6 @@ class ForeignStore:
         resolved: Sequence[str] = (),
     ) -> None:
         """Replace what is stored; raise `CheckpointConflictError` if it is something else."""
-        more = {"replaces": over.checkpoint} if self.compares_texts else {}
         version = await _call_store(
             self.store.save,
             self.name,
@@ -93,23 +104,26 @@ class ForeignStore:
             version=over.version,
             dead_letters=letters,
             resolved=resolved,
-            **more,
+            replaces=over.checkpoint,
         )
         if version != new.version:
             raise CheckpointError("the checkpoint store must return the next version")
 
     async def check_rights(self) -> None:
         """Raise what a save would raise, if the store can tell."""
-        check_rights = getattr(self.store, "check_rights", None)
-        if check_rights is not None:
-            await _call_store(check_rights, self.name)
+        await _call_store(self.store.check_rights, self.name)
+
+    async def ring(self) -> None:
+        """Wake the poller that works."""
+        await _call_store(self.store.ring, self.name)
+
+    async def count_rings(self) -> int:
+        """Return the number that each ring changes."""
+        return await _call_store(self.store.count_rings, self.name)
 
     def begin_transaction(self, connection: Any) -> AbstractAsyncContextManager[CheckpointStore]:
         """Return a transaction of the store; raise `ConfigurationError` if it has none."""
-        begin = getattr(self.store, "transaction", None)
-        if begin is None:
-            raise invalid("checkpoints", "a store with the method transaction", self.store)
-        return cast("AbstractAsyncContextManager[CheckpointStore]", begin(connection))
+        return self.store.transaction(connection)
 
     def bound_to(self, transaction: CheckpointStore) -> "ForeignStore":
         """Return the store bound to a transaction of it."""
@@ -117,12 +131,66 @@ class ForeignStore:
 
     async def end_when_idle(self, seconds: float) -> None:
         """Have a database end the transaction whose process is lost between save and commit."""
-        end_when_idle = getattr(self.store, "end_when_idle", None)
-        if end_when_idle is not None:
-            await _call_store(end_when_idle, seconds)
+        await _call_store(self.store.end_when_idle, seconds)
 
     async def _load_letters(self) -> tuple[DeadLetter, ...]:
         return tuple(await self.store.dead_letters(self.name))
+
+
+class _StoreOfVersions(CheckpointStore):
+    """A store in the form of version 0.2.0, which compares versions and no texts."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    @property
+    def log_name(self) -> str:
+        return type(self._store).__name__
+
+    async def load(self, name: str) -> StoredCheckpoint:
+        found: StoredCheckpoint = await self._store.load(name)
+        return found
+
+    async def save(
+        self,
+        name: str,
+        checkpoint: str,
+        *,
+        version: int,
+        dead_letters: Sequence[DeadLetter] = (),
+        resolved: Sequence[str] = (),
+        replaces: str | None = None,
+    ) -> int:
+        stored: StoredCheckpoint = await self._store.load(name)
+        if stored.version == version and not _have_same_holder(stored.checkpoint, replaces):
+            raise CheckpointConflictError(f"checkpoint {name!r} was saved by another poller")
+        saved: int = await self._store.save(
+            name, checkpoint, version=version, dead_letters=dead_letters, resolved=resolved
+        )
+        return saved
+
+    async def dead_letters(self, name: str) -> Sequence[DeadLetter]:
+        found: Sequence[DeadLetter] = await self._store.dead_letters(name)
+        return found
+
+    @asynccontextmanager
+    async def transaction(self, connection: Any) -> AsyncIterator[CheckpointStore]:
+        begin = getattr(self._store, "transaction", super().transaction)
+        async with begin(connection) as bound:
+            yield _StoreOfVersions(bound)
+
+
+def _have_same_holder(text: str | None, other: str | None) -> bool:
+    """Say whether one poller has saved both; a store may give back members in another order."""
+    if text is None or other is None or text == other:
+        return text == other
+    holder = read_checkpoint(text).holder
+    return holder is not None and holder == read_checkpoint(other).holder
+
+
+def _takes_replaces(store: CheckpointStore) -> bool:
+    parameters = inspect.signature(store.save).parameters.values()
+    return any(one.name == "replaces" or one.kind is one.VAR_KEYWORD for one in parameters)
 
 
 async def _call_store(method: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:

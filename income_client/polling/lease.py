@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
-from income_client.checkpoints import CheckpointStore
 from income_client.errors import CheckpointConflictError, IncomeClientError
 from income_client.events.instrumentation import Instrumentation
 from income_client.records.dead_letters import DeadLetter
@@ -15,7 +14,7 @@ from income_client.system.clock import Clock
 
 from .checkpoint import Checkpoint
 from .fence import Fence, Held, Lost, Overdue, Released
-from .foreign_store import ForeignStore, check_store
+from .foreign_store import ForeignStore
 from .schedule import LONGEST_PAUSE
 from .standby import LOOKS, Standby
 from .status import Monitor
@@ -28,24 +27,24 @@ _LONGEST_ABSENCE: Final = 10
 
 
 class Lease:
-    """The lease of one poller; raises `ConfigurationError` for an invalid store or name.
+    """The lease of one poller.
 
     With ``seconds`` it is taken once no other poller holds it, and renewed while it is held.
     """
 
     def __init__(
         self,
-        store: CheckpointStore,
-        name: str,
+        store: ForeignStore,
         clock: Clock,
         seconds: float | None = None,
         monitor: Monitor | None = None,
     ) -> None:
-        check_store(store, name)
-        self._store = ForeignStore(store, name)
+        self._store = store
         self._clock = clock
         self._seconds = seconds
-        self._monitor = Monitor(name, Instrumentation(), clock) if monitor is None else monitor
+        self._monitor = (
+            Monitor(store.name, Instrumentation(), clock) if monitor is None else monitor
+        )
         self._standby = Standby(self._store, clock, seconds, self._monitor)
         self._fence: Fence | None = None  # before it is taken
         self.renewal: asyncio.Task[None] | None = None
@@ -124,7 +123,7 @@ class Lease:
 
     def successor(self) -> "Lease":
         """Return a lease that is not taken yet, and knows what this one has seen and saved."""
-        new = Lease(self._store.store, self._store.name, self._clock, self._seconds, self._monitor)
+        new = Lease(self._store, self._clock, self._seconds, self._monitor)
         new._standby = self._standby
         if self._fence is not None:
             new._standby.begin_again(self._fence.last)

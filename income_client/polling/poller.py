@@ -1,8 +1,7 @@
 """The public iterator over records and batches.
 
-Between two batches no task runs, but for the renewal of a lease that standbys wait for, and what
-listens for their wake-ups as long as that runs: so nothing must be cleaned up when the consumer
-leaves its loop, and no more than one batch can come twice.
+Between two batches no task runs, but for the renewal of a lease that standbys wait for: so nothing
+must be cleaned up when the consumer leaves its loop, and no more than one batch can come twice.
 """
 
 import time
@@ -30,6 +29,7 @@ from .checkpoint import Checkpoint
 from .cycle import Poll, PollerState
 from .dead_letters import DeadLetters
 from .failures import Failures
+from .foreign_store import ForeignStore
 from .lease import Lease
 from .progress import Progress
 from .reading import PollSource
@@ -98,8 +98,8 @@ class Poller:
     Iterate over it for records, or over ``batches()`` for batches; both share one
     position. A batch of records is committed when the consumer comes back after its
     last one. Failures of the service are retried with growing pauses and shown in
-    ``status``. No task runs while the consumer works on a record or a batch, but for two with
-    ``standby``: one renews the lease, one listens for wake-ups of other processes.
+    ``status``. No task runs while the consumer works on a record or a batch, but for one with
+    ``standby``, which renews the lease.
 
     A loop over records that is entered again continues with the next one: where a record
     may fail and must come again, iterate over batches.
@@ -142,10 +142,11 @@ class Poller:
         self._must_exist = check_flag("must_exist", must_exist)
         self._monitor = Monitor(name, source.session.instrumentation, clock)
         seconds = lease if standby else None
-        self._lease = Lease(checkpoints, name, clock, seconds, self._monitor)
+        store = ForeignStore.checked(checkpoints, name)
+        self._lease = Lease(store, clock, seconds, self._monitor)
         self._schedule = Schedule(interval, clock, source.session.chance)
         self._schedule.ends_with_poll = once
-        self._bell = Bell(checkpoints, name, clock, self._schedule.wake)
+        self._bell = Bell(store, self._schedule, clock)
         self._failures = Failures(self._schedule, self._monitor, clock, source, has_standby=standby)
         self._batches = Batches(self._lease, self._monitor, self._schedule, self._failures)
         self._phase: _Taking | _Waiting | _Polling | _Holding | _Polled = _Taking()
@@ -221,7 +222,7 @@ class Poller:
         the service has asked for. It causes one poll: an update that the service lists later
         comes with the next. With ``standby``, a poller that waits for its turn wakes the one
         that works, in whichever process, within two seconds: through the checkpoint store, if
-        that has a bell, as those of this package have (see `CheckpointStore`). It does not
+        that has a bell, as those of this package have (see `CheckpointStore.ring`). It does not
         block, and a failure is a warning in the log. Its argument is ignored, so that it can be
         the ``on_callback`` of a `CallbackReceiver`. Call it in the poller's event loop.
 
@@ -346,7 +347,7 @@ class Poller:
                 longest = self._lease.longest_pause if is_taking else LONGEST_PAUSE
                 self._failures.note_failure(error, tries, longest_pause=longest)
             if tries:
-                await self._schedule.until_next_try()
+                await self._schedule.until_next_try(self._bell.watch)
         await self._release_lease()
         return None
 
@@ -415,7 +416,7 @@ class Poller:
             store = self._lease.log_name
             self._monitor.began(checkpoint.reached, store, is_given=given is not None)
         self._monitor.committed(checkpoint.reached)
-        self._bell.listen(self._lease.renewal)
+        await self._schedule.unless_stopped(self._bell.begin())
         return PollerState(progress=progress, letters=DeadLetters(letters))
 
     async def _find_first_second(self) -> int:
@@ -436,7 +437,7 @@ class Poller:
 
     async def _begin_poll(self, state: PollerState) -> Poll:
         """Begin a poll in its time, unless another poller has taken over."""
-        await self._schedule.until_turn()
+        await self._schedule.until_turn(self._bell.watch)
         await self._schedule.unless_stopped(self._lease.fence.check_ownership())
         if state.letters:
             state.letters.forget(

@@ -1,7 +1,8 @@
 """When the next poll begins, and the waiting of a poller, which a stop or a wake-up ends."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from math import ceil
 from typing import Any, Final, TypeVar, cast
 
@@ -9,6 +10,8 @@ from income_client.errors import AuthenticationError, IncomeClientError
 from income_client.system.clock import Clock
 
 T = TypeVar("T")
+Watch = Callable[[], Coroutine[Any, Any, None]]
+"""Watches for wake-ups of other processes until it is cancelled."""
 
 LONGEST_PAUSE: Final = 60.0
 """Seconds between two tries to store something, or to deliver a batch that has failed."""
@@ -116,19 +119,22 @@ class Schedule:
         if self.ends_with_poll:
             self.stop()
 
-    async def until_turn(self) -> None:
-        """Wait until the next poll begins, or the poller is stopped."""
-        while not self.is_stopped:
-            seconds = self.next_poll_at - self._clock.monotonic()
-            if seconds <= 0:
-                return
-            self._bell.clear()
-            await run_unless_set(self._bell, self._clock.sleep(seconds))
+    async def until_turn(self, watch: Watch | None = None) -> None:
+        """Wait until the next poll begins, or the poller is stopped; ``watch`` runs meanwhile."""
+        if self.is_stopped or self.next_poll_at <= self._clock.monotonic():
+            return
+        async with _running(watch):
+            while not self.is_stopped:
+                seconds = self.next_poll_at - self._clock.monotonic()
+                if seconds <= 0:
+                    return
+                self._bell.clear()
+                await run_unless_set(self._bell, self._clock.sleep(seconds))
 
-    async def until_next_try(self) -> None:
+    async def until_next_try(self, watch: Watch | None = None) -> None:
         """Wait until what has failed is tried again, or the poller is stopped."""
         if self.retry_at is None:
-            await self.until_turn()
+            await self.until_turn(watch)
             return
         seconds = self.retry_at - self._clock.monotonic()
         try:
@@ -154,6 +160,20 @@ class Schedule:
 def backoff_pause(failures: int) -> float:
     """Return the longest pause after so many failures in a row, in seconds; it doubles."""
     return _FIRST_FAILURE * 2.0 ** min(failures - 1, _MOST_DOUBLINGS)
+
+
+@asynccontextmanager
+async def _running(watch: Watch | None) -> AsyncIterator[None]:
+    """Run a task beside the block, and wait for its end."""
+    if watch is None:
+        yield
+        return
+    task = asyncio.create_task(watch(), name="income_client bell")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
 
 
 async def run_unless_set(event: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:

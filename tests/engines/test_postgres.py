@@ -120,6 +120,8 @@ async def test_the_rights_named_in_the_sql_are_enough(postgres: PostgresServer, 
         saved = await store.save("default", "one", version=0, dead_letters=[letter(1)])
         await store.save("default", "two", version=saved, resolved=[letter(1).key])
         assert await store.forget("default", [letter(1).key]) == ()
+        await store.ring("default")
+        assert await store.count_rings("default") == 1
         assert await tokens.claim(10)
         assert await tokens.load() is None
 

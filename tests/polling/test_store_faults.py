@@ -19,13 +19,14 @@ from income_client import (
 from income_client.events import CheckpointCreated, Event, PollFailed
 from income_client.polling.checkpoint import Checkpoint, read_checkpoint
 from income_client.polling.fence import Fence, Lost
+from income_client.polling.foreign_store import ForeignStore
 from income_client.polling.lease import Lease
 from income_client.system.clock import SystemClock
 from income_client.testing import JumpingClock
 from tests.support.clocks import ManualClock
 from tests.support.disk import letter
 from tests.support.leaks import package_frames
-from tests.support.polling import FailingStore, Scene, first, ids_of, rest, scene, take
+from tests.support.polling import FailingStore, OfVersions, Scene, first, ids_of, rest, scene, take
 from tests.support.service import until
 
 
@@ -55,21 +56,16 @@ class LateStore(MemoryCheckpointStore):
         return await super().save(name, checkpoint, replaces=replaces, **changes)
 
 
-class LateVersionStore(LateStore):
-    """Compares versions and no texts, as stores of users do."""
-
-    async def save(self, name: str, checkpoint: str, **changes: Any) -> int:
-        return await super().save(name, checkpoint, **changes)
-
-
 @pytest.mark.parametrize("is_asked", [False, True])
-@pytest.mark.parametrize("kind", [LateStore, LateVersionStore])
+@pytest.mark.parametrize("compares_texts", [False, True])
 async def test_a_save_that_is_made_late_does_not_replace_its_poller(
-    *, kind: type[LateStore], is_asked: bool
+    *, compares_texts: bool, is_asked: bool
 ) -> None:
     """Its sender has given up, and has asked the store for it before it is made."""
-    store = kind()
-    lease = Lease(store, "default", SystemClock())
+    store = LateStore()
+    with nullcontext() if compares_texts else pytest.deprecated_call():
+        used = ForeignStore.checked(store if compares_texts else OfVersions(store), "default")
+    lease = Lease(used, SystemClock())
     began, _ = await lease.acquire(None, now)
     fence = lease.fence
     store.is_slow = True
@@ -91,13 +87,13 @@ async def test_a_first_save_that_failed_is_tried_again() -> None:
     """After a conflict as after one that was made; its end lets a standby take over at once."""
     store = FailingStore()
     store.failures, store.error = 1, CheckpointConflictError("another was first")
-    lease = Lease(store, "default", JumpingClock(), 15.0)
+    lease = Lease(ForeignStore(store, "default"), JumpingClock(), 15.0)
     await lease.acquire(None, now)
     await lease.release()
     assert read_checkpoint((await store.load("default")).checkpoint or "").lease == 0
     store, clock = FailingStore(), JumpingClock()
     store.failures, store.saves_first = 1, True
-    lease = Lease(store, "default", clock, 15.0)
+    lease = Lease(ForeignStore(store, "default"), clock, 15.0)
     with pytest.raises(CheckpointError):
         await lease.acquire(None, now)
     await lease.acquire(None, now)
@@ -138,7 +134,7 @@ SAVES: dict[str, Callable[[Fence, Checkpoint], Awaitable[None]]] = {
 async def test_a_save_after_one_whose_reply_was_lost_is_not_refused(way: str) -> None:
     """The store is asked first, since a refusal would undo the transaction of a consumer."""
     store = SilentStore()
-    lease = Lease(store, "default", SystemClock(), 15.0)
+    lease = Lease(ForeignStore(store, "default"), SystemClock(), 15.0)
     began, _ = await lease.acquire(None, now)
     store.is_silent = True
     with pytest.raises(CheckpointError):
@@ -153,7 +149,7 @@ async def test_a_save_after_one_whose_reply_was_lost_is_not_refused(way: str) ->
 async def test_saves_at_the_same_time_follow_each_other() -> None:
     """A renewal and the commits of several tasks: none is refused, and the newest stays."""
     store = SilentStore()
-    lease = Lease(store, "default", SystemClock(), 15.0)
+    lease = Lease(ForeignStore(store, "default"), SystemClock(), 15.0)
     began, _ = await lease.acquire(None, now)
     newest = evolve(began, reached=105)
     await asyncio.gather(*(save(lease.fence, newest) for save in SAVES.values()))
@@ -165,7 +161,7 @@ async def test_saves_at_the_same_time_follow_each_other() -> None:
 async def test_a_store_that_lost_the_last_save_is_noticed_before_the_next_one() -> None:
     """The mark in the older checkpoint is the poller's own; the poll after it would be lost."""
     store = MemoryCheckpointStore()
-    lease = Lease(store, "default", SystemClock(), 15.0)
+    lease = Lease(ForeignStore(store, "default"), SystemClock(), 15.0)
     began, _ = await lease.acquire(None, now)
     older = dict(store._stored)
     await lease.fence.save(evolve(began, reached=103))
@@ -178,7 +174,9 @@ async def test_a_store_that_lost_the_last_save_is_noticed_before_the_next_one() 
 
 async def test_a_renewal_ends_once_another_has_taken_over() -> None:
     store = MemoryCheckpointStore()
-    lease, other = (Lease(store, "default", SystemClock(), seconds) for seconds in (15.0, None))
+    lease, other = (
+        Lease(ForeignStore(store, "default"), SystemClock(), seconds) for seconds in (15.0, None)
+    )
     await lease.acquire(None, now)
     assert await lease.renew(0)
     await other.acquire(None, now)

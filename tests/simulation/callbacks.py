@@ -16,7 +16,7 @@ from . import promises
 from .exclusions import exclusion_of
 from .loops import Machine
 from .service import Version
-from .stores import RingingClient, client_of
+from .stores import client_of
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -118,8 +118,8 @@ def _ring(run: "Cluster", version: Version) -> None:
     client = client_of(run.store, machine)
 
     async def ring() -> None:
-        is_heard = isinstance(client, RingingClient)
-        if isinstance(client, RingingClient):
+        is_heard = client.has_bell
+        if is_heard:
             try:
                 await client.ring("default")
             except IncomeClientError:
@@ -135,7 +135,7 @@ def _watch(run: "Cluster", version: Version, who: str, *, is_direct: bool, is_he
     """Watch a wake-up from now on."""
     leader = run.leader
     is_shown = run.world.now >= version.listed_at + run.plan.rules.oldest_read
-    reaches = is_direct or (run.plan.standby and run.plan.kind.has_bell)
+    reaches = is_direct or run.plan.kind.has_bell
     is_sure = is_heard and reaches and is_shown and leader is not None and is_settled(run)
     wake_up = WakeUp(version, who, is_direct, run.disturbances, is_sure)
     run.world.note(who, f"wakes the poller for {version}", version.application_id)

@@ -228,8 +228,6 @@ class Cluster:
         """Have the store fail."""
         self.disturbances += 1
         self.store.outage = outage
-        if outage.is_away:
-            self.store.ring()  # its listeners lose their connections
 
     def end_outage(self) -> None:
         """Have the store answer again."""

@@ -1,6 +1,7 @@
 """Programs that use a poller as the guide shows, each in several lives on its machine."""
 
 import asyncio
+import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import aclosing
 from datetime import UTC
@@ -134,17 +135,18 @@ class Process:
             batch_size=plan.batch,
         )
         start = self.given or (None if plan.starts_now else _START)
-        self.poller = Poller(
-            source,
-            self.client,
-            name="default",
-            start=starting_point(start, UTC),
-            interval=settings.interval,
-            settle=settings.settle,
-            lookback=settings.lookback,
-            standby=plan.standby,
-            lease=settings.lease,
-        )
+        with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # of its store
+            self.poller = Poller(
+                source,
+                self.client,
+                name="default",
+                start=starting_point(start, UTC),
+                interval=settings.interval,
+                settle=settings.settle,
+                lookback=settings.lookback,
+                standby=plan.standby,
+                lease=settings.lease,
+            )
         if self.is_stopping:
             self.poller.stop()
         try:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from attrs import define, evolve, field, frozen
 
-from income_client.checkpoints import StoredCheckpoint
+from income_client.checkpoints import CheckpointStore, StoredCheckpoint
 from income_client.checkpoints.store import Change, in_order, in_whole_seconds
 from income_client.errors import CheckpointError
 from income_client.records.dead_letters import DeadLetter
@@ -109,7 +109,7 @@ class StoreServer:
     on_save: OnSave
     state: State = field(factory=State)
     outage: Outage = field(factory=Outage)
-    bells: list[Callable[[], None]] = field(factory=list)
+    rings: int = 0
     lost_saves_at: float = float("-inf")
     """When it last lost saves."""
     _past: list[tuple[float, State]] = field(factory=list)
@@ -159,13 +159,14 @@ class StoreServer:
         self.world.note("store", f"{how}: {lost} saves")
 
     def ring(self) -> None:
-        """Have whoever listens hear it."""
-        for heard in tuple(self.bells):
-            heard()
+        """Count a ring; what is lost of the saves does not matter for it."""
+        self.rings += 1
 
 
-class StoreClient:
+class StoreClient(CheckpointStore):
     """What a process has of the server."""
+
+    has_bell = True
 
     def __init__(self, server: StoreServer, machine: Machine) -> None:
         self.server, self.machine = server, machine
@@ -211,6 +212,15 @@ class StoreClient:
     async def check_rights(self, name: str) -> None:
         """Find out whether it answers."""
         await self._call(lambda: None)
+
+    async def ring(self, name: str) -> None:
+        """Wake the poller that works."""
+        await self._call(self.server.ring)
+
+    async def count_rings(self, name: str) -> int:
+        """Return how often it was rung."""
+        rings: int = await self._call(lambda: self.server.rings)
+        return rings
 
     async def _save(self, change: Change, rows: Sequence[Row] = ()) -> int:
         def save() -> int:
@@ -259,38 +269,10 @@ class StoreClient:
         await future
 
 
-class RingingClient(StoreClient):
-    """The client of a store that has a bell."""
-
-    async def ring(self, name: str) -> None:
-        """Wake whoever listens."""
-        await self._call(self.server.ring)
-
-    async def listen(self, name: str, heard: Callable[[], None]) -> None:
-        """Hear rings a little later, for as long as the connection lasts."""
-        server, machine, world = self.server, self.machine, self.server.world
-        await self._call(lambda: None)
-        ended = machine.create_future()
-
-        def carry() -> None:
-            if server.outage.is_away:
-                lost = CheckpointError("the connection was lost", retryable=True)
-                machine.take(ended, None, lost)
-            elif not machine.is_dead:
-                world.after(
-                    world.chance.random(), lambda: machine.is_dead or machine.call_soon(heard)
-                )
-
-        server.bells.append(carry)
-        try:
-            heard()
-            await ended
-        finally:
-            server.bells.remove(carry)
-
-
 class VersionClient(StoreClient):
     """The client of a user's store, which compares versions and nothing else."""
+
+    has_bell = False
 
     async def save(  # type: ignore[override]
         self,
@@ -306,7 +288,7 @@ class VersionClient(StoreClient):
         return await self._save(Change(name, checkpoint, version, letters, keys))
 
 
-class TransactionClient(RingingClient):
+class TransactionClient(StoreClient):
     """The client of a database in which consumers write their rows with the checkpoint."""
 
     @asynccontextmanager
@@ -339,4 +321,4 @@ def client_of(server: StoreServer, machine: Machine) -> StoreClient:
     kind = server.kind
     if not kind.compares_texts:
         return VersionClient(server, machine)
-    return (TransactionClient if kind.has_transactions else RingingClient)(server, machine)
+    return (TransactionClient if kind.has_transactions else StoreClient)(server, machine)

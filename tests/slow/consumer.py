@@ -55,7 +55,7 @@ class Tokens:
         self._token = token
 
 
-class Checkpoints:
+class Checkpoints(ic.CheckpointStore):
     """A checkpoint store."""
 
     async def load(self, name: str) -> ic.StoredCheckpoint:
@@ -69,6 +69,7 @@ class Checkpoints:
         version: int,
         dead_letters: Sequence[ic.DeadLetter] = (),
         resolved: Sequence[str] = (),
+        replaces: str | None = None,
     ) -> int:
         return version + 1
 

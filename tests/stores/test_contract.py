@@ -17,13 +17,13 @@ from attrs import evolve
 from income_client import (
     CheckpointConflictError,
     CheckpointError,
+    CheckpointStore,
     ConfigurationError,
     DeadLetter,
     MemoryCheckpointStore,
     SQLiteCheckpointStore,
     StoredCheckpoint,
 )
-from income_client.checkpoints.store import CompleteCheckpointStore
 from income_client.testing import check_checkpoint_store
 from tests.support.canaries import CANARY, texts_of
 from tests.support.disk import letter
@@ -32,9 +32,7 @@ from tests.support.polling import first, scene, take
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def make_store(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> Callable[[], CompleteCheckpointStore]:
+def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], CheckpointStore]:
     """Return what makes an empty store of either kind."""
     numbers = itertools.count()
     if request.param == "memory":
@@ -43,12 +41,12 @@ def make_store(
 
 
 @pytest.fixture
-def store(make_store: Callable[[], CompleteCheckpointStore]) -> CompleteCheckpointStore:
+def store(make_store: Callable[[], CheckpointStore]) -> CheckpointStore:
     return make_store()
 
 
 async def test_the_rules_of_a_store_are_kept(
-    make_store: Callable[[], CompleteCheckpointStore],
+    make_store: Callable[[], CheckpointStore],
 ) -> None:
     """The package's own stores do what is asked of everybody's."""
     await check_checkpoint_store(make_store)
@@ -57,7 +55,7 @@ async def test_the_rules_of_a_store_are_kept(
 UNSHOWN = "a text that errors leave out"
 
 
-async def test_a_conflict_says_which_version_is_stored(store: CompleteCheckpointStore) -> None:
+async def test_a_conflict_says_which_version_is_stored(store: CheckpointStore) -> None:
     """And shows neither text."""
     stored = StoredCheckpoint(checkpoint=f"{UNSHOWN} one", version=1)
     await store.save("default", f"{UNSHOWN} one", version=0)
@@ -70,7 +68,7 @@ async def test_a_conflict_says_which_version_is_stored(store: CompleteCheckpoint
     assert UNSHOWN not in repr(stored)
 
 
-async def test_attempts_are_dated_to_the_second(store: CompleteCheckpointStore) -> None:
+async def test_attempts_are_dated_to_the_second(store: CheckpointStore) -> None:
     """What is finer than service time is not kept."""
     moment = letter(1).first_tried_at
     fine = evolve(letter(1), first_tried_at=moment.replace(microsecond=999_999))
@@ -103,7 +101,7 @@ USUAL: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize(("call", "argument"), WRONG)
 async def test_wrong_arguments_are_refused(
-    store: CompleteCheckpointStore, call: str, argument: str
+    store: CheckpointStore, call: str, argument: str
 ) -> None:
     """A lone key is no list of keys; nothing is stored, and nothing is removed."""
     await store.save("default", "one", version=0, dead_letters=[letter(1)])

@@ -4,7 +4,15 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
@@ -79,11 +87,28 @@ class Scene:
         return [letter.application_id for letter in await self.store.dead_letters("default")]
 
 
-class FailingStore(MemoryCheckpointStore):
-    """Fails as many calls as it is told to; a save before it has saved or afterwards.
+class OfVersions:
+    """A store as users of 0.2.0 may have written it: it compares versions and nothing else."""
 
-    As stores of users, it compares versions and nothing else.
-    """
+    def __init__(self, store: CheckpointStore | None = None) -> None:
+        self._store = store or MemoryCheckpointStore()
+        self.load, self.dead_letters = self._store.load, self._store.dead_letters
+
+    async def save(
+        self,
+        name: str,
+        checkpoint: str,
+        *,
+        version: int,
+        dead_letters: Sequence[DeadLetter] = (),
+        resolved: Sequence[str] = (),
+    ) -> int:
+        letters: dict[str, Any] = {"dead_letters": dead_letters, "resolved": resolved}
+        return await self._store.save(name, checkpoint, version=version, **letters)
+
+
+class FailingStore(MemoryCheckpointStore):
+    """Fails as many calls as it is told to; a save before it has saved or afterwards."""
 
     def __init__(self) -> None:
         super().__init__()

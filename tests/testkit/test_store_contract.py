@@ -6,8 +6,15 @@ from typing import Any, Final
 
 import pytest
 
-from income_client import CheckpointStore, DeadLetter, MemoryCheckpointStore, StoredCheckpoint
+from income_client import (
+    CheckpointStore,
+    ConfigurationError,
+    DeadLetter,
+    MemoryCheckpointStore,
+    StoredCheckpoint,
+)
 from income_client.testing import check_checkpoint_store
+from tests.support.polling import OfVersions
 
 
 class Forgetful(MemoryCheckpointStore):
@@ -64,26 +71,22 @@ class Unrefreshed(MemoryCheckpointStore):
 
 
 class Deaf(MemoryCheckpointStore):
-    """Hears only that it begins to listen."""
+    """Counts no ring."""
 
     async def ring(self, name: str) -> None:
         """Do nothing."""
 
 
-class Mute(MemoryCheckpointStore):
-    """Does not say when it begins to hear."""
+class Common(MemoryCheckpointStore):
+    """Counts the rings of all names together."""
 
-    async def listen(self, name: str, heard: Callable[[], None]) -> None:
-        del name, heard
-        await asyncio.Event().wait()
-
-
-class Impatient(MemoryCheckpointStore):
-    """Listens for one ring only."""
-
-    async def listen(self, name: str, heard: Callable[[], None]) -> None:
+    async def ring(self, name: str) -> None:
         del name
-        heard()
+        await super().ring("all")
+
+    async def count_rings(self, name: str) -> int:
+        del name
+        return await super().count_rings("all")
 
 
 class Rewriting(MemoryCheckpointStore):
@@ -95,36 +98,60 @@ class Rewriting(MemoryCheckpointStore):
         await super().ring(name)
 
 
-BROKEN: Final[Sequence[tuple[Callable[[], CheckpointStore], str]]] = (
+BROKEN: Final[Sequence[tuple[Callable[[], Any], str]]] = (
     (Forgetful, "the text comes back unchanged: expected .*lines.*, found"),
     (Careless, "another version than the stored one changes nothing"),
     (Backwards, "by their first attempts"),
     (Hoarding, "each name has its own"),
     (Disturbing, "nothing else changes"),
     (Unrefreshed, "while dead letters are forgotten"),
-    (Deaf, "hears a ring.* not called heard.. after a ring"),
-    (Mute, "hears a ring.* not called heard.. when it begins"),
-    (Impatient, "hears a ring.* has returned"),
-    (Rewriting, "the version stays"),
+    (Deaf, "a ring changes the count.* the same after a ring"),
+    (Common, "a ring changes the count of its name"),
+    (Rewriting, "and nothing else"),
+    (OfVersions, "takes no replaces"),
 )
 
 
 @pytest.mark.parametrize(("make_store", "rule"), BROKEN)
-async def test_a_broken_rule_is_named(
-    make_store: Callable[[], CheckpointStore], rule: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("income_client.testing.store_contract._RING_SECONDS", 0.0)
+async def test_a_broken_rule_is_named(make_store: Callable[[], Any], rule: str) -> None:
     with pytest.raises(AssertionError, match=rule):
         await check_checkpoint_store(make_store)
 
 
-class Plain:
-    """A store with the three methods that a poller needs, and no other."""
+class Plain(CheckpointStore):
+    """A store that defines no more than it must."""
 
     def __init__(self) -> None:
-        kept = MemoryCheckpointStore()
-        self.load, self.save, self.dead_letters = kept.load, kept.save, kept.dead_letters
+        self._kept = MemoryCheckpointStore()
+
+    async def load(self, name: str) -> StoredCheckpoint:
+        return await self._kept.load(name)
+
+    async def save(
+        self,
+        name: str,
+        checkpoint: str,
+        *,
+        version: int,
+        dead_letters: Sequence[DeadLetter] = (),
+        resolved: Sequence[str] = (),
+        replaces: str | None = None,
+    ) -> int:
+        change: dict[str, Any] = {"dead_letters": dead_letters, "resolved": resolved}
+        change |= {"version": version, "replaces": replaces}
+        return await self._kept.save(name, checkpoint, **change)
+
+    async def dead_letters(self, name: str) -> Sequence[DeadLetter]:
+        return await self._kept.dead_letters(name)
 
 
 async def test_a_store_needs_neither_forget_nor_a_bell() -> None:
+    """What it does not define raises an error that says so."""
     await check_checkpoint_store(Plain)
+    store = Plain()
+    await store.check_rights("default")
+    for call in (store.forget("default", []), store.ring("default"), store.count_rings("default")):
+        with pytest.raises(ConfigurationError, match="Plain cannot"):
+            await call
+    with pytest.raises(ConfigurationError, match="Plain cannot save in a transaction"):
+        store.transaction(None)
