@@ -6,8 +6,8 @@ import pytest
 
 from income_client import SQLiteCheckpointStore
 from income_client.testing import LoopRunner
+from tests.cli.commands import FORMS, LETTER, NAMES, READING, Form
 from tests.support.cli import Cli, cli, shell, without_pauses
-from tests.support.commands import FORMS, LETTER, NAMES, READING, Form
 
 __all__ = ["cli", "prepared", "shell", "without_pauses"]
 

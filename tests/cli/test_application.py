@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tests.support.application_payloads import (
+from tests.cli.application_payloads import (
     ANY,
     BORN,
     CASES,

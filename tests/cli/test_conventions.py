@@ -19,9 +19,9 @@ from income_client.cli.app import command_line
 from income_client.emulator import Fault
 from income_client.engines.postgres import SCHEMA
 from income_client.testing import make_record
-from tests.support.application_payloads import ending_with
+from tests.cli.application_payloads import ending_with
+from tests.cli.commands import NAMES, Form
 from tests.support.cli import FULL, Cli, Running, when
-from tests.support.commands import NAMES, Form
 from tests.support.emulated import served
 from tests.support.processes import (
     Ran,

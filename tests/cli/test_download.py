@@ -11,9 +11,9 @@ import pytest
 
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
+from tests.cli.commands import FILES, Download, counts_of
 from tests.support.cli import FULL, Cli, Running, when, when_shown
 from tests.support.disk import room_for
-from tests.support.downloading import FILES, Download, counts_of
 from tests.support.emulated import documents_of, served
 from tests.support.processes import Terminal, closed_pipe
 

@@ -26,8 +26,8 @@ from income_client import (
     RetryPolicy,
 )
 from income_client.emulator import Emulator, FutureBounds, Order, ServiceRules, SpanClamp
+from tests.cli.commands import BASIC, BASIC_VARIABLES
 from tests.support.cli import Cli, Running, spelt
-from tests.support.listening import BASIC, BASIC_VARIABLES
 from tests.support.processes import Ran, beside, until
 from tests.support.server import SILENT, ScriptedServer, in_turn, reply
 

@@ -16,10 +16,10 @@ import pytest
 from income_client import ApplicationRecord, from_json, to_json
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
+from tests.cli.commands import Export
 from tests.support.cli import FULL, Cli
 from tests.support.disk import no_room_above
 from tests.support.emulated import served, without_addresses
-from tests.support.exporting import Export
 from tests.support.processes import Terminal, beside, closed_pipe
 from tests.support.proxies import changing, malformed_rows
 

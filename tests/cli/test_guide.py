@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import income_client
 from income_client.cli.guide import Page, first_sentence
 from income_client.engines.postgres import SCHEMA
+from tests.cli.commands import NAMES
 from tests.support.cli import Cli, few_runs
-from tests.support.commands import NAMES
 from tests.support.processes import Terminal
 
 GUIDE: Final = Path(income_client.__file__).parent / "guide"

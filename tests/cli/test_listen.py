@@ -10,9 +10,7 @@ from income_client import BasicAuth
 from income_client.cli.rows import AlignedLines
 from income_client.emulator import CallbackTarget
 from income_client.testing import IncomeService
-from tests.support.cli import FULL, Cli
-from tests.support.emulated import served
-from tests.support.listening import (
+from tests.cli.commands import (
     BASIC,
     BASIC_VARIABLES,
     OAUTH2,
@@ -20,6 +18,8 @@ from tests.support.listening import (
     Listen,
     Listening,
 )
+from tests.support.cli import FULL, Cli
+from tests.support.emulated import served
 from tests.support.processes import Terminal, closed_pipe
 
 pytestmark = pytest.mark.income_service(applications=5)

@@ -10,9 +10,8 @@ from cyclopts import CycloptsError
 from income_client.cli.app import command_line
 from income_client.cli.options import Moment
 from income_client.testing import IncomeService
+from tests.cli.commands import NAMES, OAUTH2_VARIABLES
 from tests.support.cli import Cli
-from tests.support.commands import NAMES
-from tests.support.listening import OAUTH2_VARIABLES
 
 TO_NOBODY: Final = "--callbacks http://127.0.0.1:9/"
 NOWHERE: Final = "--base-url http://127.0.0.1:1"

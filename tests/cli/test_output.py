@@ -25,9 +25,9 @@ from income_client import DeadLetter, SQLiteCheckpointStore
 from income_client.cli.rows import csv_line
 from income_client.emulator import Fault
 from income_client.testing import LoopRunner
+from tests.cli.commands import LETTER as GONE
+from tests.cli.commands import Form
 from tests.support.cli import Cli, Running, few_runs
-from tests.support.commands import LETTER as GONE
-from tests.support.commands import Form
 from tests.support.emulated import parsed, served, without_addresses
 from tests.support.processes import Terminal, is_drawn_over
 

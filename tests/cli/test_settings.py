@@ -16,8 +16,8 @@ from income_client import ConfigurationError
 from income_client.cli.connection import Connection, read_settings
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
+from tests.cli.commands import Form
 from tests.support.cli import Cli, complaints, with_basic
-from tests.support.commands import Form
 from tests.support.processes import Terminal, beside
 from tests.support.proxies import terminating
 from tests.support.server import Request, ScriptedServer, in_turn, reply

@@ -26,10 +26,9 @@ from income_client.engines.nats import nats_publisher
 from income_client.engines.relay import UpdateEvent, faststream_publisher
 from income_client.errors import PayloadFault
 from income_client.testing import make_record
-from tests.support.examples import until
-from tests.support.nats_server import NatsServer
+from tests.support.nats_server import NOW, NatsServer, event
+from tests.support.processes import eventually
 from tests.support.telemetry import Collected, ids_of
-from tests.support.update_events import NOW, event
 
 SECRET: Final = "S3CRET"
 _NUMBERS: Final = count(1)
@@ -122,7 +121,7 @@ async def test_an_event_that_fails_comes_again_and_becomes_a_dead_letter(
     await place.publish(event())
     async with place.working(failing(KeyError(SECRET))):
         letters = await place.letters()
-        await until(lambda: len(place.outcomes) == 8)
+        await eventually(lambda: len(place.outcomes) == 8)
     assert letters == [("failed", "KeyError", event().to_json())]
     assert place.pauses == [10, 20, 40, 80, 160, 320, 600]
     assert place.outcomes == [NackMessage] * 7 + [RejectMessage]
@@ -150,7 +149,7 @@ async def test_an_error_that_no_retry_changes_makes_a_dead_letter_at_once(
     await place.publish(event())
     async with place.working(failing(error)):
         assert await place.letters() == [(reason, type(error).__name__, event().to_json())]
-        await until(lambda: place.outcomes)
+        await eventually(lambda: place.outcomes)
     assert (place.pauses, place.outcomes) == ([], [RejectMessage])
 
 
@@ -165,7 +164,7 @@ async def test_a_handler_gets_the_event_and_what_faststream_fills_in(place: Plac
 
     await place.publish(sent)
     async with place.working(handle):
-        await until(lambda: place.outcomes)
+        await eventually(lambda: place.outcomes)
     assert handled == [(sent, sent.to_json())]
     assert place.outcomes == [None]
 
@@ -183,11 +182,11 @@ async def test_an_id_that_was_handled_long_ago_is_handled_again(
     async with place.working(handle):
         for number in range(11):
             await place.publish(event(f"app-{number}", str(number)))
-        await until(lambda: len(place.outcomes) == 11)
+        await eventually(lambda: len(place.outcomes) == 11)
         for number in (10, 0):
             content = event(f"app-{number}", str(number)).to_json()
             await place.streams.publish(f"updates{place.number}", content)
-        await until(lambda: len(place.outcomes) == 13)
+        await eventually(lambda: len(place.outcomes) == 13)
     assert sorted(handled, key=int) == ["0", "0", *map(str, range(1, 11))]
 
 
@@ -204,7 +203,7 @@ async def test_events_of_one_application_are_handled_one_after_the_other(place: 
 
     await place.publish(*(event(f"app-{number % 2}", str(number)) for number in range(8)))
     async with place.working(handle, concurrency=4):
-        await until(lambda: len(place.outcomes) == 8)
+        await eventually(lambda: len(place.outcomes) == 8)
     assert ["app-0", "app-1"] in most
     assert all(len(set(applications)) == len(applications) for applications in most)
 
@@ -239,7 +238,7 @@ async def test_an_existing_consumer_is_taken_over(place: Place) -> None:
 
     await place.publish(event())
     async with place.working(handle):
-        await until(lambda: place.outcomes)
+        await eventually(lambda: place.outcomes)
         found = (await place.streams.consumer_info(name, "incomes")).config
     assert (handled, place.outcomes) == ([event().id], [None])
     assert (found.max_deliver, found.ack_wait) == (-1, 0.3)
@@ -249,7 +248,7 @@ async def test_a_handler_that_exits_stops_its_worker(place: Place) -> None:
     """The event is not acknowledged, and comes again to another worker."""
     await place.publish(event())
     async with place.working(failing(SystemExit())):
-        await until(lambda: place.outcomes)
+        await eventually(lambda: place.outcomes)
         found = await place.streams.consumer_info(f"updates{place.number}", "incomes")
     assert place.outcomes == [SystemExit]
     assert found.num_ack_pending == 1
@@ -279,11 +278,11 @@ async def test_what_the_server_does_not_learn_comes_again(
         await place.streams.delete_stream(f"dead{place.number}")
     await place.publish(event())
     async with place.working(handle, ack_wait=0.2):
-        await until(lambda: "it comes again" in caplog.text)
+        await eventually(lambda: "it comes again" in caplog.text)
         if fault == "dead":
             await place.make("dead")
             assert [reason for reason, *_ in await place.letters()] == ["deleted"]
-        await until(lambda: len(place.outcomes) >= 2)
+        await eventually(lambda: len(place.outcomes) >= 2)
     assert SECRET not in caplog.text
     assert (len(handled) == 1) == (fault == "ack_sync")
 
@@ -312,7 +311,7 @@ async def test_publishing_and_handling_are_one_trace(place: Place, exported: Col
         publisher = broker.publisher(name, stream=JStream(name, declare=False))
         await broker.start()
         await faststream_publisher(publisher)(event(record.application_id))
-        await until(lambda: place.outcomes)
+        await eventually(lambda: place.outcomes)
     (handled,) = exported.named("handled")
     sent = {ids_of(span)[0] for span in exported.spans if span.kind is SpanKind.PRODUCER}
     assert sent == {ids_of(handled)[0]}

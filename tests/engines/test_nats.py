@@ -31,10 +31,18 @@ from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore, nats
 from income_client.engines.relay import UpdateEvent, relay
 from income_client.testing import JumpingClock, check_checkpoint_store, make_record
 from tests.support.disk import letter
-from tests.support.examples import until
-from tests.support.nats_server import PASSWORD, USERS, NatsServer, bucket, connected, running_server
+from tests.support.nats_server import (
+    NOW,
+    PASSWORD,
+    USERS,
+    NatsServer,
+    bucket,
+    connected,
+    event,
+    running_server,
+)
 from tests.support.polling import scene
-from tests.support.update_events import NOW, event
+from tests.support.processes import eventually
 
 pytestmark = pytest.mark.usefixtures("fast_loop")
 UPDATES: Final = StreamConfig(name="updates", subjects=["income.updates"])
@@ -167,7 +175,7 @@ async def test_a_bucket_that_is_made_again_under_a_poller_loses_no_update(
                 await stream.delete_key_value(name)
             waiting = asyncio.ensure_future(anext(poller))
             if number == 1:
-                await until(lambda: poller.status.failures)
+                await eventually(lambda: poller.status.failures)
                 with pytest.raises(CheckpointError, match="JetStream is not running") as gone:
                     await NatsCheckpointStore(kv).load("default")
                 assert gone.value.retryable
@@ -430,7 +438,7 @@ async def test_a_relay_waits_for_a_lost_server_and_loses_nothing(
         store = NatsCheckpointStore(kv)
         poller = place.poll(store, start="2020-01-01", documents=False)
         relaying = asyncio.create_task(relay(poller, count))
-        await until(lambda: poller.status.polls or relaying.done())
+        await eventually(lambda: poller.status.polls or relaying.done())
         poller.stop(after_poll=True)
         await relaying
         assert number > 150

@@ -34,8 +34,7 @@ from income_client.emulator import CallbackTarget, Emulator, Fault
 from income_client.records.window import EPOCH
 from income_client.testing import check_checkpoint_store, make_record
 from tests.slow.callback_processes import free_port
-from tests.support.downloads import documents_of, files_below
-from tests.support.examples import (
+from tests.slow.examples import (
     RunExample,
     alive,
     asked,
@@ -44,9 +43,10 @@ from tests.support.examples import (
     printed,
     python,
     started,
-    until,
     updated,
 )
+from tests.support.downloads import documents_of, files_below
+from tests.support.processes import eventually
 
 _ID: Final = "app-[0-9a-f]{10}"
 _TIME: Final = r"[0-9-]{10} [0-9:]{8}\+00:00"
@@ -110,7 +110,7 @@ async def wakes_on_callback(service: Emulator, path: Path) -> None:
         "INCOME_CALLBACK_PASSWORD": _USER.password.reveal(),
     }
     async with alive(service, path.parent, path.name, **more) as process:
-        await until(lambda: store.exists() and bool(asked(service, "list_applications")))
+        await eventually(lambda: store.exists() and bool(asked(service, "list_applications")))
         new = updated(service, range(1))
         for auth, status in ((BasicAuth("service", "guess"), 401), (_USER, 200)):
             target = CallbackTarget(f"http://127.0.0.1:{port}/callbacks", auth=auth)
@@ -244,11 +244,11 @@ async def serves_and_polls(service: Emulator, path: Path) -> None:
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://backend") as http:
         async with app.router.lifespan_context(app):
-            await until(lambda: state.poller.status.polls == 1)
+            await eventually(lambda: state.poller.status.polls == 1)
             for password, status in (("guess", 401), ("invented", 200)):
                 auth = httpx.BasicAuth("service", password)
                 assert (await http.post("/callbacks", auth=auth)).status_code == status
-            await until(lambda: state.poller.status.polls == 2)
+            await eventually(lambda: state.poller.status.polls == 2)
             assert (await http.get("/health")).json()["failures"] == 0
             assert (await http.get(f"/applications/{known}")).json()["application_id"] == known
             for status, code in ((404, 404), (403, 502), (429, 503)):
@@ -261,7 +261,7 @@ async def serves_and_polls(service: Emulator, path: Path) -> None:
         assert state.polling.done()
         service.faults.add(Fault("status", status=401, path="/v1/*", times=None))
         async with app.router.lifespan_context(app):
-            await until(state.polling.done)
+            await eventually(state.polling.done)
             assert (await http.get("/health")).status_code == 503
 
 
@@ -286,7 +286,7 @@ async def measures(service: Emulator, path: Path) -> None:
     port = free_port()
     url, shown = f"http://127.0.0.1:{port}/metrics", ""
     async with alive(service, path.parent, path.name, PORT=str(port)), ClientSession() as session:
-        await until((path.parent / "measured.db").exists)
+        await eventually((path.parent / "measured.db").exists)
         async with asyncio.timeout(30):
             while "income_polls_total 1.0" not in shown:
                 await asyncio.sleep(0.01)

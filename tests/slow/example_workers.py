@@ -30,8 +30,7 @@ from income_client.emulator import Emulator, Fault
 from income_client.engines.nats import nats_publisher
 from income_client.engines.relay import UpdateEvent, faststream_publisher
 from tests.slow.callback_processes import free_port
-from tests.slow.update_workers import make_streams
-from tests.support.examples import (
+from tests.slow.examples import (
     RunExample,
     alive,
     asked,
@@ -40,12 +39,13 @@ from tests.support.examples import (
     python,
     served,
     started,
-    until,
     updated,
 )
+from tests.slow.update_workers import make_streams
 from tests.support.nats_server import connected, running_server
 from tests.support.pages import EXAMPLES
 from tests.support.postgres import postgres_server
+from tests.support.processes import eventually
 
 # On NATS
 
@@ -83,7 +83,7 @@ async def keeps_the_last_record(service: Emulator, path: Path) -> None:
         for number, one in enumerate([*chosen, chosen[0]]):
             now = datetime.now(UTC)
             await publish(UpdateEvent(id=str(number), application_id=one, updated_at=now))
-        await until(lambda: _kept() == set(chosen) and len(asked(service)) >= 4)
+        await eventually(lambda: _kept() == set(chosen) and len(asked(service)) >= 4)
 
 
 async def enqueues_and_answers(service: Emulator, path: Path) -> None:
@@ -98,7 +98,7 @@ async def enqueues_and_answers(service: Emulator, path: Path) -> None:
             accepted = await http.post(f"/applications/{chosen}/refresh")
             assert accepted.status_code == 202
             assert accepted.json()["application_id"] == chosen
-            await until(lambda: chosen in _kept())
+            await eventually(lambda: chosen in _kept())
 
 
 async def takes_events(_service: Emulator, path: Path) -> None:

@@ -18,11 +18,9 @@ import pytest
 
 from income_client import IncomeClient
 from income_client.testing import IncomeService
+from tests.cli.commands import BASIC, BASIC_VARIABLES, Download, Export, Listening
 from tests.support.cli import Cli, cli, complaints, shell
-from tests.support.downloading import Download
 from tests.support.emulated import documents_of, ids_in
-from tests.support.exporting import Export
-from tests.support.listening import BASIC, BASIC_VARIABLES, Listening
 from tests.support.processes import (
     COMMAND,
     Process,

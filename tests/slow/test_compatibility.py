@@ -20,7 +20,7 @@ import pytest
 from income_client import __version__, _lazy
 from income_client.emulator import Emulator
 from tests.slow.callback_processes import free_port
-from tests.support.examples import started
+from tests.slow.examples import started
 from tests.support.processes import ROOT, environment
 
 RELEASED: Final = Path(__file__).with_name("released")

@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from income_client.emulator import CallbackTarget, Emulator
-from tests.support.listening import BASIC, BASIC_VARIABLES
+from tests.cli.commands import BASIC, BASIC_VARIABLES
 from tests.support.processes import COMMAND, environment
 
 DESCRIPTORS: Final = 128

@@ -27,11 +27,11 @@ from income_client.cli import main as command
 from income_client.emulator import Emulator, Fault, ServiceRules
 from income_client.exporting import to_arrow
 from income_client.testing import IncomeService, JumpingClock
+from tests.cli.commands import Export
 from tests.slow.kills import Life, Workers, read_once, share_of, workers_of
 from tests.support import processes
 from tests.support.cli import Cli
 from tests.support.downloads import documents_of, files_below, mode_of
-from tests.support.exporting import Export
 from tests.support.processes import environment, started
 from tests.support.service import until
 

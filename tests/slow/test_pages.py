@@ -23,10 +23,10 @@ from income_client.configuration import read_file
 from income_client.emulator import Emulator
 from income_client.records.window import EPOCH
 from tests.slow import example_programs, example_workers
+from tests.slow.examples import RunExample, leave_letters, variables
 from tests.slow.page_texts import TEXTS
 from tests.slow.test_remote_emulator import DOCKERFILE
 from tests.slow.test_uvicorn import COMMANDS, SERVER_BLOCK
-from tests.support.examples import RunExample, leave_letters, variables
 from tests.support.pages import (
     DEMO,
     EXAMPLES,

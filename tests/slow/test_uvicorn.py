@@ -14,10 +14,11 @@ pytest.importorskip("fastapi", reason="the guide's application needs the extra '
 from income_client import BasicAuth
 from income_client.emulator import CallbackTarget, Emulator
 from tests.slow.callback_processes import free_port, nginx, nginx_program, uvicorn_command
+from tests.slow.examples import asked, variables
 from tests.support.callbacks import ring
-from tests.support.examples import asked, until, variables
 from tests.support.identities import SERVICE, Papers, pem_of
 from tests.support.pages import EXAMPLES, commands, contents
+from tests.support.processes import eventually
 
 COMMANDS: Final = commands("uvicorn")
 (BEHIND_NGINX,) = COMMANDS
@@ -58,7 +59,7 @@ async def test_a_callback_to_either_of_two_processes_is_a_poll(
                 target = CallbackTarget(f"{url}/callbacks", auth=BasicAuth("service", "invented"))
                 delivery = await service.fire_callback(updated, target=target, update=True)
                 assert delivery.delivered
-                await until(partial(was_read, service, updated))
+                await eventually(partial(was_read, service, updated))
 
 
 # nginx is before it

@@ -11,9 +11,9 @@ from typing import Final
 import pytest
 
 from income_client.emulator import Emulator, Fault
+from tests.slow.examples import variables
 from tests.slow.killed_pollers import BATCH, killed, poll_waiting
 from tests.slow.kills import share_of
-from tests.support.examples import variables
 from tests.support.processes import beside, environment, until
 
 _BEGIN: Final = """

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +18,8 @@ from typing import Any, Final
 import nats
 from nats.aio.client import Client
 from nats.js.kv import KeyValue
+
+from income_client.engines.relay import UpdateEvent
 
 _BINARY: Final = Path(sys.executable).with_name("nats-server")
 _START_SECONDS: Final = 30.0
@@ -154,3 +157,11 @@ async def connected(server: NatsServer | str, **options: Any) -> AsyncIterator[C
 async def bucket(client: Client, **options: Any) -> KeyValue:
     """Make a bucket that no other test has."""
     return await client.jetstream().create_key_value(bucket=f"test{next(_NUMBERS)}", **options)
+
+
+NOW: Final = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def event(application_id: str = "app-1", event_id: str = "1") -> UpdateEvent:
+    """Return an event as a relay publishes it."""
+    return UpdateEvent(id=event_id, application_id=application_id, updated_at=NOW)

@@ -1,5 +1,6 @@
 """Commands as processes of their own, their pipes and terminals, and servers beside a test."""
 
+import asyncio
 import fcntl
 import os
 import pty
@@ -372,3 +373,10 @@ def until(condition: Callable[[], object]) -> None:
             return
         waiting.wait(0.005)
     raise AssertionError("nothing came of it")
+
+
+async def eventually(condition: Callable[[], object]) -> None:
+    """Wait until something holds that another process brings about."""
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - another process sets no event
+            await asyncio.sleep(0.01)

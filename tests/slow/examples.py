@@ -83,13 +83,6 @@ async def printed(stream: asyncio.StreamReader | None, wanted: set[str]) -> None
             missing -= set(line.decode().split())
 
 
-async def until(condition: Callable[[], object]) -> None:
-    """Wait until something holds that another process brings about."""
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 - another process sets no event
-            await asyncio.sleep(0.01)
-
-
 async def leave_letters(path: Path, *application_ids: str | None) -> None:
     """Leave dead letters in a store, after what is there."""
     letters = [

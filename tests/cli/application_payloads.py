@@ -19,10 +19,9 @@ from income_client.cli.application import draw_record
 from income_client.cli.output import drawn
 from income_client.emulator import Fault
 from tests.support import strategies
+from tests.support.cli import Cli
 from tests.support.payloads import APPLICATION, DOCUMENTS, Payload
 from tests.support.processes import Terminal
-
-from .cli import Cli
 
 _KINDS: Final = ("employment", "self_employment", "pension", "social_security")
 _STUB: Final[Payload] = DOCUMENTS["documents"]["paystub"][0]
