@@ -6,7 +6,7 @@ test run that only finds the pytest plug-in pays for none of it.
 
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from types import FrameType
 from typing import Any, Final
@@ -125,6 +125,16 @@ def warn_deprecated(old: str, new: str) -> None:
         _module_of(frame),
         frame.f_globals.setdefault("__warningregistry__", {}),
     )
+
+
+def warn_deprecated_arguments(
+    function: str, arguments: Iterable[str], replacements: Mapping[str, str]
+) -> None:
+    """Warn of each argument that goes; raise a `TypeError` for one without a replacement."""
+    for name in arguments:
+        if name not in replacements:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+        warn_deprecated(f"{function}({name}=)", replacements[name])
 
 
 def _module_of(frame: FrameType) -> str:

@@ -9,13 +9,14 @@ import copy
 import os
 import ssl as tls
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime, tzinfo
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack, overload
 from urllib.parse import urlsplit
 
+from ._lazy import warn_deprecated_arguments
 from .errors import leaving
 from .events.instrumentation import Instrumentation
 from .http import endpoints
@@ -23,18 +24,23 @@ from .http.endpoints import QueryValue, addresses, proxy_address
 from .http.replies import read_json, read_reply
 from .http.session import SessionManager
 from .http.tokens import TokenStore
-from .http.transport import BorrowedSession, TraceConfig, Transport
+from .http.transport import MAX_RESPONSE_BYTES, BorrowedSession, Transport
 from .records.applications import Application, ApplicationPage, ApplicationSummary
 from .records.documents import ApplicationDocuments, ApplicationRecord, Document
 from .settings import (
+    DEPRECATED_OPTIONS,
+    DEPRECATED_POLL_OPTIONS,
     Auth,
     AuthFunction,
+    DeprecatedOptions,
+    DeprecatedPollOptions,
     DownloadPolicy,
     OnEvent,
     RetryPolicy,
     Timeouts,
     check_count,
     check_flag,
+    check_positive,
     check_type,
     invalid,
 )
@@ -65,6 +71,9 @@ if TYPE_CHECKING:
 
 _A_ZONE: Final = 'a tzinfo such as zoneinfo.ZoneInfo("America/New_York")'
 _OPENTELEMETRY: Final = "opentelemetry"
+_STORED: Final = "stored"
+_LEASE: Final = 15.0
+"""Seconds of the lease of a standby that names none."""
 FILE_NAMES: Final = "{application_id}/{document_type}/{document_id}-{file}.{ext}"
 
 
@@ -82,7 +91,8 @@ class IncomeClient:
             more than once at a time, and within the deadline. A plain one runs in a thread.
             What it raises becomes a `TokenError` that can be retried.
         auth_url: address of the token endpoint's host; ``base_url`` by default.
-        session: your aiohttp session, which is used and never closed.
+        session: your aiohttp session, which is never closed. Its connections, trace hooks and
+            User-Agent are used, and nothing else of it; files use separate connections.
         timeouts: limits of time for connections and calls.
         retry: when a failed request is retried.
         concurrency: most requests in flight at a time, over all calls of the client; those
@@ -92,18 +102,15 @@ class IncomeClient:
         token_store: shares the access token with other processes.
         service_timezone: zone of the service's times without zone.
         downloads: where document files may come from; they use separate connections.
-        max_response_bytes: longest reply that is read, in bytes.
-        user_agent: replaces the package's own User-Agent header.
-        proxy: address of an HTTP proxy; on this machine if ``base_url`` is http.
+        proxy: address of an HTTP proxy, for the service and for files; on this machine if
+            ``base_url`` is http.
         ssl: replaces the default TLS context.
-        trace_configs: aiohttp trace hooks for a session made here.
         keep_error_bodies: whether errors keep up to 4 KiB of the reply in ``body``, which may
             hold a borrower's data; for debugging.
         on_event: called with every `Event` in the event loop: a plain function that does not
             block. An exception from it is logged once and otherwise ignored.
-        telemetry: whether calls are reported to OpenTelemetry, where the program has set it
-            up by the time of the first call.
         clock: measures and sleeps; tests pass one that jumps.
+        deprecated: arguments of earlier versions, which go in version 0.4.
 
     Raises:
         ConfigurationError: an argument is invalid.
@@ -124,20 +131,19 @@ class IncomeClient:
         token_store: TokenStore | None = None,
         service_timezone: tzinfo = UTC,
         downloads: DownloadPolicy | None = None,
-        max_response_bytes: int = 64 * 2**20,
-        user_agent: str | None = None,
         proxy: str | None = None,
         ssl: tls.SSLContext | None = None,
-        trace_configs: Sequence[TraceConfig] = (),
         keep_error_bodies: bool = False,
         on_event: OnEvent | None = None,
-        telemetry: bool = True,
         clock: Clock | None = None,
+        **deprecated: Unpack[DeprecatedOptions],
     ) -> None:
+        warn_deprecated_arguments(type(self).__name__, deprecated, DEPRECATED_OPTIONS)
         if not isinstance(service_timezone, tzinfo):
             raise invalid("service_timezone", _A_ZONE, service_timezone)
         check_type("downloads", downloads, DownloadPolicy)
-        check_flag("telemetry", telemetry)
+        has_telemetry = check_flag("telemetry", deprecated.get("telemetry", True))
+        user_agent = deprecated.get("user_agent")
         self._zone = service_timezone
         self._clock = clock or SystemClock()
         sealed_proxy = None if proxy is None else proxy_address(proxy)
@@ -145,11 +151,11 @@ class IncomeClient:
             Transport(
                 addresses(base_url, auth_url),
                 session=session,
-                max_response_bytes=max_response_bytes,
+                max_response_bytes=deprecated.get("max_response_bytes", MAX_RESPONSE_BYTES),
                 user_agent=user_agent,
                 proxy=sealed_proxy,
                 tls=ssl,
-                trace_configs=trace_configs,
+                trace_configs=deprecated.get("trace_configs", ()),
                 keep_error_bodies=keep_error_bodies,
             ),
             auth=auth,
@@ -158,7 +164,7 @@ class IncomeClient:
             concurrency=concurrency,
             max_rate=max_rate,
             token_store=token_store,
-            instrumentation=Instrumentation(on_event, find_telemetry if telemetry else None),
+            instrumentation=Instrumentation(on_event, find_telemetry if has_telemetry else None),
             clock=self._clock,
         )
         self._host = urlsplit(base_url).netloc
@@ -714,9 +720,8 @@ class IncomeClient:
         pages: bool = False,
         concurrency: int | None = None,
         once: bool = False,
-        standby: bool = False,
-        lease: float = 15.0,
-        must_exist: bool = False,
+        standby: bool | float = False,
+        **deprecated: Unpack[DeprecatedPollOptions],
     ) -> Poller:
         """Read every application again and again as it is updated (contract sections 4.1 to 4.3).
 
@@ -735,7 +740,7 @@ class IncomeClient:
         more than a thousand are logged as a warning.
 
         Where the store has no checkpoint under the name, polling begins anew: that is logged,
-        reported as `CheckpointCreated`, and refused with ``must_exist``.
+        reported as `CheckpointCreated`, and refused with ``start="stored"``.
 
         Args:
             checkpoints: stores the position, and what could not be read.
@@ -743,7 +748,9 @@ class IncomeClient:
             start: where the very first poll begins: a time; None for the present, less
                 ``settle``. Once the store has a checkpoint under the name, polling continues
                 from there and a time given here is ignored. The ``checkpoint`` of a batch may
-                be given instead: of that and the store's, the further one counts.
+                be given instead: of that and the store's, the further one counts. ``"stored"``
+                refuses to begin anew, for every run but the very first: a mistyped ``name`` or
+                path of a store is an error then.
             interval: seconds from the start of one poll to that of the next.
             settle: seconds that the service may take to list an update. The checkpoint stays
                 that far behind, and each poll reads those seconds again.
@@ -759,7 +766,10 @@ class IncomeClient:
                 and then; if that poll fails, its error is raised. A failing store is retried
                 for half a minute or so.
             standby: whether to wait while another poller of the name works, and to take over
-                once it has ended or has not renewed its lease for ``lease`` seconds. Give it to
+                once it has ended or has not renewed its lease for 15 seconds, or for as many
+                as are given here. The lease is renewed every third of it, also while the
+                consumer works on a batch, for ten leases at most. It ends at once with the
+                iteration, and with ``aclose()`` for a loop that was left early. Give it to
                 every replica, on any number of machines. One that was replaced meanwhile, after
                 a pause for example, can store nothing more, and waits for its turn again: a
                 loop over records continues with what the other has left, and the commit of a
@@ -767,14 +777,7 @@ class IncomeClient:
                 one that works, if the store has a bell, as those of this package have. Without
                 ``standby``, the newest poller of a name takes it at once, and the one before
                 ends with that error.
-            lease: seconds after which a standby takes over. The lease is renewed every third
-                of it, also while the consumer works on a batch, for ten leases at most. It
-                ends at once with the iteration, and with ``aclose()`` for a loop that was
-                left early.
-            must_exist: whether to refuse to begin anew, for every run but the very first: a
-                mistyped ``name`` or path of a store is an error then. The store must have a
-                checkpoint under the name, also where ``start`` is one, since dead letters are
-                kept only there; a time as ``start`` is ignored.
+            deprecated: arguments of earlier versions, which go in version 0.4.
 
         Returns:
             An asynchronous iterator over the records, or over batches of them.
@@ -783,13 +786,18 @@ class IncomeClient:
             ConfigurationError: an argument is invalid, or ``start`` is more than a day later
                 than the service's present, which the first poll checks.
             CheckpointError: ``start`` is a checkpoint that is damaged, or of a newer version.
-                With ``must_exist`` and no checkpoint in the store, the iteration raises it,
+                With ``start="stored"`` and no checkpoint in the store, the iteration raises it,
                 before it sends anything.
         """
         from .polling.checkpoint import starting_point
         from .polling.poller import Poller
         from .polling.reading import PollSource
 
+        warn_deprecated_arguments("poll", deprecated, DEPRECATED_POLL_OPTIONS)
+        must_exist = start == _STORED
+        lease = deprecated.get("lease", _LEASE)
+        if not isinstance(standby, bool):
+            lease = check_positive("standby", standby)
         source = PollSource(
             session=self._session,
             zone=self._zone,
@@ -801,12 +809,12 @@ class IncomeClient:
             source,
             checkpoints,
             name=name,
-            start=starting_point(start, self._zone),
+            start=None if must_exist else starting_point(start, self._zone),
             interval=interval,
             settle=settle,
             lookback=lookback,
             once=once,
-            standby=standby,
+            standby=standby is not False,
             lease=lease,
             must_exist=must_exist,
         )

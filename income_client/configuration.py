@@ -16,17 +16,18 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import tzinfo
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self, TypedDict, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from attrs import evolve, field, fields_dict, frozen
 
 from .errors import ConfigurationError
 from .http.credentials import SecretFileError
 from .http.tokens import TokenStore
-from .http.transport import BorrowedSession, TraceConfig
+from .http.transport import BorrowedSession
 from .settings import (
     Auth,
     BasicAuth,
+    DeprecatedOptions,
     DownloadPolicy,
     OAuth2ClientCredentials,
     OnEvent,
@@ -43,7 +44,7 @@ from .system.texts import printable, reason_of
 C = TypeVar("C")
 
 
-class SyncClientOptions(TypedDict, total=False):
+class SyncClientOptions(DeprecatedOptions, total=False):
     """Keyword arguments of `SyncIncomeClient` other than its addresses and credentials."""
 
     timeouts: Timeouts | None
@@ -53,14 +54,10 @@ class SyncClientOptions(TypedDict, total=False):
     token_store: TokenStore | None
     service_timezone: tzinfo
     downloads: DownloadPolicy | None
-    max_response_bytes: int
-    user_agent: str | None
     proxy: str | None
     ssl: tls.SSLContext | None
-    trace_configs: Sequence[TraceConfig]
     keep_error_bodies: bool
     on_event: OnEvent | None
-    telemetry: bool
     clock: Clock | None
 
 
@@ -72,7 +69,7 @@ class ClientOptions(SyncClientOptions, total=False):
 
 def check_options(function: str, options: SyncClientOptions) -> None:
     """Raise a `ConfigurationError` for an unknown option, before any secret is read."""
-    unknown = options.keys() - ClientOptions.__annotations__.keys()
+    unknown = options.keys() - ClientOptions.__optional_keys__
     if unknown:
         raise ConfigurationError(f"{function} has no option {printable(min(unknown))}")
 

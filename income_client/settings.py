@@ -9,9 +9,9 @@ import hmac
 import inspect
 import math
 import ssl as tls
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypedDict, TypeGuard
 
 from attrs import Attribute, evolve, field, frozen
 from attrs.validators import optional
@@ -440,3 +440,31 @@ class OnEvent(Protocol):
     def __call__(self, event: "Event", /) -> object:
         """Take an event; what is returned is not looked at."""
         ...
+
+
+class DeprecatedOptions(TypedDict, total=False):
+    """Keyword arguments of clients that go in version 0.4."""
+
+    max_response_bytes: int
+    user_agent: str | None
+    trace_configs: Sequence[Any]
+    telemetry: bool
+
+
+DEPRECATED_OPTIONS: Final = {
+    "max_response_bytes": "no limit of your own: up to 64 MiB of a reply are read",
+    "telemetry": "OpenTelemetry's own settings, such as a sampler",
+    "trace_configs": "session=aiohttp.ClientSession(trace_configs=...)",
+    "user_agent": 'session=aiohttp.ClientSession(headers={"User-Agent": ...})',
+}
+"""What to write in place of each of them."""
+
+
+class DeprecatedPollOptions(TypedDict, total=False):
+    """Keyword arguments of ``poll`` that go in version 0.4."""
+
+    lease: float
+
+
+DEPRECATED_POLL_OPTIONS: Final = {"lease": "standby=SECONDS"}
+"""What to write in place of each of them."""

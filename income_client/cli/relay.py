@@ -29,7 +29,7 @@ from .poll import (
     ending_status,
     is_said_by_watch,
     opened_store,
-    start_time,
+    start_of,
 )
 from .progress import StatusLine, filter_log
 from .signals import StopSignals
@@ -120,13 +120,11 @@ async def relay(
             poller = client.poll(
                 checkpoints,
                 name=name,
-                start=None if is_known else await start_time(start, client),
+                start=await start_of(start, client, is_known=is_known, must_exist=must_exist),
                 interval=interval,
                 settle=settle,
                 lookback=lookback,
-                standby=standby,
-                lease=lease,
-                must_exist=must_exist,
+                standby=lease if standby else False,
                 documents=documents,
             )
             if once:

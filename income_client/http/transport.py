@@ -49,6 +49,8 @@ BorrowedSession: TypeAlias = aiohttp.ClientSession
 TraceConfig: TypeAlias = aiohttp.TraceConfig
 """aiohttp's own hooks, which also see the Authorization header."""
 
+MAX_RESPONSE_BYTES: Final = 64 * 2**20
+"""Length of the longest reply that is read: hundreds of times that of a page of 1,000 rows."""
 _OK: Final = HTTPStatus.OK.value
 _FORM_HEADERS: Final = {"Content-Type": "application/x-www-form-urlencoded"}
 _KEEP_ALIVE_SECONDS: Final = 15.0
@@ -224,8 +226,8 @@ class Pool:
 class Transport:
     """Sends one request and reads its reply to the end.
 
-    Of a borrowed session only the connections and the trace hooks are used; its cookies, headers,
-    credentials and middlewares stay out of our requests.
+    Of a borrowed session only the connections, the trace hooks and the User-Agent are used; its
+    cookies, other headers, credentials, proxy and middlewares stay out of our requests.
     """
 
     def __init__(
@@ -233,7 +235,7 @@ class Transport:
         addresses: Addresses,
         *,
         session: BorrowedSession | None = None,
-        max_response_bytes: int = 64 * 2**20,
+        max_response_bytes: int = MAX_RESPONSE_BYTES,
         user_agent: str | None = None,
         proxy: Secret | None = None,
         tls: ssl.SSLContext | None = None,
@@ -249,6 +251,8 @@ class Transport:
         self._token = _parts_of(addresses.token)
         self._borrowed = session
         self._max_response_bytes = check_count("max_response_bytes", max_response_bytes)
+        if user_agent is None and session is not None:
+            user_agent = session.headers.get("User-Agent")
         self._headers = {"Accept": "application/json", "User-Agent": own_name(user_agent)}
         self._proxy = None if proxy is None else URL(proxy.reveal())
         self._tls: ssl.SSLContext | bool = True if tls is None else tls
@@ -388,7 +392,7 @@ def own_name(user_agent: object) -> str:
     name = _USER_AGENT if user_agent is None else user_agent
     if not isinstance(name, str) or _HEADER_TEXT.fullmatch(name) is None:
         raise ConfigurationError(
-            "user_agent must be a short text of printable ASCII", argument="user_agent"
+            "the User-Agent must be a short text of printable ASCII", argument="user_agent"
         )
     return name
 

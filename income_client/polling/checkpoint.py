@@ -201,5 +201,5 @@ def starting_point(start: When | None, zone: tzinfo) -> Checkpoint | int | None:
         return service_second(start, zone, rounding=Rounding.DOWN)
     except ConfigurationError:
         pass
-    allowed = "a time, its ISO 8601 text, or a batch's checkpoint"
+    allowed = "a time, its ISO 8601 text, a batch's checkpoint, or 'stored'"
     raise invalid("start", allowed, start, may_show=isinstance(start, str))

@@ -133,7 +133,7 @@ class Poller:
         check_flag("standby", standby)
         check_positive("lease", lease)
         if max(interval, settle, lookback, lease) > _LONGEST_SPAN:
-            names = "interval, settle, lookback and lease"
+            names = "interval, settle, lookback and standby"
             raise ConfigurationError(f"{names} must be ten years at most")
         self._name, self._source = name, source
         self._clock = clock = source.session.clock

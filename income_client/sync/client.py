@@ -438,7 +438,7 @@ class SyncIncomeClient:
 
     One thread in the background runs the event loop of all connections. It starts with the first
     call, so make the client before or after a process forks, and use it after that only. Hooks
-    (``on_event``, ``on_progress``, ``trace_configs``) run in that thread: they must neither block
+    (``on_event``, ``on_progress``) run in that thread: they must neither block
     nor call the client. A call in a thread whose own event loop runs, such as a notebook's, holds
     up that loop. Ctrl-C ends the call in flight. A client that is not closed ends with the
     program.

@@ -39,7 +39,12 @@ from income_client.configuration import (
 )
 from income_client.emulator import Emulator
 from income_client.http.credentials import SecretFileError
-from income_client.settings import check_not_negative, check_positive, is_number
+from income_client.settings import (
+    DeprecatedOptions,
+    check_not_negative,
+    check_positive,
+    is_number,
+)
 from income_client.system.hosts import is_this_machine, plain_host, read_address, read_host_pattern
 from tests.support.canaries import CANARY
 from tests.support.proxies import proxying, terminating
@@ -232,8 +237,9 @@ def test_what_is_missing_or_doubled_is_named(variables: dict[str, str], named: s
 def test_every_other_option_can_be_given() -> None:
     """``from_env`` takes what the constructor takes, apart from address and credentials."""
     constructor = get_type_hints(IncomeClient.__init__)
-    for name in ("base_url", "auth", "auth_url", "return"):
+    for name in ("base_url", "auth", "auth_url", "deprecated", "return"):
         del constructor[name]
+    constructor |= get_type_hints(DeprecatedOptions)
     assert get_type_hints(ClientOptions) == constructor
     assert ClientOptions.__required_keys__ == frozenset()
     del constructor["session"]

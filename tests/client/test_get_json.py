@@ -147,7 +147,7 @@ async def test_what_is_no_result_is_the_error_of_any_call(
     answer: Reply, kind: type[IncomeClientError], said: str
 ) -> None:
     """By its status or its content, which is not shown."""
-    async with running(in_turn(answer), max_response_bytes=2000) as (_, client):
+    async with running(in_turn(answer), most_bytes=2000) as (_, client):
         with pytest.raises(kind) as caught:
             await client.get_json(PATH)
     error = caught.value

@@ -61,7 +61,7 @@ from income_client.receivers.tls import callback_ssl_context
 from income_client.settings import Auth
 from income_client.testing import JumpingClock, make_document
 from tests.support.canaries import CANARY, private_in
-from tests.support.clients import HERE
+from tests.support.clients import HERE, client_reading
 from tests.support.clocks import pass_time, silence, stay_silent
 from tests.support.leaks import held_by
 from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE
@@ -168,12 +168,11 @@ async def place(answer: Answer, folder: Path, **options: Any) -> AsyncIterator[P
             "clock": JumpingClock(),
             "retry": RetryPolicy(max_attempts=2),
             "timeouts": Timeouts(read=30, deadline=10_000),
-            "max_response_bytes": 10_000,
             "on_event": events.append,
             "downloads": evolve(HERE, max_bytes=10_000),
         }
         document = make_document(url=f"{server.url}/file?X-Amz-Signature={CANARY}")
-        async with IncomeClient(server.url, **usual | options) as client:
+        async with client_reading(10_000, server.url, **usual | options) as client:
             yield Place(client, folder, document, events)
 
 

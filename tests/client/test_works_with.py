@@ -173,7 +173,7 @@ async def test_a_session_that_was_instrumented_is_not_instrumented_again() -> No
             async with (
                 ScriptedServer(in_turn(application("app-1"))) as server,
                 aiohttp.ClientSession() as session,
-                IncomeClient(server.url, auth=BASIC, session=session, telemetry=False) as client,
+                IncomeClient(server.url, auth=BASIC, session=session) as client,
             ):
                 await client.get_application("app-1")
         finally:

@@ -168,7 +168,7 @@ async def test_a_bucket_that_is_made_again_under_a_poller_loses_no_update(
     ):
         ids = service.world.ids
         kv._js = client.jetstream(timeout=1)  # where the bucket is away, it is asked again soon
-        poller = place.poll(NatsCheckpointStore(kv), documents=False, standby=standby, lease=1e6)
+        poller = place.poll(NatsCheckpointStore(kv), documents=False, standby=standby and 1e6)
         for number in range(3):
             service.touch(ids[number])
             if number:

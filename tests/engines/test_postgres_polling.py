@@ -146,10 +146,10 @@ async def test_a_leader_that_is_lost_in_its_commit_holds_the_name_for_one_lease(
                 assert await connection.fetchval(idle) == "0"  # the block may take long
                 cutter.cuts = "pause"
 
-        async with replica(place, PostgresCheckpointStore(behind), lease=0.5) as batch:
+        async with replica(place, PostgresCheckpointStore(behind), standby=0.5) as batch:
             paused = asyncio.ensure_future(write_and_pause(batch))
             await cutter.is_paused.wait()
-            async with replica(place, lease=0.5) as again:
+            async with replica(place, standby=0.5) as again:
                 assert not paused.done()
                 assert sorted(ids_of(again)) == updated
                 async with pool.acquire() as other, again.transaction(other):

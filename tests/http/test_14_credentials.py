@@ -263,7 +263,12 @@ async def lent(
     jar.update_cookies({"session": "theirs"})
     async with aiohttp.ClientSession(
         base_url=other.url,
-        headers={"X-Theirs": "theirs", "Authorization": "Basic theirs", "Accept": "theirs/theirs"},
+        headers={
+            "X-Theirs": "theirs",
+            "Authorization": "Basic theirs",
+            "Accept": "theirs/theirs",
+            "User-Agent": "lender/1.0",
+        },
         cookie_jar=jar,
         proxy=proxy.url,
         trust_env=True,
@@ -275,6 +280,7 @@ async def lent(
 
 @pytest.mark.parametrize(("auth", "requests"), [(BASIC, 1), (OAUTH, 2)], ids=["basic", "oauth2"])
 async def test_a_borrowed_session_lends_its_connections_only(auth: Any, requests: int) -> None:
+    """And its User-Agent, which is no secret: a proxy that tunnels sees it."""
     async with (
         ScriptedServer(answer_to) as server,
         ScriptedServer(in_turn(reply())) as proxy,
@@ -286,6 +292,7 @@ async def test_a_borrowed_session_lends_its_connections_only(auth: Any, requests
         assert not session.closed
         assert len(server.requests) == requests
         assert "theirs" not in str([request.headers for request in server.requests])
+        assert {request.headers["user-agent"] for request in server.requests} == {"lender/1.0"}
         assert (proxy.requests, other.requests, ran) == ([], [], [])
         authorizations = {request.authorization for request in server.requests}
         assert authorizations <= {BASIC_HEADER, CLIENT_HEADER, "Bearer token-1"}

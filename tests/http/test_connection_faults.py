@@ -359,7 +359,8 @@ async def test_a_bug_comes_out_as_itself(work: str, hook: str, auth: Auth) -> No
     clock = JumpingClock()
     async with (
         Emulator(3, clock=clock) as service,
-        IncomeClient(service.url, auth=auth, clock=clock, trace_configs=[trace]) as client,
+        aiohttp.ClientSession(trace_configs=[trace]) as session,
+        IncomeClient(service.url, auth=auth, clock=clock, session=session) as client,
     ):
         for _ in range(2):
             with pytest.raises(TypeError, match="a bug") as caught:

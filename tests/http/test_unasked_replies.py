@@ -218,7 +218,10 @@ async def test_bytes_that_come_while_a_request_is_prepared_are_no_reply(hook: st
             await turns()
 
     getattr(trace, hook).append(hold)
-    async with straying(When.UNREAD, STRAY, trace_configs=[trace]) as (service, client):
+    async with (
+        aiohttp.ClientSession(trace_configs=[trace]) as session,
+        straying(When.UNREAD, STRAY, session=session) as (service, client),
+    ):
         for number in range(3):
             await get(client, f"app-{number}")
         assert service.over[-1] == 1
@@ -238,10 +241,13 @@ async def test_a_greeting_is_no_reply() -> None:
         await turns()
 
     trace.on_connection_create_end.append(hold)
-    options: dict[str, Any] = {"clock": JumpingClock(), "trace_configs": [trace]}
+    clock = JumpingClock()
     async with (
         accepting(greet) as port,
-        IncomeClient(f"http://127.0.0.1:{port}", auth=BASIC, **options) as client,
+        aiohttp.ClientSession(trace_configs=[trace]) as session,
+        IncomeClient(
+            f"http://127.0.0.1:{port}", auth=BASIC, clock=clock, session=session
+        ) as client,
     ):
         with pytest.raises(ConnectionFailedError, match="before anything was asked") as caught:
             await client.get_application("somebody-else")

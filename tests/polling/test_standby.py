@@ -390,8 +390,8 @@ async def test_without_standby_the_newest_takes_over_at_once(made: Cluster) -> N
 
 
 async def test_each_lease_is_as_long_as_its_holder_says(made: Cluster) -> None:
-    leader = await made.started(1, lease=30.0, interval=3600.0)
-    standby = await made.started(lease=5.0)
+    leader = await made.started(1, standby=30.0, interval=3600.0)
+    standby = await made.started(standby=5.0)
     await made.pass_time(29, paused=leader)
     assert standby.poller.status.is_standby
     await made.pass_time(3, paused=leader)

@@ -246,7 +246,7 @@ async def test_a_transaction_is_bounded_by_the_lease_before_its_save(
     """A database that can undo one whose process is lost gets a limit: no standby waits longer."""
     place.store = store = DatabaseStore()
     place.touch(1)
-    poller = place.poll(standby=standby, lease=7.0)
+    poller = place.poll(standby=standby and 7.0)
     await write(await take(poller), connection)
     await poller.aclose()
     assert store.limits == [limit]

@@ -69,6 +69,14 @@ async def reads_rotated_secrets(service: Emulator, path: Path) -> None:
     assert line in service.world.ids
 
 
+async def lends_a_session(service: Emulator, path: Path) -> None:
+    """It prints the time of the one connection, and the service's own."""
+    connected, now = await python(service, path.parent, path.name)
+    assert re.fullmatch(r"connected in \d\.\d{3} s", connected)
+    assert re.fullmatch(_TIME, now)
+    assert {request.headers["user-agent"] for request in service.requests} == {"lender/1.0"}
+
+
 async def looks_up(service: Emulator, path: Path) -> None:
     """An application is found by its reference; none and failures are one line each."""
     known = service.world.reference_of(7)
@@ -324,6 +332,7 @@ RUN: Final[Mapping[str, RunExample]] = {
     "lookup_waiting.py": looks_up_waiting,
     "measured_worker.py": measures,
     "nightly.py": polls_once,
+    "own_session.py": lends_a_session,
     "rotated_secret.py": reads_rotated_secrets,
     "save_files.py": saves_files,
     "store_files.py": stores_files,

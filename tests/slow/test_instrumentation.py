@@ -1,7 +1,7 @@
 """aiohttp's own instrumentation beside the client: requests are seen, their secrets are not."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -33,12 +33,12 @@ def host_alone(url: URL) -> str:
 
 
 @contextmanager
-def every_session(**options: Any) -> Iterator[dict[str, Any]]:
-    """Instrument every session of the process; yields the client's options, which are none."""
+def every_session(**options: Any) -> Iterator[None]:
+    """Instrument every session of the process."""
     instrumentor: Any = AioHttpClientInstrumentor()
     instrumentor.instrument(**options)
     try:
-        yield {}
+        yield
     finally:
         instrumentor.uninstrument()
 
@@ -70,21 +70,19 @@ async def read_everything(service: Emulator, folder: Path, **options: Any) -> li
     return [*values, "X-Amz", "Bearer", service.oauth2.client_secret.reveal(), *references]
 
 
-@pytest.mark.parametrize(
-    "hooks",
-    [
-        every_session(url_filter=host_alone),
-        nullcontext({"trace_configs": [create_trace_config(url_filter=host_alone)]}),
-    ],
-    ids=["every session", "the client's own"],
-)
+@pytest.mark.parametrize("is_every", [True, False], ids=["every session", "a borrowed one"])
 async def test_a_filter_keeps_ids_out_as_well(
-    hooks: AbstractContextManager[dict[str, Any]], exported: Collected, tmp_path: Path
+    is_every: bool, exported: Collected, tmp_path: Path
 ) -> None:
     """Each request to the service has one span, which says the host alone; files have none."""
     async with Emulator(4) as service:
-        with hooks as options:
-            private = await read_everything(service, tmp_path, **options)
+        if is_every:
+            with every_session(url_filter=host_alone):
+                private = await read_everything(service, tmp_path)
+        else:
+            hooks = [create_trace_config(url_filter=host_alone)]
+            async with aiohttp.ClientSession(trace_configs=hooks) as session:
+                private = await read_everything(service, tmp_path, session=session)
         ids = service.world.ids
     files = sum(request.name == "file" for request in service.requests)
     seen = exported.named("GET") + exported.named("POST")
@@ -105,14 +103,14 @@ async def test_signed_addresses_are_shown_to_nobody(exported: Collected, tmp_pat
     assert [one for one in kept if one in shown] == []
 
 
-@pytest.mark.parametrize("is_borrowed", [True, False])
-async def test_aiohttp_s_own_spans_stand_below(exported: Collected, is_borrowed: bool) -> None:
-    """Hooks of the client, or of a session that it borrows, see the attempt as their parent."""
-    hooks = [create_trace_config()]
-    async with aiohttp.ClientSession(trace_configs=hooks) as session:
-        own: dict[str, Any] = {"session": session} if is_borrowed else {"trace_configs": hooks}
-        async with playing(in_turn(reply(503), reply()), auth=BASIC, **own) as (manager, _, _):
-            await call(manager)
+async def test_aiohttp_s_own_spans_stand_below(exported: Collected) -> None:
+    """Hooks of a session that the client borrows see the attempt as their parent."""
+    answers = in_turn(reply(503), reply())
+    async with (
+        aiohttp.ClientSession(trace_configs=[create_trace_config()]) as session,
+        playing(answers, auth=BASIC, session=session) as (manager, _, _),
+    ):
+        await call(manager)
     attempts = exported.named("GET /v1/income/applications/{application_id}")
     requests = exported.named("GET")
     assert len(requests) == 2

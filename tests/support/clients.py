@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 import pytest
 from attrs import evolve
@@ -28,7 +29,7 @@ from income_client.http.faults import StaleConnectionError
 from income_client.http.replies import failure_of
 from income_client.http.session import SessionManager
 from income_client.http.tokens import StoredToken
-from income_client.http.transport import Pool, SocketLimits, Transport
+from income_client.http.transport import MAX_RESPONSE_BYTES, Pool, SocketLimits, Transport
 from income_client.settings import DownloadPolicy, OnEvent, Timeouts
 from income_client.system.clock import Clock
 from income_client.testing import JumpingClock, make_document
@@ -70,6 +71,7 @@ async def running(
     clock: Clock | None = None,
     lifetime: int = 3600,
     uses: float = float("inf"),
+    most_bytes: int = MAX_RESPONSE_BYTES,
     **options: Any,
 ) -> AsyncIterator[tuple[ScriptedServer, IncomeClient]]:
     """Run a server of `token_rules` and a client of it; afterwards no task is left.
@@ -80,6 +82,7 @@ async def running(
         clock: the client's, which the server tells the time by; one that jumps by default.
         lifetime: of tokens, as there.
         uses: for how many calls a token is accepted, as there.
+        most_bytes: length of the longest reply that the client reads.
         options: of the client.
     """
     before = asyncio.all_tasks()
@@ -88,10 +91,16 @@ async def running(
     usual: dict[str, Any] = {"auth": OAUTH, "clock": clock}
     async with (
         ScriptedServer(rules, clock=clock) as server,
-        IncomeClient(server.url, **usual | options) as client,
+        client_reading(most_bytes, server.url, **usual | options) as client,
     ):
         yield server, client
     await until(lambda: asyncio.all_tasks() == before)
+
+
+def client_reading(most_bytes: int, url: str, **options: Any) -> IncomeClient:
+    """Return a client that reads replies of this length at most."""
+    with patch("income_client.client.MAX_RESPONSE_BYTES", most_bytes):
+        return IncomeClient(url, **options)
 
 
 async def ask(client: IncomeClient, reference: str = "a") -> None:

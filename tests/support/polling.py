@@ -238,7 +238,7 @@ class Cluster:
         clock, service = ManualClock(), self.place.service
         client = IncomeClient(service.url, auth=service.basic, clock=clock, on_event=on_event)
         usual: dict[str, Any] = {"start": NOW_TEXT, "documents": False}
-        usual |= {"standby": True, "lease": LEASE}
+        usual["standby"] = LEASE
         poller = client.poll(self.place.store, **usual | options)
         replica = Replica(client=client, poller=poller, clock=clock)
         self.replicas.append(replica)

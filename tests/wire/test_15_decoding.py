@@ -382,7 +382,7 @@ async def test_a_body_beyond_the_limit_is_not_read_to_its_end(coding: str) -> No
     if bits:
         fields["Content_Encoding"] = coding
     out = reply(body=b"", slow=chunks, **fields) if coding != "told" else reply(body=body)
-    async with running(in_turn(out), auth=BASIC, max_response_bytes=2**20) as (server, client):
+    async with running(in_turn(out), auth=BASIC, most_bytes=2**20) as (server, client):
         tracemalloc.start()
         try:
             with pytest.raises(UnexpectedResponseError, match="larger than 1048576") as caught:
@@ -398,7 +398,7 @@ async def test_a_body_beyond_the_limit_is_not_read_to_its_end(coding: str) -> No
 async def test_a_body_of_just_the_limit_is_read() -> None:
     out = json_reply(APPLICATION)
     limit = len(out.body)
-    async with running(in_turn(out), auth=BASIC, max_response_bytes=limit) as (_, client):
+    async with running(in_turn(out), auth=BASIC, most_bytes=limit) as (_, client):
         assert (await client.get_application("app-1")).application_id == "app-1"
 
 

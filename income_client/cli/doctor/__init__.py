@@ -7,6 +7,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -75,19 +76,19 @@ async def doctor(
     """
     from .service import CHECKS, MOST_SECONDS, Service
 
-    try:
-        configuration = read_settings(connection)  # may ask for a secret
-        service = Service(configuration)
-    except ConfigurationError as error:
-        findings = {
-            "configuration": Finding(Verdict.FAILED, error.message, _CONFIGURE),
-            "proxy": _proxy_finding(None),
-            **{name: _skipped_finding("configuration") for name in ("connection", *CHECKS)},
-        }
-        _show_findings(findings, output)
-        return ExitStatus.MISUSED
-    say(f"at most {_MOST_REQUESTS} requests in {MOST_SECONDS:g} s, one at a time")
-    async with service.client:
+    async with AsyncExitStack() as stack:
+        try:
+            configuration = read_settings(connection)  # may ask for a secret
+            service = await stack.enter_async_context(Service.open(configuration))
+        except ConfigurationError as error:
+            findings = {
+                "configuration": Finding(Verdict.FAILED, error.message, _CONFIGURE),
+                "proxy": _proxy_finding(None),
+                **{name: _skipped_finding("configuration") for name in ("connection", *CHECKS)},
+            }
+            _show_findings(findings, output)
+            return ExitStatus.MISUSED
+        say(f"at most {_MOST_REQUESTS} requests in {MOST_SECONDS:g} s, one at a time")
         findings = await _run_checks(configuration, service)
     _show_findings(findings, output)
     if service.is_refused:

@@ -12,13 +12,13 @@ anybody: walks and polls find every application either way.
 
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from types import SimpleNamespace
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, Self, TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -113,13 +113,23 @@ class Service:
         # Learnt from one check for the next
         self._presents: list[_Offset] = []
         self._samples: list[tuple[str, datetime]] = []
-        self.client: IncomeClient = make_client(
-            configuration,
-            timeouts=_TIMEOUTS,
-            retry=RetryPolicy(max_attempts=1),
-            on_event=self._on_event,
-            trace_configs=[self._trace_dates()],
-        )
+        self._client: IncomeClient
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, configuration: Configuration) -> AsyncIterator[Self]:
+        """Open a client of the service, which notes the times that replies say."""
+        service = cls(configuration)
+        async with aiohttp.ClientSession(trace_configs=[service._trace_dates()]) as session:
+            service._client = make_client(
+                configuration,
+                session=session,
+                timeouts=_TIMEOUTS,
+                retry=RetryPolicy(max_attempts=1),
+                on_event=service._on_event,
+            )
+            async with service._client:
+                yield service
 
     # What goes over the network
 
@@ -166,7 +176,7 @@ class Service:
         self, after: datetime | None, before: datetime | None, limit: int | None
     ) -> ApplicationPage:
         sent_at = time.time()
-        page = await self._make_call(self.client.get_application_page, after, before, limit)
+        page = await self._make_call(self._client.get_application_page, after, before, limit)
         if before is None:
             self._presents.append(_offset_since(sent_at, page.updated_before))
         return page
@@ -263,7 +273,7 @@ class Service:
         problems: Counter[str] = Counter()
         for application_id in application_ids:
             try:
-                application = await self._make_call(self.client.get_application, application_id)
+                application = await self._make_call(self._client.get_application, application_id)
             except RateLimitedError:
                 raise
             except UnansweredError:
