@@ -15,9 +15,9 @@ from weakref import WeakValueDictionary
 
 from attrs import define, field
 from faststream import AckPolicy, BaseMiddleware
-from faststream.exceptions import NackMessage, RejectMessage
+from faststream.exceptions import IncorrectState, NackMessage, RejectMessage
 from faststream.message import StreamMessage
-from faststream.nats import ConsumerConfig, JStream, NatsBroker, NatsRouter
+from faststream.nats import ConsumerConfig, JStream, NatsBroker, NatsRouter, PullSub
 from faststream.nats.message import NatsMessage
 from nats.errors import Error as NatsError
 
@@ -72,6 +72,9 @@ def update_subscriber(
       among the last 10,000 that it has handled. It handles the events of one application one
       after the other; another worker may handle the same application meanwhile.
 
+    - If NATS closes the connection for good, for example since it no longer accepts the
+      credentials, the application stops by an error.
+
     Logs hold the class of an error and the application's id, never an error's text.
 
     Args:
@@ -119,7 +122,7 @@ def update_subscriber(
             subject,
             durable=durable,
             stream=JStream(stream, declare=False),
-            pull_sub=True,
+            pull_sub=_Fetch(worker),
             config=ConsumerConfig(ack_wait=ack_wait, max_deliver=-1),
             ack_policy=AckPolicy.MANUAL,
             no_reply=True,  # a foreign message may ask for a reply
@@ -139,6 +142,26 @@ def update_subscriber(
 
 class Unfinished(Exception):  # noqa: N818 - a name in the headers of dead letters
     """The workers that tried an event ended before it was handled; no handler raised an error."""
+
+
+class _Fetch(PullSub[Literal[False]]):
+    """Options of FastStream's loop over fetches, which reads them before each fetch.
+
+    FastStream asks a connection that is closed again without a pause, and so blocks the event loop:
+    the process would ignore SIGTERM. These options end the loop instead.
+    """
+
+    batch: Literal[False] = False
+    timeout: float = 5.0
+
+    def __init__(self, worker: "_Worker") -> None:
+        self._worker = worker
+
+    @property
+    def batch_size(self) -> int:  # type: ignore[override]
+        if self._worker.is_closed():
+            raise asyncio.CancelledError  # after another error, FastStream starts the loop again
+        return 1
 
 
 class _Middleware(BaseMiddleware[Any, Any]):
@@ -172,6 +195,17 @@ class _Worker:
     _is_checked: bool = False
     _turns: WeakValueDictionary[str, asyncio.Lock] = field(factory=WeakValueDictionary)
     _handled_ids: deque[str] = field(factory=lambda: deque(maxlen=_REMEMBERED_IDS))
+
+    def is_closed(self) -> bool:
+        """Return whether the connection is closed for good; stop the application if so."""
+        try:
+            if not self._broker.connection.is_closed:
+                return False
+        except IncorrectState:  # the broker has stopped
+            return True
+        if app := self._broker.context.get("app"):
+            app.exit()
+        return True
 
     async def settle_message(self, message: NatsMessage, call: _Call) -> None:
         """Handle a message's event, then acknowledge it, bury it, or have it come again."""

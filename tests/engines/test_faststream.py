@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 from attrs import define, field
-from faststream import BaseMiddleware
+from faststream import BaseMiddleware, FastStream
 from faststream.exceptions import NackMessage, RejectMessage
 from faststream.nats import ConsumerConfig, JStream, NatsBroker
 from faststream.nats.annotations import NatsMessage as CurrentMessage
@@ -293,6 +293,24 @@ async def test_a_worker_without_its_stream_ends(place: Place) -> None:
     with pytest.raises(NatsError):
         async with place.working(failing(KeyError())):
             pass
+
+
+async def test_a_worker_whose_connection_is_closed_ends(place: Place) -> None:
+    """By an error: nats-py may close a connection for good whose credentials are revoked."""
+    name = f"updates{place.number}"
+    broker = NatsBroker(place.server.url, max_reconnect_attempts=-1)
+    update_subscriber(broker, durable="incomes", stream=name, subject=name)(failing(KeyError()))
+    app = FastStream(broker)
+
+    @app.after_startup
+    async def close() -> None:
+        await broker.connection.close()
+
+    with pytest.raises((NatsError, ExceptionGroup)) as caught:
+        await app.run()
+    error = caught.value  # in a group by newer versions of FastStream
+    errors = error.exceptions if isinstance(error, ExceptionGroup) else [error]
+    assert all(isinstance(one, NatsError) for one in errors)
 
 
 async def test_publishing_and_handling_are_one_trace(place: Place, exported: Collected) -> None:

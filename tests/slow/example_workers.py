@@ -21,6 +21,7 @@ import httpx
 import pytest
 from attrs import evolve
 from faststream.rabbit import TestRabbitBroker
+from nats.js import JetStreamContext
 from redis import Redis as BlockingRedis
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -65,8 +66,16 @@ async def _working(service: Emulator, folder: Path) -> AsyncIterator[Any]:
                 worker = ("-W", "default", name)
                 async with alive(service, folder, *worker, NATS_URL=server.url) as process:
                     yield nats_publisher(streams)
+                    await _all_wait(streams)
                     assert process.returncode is None, "the worker has ended"
             assert process.returncode == 0
+
+
+async def _all_wait(streams: JetStreamContext) -> None:
+    """Wait until the worker has started: stopped amid its start, it ends with another status."""
+    async with asyncio.timeout(30):
+        while (await streams.consumer_info("UPDATES", "incomes")).num_waiting != 10:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 def _kept() -> set[str]:

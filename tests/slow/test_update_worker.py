@@ -104,7 +104,7 @@ async def test_an_event_that_ends_its_process_becomes_a_dead_letter(play: Play, 
     """After as many processes as there are attempts; those in hand with it are not lost either."""
     await play.publish(f"{kind}-1", *_many(20, 20))
     for _ in range(ATTEMPTS):
-        worker = await play.start()
+        worker = await play.start(until="ready")  # it may end amid its start
         async with asyncio.timeout(60):
             await worker.wait()
     await play.start()
@@ -228,8 +228,19 @@ async def test_a_worker_that_starts_before_its_server_waits_for_it(play: Play) -
     """It handles what was published before."""
     await play.publish("ok-1")
     await asyncio.to_thread(play.server.kill)
-    worker = await play.start()
+    worker = await play.start(until="ready")
     await asyncio.to_thread(play.server.start)
     await play.noted(1)
+    await play.noted(1, "started")
     assert worker.returncode is None
     assert await play.end(worker) == 0
+
+
+async def test_a_worker_that_is_stopped_amid_its_start_ends(play: Play) -> None:
+    """Its last subscribers are started while the broker closes the connection."""
+    play.concurrency = 300
+    await play.publish("ok-1")
+    worker = await play.start(until="ready")
+    await play.noted(1)
+    assert not play.notes("started")
+    assert await play.end(worker) in {0, 1}

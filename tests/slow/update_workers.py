@@ -67,6 +67,8 @@ class Play:
     client: Client
     ack_wait: float = 0.8
     """Seconds for which an event is a worker's; longer where it must not pass on a busy machine."""
+    concurrency: int = 10
+    """Events that a worker handles at a time."""
     published: list[UpdateEvent] = field(factory=list)
     processes: list[asyncio.subprocess.Process] = field(factory=list)
 
@@ -92,19 +94,19 @@ class Play:
                 return
             await asyncio.sleep(0.05)
 
-    async def start(self) -> asyncio.subprocess.Process:
-        """Start a worker, and wait until it runs."""
+    async def start(self, until: str = "started") -> asyncio.subprocess.Process:
+        """Start a worker, and wait for its note of this word."""
         with (self.folder / "log").open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-u", "-m", "tests.slow.worker_process"),
-                *(str(ATTEMPTS), str(self.ack_wait)),
+                *(str(ATTEMPTS), str(self.ack_wait), str(self.concurrency)),
                 cwd=self.folder,
                 env=environment(NATS_URL=self.server.url, PYTHONPATH=str(ROOT)),
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
         self.processes.append(process)
-        await self._until(lambda: process.pid in {note.process for note in self.notes("ready")})
+        await self._until(lambda: process.pid in {note.process for note in self.notes(until)})
         return process
 
     async def end(self, process: asyncio.subprocess.Process, number: int = signal.SIGTERM) -> int:

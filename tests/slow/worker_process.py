@@ -1,7 +1,7 @@
 """The guide's `update_worker.py` as a process: it fails as the application's id says.
 
-``python -m tests.slow.worker_process ATTEMPTS ACK_WAIT``, in a folder with the example. The file
-``journal`` gets a line for what the handler does.
+``python -m tests.slow.worker_process ATTEMPTS ACK_WAIT CONCURRENCY``, in a folder with the
+example. The file ``journal`` gets a line for what the handler does.
 """
 
 import asyncio
@@ -118,12 +118,17 @@ def _note(*words: str) -> None:
         journal.write(f"{os.getpid()} {' '.join(words)}\n".encode())
 
 
-def _run(attempts: int, ack_wait: float) -> None:
+def _run(attempts: int, ack_wait: float, concurrency: int) -> None:
     subscribe = faststream.update_subscriber
 
     def subscribe_for_test(broker: Any, *, durable: str) -> Any:
         decorate = subscribe(
-            broker, durable=durable, attempts=attempts, timeout=_TIMEOUT, ack_wait=ack_wait
+            broker,
+            durable=durable,
+            attempts=attempts,
+            timeout=_TIMEOUT,
+            concurrency=concurrency,
+            ack_wait=ack_wait,
         )
 
         def decorate_noted(handle: Callable[[UpdateEvent], Awaitable[None]]) -> Any:
@@ -143,8 +148,9 @@ def _run(attempts: int, ack_wait: float) -> None:
     changed._PAUSE_SECONDS = _PAUSE_SECONDS
     program: Any = import_module("update_worker")
     program.IncomeClient = _Client
+    program.app.after_startup(lambda: _note("started", "-", "-"))
     asyncio.run(program.app.run())
 
 
 if __name__ == "__main__":
-    _run(int(sys.argv[1]), float(sys.argv[2]))
+    _run(int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]))
