@@ -93,6 +93,7 @@ CREDENTIALS: Final = (
     CredentialKeys("username", "password", "password_file", BasicAuth),
 )
 _PATHS: Final = ("ca_file", "client_secret_file", "password_file")
+_ROOT: Final = 0
 _SECRETS: Final = frozenset({"client_secret", "password", "proxy"})
 _OF_MACHINE: Final = ("proxy", "ca_file")
 
@@ -418,7 +419,7 @@ def _read_table(path: Path) -> dict[str, Any]:
     name = name_of(path)
     text, status = read_content(path)
     table = parse_toml(text, name)
-    if unsafe := _permission_fault(path, status, holds_secret=_holds_secret(table)):
+    if unsafe := _permission_fault(path, status, table):
         raise ConfigurationError(f"{name} {unsafe}")
     return table
 
@@ -456,29 +457,41 @@ def read_content(path: Path) -> tuple[bytes, os.stat_result]:
     return text, status
 
 
-def _holds_secret(table: dict[str, Any]) -> bool:
-    profiles = table.get("profiles")
-    tables = [table, *(profiles.values() if isinstance(profiles, dict) else ())]
-    return any(
-        one.get("client_secret") or one.get("password") or "@" in str(one.get("proxy"))
-        for one in tables
-        if isinstance(one, dict)
-    )
-
-
-def _permission_fault(path: Path, status: os.stat_result, *, holds_secret: bool) -> str | None:
-    """Say why the owner or mode of a file forbids its use."""
+def _permission_fault(path: Path, status: os.stat_result, table: dict[str, Any]) -> str | None:
+    """Return why the owner or mode of a settings file forbids its use, or None."""
     if not hasattr(os, "geteuid"):
         return None  # a system without owners and modes of files
+    profiles = table.get("profiles")
+    tables = [table, *(profiles.values() if isinstance(profiles, dict) else ())]
+    accounts = [account for account in tables if isinstance(account, dict)]
+    holds, names = any(map(_holds_secret, accounts)), any(map(_names_secret, accounts))
+    is_foreign, mode = not is_ours(status), status.st_mode
+    is_mounted = status.st_uid == _ROOT  # as containers get their files
     quoted = shlex.quote(printable(str(path)))
-    if holds_secret and not is_ours(status):
-        return "belongs to somebody else and holds a secret: it must be yours"
-    if holds_secret and is_open_to_others(status):
-        return f"can be read by others and holds a secret: chmod 600 {quoted}"
-    if status.st_mode & stat.S_IWOTH:
-        # A secret that is typed in, or in a file of its own, is sent where this file says.
-        return f"can be changed by anybody: chmod o-w {quoted}"
-    return None
+    # A secret in a file of its own, or one that is typed in, is sent to the address in this file.
+    faults = {
+        "belongs to somebody else and holds a secret: it must be yours": holds and is_foreign,
+        f"can be read by others and holds a secret: chmod 600 {quoted}": (
+            holds and is_open_to_others(status)
+        ),
+        "belongs to somebody else and names the file of a secret: it must be yours": (
+            names and is_foreign and not is_mounted
+        ),
+        f"can be changed by its group and names the file of a secret: chmod g-w {quoted}": (
+            names and mode & stat.S_IWGRP
+        ),
+        f"can be changed by anybody: chmod o-w {quoted}": mode & stat.S_IWOTH,
+    }
+    return next((fault for fault, applies in faults.items() if applies), None)
+
+
+def _holds_secret(account: dict[str, Any]) -> bool:
+    proxy = str(account.get("proxy"))
+    return bool(account.get("client_secret") or account.get("password") or "@" in proxy)
+
+
+def _names_secret(account: dict[str, Any]) -> bool:
+    return bool(account.get("client_secret_file") or account.get("password_file"))
 
 
 def _read_account(table: dict[str, Any], path: Path, place: str) -> Account:

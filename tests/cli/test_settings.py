@@ -155,6 +155,14 @@ REFUSED: Final[dict[str, tuple[tuple[str, ...], int, str]]] = {
     "others read a proxy": (('proxy = "http://user:canary@127.0.0.1:1"',), 0o644, OPEN),
     "others read a profile": (("[profiles.x]", 'password = "canary"'), 0o644, OPEN),
     "anybody writes": (TOP[:1], 0o606, "can be changed by anybody: chmod o-w '{file}'"),
+    "a group writes": (
+        ('client_secret_file = "canary"',),
+        0o664,
+        "can be changed by its group and names the file of a secret: chmod g-w '{file}'",
+    ),
+    "a group writes a profile": (
+        ("[profiles.x]", 'password_file = "canary"'), 0o660, "names the file of a secret"
+    ),
     "no TOML": (('client_secret = "canary\0"',), 0o600, "TOML (line 1, column 24)"),
     "too deep": (("x = " + "[" * 5000,), 0o600, "nested too deeply"),
     "too long": (("#" * 70_000,), 0o600, "64 KiB"),
@@ -196,7 +204,9 @@ def test_what_is_no_file_of_the_user_is_refused(cli: Cli) -> None:
     reasons = {"pipe": "is not a regular file", "folder": "directory", "missing": "no such file"}
     if os.geteuid() == 0:  # only a superuser gives files away
         os.chown(written(cli.folder / "foreign", *TOP), 65534, -1)
-        reasons["foreign"] = "belongs to somebody else"
+        os.chown(written(cli.folder / "names", 'password_file = "canary"', mode=0o644), 65534, -1)
+        reasons["foreign"] = "belongs to somebody else and holds a secret"
+        reasons["names"] = "belongs to somebody else and names the file of a secret"
     for name, reason in reasons.items():
         ran = cli(*LIST, "--config", name)
         assert (ran.status, ran.stdout) == (2, "")
@@ -211,7 +221,7 @@ def test_a_file_without_a_secret_may_be_read_by_all(
     """The mode of the file that it names is its owner's choice."""
     written(tmp_path / "secret", income_service.oauth2.client_secret.reveal(), mode=0o444)
     keys = keys_of(income_service, client_secret="", client_secret_file="secret")
-    path = written(tmp_path / "file", *keys, mode=0o664)
+    path = written(tmp_path / "file", *keys, mode=0o644)
     ran = cli(*LIST, "--config", str(path))
     assert (ran.status, ran.stderr, len(ran.lines)) == (0, "", 3)
 
