@@ -269,7 +269,8 @@ def to_json(record: object) -> bytes:
         an object with the members ``application`` and ``documents``.
 
     Raises:
-        ConfigurationError: it is neither, or holds what JSON cannot carry exactly.
+        ConfigurationError: it is neither, or holds what JSON cannot carry exactly or `from_json`
+            would refuse, such as a text in place of an amount.
     """
     kind = type(record)
     is_tree = isinstance(record, dict | list) and is_untyped(record)

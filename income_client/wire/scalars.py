@@ -222,11 +222,46 @@ def _is_finite(value: Any) -> bool:
             return True
 
 
+def _writer_of_type(kind: type[T], what: str) -> Callable[[T], T]:
+    def write(value: T) -> T:
+        if type(value) is not kind:
+            raise expected(what, value)
+        return value
+
+    return write
+
+
+def _write_text(value: str) -> str:
+    if not isinstance(value, str):  # a member of an enumeration of texts is one
+        raise expected("a string", value)
+    return value
+
+
+def _write_number(value: float | Decimal) -> float | Decimal:
+    """Return a number that a float can hold."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        raise expected("a number", value)
+    if math.isinf(float(value)):
+        raise Refusal("a number beyond the range of a float")
+    return write_untyped(value)
+
+
+def _write_decimal(value: Decimal) -> Decimal:
+    """Return a number within the limits of an amount."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        raise expected("a number", value)
+    if not exactly(str(value)).is_finite():
+        raise Refusal(_NOT_FINITE)
+    return value
+
+
 def _write_amount(value: Decimal | None) -> Decimal | str:
     if value is None:
         return _ABSENT_AMOUNT
-    # A record has hundreds of amounts: one that is finite is seen here, without another call.
-    return value if type(value) is Decimal and value.is_finite() else write_untyped(value)
+    # A record has hundreds of amounts: most are seen to be right here, without another call.
+    if type(value) is Decimal and exactly(value).is_finite():
+        return value
+    return _write_decimal(value)
 
 
 def _write_service_time(value: datetime) -> datetime:
@@ -263,13 +298,18 @@ READERS: Final[Mapping[Any, Reader]] = {
 """The rule of every type of single value, as records are annotated with it."""
 
 WRITERS: Final[Mapping[Any, Writer]] = {
-    Decimal: write_untyped,
+    str: _write_text,
+    int: _writer_of_type(int, "an integer"),
+    float: _write_number,
+    bool: _writer_of_type(bool, "a boolean"),
+    Decimal: _write_decimal,
+    date: _writer_of_type(date, "a date"),
     datetime: _write_time,
     ServiceTime: _write_service_time,
     UtcTime: _write_utc_time,
     Amount: _write_amount,
 }
-"""The rules of the way back, where the JSON writer needs one."""
+"""The rules of the way back: what a reader of the same type would refuse is not written."""
 
 
 class _Days(dict[str, date]):

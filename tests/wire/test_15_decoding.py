@@ -233,6 +233,13 @@ MOMENT = datetime.fromisoformat("2024-01-31T05:00:00-05:00")
         attrs.evolve(ROW, extra={"x": [Decimal("NaN")]}),
         attrs.evolve(ROW, extra={"x": {"y": float("inf")}}),
         AmountPair(current=Decimal("Infinity"), ytd=None),
+        # A reader would refuse these.
+        *(
+            AmountPair(current=amount, ytd=None)
+            for amount in (Decimal("1" * 41), Decimal("1E+50"), 10**41, True, "7")
+        ),
+        attrs.evolve(ROW, application_id=5),
+        attrs.evolve(ROW, application_id=None),
     ],
 )
 def test_what_json_cannot_carry_exactly_is_refused(record: object) -> None:

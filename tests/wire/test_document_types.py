@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -140,6 +140,27 @@ def test_a_number_beyond_a_float_is_a_fault() -> None:
     text = _reply({"wages": 1, "rate": 0.25}).replace("0.25", "1e400")
     with pytest.raises(DecodeError, match="beyond the range of a float"):
         from_json(ApplicationDocuments, text)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"filed": datetime(2026, 6, 30, tzinfo=UTC)},
+        {"year": True},
+        {"year": Decimal(1)},
+        {"rate": float("inf")},
+        {"rate": Decimal("1E+400")},
+        {"rate": "0.5"},
+        {"wages": "1"},
+        {"is_final": 1},
+        {"employers": (Employer(name=5),)},  # type: ignore[arg-type]
+    ],
+)
+def test_what_would_not_be_read_is_not_written(change: dict[str, Any]) -> None:
+    """The data was made by hand."""
+    register_document_type("unknown_form", Form)
+    with pytest.raises(ConfigurationError, match="cannot carry"):
+        to_json(Form(**{"wages": Decimal(1), **change}))
 
 
 def made(name: str, of: Any, **options: Any) -> type[Any]:
