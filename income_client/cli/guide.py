@@ -80,8 +80,19 @@ def _list_pages() -> None:
 
 def _draw_page(text: str) -> None:
     from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.markdown import Markdown, TableElement
+    from rich.markdown import CodeBlock, Markdown, TableElement
+    from rich.syntax import Syntax
     from rich.table import Table
+
+    class WholeLines(CodeBlock):
+        """Code that can be copied: rich would indent its lines, and break the long ones."""
+
+        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+            code = str(self.text).rstrip()
+            text = Syntax(code, self.lexer_name, theme=self.theme).highlight(code)
+            text.overflow = "ignore"
+            text.rstrip()
+            yield text
 
     class FoldedTable(TableElement):
         """A table that breaks long words; rich would cut them off."""
@@ -94,7 +105,12 @@ def _draw_page(text: str) -> None:
                 yield table
 
     class Drawing(Markdown):
-        elements = {**Markdown.elements, "table_open": FoldedTable}  # noqa: RUF012 - as in rich
+        elements = {  # noqa: RUF012 - as in rich
+            **Markdown.elements,
+            "code_block": WholeLines,
+            "fence": WholeLines,
+            "table_open": FoldedTable,
+        }
 
     print_lines(Drawing(_LINK.sub(_as_words, text), code_theme="ansi_dark", hyperlinks=False))
 

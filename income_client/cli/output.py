@@ -236,5 +236,5 @@ def drawn(drawing: RenderableType, width: int | None) -> list[str]:
         file=io.StringIO(), force_terminal=sys.stdout.isatty(), highlight=False, width=width
     )
     with screen.capture() as captured:
-        screen.print(drawing)
+        screen.print(drawing, crop=False)
     return [line.rstrip() for line in captured.get().splitlines()]

@@ -67,6 +67,15 @@ def test_a_terminal_gets_the_page_drawn(page: str, columns: int, encoding: str, 
     assert not any(mark in shown.screen for mark in ("\n## ", "](", "```", ".md)"))
 
 
+def test_code_can_be_copied_from_a_terminal(cli: Cli) -> None:
+    """Its lines are neither indented nor broken, however narrow the terminal."""
+    shown = cli("guide", "workers", terminal=Terminal(columns=60))
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", shown.screen).splitlines()
+    blocks = re.findall(r"(?s)^```\w+\n(.*?)^```", text_of("workers"), re.MULTILINE)
+    assert max(map(len, "".join(blocks).splitlines())) > 60
+    assert [line for line in "".join(blocks).splitlines() if line not in lines] == []
+
+
 def test_every_command_is_on_the_page_about_commands() -> None:
     page = text_of("command-line")
     assert [one for one in NAMES if not re.search(rf"(`|income-client ){one}\b", page)] == []
