@@ -20,7 +20,7 @@ from income_client.settings import (
     Secret,
     check_type,
 )
-from income_client.system.texts import reason_of
+from income_client.system.texts import printable, reason_of
 
 from . import control
 from .access import check_token
@@ -33,6 +33,8 @@ _TIMEOUT: Final = 60.0
 """Seconds for a command; most take milliseconds."""
 _CALLBACK_TIMEOUT: Final = 600.0
 """Seconds for a callback, which may be sent again and again."""
+_LONGEST_MESSAGE: Final = 1000
+"""Characters that are shown of a refusal; the emulator's own have a few hundred at most."""
 _JSON: Final = msgspec.json.Encoder(decimal_format="number")
 
 
@@ -80,7 +82,7 @@ class RemoteEmulator:
         token: its control token, which it asks for where it runs on another host.
 
     Attributes:
-        url: as given.
+        url: the address, without a path.
         basic: the invented user name and password that it accepts.
         oauth2: the invented client id and secret for which it gives access tokens.
         download_policy: what lets a client read files from there, and from nowhere else.
@@ -100,10 +102,7 @@ class RemoteEmulator:
         token = Secret(token) if isinstance(token, str) else token
         if token is not None:
             check_token(token, "token")
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
-            raise ConfigurationError("url must be an http or https address of an emulator")
-        self.url: str = f"{parts.scheme}://{parts.netloc}"
+        self.url: str = _origin_of(url)
         self._authorization = None if token is None else Secret(f"Bearer {token.reveal()}")
 
     def __repr__(self) -> str:
@@ -192,6 +191,18 @@ class RemoteEmulator:
         return content
 
 
+@leaving()
+def _origin_of(url: str) -> str:
+    refused = ConfigurationError("url must be an http or https address of an emulator")
+    try:
+        address = URL(url)
+    except (TypeError, ValueError):
+        raise refused
+    if address.scheme not in ("http", "https") or not address.host or "@" in address.authority:
+        raise refused
+    return str(address.origin())
+
+
 def _why(error: aiohttp.ClientError | OSError) -> str:
     if isinstance(error, TimeoutError):
         return "no reply in time"
@@ -210,4 +221,4 @@ def _error_of(status: int, content: bytes) -> IncomeClientError:
         message = msgspec.json.decode(content, type=_Refusal).message
     except ValueError:
         return IncomeClientError(f"what answers there is not an emulator: status {status}")
-    return ConfigurationError(message)
+    return ConfigurationError(printable(message[:_LONGEST_MESSAGE]))

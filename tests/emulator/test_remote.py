@@ -1,9 +1,11 @@
 """An emulator that runs elsewhere: all that tests ask of one of their own, over HTTP."""
 
 import inspect
+import json
 import re
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -148,6 +150,23 @@ async def test_failures_say_what_is_wrong(service: Emulator, token: Secret | Non
         await RemoteEmulator(secure, token).start()
     with pytest.raises(ConfigurationError, match="token must be 8 or more"):
         RemoteEmulator(closed.url, "short")
+    refused = reply(400, json.dumps({"message": "\x1b[2J" + "x" * 2_000}).encode())
+    async with ScriptedServer(in_turn(refused)) as server:
+        with pytest.raises(ConfigurationError, match=r"^\?\[2Jx{996}$"):
+            await RemoteEmulator(server.url, token).start()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("", "localhost:8080", "ftp://host", "http://", "http://host:99999", "http://[::1"),
+        *("http://user:canary@host", 8080, None),
+    ],
+)
+def test_an_invalid_address_is_refused(url: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^url must be ") as caught:
+        RemoteEmulator(url)
+    assert "canary" not in str(caught.value)
 
 
 async def test_the_fixture_drives_the_service_of_the_test(
