@@ -49,7 +49,7 @@ PURE: Final = _names("""
     http.replies exporting.rows
     audit.comparison
     walk.checkpoint walk.density walk.placing walk.planner walk.tail walk.windows
-    polling.checkpoint polling.dead_letters polling.progress
+    polling.checkpoint polling.dead_letters polling.ownership polling.progress
     receivers.auth receivers.certificates receivers.exchange receivers.issuer receivers.jwt
     receivers.networks downloads.links downloads.naming downloads.transfer
     emulator.access emulator.api emulator.exchange emulator.faults emulator.invented

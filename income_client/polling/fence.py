@@ -1,20 +1,15 @@
 """The fence around a poller's name: who has made the last save holds it, and only that one saves.
 
-Each holder has a mark, a random text in every checkpoint that it saves: versions are counts, and
-two pollers may have counted to the same number after a failover or a restore. So a store compares
-the checkpoint that it holds in the same statement as the version.
-
-A save that was cancelled or has failed may have been made all the same; so the store is
-asked before the next one.
+`Ownership` says what the poller knows of its name; this asks the store and saves. A save that was
+cancelled or has failed may have been made all the same, so the store is asked before the next one.
 """
 
 import asyncio
-import enum
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from income_client.checkpoints import StoredCheckpoint
 from income_client.checkpoints.store import reason_of_conflict
@@ -22,85 +17,13 @@ from income_client.errors import CheckpointConflictError, CheckpointError, Incom
 from income_client.records.dead_letters import DeadLetter
 from income_client.system.clock import Clock
 
-from .checkpoint import Checkpoint, read_checkpoint
+from .checkpoint import Checkpoint
 from .foreign_store import ForeignStore
+from .ownership import Abandoned, Hold, Overdue, Ownership, Released, Save
 from .status import Monitor
 
 _LONGEST_SILENCE: Final = 15.0
 """Seconds that a database waits for a commit after the save, where there is no lease."""
-
-
-@frozen
-class Save:
-    """A save, and what the store holds once it is made."""
-
-    checkpoint: Checkpoint
-    stored: StoredCheckpoint
-    sent_at: float
-
-    @classmethod
-    def following(cls, stored: StoredCheckpoint, checkpoint: Checkpoint, now: float) -> "Save":
-        """Return the save that follows on what is stored."""
-        new = StoredCheckpoint(checkpoint=checkpoint.text, version=stored.version + 1)
-        return cls(checkpoint, new, now)
-
-
-@frozen
-class _Sure:
-    """The store holds the last save, unless another poller has saved since."""
-
-    last: Save
-
-
-@frozen
-class _Unsure:
-    """One more save was sent, and nothing has told whether it was made."""
-
-    last: Save
-    sent: Save
-
-
-class _Commit(enum.Enum):
-    """How far a save has come that is part of a transaction."""
-
-    OPEN = enum.auto()
-    """It was not accepted: the transaction is undone."""
-    SENT = enum.auto()
-    """The store has accepted it: the end of the transaction decides."""
-    MADE = enum.auto()
-    """The store holds it."""
-
-
-@frozen
-class Held:
-    """This poller works."""
-
-
-@frozen
-class Abandoned:
-    """It was left without a word: a standby takes over once it has expired."""
-
-
-@frozen
-class Released:
-    """It was given up: a standby takes over at once."""
-
-
-@frozen
-class Overdue:
-    """It was given up because the consumer had held a batch for so many seconds."""
-
-    seconds: float
-
-
-@frozen
-class Lost:
-    """Another poller has taken over, or the store has no checkpoint any more."""
-
-    has_vanished: bool
-
-
-Hold = Held | Abandoned | Released | Overdue | Lost
 
 
 class Fence:
@@ -119,19 +42,21 @@ class Fence:
         monitor: Monitor,
     ) -> None:
         self._store = store
-        self._state: _Sure | _Unsure = _Sure(first)
-        self._mark = first.checkpoint.holder
+        self._ownership = Ownership(first)
         self._clock = clock
         self._seconds = seconds
         self._monitor = monitor
         self._lock = asyncio.Lock()
-        self.hold: Hold = Held()
+
+    @property
+    def hold(self) -> Hold:
         """Whether the name is held, or how it was given up or lost."""
+        return self._ownership.hold
 
     @property
     def last(self) -> Save:
         """The last save that was made, as far as is known."""
-        return self._state.last
+        return self._ownership.last
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -141,7 +66,7 @@ class Fence:
     @property
     def is_unsure(self) -> bool:
         """Whether a save has failed that may have been made."""
-        return isinstance(self._state, _Unsure)
+        return self._ownership.sent is not None
 
     async def check_ownership(self) -> None:
         """Raise `CheckpointConflictError` if another poller has taken over."""
@@ -173,14 +98,16 @@ class Fence:
 
     async def give_up(self, hold: Released | Overdue) -> None:
         """Let a standby take over at once, if it was not given up before, nor lost."""
-        if self._change_hold(hold):
+        before = self._ownership
+        self._ownership = before.changed_to(hold)
+        if self._ownership is not before:
             with suppress(IncomeClientError):
                 async with self._lock:
                     await self._save_last()
 
     def abandon(self) -> None:
         """Name no lease in further saves."""
-        self._change_hold(Abandoned())
+        self._ownership = self._ownership.changed_to(Abandoned())
 
     @asynccontextmanager
     async def saving_with(
@@ -188,7 +115,7 @@ class Fence:
     ) -> AsyncIterator[None]:
         """Store a checkpoint in the transaction in which the block writes, at its end."""
         transaction = self._store.begin_transaction(connection)
-        commit = _Commit.OPEN
+        replaced: Save | None = None  # once the store has accepted the save
         async with AsyncExitStack() as held:
             try:
                 async with transaction as bound:
@@ -197,70 +124,46 @@ class Fence:
                     store = self._store.bound_to(bound)
                     await store.end_when_idle(self._seconds or _LONGEST_SILENCE)
                     await self._check_if_doubtful()
-                    commit = await self._send_save(store, checkpoint, (), resolved())
-                    if commit is _Commit.MADE:
+                    before = self.last
+                    await self._send_save(store, checkpoint, (), resolved())
+                    replaced = before
+                    if self.last is not replaced:
                         # With the rows of an earlier try: those of this one must be undone.
                         raise CheckpointConflictError("stored already")  # noqa: TRY301 - by this
             except Exception:
-                if commit is _Commit.SENT:
+                if replaced is None:
+                    raise
+                if self.is_unsure:
                     # Whether the transaction was committed is unknown if its reply was lost.
-                    commit = await self._ask_for_commit()
-                if commit is not _Commit.MADE:
+                    with suppress(CheckpointError):
+                        await self._check_stored()
+                if self.last is replaced:
                     raise
             else:
                 self._confirm_save()
 
     async def _check_stored(self) -> None:
-        found = await self._store.load()
-        match self._state:
-            case _Unsure(sent=sent) if sent.stored == found:
-                self._confirm_save()
-            case _Unsure(last=last):
-                self._state = _Sure(last)
-            case _Sure():
-                pass
-            case never:
-                assert_never(never)
-        if not self._accept(found):
-            conflict = self._conflict_error(found)
-            self._note_loss(found)
-            raise conflict
+        stored = await self._store.load()
+        seen = self._ownership.seen(stored)
+        if seen is None:
+            raise self._lose_to(stored)
+        if seen.last is not self.last:
+            self._monitor.failed_renewals = 0
+        self._ownership = seen
 
     async def _check_if_doubtful(self) -> None:
         """Ask the store what it holds, where the next save may be refused for good reasons."""
         if self.is_unsure or isinstance(self.hold, Overdue):
             await self._check_stored()
 
-    def _accept(self, found: StoredCheckpoint) -> bool:
-        """Return whether this poller has made the last save in the store, and remember it."""
-        known = self.last.stored
-        if found == known or found.checkpoint is None or found.version < known.version:
-            return found == known
-        checkpoint = read_checkpoint(found.checkpoint)
-        if self._mark is None or checkpoint.holder != self._mark:
-            return False
-        # A store of the user's may give back the members of the text in another order.
-        if found.version > known.version:
-            # The save was cancelled or has failed, and was made after the store was asked.
-            self._state = _Sure(Save(checkpoint, found, self.last.sent_at))
-        return True
-
-    def _change_hold(self, new: Hold) -> bool:
-        """Make each change that there is, and say whether this is one."""
-        match self.hold, new:
-            case (Held(), _) | (Abandoned(), Released() | Overdue() | Lost()) | (Lost(), Lost()):
-                self.hold = new
-                return True
-            case _:  # what was given up stays so
-                return False
-
-    def _note_loss(self, found: StoredCheckpoint) -> None:
-        was_held = isinstance(self.hold, Held)
-        has_vanished = found.checkpoint is None
-        self._change_hold(Lost(has_vanished=has_vanished))
-        if was_held and self._seconds is not None:
-            silence = self._clock.monotonic() - self.last.sent_at
-            self._monitor.lost_lease(silence, has_vanished=has_vanished)
+    def _lose_to(self, stored: StoredCheckpoint) -> CheckpointConflictError:
+        """Note that the store holds what is another's, or nothing; return the error for that."""
+        before = self._ownership
+        self._ownership = before.lost_to(stored)
+        if before.is_held and self._seconds is not None:
+            silence = self._clock.monotonic() - before.last.sent_at
+            self._monitor.lost_lease(silence, has_vanished=stored.checkpoint is None)
+        return self._conflict_error(stored)
 
     def _conflict_error(self, found: StoredCheckpoint) -> CheckpointConflictError:
         known = self.last.stored.version
@@ -285,41 +188,37 @@ class Fence:
         checkpoint: Checkpoint,
         letters: Sequence[DeadLetter],
         resolved: Sequence[str],
-    ) -> _Commit:
-        """Save over what this poller has saved last; raise an error over anything else."""
+    ) -> None:
+        """Save over what this poller has saved last; raise an error over anything else.
+
+        If the store holds the save already, it is confirmed; else that is left to the caller.
+        """
         while True:
             last = self.last
             if last.checkpoint.progress > checkpoint.progress:
                 checkpoint = last.checkpoint  # it was saved late, after this save was begun
-            lease = self._seconds if isinstance(self.hold, Held) else 0
+            lease = self._seconds if self._ownership.is_held else 0
             if lease != checkpoint.lease:
                 checkpoint = evolve(checkpoint, lease=lease)
             sent = Save.following(last.stored, checkpoint, self._clock.monotonic())
-            self._state = _Unsure(last, sent)
+            self._ownership = self._ownership.sending(sent)
             try:
                 await store.save(sent.stored, over=last.stored, letters=letters, resolved=resolved)
             except CheckpointConflictError:
                 # An earlier try may have been made only after the store was asked for it.
-                found = await self._store.load()
-                if found == sent.stored:
-                    self._confirm_save()
-                    return _Commit.MADE
-                self._state = _Sure(last)
-                if found.version <= last.stored.version or not self._accept(found):
-                    self._note_loss(found)
+                stored = await self._store.load()
+                seen = self._ownership.seen(stored)
+                if seen is None or seen.last is last:
+                    self._lose_to(stored)
                     raise
+                self._ownership = seen
+                if seen.last is sent:
+                    self._confirm_save()
+                    return
             else:
-                return _Commit.SENT
-
-    async def _ask_for_commit(self) -> _Commit:
-        """Return whether the store holds what the last transaction was to save."""
-        before = self.last
-        with suppress(CheckpointError):
-            await self._check_stored()
-        return _Commit.SENT if self.last is before else _Commit.MADE
+                return
 
     def _confirm_save(self) -> None:
         """Note that the save that was sent is made."""
-        if isinstance(self._state, _Unsure):
-            self._state = _Sure(self._state.sent)
+        self._ownership = self._ownership.made()
         self._monitor.failed_renewals = 0

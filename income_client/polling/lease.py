@@ -13,8 +13,9 @@ from income_client.records.dead_letters import DeadLetter
 from income_client.system.clock import Clock
 
 from .checkpoint import Checkpoint
-from .fence import Fence, Held, Lost, Overdue, Released
+from .fence import Fence
 from .foreign_store import ForeignStore
+from .ownership import Held, Lost, Overdue, Released
 from .schedule import LONGEST_PAUSE
 from .standby import LOOKS, Standby
 from .status import Monitor

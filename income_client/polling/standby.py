@@ -16,8 +16,9 @@ from income_client.errors import CheckpointConflictError, CheckpointError
 from income_client.system.clock import Clock
 
 from .checkpoint import Checkpoint, read_checkpoint
-from .fence import Fence, Save
+from .fence import Fence
 from .foreign_store import ForeignStore
+from .ownership import Save
 from .status import Monitor
 
 _MOST_RIVALS: Final = 20

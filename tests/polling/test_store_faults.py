@@ -18,9 +18,10 @@ from income_client import (
 )
 from income_client.events import CheckpointCreated, Event, PollFailed
 from income_client.polling.checkpoint import Checkpoint, read_checkpoint
-from income_client.polling.fence import Fence, Lost
+from income_client.polling.fence import Fence
 from income_client.polling.foreign_store import ForeignStore
 from income_client.polling.lease import Lease
+from income_client.polling.ownership import Lost
 from income_client.system.clock import SystemClock
 from income_client.testing import JumpingClock
 from tests.support.clocks import ManualClock
