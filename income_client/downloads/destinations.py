@@ -34,7 +34,10 @@ from .temporary_file import (
     remove_abandoned,
 )
 
-ANOTHER: Final = "another file is there already; overwrite=True would replace it"
+ANOTHER: Final = (
+    "another file is there already: name files so that no two share a name, "
+    "or replace an older one with overwrite=True"
+)
 """Error message for a place that is taken."""
 
 _MOST_FOLDERS: Final = 4096

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+import re
 import tracemalloc
 from collections.abc import AsyncIterator
 from functools import partial
@@ -45,6 +46,7 @@ from tests.support.clients import (
 )
 from tests.support.clocks import pass_time, silence
 from tests.support.downloads import Scene, Storage, document_at, files_below, scene, storing
+from tests.support.pages import GUIDE
 from tests.support.server import Reply, ScriptedServer, in_turn, reply
 from tests.support.service import client_tasks, until
 
@@ -532,8 +534,22 @@ async def test_a_name_that_cannot_be_made_or_is_taken_is_a_failure_of_its_docume
     names = "{file_reference_id}"
     stream = play.client.download_all(same, tmp_path / "b", names=names, on_error="yield")
     found = [one async for one in stream]
-    assert sum(isinstance(one, DownloadFailure) for one in found) == 1
+    (failure,) = [one for one in found if isinstance(one, DownloadFailure)]
+    assert "no two share a name" in str(failure.error)
     assert list(files_below(tmp_path / "b")) == ["slip"]
+
+
+async def test_the_template_of_the_guide_gives_each_file_a_name(
+    tmp_path: Path, play: Scene
+) -> None:
+    """Partners' names for files, such as the kind and day of a document, come again."""
+    found = re.search(r'as `names=`, such as `"([^"]+)"`', (GUIDE / "files.md").read_text("utf-8"))
+    assert found is not None
+    documents = [
+        evolve(document, file_reference_ids=("slip.pdf",)) for document in await play.documents(3)
+    ]
+    files = [file async for file in play.client.download_all(documents, tmp_path, names=found[1])]
+    assert len({file.path for file in files}) == 3
 
 
 async def test_what_a_callback_raises_comes_out(tmp_path: Path, play: Scene) -> None:
