@@ -204,8 +204,14 @@ class _Export:
         self._failures_in_a_row = 0
         self._checkpoint: str | None = workspace.fact("checkpoint")
         """Of the walk; covers pages whose applications are kept, or waiting to be."""
+        self._share: float = workspace.fact("share") or 0.0
+        """How much of the span is read, 0 to 1, as the bar shows it."""
+        self._earliest: str | None = workspace.fact("earliest")
+        """The earliest date of an application that was listed."""
         self._bars = Bars()
-        self._bar = self._bars.add_task("Exporting", total=None if applications else 1.0, count="")
+        self._bar = self._bars.add_task(
+            "Exporting", total=None if applications else 1.0, completed=self._share, count=""
+        )
         self._named = 0
         self._chosen = Chosen(applications, on_known=self._expect_chosen) if applications else None
         """Those chosen by id; None for all of a span."""
@@ -374,7 +380,7 @@ class _Export:
             BEGINNING if bound is None else datetime.fromisoformat(bound)
             for bound in (span["updated_after"], span["updated_before"])
         )
-        first, share = ends, 0.0
+        first = ends if self._earliest is None else datetime.fromisoformat(self._earliest)
         async with aclosing(pages_of(walk, self._malformed)) as pages:
             while (page := await self._stop.wait_for(anext(pages, None))) is not None:
                 self._move_checkpoint(walk)
@@ -383,8 +389,9 @@ class _Export:
                 first = max(begins, min([first, *(row.application_date for row in rows)]))
                 if first < ends:
                     left = (1 - walk.progress.covered_fraction) * (ends - begins)
-                    share = max(share, min(1 - left / (ends - first), _NEARLY))
-                self._bars.update(self._bar, completed=share)
+                    self._share = max(self._share, min(1 - left / (ends - first), _NEARLY))
+                    self._earliest = first.isoformat()
+                self._bars.update(self._bar, completed=self._share)
                 ids = [row.application_id for row in rows]
                 await self._read(self._workspace.new(ids), concurrency)
         self._check_not_stopped()
@@ -465,7 +472,14 @@ class _Export:
 
     async def _keep_records(self) -> None:
         """Have what was taken survive a kill."""
-        await asyncio.to_thread(self._workspace.keep, self._lines, self._missing, self._checkpoint)
+        await asyncio.to_thread(
+            self._workspace.keep,
+            self._lines,
+            self._missing,
+            checkpoint=self._checkpoint,
+            share=self._share,
+            earliest=self._earliest,
+        )
         self._lines, self._missing = {}, {}
 
     async def _write_tables(self) -> dict[str, int]:

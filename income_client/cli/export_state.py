@@ -92,7 +92,9 @@ class Workspace:
         """Return what is noted under a name, None for nothing."""
         return self._facts.get(name)
 
-    def note(self, rows: Sequence[tuple[str, str | None]] = (), **facts: str | int | None) -> None:
+    def note(
+        self, rows: Sequence[tuple[str, str | None]] = (), **facts: str | float | None
+    ) -> None:
         """Have facts and rows of applications in the SQLite file, all of them or none."""
         with self._database:
             self._database.execute("BEGIN")
@@ -132,12 +134,17 @@ class Workspace:
         return dict(self._database.execute(query))
 
     def keep(
-        self, lines: Mapping[str, bytes], missing: Mapping[str, str], checkpoint: str | None
+        self,
+        lines: Mapping[str, bytes],
+        missing: Mapping[str, str],
+        *,
+        checkpoint: str | None,
+        **facts: str | float | None,
     ) -> None:
         """Keep what has come, all or none, so that it survives a loss of power; in any thread.
 
         An application that has a line already keeps that. The checkpoint is the walk's, and
-        covers nothing but what is kept by now.
+        covers nothing but what is kept by now. The facts are noted with it.
         """
         query = "SELECT 1 FROM applications WHERE id = ? AND reason IS NULL"
         with self._turn:
@@ -147,7 +154,7 @@ class Workspace:
             self._write(written)
             size = self.size + len(written)
             rows = [*((one, None) for one in fresh), *missing.items()]
-            self.note(rows, size=size, checkpoint=checkpoint)
+            self.note(rows, size=size, checkpoint=checkpoint, **facts)
             self.size = size
             self.records += len(fresh)
 

@@ -271,6 +271,12 @@ def test_a_path_that_cannot_be_printed_is_no_fault_of_the_file(export: Export) -
     assert export.left == {*FILES, "b", "b.manifest.json"}
 
 
+def shares_on(screen: str) -> list[int]:
+    """Return the shares in percent that a terminal has shown."""
+    text = re.sub(r"\x1b\[[0-9;?]*[mhl]", "", screen)
+    return [int(share) for share in re.findall(r"Exporting\D+(\d+)% +[\d,]+ application", text)]
+
+
 @pytest.mark.income_service(
     applications=[*range(0, 15_000_000, 250_000)], latency=0.005, max_span=80 * 86_400
 )
@@ -279,8 +285,7 @@ def test_a_terminal_shows_how_far_it_is(export: Export) -> None:
     terminal = Terminal(columns=120)
     shown = export(terminal=terminal)
     assert shown.status == 0
-    text = re.sub(r"\x1b\[[0-9;?]*[mhl]", "", shown.screen)
-    done = [int(share) for share in re.findall(r"Exporting\D+(\d+)% +[\d,]+ application", text)]
+    done = shares_on(shown.screen)
     assert done == sorted(done)
     assert 0 < max(done) <= 99
     remaining = " ".join(terminal.standing(shown.screen))
@@ -332,6 +337,19 @@ def test_a_resumed_export_lists_what_is_left(export: Export) -> None:
     before = lists()
     assert export(*span).status == 0
     assert resumed < lists() - before
+
+
+@pytest.mark.income_service(applications=[*range(0, 15_000_000, 250_000)], max_span=20 * 86_400)
+def test_a_resumed_export_shows_what_was_done_before(export: Export) -> None:
+    """Its first share is that of the earlier run, and it only grows."""
+    assert export.interrupted().status == 143
+    with closing(sqlite3.connect(export.part / "export.db")) as state:
+        query = "SELECT value FROM facts WHERE name = 'share'"
+        [before] = state.execute(query).fetchone()
+    assert before > 0
+    done = shares_on(export(terminal=Terminal(columns=120)).screen)
+    assert done[0] >= int(100 * before)
+    assert done == sorted(done)
 
 
 @pytest.mark.income_service(applications=30, max_span=20 * 86_400)
