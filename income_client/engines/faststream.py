@@ -283,13 +283,19 @@ class _Worker:
         room = (await self._broker.connect()).max_payload - HEADER_BYTES
         # By its id, the stream drops a letter that is stored again since its event came again.
         letter = f"{meta.stream}-{meta.sequence.stream}-{meta.timestamp.isoformat()}"
-        await self._broker.publish(
-            message.body[:room],
-            f"{self._dead_subject}.{reason}",
-            {"Nats-Msg-Id": letter, "error": name},
-            stream=self._dead_stream,
-            timeout=_ANSWER_SECONDS,
-        )
+        try:
+            await self._broker.publish(
+                message.body[:room],
+                f"{self._dead_subject}.{reason}",
+                {"Nats-Msg-Id": letter, "error": name},
+                stream=self._dead_stream,
+                timeout=_ANSWER_SECONDS,
+            )
+        except NatsError as fault:
+            text = "the stream %r has not taken the dead letter of an event (%s); it comes again"
+            fault_name = type(fault).__name__
+            _LOGGER.warning(text, self._dead_stream, fault_name, extra={"error": fault_name})
+            raise NackMessage from None  # it comes again after ack_wait
         application_id = None if event is None else event.application_id
         facts = {"application_id": application_id, "reason": reason, "error": name}
         text = "an event of application %r became a dead letter (%s, %s)"

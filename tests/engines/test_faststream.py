@@ -284,6 +284,9 @@ async def test_what_the_server_does_not_learn_comes_again(
             assert [reason for reason, *_ in await place.letters()] == ["deleted"]
         await eventually(lambda: len(place.outcomes) >= 2)
     assert SECRET not in caplog.text
+    said = f"the stream 'dead{place.number}' has not taken the dead letter of an event ("
+    assert (said in caplog.text) == (fault == "dead")
+    assert ("the server was not told of an event" in caplog.text) == (fault == "ack_sync")
     assert (len(handled) == 1) == (fault == "ack_sync")
 
 
