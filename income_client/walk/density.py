@@ -14,7 +14,7 @@ errors grow, the dates are left alone, and the rate remains.
 **Estimated.**
 
 * The rate of a region (`_Region`), in rows a second: the geometric mean of the rates seen,
-  a window weighted with its rows; after a burst the median of the last rates.
+  a window weighted with its rows.
 * The delays (`placing.Delays`): a histogram. Every row counts for each delay that its window
   allows, each as much as it is likely by now (one step of expectation maximization for a page).
 * The place of each row of a full page (`placing.Sample`): its date and the median of the delays
@@ -54,7 +54,6 @@ a name keeps numbers finite, or is a first guess that pages soon replace.
 
 import math
 from bisect import bisect_right, insort
-from collections import deque
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -93,12 +92,6 @@ pages list the newest rows first, aiohttp 3.1 and 3.5, numpy 2.4 and 3.3."""
 _GROWTH: Final = 8
 """Largest width of a window, as a multiple of the last. Measured, 1,000,000 rows: unbounded, most
 rows in few hours 2.26 and 2.35."""
-_TELLING: Final = 0.06
-"""Share of a page that must be expected before half of it means that a burst is over.
-
-Measured, 1,000,000 rows: never, bulk imports 1.83 and 1.94, office hours 2.18 and 2.23.
-"""
-
 _HIDDEN: Final = 2.0
 """Rows of a full window for each row of its page, where no share of its ids is known yet.
 Measured: 2.5, U 2.09; 3, U 2.16 and R8 1.76."""
@@ -438,15 +431,6 @@ class FullPage:
         return max(by_share, at_least if self.found >= self.seen else 1.0)
 
 
-@frozen
-class _Seen:
-    """A window that was completed."""
-
-    rate: float
-    width: int
-    rows: int
-
-
 @define(eq=False, order=False)
 class _Region:
     """Seconds whose rows are taken to be spread as those just seen there."""
@@ -458,10 +442,8 @@ class _Region:
     """Full pages around the position, the narrowest last."""
     rate: float | None = None
     """Rows a second, None while no window was completed."""
-    is_usual: bool = False
-    """Whether the rate is the usual one, taken up again after a burst."""
-    seen: deque[_Seen] = Factory(lambda: deque(maxlen=24))
-    """The windows completed last."""
+    last_width: int = 0
+    """Seconds of the window that was completed last."""
 
     def __lt__(self, other: "_Region") -> bool:
         return self.start < other.start
@@ -481,8 +463,7 @@ class _Region:
         """Return the width that holds so many rows at the rate."""
         if self.rate is None:
             return math.inf
-        width = rows / self.rate
-        return width if self.is_usual else min(width, _GROWTH * self.seen[-1].width)
+        return min(rows / self.rate, _GROWTH * self.last_width)
 
     def pages(self, position: int, end: int) -> float:
         rows = (self.rate or 0.0) * (end - position)
@@ -494,34 +475,19 @@ class _Region:
 
     def learn_window(self, window: Window, ids: AbstractSet[str]) -> None:
         """Learn from a window that was completed."""
-        width = window.before - window.after
+        self.last_width = width = window.before - window.after
         # An empty window counts as a small part of a row: zero has no logarithm.
-        seen = _Seen(max(len(ids), self.limit / 2000) / width, width, len(ids))
-        self.is_usual = False
+        rate = max(len(ids), self.limit / 2000) / width
         if self.rate is None:
-            self.rate = seen.rate
+            self.rate = rate
         else:
-            expected = self.rate * width
-            most = max(seen.rows, expected)
-            self.rate = _pool(self.rate, seen.rate, most / (most + self.limit / 10))
-            if expected > _TELLING * self.limit and seen.rows < expected / 2:
-                self._return_to_usual_rate()
-        self.seen.append(seen)
+            most = max(len(ids), self.rate * width)
+            self.rate = _pool(self.rate, rate, most / (most + self.limit / 10))
         for page in self.full_pages:
             page.learn(ids)
         self.full_pages = [
             page for page in self.full_pages if page.end > window.before and page.is_useful
         ]
-
-    def _return_to_usual_rate(self) -> None:
-        """Take the median of the rates seen, each weighted with its seconds: a burst is over."""
-        half = sum(seen.width for seen in self.seen) / 2
-        for seen in sorted(self.seen, key=lambda seen: seen.rate):
-            half -= seen.width
-            if half <= 0:
-                self.is_usual = seen.rate < (self.rate or 0.0)
-                self.rate = min(seen.rate, self.rate or seen.rate)
-                return
 
     def learn_full_page(self, window: Window, ids: AbstractSet[str]) -> None:
         """Learn from a window that came back full."""
@@ -530,8 +496,6 @@ class _Region:
     def divide(self, position: int, cut: int) -> "_Region":
         """End here, and return what is known of ``cut`` and beyond."""
         pages = [page.divide(position, cut) for page in self.full_pages if page.end > cut]
-        beyond = _Region(
-            cut, self.end, self.limit, pages, self.rate, self.is_usual, self.seen.copy()
-        )
+        beyond = _Region(cut, self.end, self.limit, pages, self.rate, self.last_width)
         self.end = cut
         return beyond
