@@ -1,5 +1,18 @@
 """The public iterator over records and batches.
 
+A poller is in one of four states. `Poller._run_phase` has every transition:
+
+    state     what is done                        then                              if it fails
+    Taking    the name is taken                   Waiting                           Taking
+    Waiting   the moment of a poll is waited for  Polling                           Waiting
+    Polling   applications are listed and read    Storing                           Waiting
+    Storing   dead letters are stored, and the    Polling; Waiting, where the poll  Storing
+              records become a batch              has ended
+
+Once the lease is lost, the state is Taking. A batch that was returned is delivered again before
+anything else is done. A batch is done when its block has ended or its ``commit`` has returned; one
+that was consumed record by record, when the consumer comes back for the next record.
+
 Between two batches no task runs, but for the renewal of a lease that standbys wait for: so nothing
 must be cleaned up when the consumer leaves its loop, and no more than one batch can come twice.
 """
@@ -61,19 +74,13 @@ class _Polling:
 
 
 @frozen
-class _Holding:
-    """A poll has read what is no batch yet, and continues after that."""
+class _Storing:
+    """A poll has read records that are no batch yet, or has ended, and nothing of it is stored."""
 
     state: PollerState
-    poll: Poll
-    records: Records = field(repr=False)
-
-
-@frozen
-class _Polled:
-    """A poll has ended, and what it has reached may not be stored yet."""
-
-    state: PollerState
+    poll: Poll | None
+    """What continues after that; None if it has ended."""
+    records: Records = field(default=(), repr=False)
 
 
 @frozen
@@ -149,7 +156,7 @@ class Poller:
         self._bell = Bell(store, self._schedule, clock)
         self._failures = Failures(self._schedule, self._monitor, clock, source, has_standby=standby)
         self._batches = Batches(self._lease, self._monitor, self._schedule, self._failures)
-        self._phase: _Taking | _Waiting | _Polling | _Holding | _Polled = _Taking()
+        self._phase: _Taking | _Waiting | _Polling | _Storing = _Taking()
         self._given: _AsBatch | _RecordByRecord | None = None
         """What the consumer works on."""
         self._is_awaited = False
@@ -261,7 +268,7 @@ class Poller:
         changes the counts. For another thread, count events instead.
         """
         phase, next_try = self._phase, self._schedule.retry_at
-        is_polling = isinstance(phase, _Polling | _Holding)
+        is_polling = isinstance(phase, _Polling | _Storing)
         if next_try is None and not is_polling and not self._schedule.is_stopped:
             next_try = self._schedule.next_poll_at
         letters = DeadLetters() if isinstance(phase, _Taking) else phase.state.letters
@@ -371,10 +378,10 @@ class Poller:
                     # The next poll finds out what this one has not delivered.
                     self._phase = _Waiting(state)
                     raise
-            case _Holding(state, poll, records):
+            case _Storing(state, Poll() as poll, records):
                 batch = await self._batches.make_batch(records, state.progress, state.letters)
                 self._phase = _Polling(state, poll)
-            case _Polled(state):
+            case _Storing(state):
                 await self._batches.make_batch((), state.progress, state.letters)
                 self._phase = _Waiting(state)
                 self._schedule.stop_after_poll()
@@ -382,16 +389,16 @@ class Poller:
                 assert_never(self._phase)
         return batch
 
-    async def _poll_further(self, state: PollerState, poll: Poll) -> _Holding | _Polled:
+    async def _poll_further(self, state: PollerState, poll: Poll) -> _Storing:
         records = await poll.next_records()
         if records is not None:
             if poll.has_read:
                 self._failures.note_success()
-            return _Holding(state, poll, records)
+            return _Storing(state, poll, records)
         self._failures.note_success()
         self._schedule.succeed()
         self._monitor.poll_finished()
-        return _Polled(state)
+        return _Storing(state, None)
 
     async def _drop_lost_lease(self) -> None:
         """Prepare to take the name again, in the poller's turn."""
