@@ -246,7 +246,7 @@ def _write_number(value: float | Decimal) -> float | Decimal:
     return write_untyped(value)
 
 
-def _write_decimal(value: Decimal) -> Decimal:
+def _write_decimal(value: float | Decimal) -> float | Decimal:
     """Return a number within the limits of an amount."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         raise expected("a number", value)
