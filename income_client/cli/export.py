@@ -209,9 +209,8 @@ class _Export:
         self._earliest: str | None = workspace.fact("earliest")
         """The earliest date of an application that was listed."""
         self._bars = Bars()
-        self._bar = self._bars.add_task(
-            "Exporting", total=None if applications else 1.0, completed=self._share, count=""
-        )
+        self._bar = self._bars.add_task("Exporting", total=None if applications else 1.0, count="")
+        self._bars.update(self._bar, completed=self._share)
         self._named = 0
         self._chosen = Chosen(applications, on_known=self._expect_chosen) if applications else None
         """Those chosen by id; None for all of a span."""

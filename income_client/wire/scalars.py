@@ -255,7 +255,7 @@ def _write_decimal(value: float | Decimal) -> float | Decimal:
     return value
 
 
-def _write_amount(value: Decimal | None) -> Decimal | str:
+def _write_amount(value: Decimal | None) -> float | Decimal | str:
     if value is None:
         return _ABSENT_AMOUNT
     # A record has hundreds of amounts: most are seen to be right here, without another call.
