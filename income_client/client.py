@@ -22,7 +22,7 @@ from .events.instrumentation import Instrumentation
 from .http import endpoints
 from .http.endpoints import QueryValue, addresses, proxy_address
 from .http.replies import read_json, read_reply
-from .http.session import SessionManager
+from .http.session import open_session
 from .http.tokens import TokenStore
 from .http.transport import MAX_RESPONSE_BYTES, BorrowedSession, Transport
 from .records.applications import Application, ApplicationPage, ApplicationSummary
@@ -147,7 +147,7 @@ class IncomeClient:
         self._zone = service_timezone
         self._clock = clock or SystemClock()
         sealed_proxy = None if proxy is None else proxy_address(proxy)
-        self._session = SessionManager(
+        self._session = open_session(
             Transport(
                 addresses(base_url, auth_url),
                 session=session,

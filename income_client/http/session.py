@@ -5,7 +5,6 @@ makes the attempts; a token is requested by the same loop, with the client's own
 """
 
 import asyncio
-import copy
 import logging
 import math
 import random
@@ -13,7 +12,9 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from attrs import evolve, frozen
 
 from income_client.errors import (
     AuthenticationError,
@@ -67,99 +68,55 @@ _OK: Final = 200
 _AN_AUTH: Final = "BasicAuth, OAuth2ClientCredentials or a function that returns one of them"
 
 
+@frozen(kw_only=True, eq=False, repr=False)
 class SessionManager:
-    """Makes calls for one set of credentials; `IncomeClient` describes the arguments.
+    """Makes calls for one set of credentials; the views of a client have one each.
 
-    ``clock`` measures and sleeps, ``wall_time`` gives the time of day for tokens that processes
-    share, ``chance`` gives numbers from 0 to 1 for the jitter; tests put in their own. Views made
-    by ``with_options`` share all but the timeouts and the retry policy.
+    Views made by ``with_options`` have the parts of the session that they are made of, all but the
+    timeouts and the retry policy.
     """
 
-    @leaving()
-    def __init__(
-        self,
-        transport: Transport,
-        *,
-        auth: Auth | AuthFunction,
-        timeouts: Timeouts | None = None,
-        retry: RetryPolicy | None = None,
-        concurrency: int = 16,
-        max_rate: float | None = None,
-        token_store: TokenStore | None = None,
-        instrumentation: Instrumentation | None = None,
-        clock: Clock | None = None,
-        wall_time: Callable[[], datetime] = utc_now,
-        chance: Chance = random.random,
-    ) -> None:
-        # A class would be called to make credentials, not to ask for them.
-        if not isinstance(auth, Auth) and (isinstance(auth, type) or not callable(auth)):
-            raise invalid("auth", _AN_AUTH, auth)
-        self.transport: Transport = transport
-        self.instrumentation: Instrumentation = instrumentation or Instrumentation()
-        self.clock: Clock = SystemClock() if clock is None else clock
-        self.chance: Chance = chance
-        self.concurrency: int = check_count("concurrency", concurrency)
-        self.slots: asyncio.Semaphore = asyncio.Semaphore(self.concurrency)
-        self.gate: Gate = Gate()
-        self.pacer: Pacer | None = None
-        if max_rate is not None:
-            self.pacer = Pacer(check_positive("max_rate", max_rate))
-        self.retry: RetryPolicy = _check_instance("retry", RetryPolicy, retry, RetryPolicy())
-        self.budget: RetryBudget = RetryBudget(self.retry.budget)
-        self._set_timeouts(_check_instance("timeouts", Timeouts, timeouts, Timeouts()))
-        self.credentials: FixedCredentials | TokenCache
-        if isinstance(auth, BasicAuth):
-            if token_store is not None:
-                raise needless_store_error()
-            self.credentials = FixedCredentials(auth.authorization())
-            return
-        # A copy, so that the cache and the session do not refer to each other.
-        requests = copy.copy(self)
-        # The token endpoint has a gate of its own, and no part in the limits of the other calls.
-        requests.gate, requests.slots, requests.pacer = Gate(), asyncio.Semaphore(1), None
-        if isinstance(auth, Auth):
-            renew = partial(requests.request_token, auth)
-        else:
-            source = CredentialSource(auth, self.timeouts.deadline)
-            renew = partial(source.obtain_token, requests.request_token)
-        self.credentials = TokenCache(
-            renew,
-            self.clock,
-            gate=requests.gate,
-            instrumentation=self.instrumentation,
-            store=_check_store(token_store),
-            store_seconds=self.timeouts.deadline / 4,
-            wall_time=wall_time,
-        )
+    transport: Transport
+    credentials: FixedCredentials | TokenCache
+    instrumentation: Instrumentation
+    clock: Clock
+    """Measures and sleeps."""
+    chance: Chance
+    """Gives numbers from 0 to 1 for the jitter."""
+    concurrency: int
+    slots: asyncio.Semaphore
+    """As many as ``concurrency``, one for each request in flight."""
+    gate: Gate
+    pacer: Pacer | None
+    """None where no ``max_rate`` limits the calls."""
+    budget: RetryBudget
+    retry: RetryPolicy
+    timeouts: Timeouts
+    limits: SocketLimits
+    """Those of ``timeouts`` that end a single request."""
+    deadlines: Deadlines
+    """The one of ``timeouts`` that ends a whole call."""
 
     async def call(self, request: Request, read: Read[T]) -> T:
         """Send a request until a reply is read, no retry is allowed, or the deadline passes."""
         self.transport.pool.check()
         return await _Call(self, request).result(read)
 
-    async def request_token(self, auth: Auth) -> Token:
-        """Request a token with credentials (contract section 5.1); Basic ones are sent as one."""
-        if isinstance(auth, BasicAuth):
-            return fixed_token(auth.authorization())
-        requests = copy.copy(self)
-        requests.credentials = FixedCredentials(auth.authorization())
-        call = _Call(requests, token_request())
-        return await call.result(lambda response: read_token(response, sent_at=call.sent_at))
-
     def with_options(
         self,
         *,
         timeouts: Timeouts | None = None,
         retry: RetryPolicy | None = None,
-    ) -> Self:
+    ) -> "SessionManager":
         """Return a view with other timeouts, as far as they are given, or another retry policy."""
-        view = copy.copy(self)
+        session = self
         if timeouts is not None:
             given = _check_instance("timeouts", Timeouts, timeouts)
-            view._set_timeouts(merged(given, self.timeouts))  # noqa: SLF001 - a Self
+            limits = _time_limits(merged(given, self.timeouts), self.transport)
+            session = evolve(session, **limits)
         if retry is not None:
-            view.retry = _check_instance("retry", RetryPolicy, retry)
-        return view
+            session = evolve(session, retry=_check_instance("retry", RetryPolicy, retry))
+        return session
 
     async def aclose(self) -> None:
         """Close the connections opened here and end a token request; again does nothing."""
@@ -171,10 +128,91 @@ class SessionManager:
             if pool.is_closed:
                 await self.credentials.aclose()
 
-    def _set_timeouts(self, timeouts: Timeouts) -> None:
-        self.timeouts: Timeouts = timeouts
-        self.limits: SocketLimits = SocketLimits(timeouts, self.transport.pool.connections)
-        self.deadlines: Deadlines = Deadlines(timeouts.deadline)
+
+@leaving()
+def open_session(
+    transport: Transport,
+    *,
+    auth: Auth | AuthFunction,
+    timeouts: Timeouts | None = None,
+    retry: RetryPolicy | None = None,
+    concurrency: int = 16,
+    max_rate: float | None = None,
+    token_store: TokenStore | None = None,
+    instrumentation: Instrumentation | None = None,
+    clock: Clock | None = None,
+    wall_time: Callable[[], datetime] = utc_now,
+    chance: Chance = random.random,
+) -> SessionManager:
+    """Return a session; `IncomeClient` describes the arguments.
+
+    ``wall_time`` gives the time of day for tokens that processes share. Tests put in a ``clock``
+    and a ``chance`` of their own.
+    """
+    # A class would be called to make credentials, not to ask for them.
+    if not isinstance(auth, Auth) and (isinstance(auth, type) or not callable(auth)):
+        raise invalid("auth", _AN_AUTH, auth)
+    check_count("concurrency", concurrency)
+    pacer = None if max_rate is None else Pacer(check_positive("max_rate", max_rate))
+    retry = _check_instance("retry", RetryPolicy, retry, RetryPolicy())
+    timeouts = _check_instance("timeouts", Timeouts, timeouts, Timeouts())
+    clock = SystemClock() if clock is None else clock
+    instrumentation = instrumentation or Instrumentation()
+    make_session = partial(
+        SessionManager,
+        transport=transport,
+        instrumentation=instrumentation,
+        clock=clock,
+        chance=chance,
+        concurrency=concurrency,
+        budget=RetryBudget(retry.budget),
+        retry=retry,
+        **_time_limits(timeouts, transport),
+    )
+    credentials: FixedCredentials | TokenCache
+    if isinstance(auth, BasicAuth):
+        if token_store is not None:
+            raise needless_store_error()
+        credentials = FixedCredentials(auth.authorization())
+    else:
+        # The token endpoint has a gate of its own, and no part in the limits of the other calls.
+        gate = Gate()
+        to_endpoint = partial(make_session, gate=gate, slots=asyncio.Semaphore(1), pacer=None)
+        request_token = partial(_request_token, to_endpoint)
+        if isinstance(auth, Auth):
+            obtain_token = partial(request_token, auth)
+        else:
+            source = CredentialSource(auth, timeouts.deadline)
+            obtain_token = partial(source.obtain_token, request_token)
+        credentials = TokenCache(
+            obtain_token,
+            clock,
+            gate=gate,
+            instrumentation=instrumentation,
+            store=_check_store(token_store),
+            store_seconds=timeouts.deadline / 4,
+            wall_time=wall_time,
+        )
+    slots = asyncio.Semaphore(concurrency)
+    return make_session(credentials=credentials, gate=Gate(), slots=slots, pacer=pacer)
+
+
+async def _request_token(make_session: Callable[..., SessionManager], auth: Auth) -> Token:
+    """Request a token with credentials (contract section 5.1); Basic ones are sent as one."""
+    authorization = auth.authorization()
+    if isinstance(auth, BasicAuth):
+        return fixed_token(authorization)
+    call = _Call(make_session(credentials=FixedCredentials(authorization)), token_request())
+    return await call.result(lambda response: read_token(response, sent_at=call.sent_at))
+
+
+def _time_limits(timeouts: Timeouts, transport: Transport) -> dict[str, Any]:
+    """Return the fields of a session that follow from its timeouts."""
+    return {
+        "timeouts": timeouts,
+        "limits": SocketLimits(timeouts, transport.pool.connections),
+        "deadlines": Deadlines(timeouts.deadline),
+    }
 
 
 class _Call:

@@ -18,7 +18,7 @@ from income_client import (
     ConfigurationError,
     Poller,
 )
-from income_client.http.session import SessionManager
+from income_client.http.session import open_session
 from income_client.polling.checkpoint import starting_point
 from income_client.polling.reading import PollSource
 
@@ -119,7 +119,7 @@ class Process:
         """Poll until stopped."""
         plan, settings, clock = self.run.plan, self.settings, MachineClock(self.machine)
         transport = SimulatedTransport(self.run.service, self.machine)
-        session = SessionManager(
+        session = open_session(
             transport,
             auth=BasicAuth("user", "password"),
             clock=clock,

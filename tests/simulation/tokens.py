@@ -15,7 +15,7 @@ from attrs import define, evolve, field, frozen
 from income_client import Application, OAuth2ClientCredentials, Timeouts
 from income_client.http.endpoints import get_application
 from income_client.http.replies import read_reply
-from income_client.http.session import SessionManager
+from income_client.http.session import SessionManager, open_session
 
 from . import token_promises
 from .loops import Entry, Machine, MachineClock, World
@@ -162,7 +162,7 @@ class Process:
 
     async def _main(self) -> None:
         run, plan, clock = self.run, self.run.plan, MachineClock(self.machine)
-        session = SessionManager(
+        session = open_session(
             TokenTransport(run, self),
             auth=OAuth2ClientCredentials("id", "secret"),
             timeouts=Timeouts(deadline=plan.deadline),

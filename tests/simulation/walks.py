@@ -13,7 +13,7 @@ from attrs import define, field
 
 from income_client import BasicAuth, IncomeClientError, SaturatedWindowError
 from income_client.http.endpoints import Request, Response
-from income_client.http.session import SessionManager
+from income_client.http.session import open_session
 from income_client.http.transport import SocketLimits
 from income_client.walk import ApplicationPaginator
 from income_client.walk.checkpoint import read_checkpoint
@@ -93,7 +93,7 @@ class Life:
 
     async def _main(self) -> None:
         plan, walk, clock = self.run.plan, self.walk, MachineClock(self.machine)
-        session = SessionManager(
+        session = open_session(
             WalkTransport(self),
             auth=BasicAuth("user", "password"),
             clock=clock,

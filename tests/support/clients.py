@@ -27,7 +27,7 @@ from income_client.events.instrumentation import Instrumentation
 from income_client.http.endpoints import Request, Response, addresses, get_application
 from income_client.http.faults import StaleConnectionError
 from income_client.http.replies import failure_of
-from income_client.http.session import SessionManager
+from income_client.http.session import SessionManager, open_session
 from income_client.http.tokens import StoredToken
 from income_client.http.transport import MAX_RESPONSE_BYTES, Pool, SocketLimits, Transport
 from income_client.settings import DownloadPolicy, OnEvent, Timeouts
@@ -157,7 +157,7 @@ def session_to(
 ) -> SessionManager:
     """Return a session to a service."""
     to_transport = {name: options.pop(name) for name in _OF_THE_TRANSPORT if name in options}
-    return SessionManager(
+    return open_session(
         Transport(addresses(url), **to_transport),
         instrumentation=Instrumentation(on_event, find_telemetry if telemetry else None),
         **options,
