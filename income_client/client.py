@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack, overload
 from urllib.parse import urlsplit
 
 from ._lazy import warn_deprecated_arguments
-from .errors import leaving
 from .events.instrumentation import Instrumentation
 from .http import endpoints
 from .http.endpoints import QueryValue, addresses, proxy_address
@@ -45,6 +44,7 @@ from .settings import (
     invalid,
 )
 from .system.clock import Clock, SystemClock
+from .system.frames import strip_frames_of_methods
 from .wire.times import When, service_bounds, wire_bounds
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ _LEASE: Final = 15.0
 FILE_NAMES: Final = "{application_id}/{document_type}/{document_id}-{file}.{ext}"
 
 
+@strip_frames_of_methods
 class IncomeClient:
     """An asynchronous client of the income-verification service.
 
@@ -116,7 +117,6 @@ class IncomeClient:
         ConfigurationError: an argument is invalid.
     """
 
-    @leaving()
     def __init__(
         self,
         base_url: str,
@@ -190,7 +190,6 @@ class IncomeClient:
         self._make_downloader = make_downloader
 
     @classmethod
-    @leaving()
     def from_env(cls, **options: Unpack[ClientOptions]) -> Self:
         """Make a client from environment variables, with any other option of the constructor.
 
@@ -218,7 +217,6 @@ class IncomeClient:
         return from_variables().make_client(cls, options)
 
     @classmethod
-    @leaving()
     def from_config(
         cls,
         profile: str | None = None,
@@ -348,8 +346,7 @@ class IncomeClient:
         """
         from .walk.paginator import read_present
 
-        with leaving():
-            return await read_present(self._session, self._zone)
+        return await read_present(self._session, self._zone)
 
     async def get_application_page(
         self,
@@ -374,15 +371,14 @@ class IncomeClient:
             ConfigurationError: an argument is invalid; nothing was sent.
             IncomeClientError: the request failed after its retries.
         """
-        with leaving():
-            after, before = wire_bounds(updated_after, updated_before, self._zone)
-            request = endpoints.list_applications(
-                updated_after=after,
-                updated_before=before,
-                limit=limit,
-                application_reference_id=application_reference_id,
-            )
-            return await self._session.call(request, partial(read_reply, ApplicationPage, request))
+        after, before = wire_bounds(updated_after, updated_before, self._zone)
+        request = endpoints.list_applications(
+            updated_after=after,
+            updated_before=before,
+            limit=limit,
+            application_reference_id=application_reference_id,
+        )
+        return await self._session.call(request, partial(read_reply, ApplicationPage, request))
 
     async def get_application(self, application_id: str) -> Application:
         """Read one application with its income calculations (contract section 4.2).
@@ -396,9 +392,8 @@ class IncomeClient:
             UnexpectedResponseError: the reply is about another application.
             IncomeClientError: the request failed after its retries.
         """
-        with leaving():
-            request = endpoints.get_application(application_id)
-            return await self._session.call(request, partial(read_reply, Application, request))
+        request = endpoints.get_application(application_id)
+        return await self._session.call(request, partial(read_reply, Application, request))
 
     async def get_documents(self, application_id: str, pages: bool = False) -> ApplicationDocuments:
         """Read the documents of one application (contract section 4.3).
@@ -413,10 +408,9 @@ class IncomeClient:
             UnexpectedResponseError: the reply is about another application.
             IncomeClientError: the request failed after its retries.
         """
-        with leaving():
-            request = endpoints.get_documents(application_id, check_flag("pages", pages))
-            read = partial(read_reply, ApplicationDocuments, request)
-            return await self._session.call(request, read)
+        request = endpoints.get_documents(application_id, check_flag("pages", pages))
+        read = partial(read_reply, ApplicationDocuments, request)
+        return await self._session.call(request, read)
 
     async def find_application(self, application_reference_id: str) -> ApplicationSummary | None:
         """Find the application with a reference of the partner's (contract section 4.1).
@@ -438,8 +432,7 @@ class IncomeClient:
         """
         from .walk.paginator import find_by_reference
 
-        with leaving():
-            return await find_by_reference(self._session, application_reference_id, self._zone)
+        return await find_by_reference(self._session, application_reference_id, self._zone)
 
     async def get_json(self, path: str, params: Mapping[str, QueryValue] | None = None) -> Any:
         """Read what the service has and this class no method for, with one GET.
@@ -467,13 +460,11 @@ class IncomeClient:
             DecodeError: the JSON is not whole, or cannot be read.
             IncomeClientError: the request failed after its retries.
         """
-        with leaving():
-            request = endpoints.get_json(path, params)
-            return await self._session.call(request, partial(read_json, request))
+        request = endpoints.get_json(path, params)
+        return await self._session.call(request, partial(read_json, request))
 
     # Many requests
 
-    @leaving()
     def list_applications(
         self,
         updated_after: When | None = None,
@@ -579,17 +570,16 @@ class IncomeClient:
         """
         from .audit.auditor import Auditor
 
-        with leaving():
-            after, before = service_bounds(updated_after, updated_before, self._zone)
-            auditor = Auditor(
-                session=self._session,
-                zone=self._zone,
-                clock=self._clock,
-                settle=settle,
-                margin=margin,
-                concurrency=concurrency,
-            )
-            return await auditor.run(held, after, before)
+        after, before = service_bounds(updated_after, updated_before, self._zone)
+        auditor = Auditor(
+            session=self._session,
+            zone=self._zone,
+            clock=self._clock,
+            settle=settle,
+            margin=margin,
+            concurrency=concurrency,
+        )
+        return await auditor.run(held, after, before)
 
     @overload
     def fetch_records(
@@ -612,7 +602,6 @@ class IncomeClient:
         on_error: Literal["yield"],
     ) -> Fetcher[ApplicationRecord | FetchFailure]: ...
 
-    @leaving()
     def fetch_records(
         self,
         applications: Applications,
@@ -673,7 +662,6 @@ class IncomeClient:
         on_error: Literal["yield"],
     ) -> Fetcher[ApplicationDocuments | FetchFailure]: ...
 
-    @leaving()
     def fetch_documents(
         self,
         applications: Applications,
@@ -706,7 +694,6 @@ class IncomeClient:
             instrumentation=self._session.instrumentation,
         )
 
-    @leaving()
     def poll(
         self,
         checkpoints: CheckpointStore,
@@ -861,16 +848,15 @@ class IncomeClient:
         """
         from .downloads.many import Job, check_one_document
 
-        with leaving():
-            one = check_one_document(document, file)
-            job = Job(
-                destination,
-                names,
-                overwrite=overwrite,
-                on_progress=on_progress,
-                ask=self.get_documents,
-            )
-            return await self._download_document(job, one)
+        one = check_one_document(document, file)
+        job = Job(
+            destination,
+            names,
+            overwrite=overwrite,
+            on_progress=on_progress,
+            ask=self.get_documents,
+        )
+        return await self._download_document(job, one)
 
     @overload
     def download_all(
@@ -898,7 +884,6 @@ class IncomeClient:
         on_error: Literal["yield"],
     ) -> Downloads[DownloadedFile | DownloadFailure]: ...
 
-    @leaving()
     def download_all(
         self,
         documents: Documents,

@@ -167,7 +167,7 @@ class FileCredentials:
         try:
             return self.read()
         except ConfigurationError as error:
-            raise SecretFileError(error.message)
+            raise SecretFileError(error.message) from None
 
     def check(self) -> Self:
         """Return itself; raise a `ConfigurationError` if the file cannot be used."""
@@ -176,7 +176,7 @@ class FileCredentials:
         except ConfigurationError as error:
             if error.argument == self.kind.name:
                 raise
-            raise wrong(self.kind.secret_file, f"cannot be used: {error.message}")
+            raise wrong(self.kind.secret_file, f"cannot be used: {error.message}") from None
         return self
 
     def read(self) -> Auth:
@@ -185,7 +185,7 @@ class FileCredentials:
         try:
             secret = content.decode().rstrip("\r\n")
         except UnicodeDecodeError:
-            raise ConfigurationError(f"{name_of(self.path)} is not text in UTF-8")
+            raise ConfigurationError(f"{name_of(self.path)} is not text in UTF-8") from None
         if not secret:
             raise ConfigurationError(f"{name_of(self.path)} is empty")
         try:
@@ -193,7 +193,7 @@ class FileCredentials:
         except ConfigurationError as error:
             if error.argument == self.kind.name:
                 raise
-            raise ConfigurationError(f"{name_of(self.path)} {error.detail}")
+            raise ConfigurationError(f"{name_of(self.path)} {error.detail}") from None
 
 
 @frozen(kw_only=True)
@@ -254,7 +254,7 @@ class Configuration:
                     other = self.setting_name(kind.secret_file)
                     raise wrong(kind.secret, f"and {other} are both set: unset one of them")
         except ConfigurationError as error:
-            raise self.name_setting(error)
+            raise self.name_setting(error) from None
 
     def _missing_setting_error(self, key: str) -> ConfigurationError:
         return ConfigurationError(f"set {self.setting_name(key)}{self.advice}", argument=key)
@@ -277,7 +277,7 @@ class Configuration:
         except ConfigurationError as error:
             raise ConfigurationError(
                 f"{self.setting_name('ca_file')}: {error.message}", argument="ca_file"
-            )
+            ) from None
 
     def make_client(self, make: Callable[..., C], options: SyncClientOptions) -> C:
         """Make a client of these settings and of options, which take precedence."""
@@ -285,7 +285,7 @@ class Configuration:
         try:
             return make(account.base_url, auth=auth, auth_url=account.auth_url, **added)
         except ConfigurationError as error:
-            raise error if error.argument in options else self.name_setting(error)
+            raise error if error.argument in options else self.name_setting(error) from None
 
     def _add_to_options(self, options: SyncClientOptions) -> SyncClientOptions:
         """Return options of a client with the proxy and the authorities that they leave out."""
@@ -429,12 +429,14 @@ def parse_toml(text: bytes, name: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text.decode())
     except RecursionError:
-        raise ConfigurationError(f"{name} is not TOML of settings: it is nested too deeply")
+        raise ConfigurationError(
+            f"{name} is not TOML of settings: it is nested too deeply"
+        ) from None
     except ValueError as error:
         # The message itself may quote the file.
         place = _TOML_PLACE.search(str(error))
         fault = f"{name} is not TOML{f' ({place[1]})' if place else ''}"
-        raise ConfigurationError(fault)
+        raise ConfigurationError(fault) from None
 
 
 def read_content(path: Path) -> tuple[bytes, os.stat_result]:
@@ -447,9 +449,9 @@ def read_content(path: Path) -> tuple[bytes, os.stat_result]:
             is_file = stat.S_ISREG(status.st_mode)
             text = file.read(MAX_BYTES + 1) if is_file else b""
     except OSError as error:
-        raise ConfigurationError(f"cannot read {name}: {reason_of(error)}")
+        raise ConfigurationError(f"cannot read {name}: {reason_of(error)}") from None
     except ValueError:
-        raise ConfigurationError(f"cannot read {name}: it must be the path of a file")
+        raise ConfigurationError(f"cannot read {name}: it must be the path of a file") from None
     if not is_file:
         raise ConfigurationError(f"{name} is not a regular file")
     if len(text) > MAX_BYTES:
@@ -526,8 +528,8 @@ def _make_tls_context(ca_file: str) -> tls.SSLContext:
             raise ConfigurationError(f"{shown} is not a regular file")  # a pipe would block
         context.load_verify_locations(path)
     except tls.SSLError:
-        raise ConfigurationError(f"{shown} holds no certificate")
+        raise ConfigurationError(f"{shown} holds no certificate") from None
     except (OSError, ValueError) as error:
         reason = reason_of(error) if isinstance(error, OSError) else "it must be the path of a file"
-        raise ConfigurationError(f"cannot read {shown}: {reason}")
+        raise ConfigurationError(f"cannot read {shown}: {reason}") from None
     return context

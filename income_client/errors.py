@@ -23,19 +23,16 @@ IncomeClientError
 │   └── CheckpointConflictError     another poller has taken over
 └── CallbackRejectedError           a callback is not authentic, or cannot be accepted now
 
-No message, repr, log, pickle, cause, context or frame of ours shows a secret, token,
-signed address or borrower's data; what you pass to us stays in your own frames.
-`leaving` is where errors lose ours. The one exception is `body`, which a client made
-with ``keep_error_bodies=True`` fills in.
+No message, repr, log, pickle, cause, context or variable in a frame of ours shows a secret, token,
+signed address or borrower's data: values mask themselves, and `system.frames` removes the frames of
+functions that handle them as plain values. The one exception is `body`, which a client made with
+``keep_error_bodies=True`` fills in.
 """
 
 import enum
-import traceback
 from collections.abc import Callable
-from contextlib import ContextDecorator
 from http import HTTPStatus
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from attrs import frozen
 
@@ -44,8 +41,6 @@ if TYPE_CHECKING:
     from .records.window import Window
 
 E = TypeVar("E", bound="IncomeClientError")
-
-_RAISED_IN: Final = "raised in:\n"
 
 
 class IncomeClientError(Exception):
@@ -135,39 +130,6 @@ def _rebuild_error(cls: type[E], message: str, state: dict[str, Any]) -> E:
     Exception.__init__(error, message)
     error.__dict__.update(state)
     return error
-
-
-class leaving(ContextDecorator):  # noqa: N801 - reads as the statement that it is
-    """The door of the package: an error that leaves it loses its frames, cause and context.
-
-    Crash reporters send the locals of frames, and ours hold headers, replies and secrets. A bug
-    keeps its stack as a note. ``with leaving():`` goes around the body of a coroutine, and
-    ``@leaving()`` on a function. The frame of the block itself is gone as well, since an exception
-    without a traceback gets none where a block that has exited raises it again.
-    """
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is None:
-            return
-        if isinstance(error, Exception) and not isinstance(
-            error, IncomeClientError | StopAsyncIteration
-        ):
-            _note_stack(error)
-        error.__cause__ = error.__context__ = error.__traceback__ = None
-
-
-def _note_stack(bug: Exception) -> None:
-    # Once: several doors may be on its way, and those who wait for one token share its failure.
-    if not any(note.startswith(_RAISED_IN) for note in getattr(bug, "__notes__", ())):
-        bug.add_note(_RAISED_IN + "".join(traceback.format_tb(bug.__traceback__)))
 
 
 class ConfigurationError(IncomeClientError):

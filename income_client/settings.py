@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypedDict, Typ
 from attrs import Attribute, evolve, field, frozen
 from attrs.validators import optional
 
-from .errors import ConfigurationError, leaving
+from .errors import ConfigurationError
+from .system.frames import strip_frames
 from .system.hosts import read_host_pattern
 from .system.texts import has_surrogate
 
@@ -153,7 +154,7 @@ class Secret:
 
     __slots__ = ("_text",)
 
-    @leaving()
+    @strip_frames
     def __init__(self, text: str) -> None:
         if not isinstance(text, str):
             raise ConfigurationError("the text of a Secret must be a str", argument="text")
@@ -235,7 +236,7 @@ class BasicAuth:
     username: str
     password: Secret
 
-    @leaving()
+    @strip_frames
     def __init__(self, username: str, password: str | Secret) -> None:
         fault = _pair_fault(("username", "password"), username, password)
         if fault is not None:
@@ -262,7 +263,7 @@ class OAuth2ClientCredentials:
     client_id: str
     client_secret: Secret
 
-    @leaving()
+    @strip_frames
     def __init__(self, client_id: str, client_secret: str | Secret) -> None:
         fault = _pair_fault(("client_id", "client_secret"), client_id, client_secret)
         if fault is not None:

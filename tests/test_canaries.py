@@ -16,8 +16,8 @@ import income_client
 from income_client import IncomeClient, TransportError, to_json
 from income_client.emulator import Emulator
 from income_client.emulator.api import AccessTokens
-from income_client.errors import leaving
 from income_client.events.instrumentation import Instrumentation
+from income_client.system.frames import strip_frames
 from tests.support.canaries import SECRET, TOKEN, WATCH, Watch, private_in
 from tests.support.cli import Cli
 from tests.support.payloads import APPLICATION, DOCUMENTS
@@ -39,14 +39,27 @@ def logged_with_its_error() -> None:
         logging.getLogger("income_client.worker").exception("failed")
 
 
+@strip_frames
+def fail() -> None:
+    """Raise an error from a sensitive function."""
+    raise TransportError("no reply", request_id=TOKEN)
+
+
 def left() -> None:
-    """Let an error out through the door, and take it without pytest."""
-    with suppress(TransportError), leaving():
-        raise TransportError("no reply", request_id=TOKEN)
+    """Let an error out of a sensitive function, and take it without pytest."""
+    with suppress(TransportError):
+        fail()
+
+
+def made() -> None:
+    """Make an error in the package, and raise it nowhere."""
+    path = Path(income_client.__file__).parent / "client.py"
+    scope = {"TransportError": TransportError}
+    exec(compile(f"TransportError({TOKEN!r})", str(path), "exec"), scope)
 
 
 def chained() -> None:
-    """Let an error out beside the door."""
+    """Let an error out with a cause."""
     with pytest.raises(TransportError):
         raise TransportError("no reply") from ValueError(TOKEN)
 
@@ -69,7 +82,7 @@ def pickled() -> None:
 
 
 def in_a_frame() -> None:
-    """Call a public method without a door that holds a token as it fails."""
+    """Call a public method that holds a token as it fails."""
     source = f"class IncomeClient:\n def check(self):\n  token = {TOKEN!r}\n  raise KeyError(token)"
     scope: dict[str, type] = {}
     exec(compile(source, str(Path(income_client.__file__).parent / "client.py"), "exec"), scope)
@@ -94,6 +107,7 @@ LEAKS: dict[Callable[[], None], str] = {
     logged: "log",
     logged_with_its_error: "log",
     left: "error",
+    made: "error",
     chained: "error",
     pickled: "error",
     in_a_frame: "error",

@@ -301,7 +301,7 @@ class Auditor:
                 for _ in range(self.concurrency):
                     group.create_task(call_in_turn())
         except ExceptionGroup as errors:
-            raise errors.exceptions[0]
+            raise errors.exceptions[0] from None
 
     async def _ask(self, limit: int, bounds: Bounds | None) -> Answer:
         return await ask_page(self.session, limit, self.zone, bounds, read=self._read)

@@ -77,7 +77,7 @@ async def read_held(held: Held, zone: tzinfo) -> HeldTimes:
                     try:
                         times.add(application_id, *_seconds_of(when, zone))
                     except ConfigurationError:
-                        raise wrong("held", f"has no time in entry {number:,}")
+                        raise wrong("held", f"has no time in entry {number:,}") from None
                 case _:
                     raise wrong("held", f"has no pair of an id and a time in entry {number:,}")
     return times

@@ -15,11 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from income_client.errors import CheckpointError, ConfigurationError, leaving
+from income_client.errors import CheckpointError, ConfigurationError
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import EPOCH, Window
 from income_client.system.concurrency import run_to_the_end
 from income_client.system.disk import locked_folder, new_file
+from income_client.system.frames import strip_frames
 
 from .store import (
     Change,
@@ -186,12 +187,12 @@ class SQLiteCheckpointStore(CheckpointStore):
         check_name(name)
         return await self._run_statements(partial(self._count_rings, name))
 
+    @strip_frames
     async def _run_statements(self, work: Callable[[], T]) -> T:
-        with leaving():
-            try:
-                return await self._retry_while_locked(work)
-            except (sqlite3.Error, OSError) as error:
-                raise self._translate_error(error)
+        try:
+            return await self._retry_while_locked(work)
+        except (sqlite3.Error, OSError) as error:
+            raise self._translate_error(error) from None
 
     async def _retry_while_locked(self, work: Callable[[], T]) -> T:
         """Do work again while the file is locked; what was locked out has changed nothing."""
@@ -281,7 +282,7 @@ class SQLiteCheckpointStore(CheckpointStore):
         except FileNotFoundError:
             path.parent.stat()
             if was_used:
-                raise self._store_error("is gone since it was used last")
+                raise self._store_error("is gone since it was used last") from None
             self._check_side_files(path)
             return False
         if not stat.S_ISREG(found.st_mode):

@@ -103,7 +103,7 @@ async def _write_found(reference: str, rows: RowWriter, connection: Connection |
         except ConfigurationError as error:
             if error.argument != "application_reference_id":
                 raise
-            raise ConfigurationError(f"--reference {error.detail}")
+            raise ConfigurationError(f"--reference {error.detail}") from None
     if found is None:
         say(f'no application has the reference "{reference}"')
         return ExitStatus.FAILED

@@ -117,7 +117,7 @@ def _check_exists(path: Path) -> None:
     try:
         path.stat()
     except OSError as error:
-        raise IncomeClientError(f"{path} cannot be read: {reason_of(error)}")
+        raise IncomeClientError(f"{path} cannot be read: {reason_of(error)}") from None
 
 
 def _rows_of(found: "Audit") -> Iterator[Mapping[str, object]]:

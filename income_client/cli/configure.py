@@ -100,7 +100,7 @@ def configure(
     try:
         path.resolve()
     except RuntimeError:
-        raise ConfigurationError(f"cannot use {name}: it is a link to itself")
+        raise ConfigurationError(f"cannot use {name}: it is a link to itself") from None
     given = {
         "base_url": base_url, "auth_url": auth_url, "client_id": client_id, "username": username
     }  # fmt: skip
@@ -128,7 +128,7 @@ def _read_file(path: Path, name: str) -> bytes:
     try:
         return read_content(path)[0] if path.exists() else b""
     except OSError as error:
-        raise ConfigurationError(f"cannot read {name}: {reason_of(error)}")
+        raise ConfigurationError(f"cannot read {name}: {reason_of(error)}") from None
 
 
 def _has_settings(table: Mapping[str, Any], profile: str | None) -> bool:
@@ -240,9 +240,9 @@ def _save_file(
                 part.unlink(missing_ok=True)
     except BlockingIOError:
         fault = f"another configure is at work on {name}: nothing was saved"
-        raise ConfigurationError(fault)
+        raise ConfigurationError(fault) from None
     except OSError as error:
-        raise ConfigurationError(f"cannot write {name}: {reason_of(error)}")
+        raise ConfigurationError(f"cannot write {name}: {reason_of(error)}") from None
 
 
 def _add_settings(

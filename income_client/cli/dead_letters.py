@@ -104,7 +104,7 @@ def _existing_store(store: Path) -> "SQLiteCheckpointStore | None":
     try:
         checkpoints = SQLiteCheckpointStore(store)
     except ConfigurationError:
-        raise ConfigurationError("--store: this must be the path of a file")
+        raise ConfigurationError("--store: this must be the path of a file") from None
     return checkpoints if store.exists() else None
 
 
@@ -112,7 +112,7 @@ async def _is_known(checkpoints: "SQLiteCheckpointStore", name: str) -> bool:
     try:
         return bool((await checkpoints.load(name)).version)
     except ConfigurationError as error:
-        raise ConfigurationError(f"--name: {error.message}")
+        raise ConfigurationError(f"--name: {error.message}") from None
 
 
 def _letter_row(letter: "DeadLetter") -> Mapping[str, object]:

@@ -142,7 +142,7 @@ async def download(
             # Only for its checks, before a folder is made: nothing begins until it is iterated.
             client.download_all((), to, names=names)
         except ConfigurationError as error:
-            raise ConfigurationError(f"--names: {error.message}")
+            raise ConfigurationError(f"--names: {error.message}") from None
         changed = None
         if not applications:
             span = await span_between(client, updated_after, updated_before)
@@ -150,7 +150,7 @@ async def download(
         try:
             check_folder(make_folder(to))
         except OSError as error:
-            raise IncomeClientError(f"cannot use the folder {to}: {reason_of(error)}")
+            raise IncomeClientError(f"cannot use the folder {to}: {reason_of(error)}") from None
         stop = Stoppable()
         signals = StopSignals(stop.stop)
         with _Bars(is_wanted=not quiet) as bars:
@@ -203,7 +203,7 @@ def _download_policy(hosts: tuple[str, ...], *, allow_private_networks: bool) ->
             allow_private_networks=is_local or allow_private_networks,
         )
     except ConfigurationError as error:
-        raise ConfigurationError(f"--allow-host: {error.detail}")
+        raise ConfigurationError(f"--allow-host: {error.detail}") from None
 
 
 class _Run:

@@ -188,7 +188,7 @@ async def emulate(
     try:
         await service.start()
     except OSError as error:
-        raise IncomeClientError(f"--host {host} --port {port}: {reason_of(error)}")
+        raise IncomeClientError(f"--host {host} --port {port}: {reason_of(error)}") from None
     try:
         write_text(*_lines_about(service, basic=basic))
         if is_open:
@@ -205,7 +205,7 @@ def _add_faults(service: "Emulator", text: str) -> None:
     try:
         service.faults.add(text)
     except ConfigurationError as error:
-        raise ConfigurationError(f"--faults: {error.message}")
+        raise ConfigurationError(f"--faults: {error.message}") from None
     if not len(service.faults):
         raise ConfigurationError("--faults: it names no fault")
 

@@ -155,10 +155,10 @@ async def export(
         except _StoppedError:
             return ExitStatus.of_signal(signals.received or signal.SIGINT)
         except OSError as error:
-            raise IncomeClientError(f"cannot write {to}: {reason_of(error)}")
+            raise IncomeClientError(f"cannot write {to}: {reason_of(error)}") from None
         except sqlite3.Error as error:
             reason = getattr(error, "sqlite_errorname", type(error).__name__)
-            raise IncomeClientError(f"cannot use {to}.part: {reason}")
+            raise IncomeClientError(f"cannot use {to}.part: {reason}") from None
     OutputLines().write(os.fsencode(to))
     return ExitStatus.DONE
 
@@ -170,11 +170,11 @@ def _check_pyarrow() -> None:
     try:
         to_arrow(())
     except ConfigurationError as error:
-        raise IncomeClientError(error.message)
+        raise IncomeClientError(error.message) from None
     except Exception as error:  # noqa: BLE001 - a library that is broken raises anything
         raise IncomeClientError(
             f"pyarrow is installed and cannot be used ({type(error).__name__}): reinstall it"
-        )
+        ) from None
 
 
 class _StoppedError(Exception):
@@ -501,7 +501,7 @@ class _Export:
         except ConfigurationError as error:
             raise IncomeClientError(
                 f"{error.message}; --format jsonl, with the same other arguments, loses nothing"
-            )
+            ) from None
         return tables.rows
 
 

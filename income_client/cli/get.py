@@ -44,7 +44,7 @@ async def get(
             shown = {"path": "PATH", "params": "--param"}.get(error.argument or "")
             if shown is None:
                 raise
-            raise ConfigurationError(f"{shown} {error.detail}")
+            raise ConfigurationError(f"{shown} {error.detail}") from None
     OutputLines().write(inert(_ENCODER.encode(found)))
     return ExitStatus.DONE
 

@@ -85,7 +85,7 @@ async def read_pairs(path: Path) -> AsyncGenerator[Pair, None]:
                     is_empty = False
                     yield pair
     except OSError as error:
-        raise IncomeClientError(f"{path} cannot be read: {reason_of(error)}")
+        raise IncomeClientError(f"{path} cannot be read: {reason_of(error)}") from None
     if is_empty:
         raise IncomeClientError(f"{path} holds no application")
 
@@ -99,7 +99,7 @@ def _read_tables(folder: Path) -> Iterator[Pair]:
             for place, row in enumerate(read_columns(path, _ID, time), start=1):
                 yield _checked_pair(*row, f"row {place:,} of {path}")
     except ConfigurationError as error:
-        raise IncomeClientError(error.message)
+        raise IncomeClientError(error.message) from None
 
 
 async def _read_rows(path: Path) -> AsyncGenerator[Pair, None]:
@@ -129,7 +129,7 @@ def _decode_line(line: bytes, where: str) -> str:
     try:
         return line.decode().strip()
     except UnicodeDecodeError:
-        raise IncomeClientError(f"{where} is not UTF-8")
+        raise IncomeClientError(f"{where} is not UTF-8") from None
 
 
 def _choose_format(text: str, where: str) -> tuple[_ReadPair, bool]:
@@ -151,7 +151,9 @@ def _read_json(text: str, where: str) -> Pair:
     try:
         line = msgspec.json.decode(text, type=_Line)
     except (msgspec.MsgspecError, RecursionError, ValueError):
-        raise IncomeClientError(f"{where} is not a line of JSON with {_ID} and {_TIMES[0]}")
+        raise IncomeClientError(
+            f"{where} is not a line of JSON with {_ID} and {_TIMES[0]}"
+        ) from None
     application = line.application or line
     updated_at = application.last_updated_at or application.updated_at
     application_id, latest = _checked_pair(application.application_id, updated_at, where)
@@ -177,7 +179,7 @@ def _split_row(text: str, where: str) -> list[str]:
     try:
         return [cell.strip() for cell in next(csv.reader([text], strict=True))]
     except csv.Error:
-        raise IncomeClientError(f"{where} is not a row of CSV")
+        raise IncomeClientError(f"{where} is not a row of CSV") from None
 
 
 def _checked_pair(application_id: Any, updated_at: Any, where: str) -> Pair:

@@ -130,7 +130,7 @@ async def _start_server(server: Awaitable[str], where: str) -> str:
         return await server
     except OSError as error:
         reason = "no such host" if isinstance(error, socket.gaierror) else reason_of(error)
-        raise IncomeClientError(f"{where}: {reason}")
+        raise IncomeClientError(f"{where}: {reason}") from None
 
 
 def _check_paths(path: str, token_path: str) -> None:

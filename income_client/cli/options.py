@@ -132,7 +132,7 @@ def read_moment(text: str) -> Moment:
         # The service's own times have no zone, and are in UTC for every command.
         return Moment(at=at if at.utcoffset() is None else at.astimezone(UTC).replace(tzinfo=None))
     except (ValueError, OverflowError):
-        raise ValueError(f"this must be a time such as {_TIMES}")
+        raise ValueError(f"this must be a time such as {_TIMES}") from None
 
 
 def _read_moment_option(_: Any, tokens: Sequence[Token]) -> Moment:
@@ -391,7 +391,7 @@ async def read_input(descriptor: int = 0) -> bytes:
     try:
         return await asyncio.wrap_future(future)
     except OSError as error:
-        raise IncomeClientError(f"standard input cannot be read: {reason_of(error)}")
+        raise IncomeClientError(f"standard input cannot be read: {reason_of(error)}") from None
 
 
 def _id_in(line: bytes, number: int) -> str:

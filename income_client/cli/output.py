@@ -69,7 +69,7 @@ def _raise_unwritable() -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise UnwritableError(error)
+        raise UnwritableError(error) from None
 
 
 def write_text(*lines: str) -> None:

@@ -166,15 +166,15 @@ async def opened_store(store: Path, name: str) -> tuple[SQLiteCheckpointStore, b
     try:
         checkpoints = SQLiteCheckpointStore(store)
     except ConfigurationError:
-        raise ConfigurationError("--store: this cannot be the path of a file")
+        raise ConfigurationError("--store: this cannot be the path of a file") from None
     try:
         stored = await checkpoints.load(name)
     except CheckpointError as error:
         is_lost = not store.parent.is_dir()
         reason = f"there is no folder {store.parent}" if is_lost else error.message
-        raise IncomeClientError(f"--store: {reason}")
+        raise IncomeClientError(f"--store: {reason}") from None
     except ConfigurationError as error:
-        raise ConfigurationError(f"--name: {error.message}")
+        raise ConfigurationError(f"--name: {error.message}") from None
     return checkpoints, bool(stored.version)
 
 

@@ -148,7 +148,9 @@ async def _opened(
     try:
         from income_client.engines import nats as engine
     except ImportError:
-        raise ConfigurationError("relay needs the extra nats: pip install 'income-client[nats]'")
+        raise ConfigurationError(
+            "relay needs the extra nats: pip install 'income-client[nats]'"
+        ) from None
 
     async with _connect_to_nats(to, creds) as server:
         await _check_subject(server, subject)
@@ -170,7 +172,7 @@ async def _connect_to_nats(url: str, creds: Path | None) -> AsyncIterator["Clien
             url, name="income-client relay", seconds=_CONNECT_SECONDS, credentials=creds
         )
     except NatsConnectionError as error:
-        raise IncomeClientError(_unreachable_text(url, error.reason))
+        raise IncomeClientError(_unreachable_text(url, error.reason)) from None
     try:
         yield client
     finally:
@@ -207,9 +209,9 @@ async def _check_subject(server: "Client", subject: str) -> None:
         await server.jetstream().find_stream_name_by_subject(subject)
     except NotFoundError:
         advice = f"nats stream add UPDATES --subjects '{subject}'"
-        raise IncomeClientError(f"--subject: no stream has {subject}; try {advice}")
+        raise IncomeClientError(f"--subject: no stream has {subject}; try {advice}") from None
     except Error as error:
-        raise IncomeClientError(f"--to: JetStream fails with {type(error).__name__}")
+        raise IncomeClientError(f"--to: JetStream fails with {type(error).__name__}") from None
 
 
 async def _open_bucket(server: "Client", bucket: str) -> "KeyValue":
@@ -220,8 +222,8 @@ async def _open_bucket(server: "Client", bucket: str) -> "KeyValue":
         return await server.jetstream().key_value(bucket)
     except BucketNotFoundError:
         advice = f"nats kv add {bucket}"
-        raise IncomeClientError(f"--bucket: there is no bucket {bucket}; try {advice}")
+        raise IncomeClientError(f"--bucket: there is no bucket {bucket}; try {advice}") from None
     except InvalidBucketNameError:
-        raise ConfigurationError("--bucket: this cannot be the name of a bucket")
+        raise ConfigurationError("--bucket: this cannot be the name of a bucket") from None
     except Error as error:
-        raise IncomeClientError(f"--to: JetStream fails with {type(error).__name__}")
+        raise IncomeClientError(f"--to: JetStream fails with {type(error).__name__}") from None

@@ -76,7 +76,9 @@ async def trigger(
     try:
         emulator = RemoteEmulator(url, os.environ.get("INCOME_EMULATOR_TOKEN") or None)
     except ConfigurationError as error:
-        raise ConfigurationError(f"INCOME_BASE_URL or INCOME_EMULATOR_TOKEN: {error.message}")
+        raise ConfigurationError(
+            f"INCOME_BASE_URL or INCOME_EMULATOR_TOKEN: {error.message}"
+        ) from None
     await emulator.start()
     are_delivered = True
     with RowWriter(_COLUMNS, output) as rows:

@@ -12,7 +12,11 @@ from copy import copy
 from functools import lru_cache, partial
 from typing import Final, Self, TypeVar
 
-from income_client.errors import ConfigurationError, DownloadError, IncomeClientError, leaving
+from income_client.errors import (
+    ConfigurationError,
+    DownloadError,
+    IncomeClientError,
+)
 from income_client.events.instrumentation import Instrumentation
 from income_client.events.kinds import FileFinished
 from income_client.http.retry import Retries, RetryBudget
@@ -20,6 +24,7 @@ from income_client.records.documents import ApplicationDocuments, Document
 from income_client.records.files import DownloadedFile, DownloadProgress
 from income_client.settings import DownloadPolicy, RetryPolicy, Secret, Timeouts
 from income_client.system.clock import Clock
+from income_client.system.frames import strip_frames
 
 from .destinations import ANOTHER, Existing, Published
 from .http import FilePool, FileReply
@@ -100,26 +105,28 @@ class Downloader:
         """Close the connections; again does nothing."""
         await self.pool.aclose()
 
+    @strip_frames
     async def fetch(self, job: Job, document: Document) -> DownloadedFile:
         """Download a file."""
-        with leaving():
-            async with self._slots:
-                return await self._run_download(_Download(self, job, document))
+        async with self._slots:
+            return await self._run_download(_Download(self, job, document))
 
     async def _run_download(self, download: "_Download") -> DownloadedFile:
         """Run a download, and report how it ended."""
         began = self.clock.monotonic()
+        outcome: DownloadedFile | BaseException
         try:
-            file = await download.run()
+            outcome = await download.run()
         except ProgressError as error:
-            self._report_end(download, error.raised, began)
-            raise error.raised from None
+            outcome = error.raised
         except (Exception, asyncio.CancelledError) as error:
             download.name_document(error)
             self._report_end(download, error, began)
             raise
-        self._report_end(download, file, began)
-        return file
+        self._report_end(download, outcome, began)
+        if isinstance(outcome, BaseException):
+            raise outcome  # not within the block above, which would become its context
+        return outcome
 
     def _report_end(
         self, download: "_Download", outcome: DownloadedFile | BaseException, began: float
@@ -241,21 +248,22 @@ class _Download:
         retries = Retries(shared.retry, shared.budget, shared.clock)
         while True:
             try:
-                with leaving():  # what has failed must not keep its reply through the pause
-                    result = await attempt()
+                result = await attempt()
             except OutdatedError as outdated:
                 await self._renew_address(outdated)
                 # What follows is another address: its failures are counted anew.
                 retries = Retries(shared.retry, shared.budget, shared.clock)
+                continue
             except IncomeClientError as error:
                 pause = retries.pause_after(error)
                 if pause is None:
                     raise
-                await shared.clock.sleep(pause)
             else:
                 retries.succeed()
                 self._renewals = 0
                 return result
+            # Not in the block above: the error would keep the reply in memory through the pause.
+            await shared.clock.sleep(pause)
 
     async def _request_file(self, headers: Mapping[str, str]) -> FileReply:
         """Return a reply about the bytes of the file, wherever redirects lead, each checked."""

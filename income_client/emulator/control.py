@@ -482,7 +482,7 @@ def _checked(
             return dict(application), None
         msgspec.convert(documents, _NeededOfDocuments)
     except msgspec.ValidationError as error:
-        raise ConfigurationError(f"an application cannot be served: {error}")
+        raise ConfigurationError(f"an application cannot be served: {error}") from None
     ids = {name: application[name] for name in ("application_id", "application_reference_id")}
     documents = {**ids, **documents}
     for name, text in ids.items():
@@ -537,7 +537,7 @@ class Command:
         except (ValueError, ArithmeticError, RecursionError) as error:
             # An exponent that no Decimal can hold is an ArithmeticError without a text.
             text = str(error) if isinstance(error, ValueError) else "it cannot be read"
-            raise RefusedError(error_reply(400, "invalid_arguments", text))
+            raise RefusedError(error_reply(400, "invalid_arguments", text)) from None
         return msgspec.structs.asdict(arguments)
 
 

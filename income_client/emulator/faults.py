@@ -293,7 +293,7 @@ def _setting(text: str) -> tuple[str, float | None]:
     try:
         return name, read(value)
     except ValueError:
-        raise invalid(name, allowed, value, may_show=True)
+        raise invalid(name, allowed, value, may_show=True) from None
 
 
 def _passed(fields: Mapping[str, Any]) -> int:

@@ -12,7 +12,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from income_client.errors import ConfigurationError, IncomeClientError, leaving
+from income_client.errors import ConfigurationError, IncomeClientError
 from income_client.settings import (
     BasicAuth,
     DownloadPolicy,
@@ -20,6 +20,7 @@ from income_client.settings import (
     Secret,
     check_type,
 )
+from income_client.system.frames import strip_frames
 from income_client.system.texts import printable, reason_of
 
 from . import control
@@ -52,10 +53,9 @@ def _remote(
     async def method(self: "RemoteEmulator", /, *args: P.args, **kwargs: P.kwargs) -> T:
         arguments = signature.bind(self, *args, **kwargs).arguments
         del arguments[emulator.name]
-        with leaving():
-            content = await self._send(command.__name__, arguments, seconds)
-            found: T = self._decode(content, signature.return_annotation)
-            return found
+        content = await self._send(command.__name__, arguments, seconds)
+        found: T = self._decode(content, signature.return_annotation)
+        return found
 
     named: Any = update_wrapper(method, command)
     named.__signature__ = signature.replace(
@@ -97,6 +97,7 @@ class RemoteEmulator:
     oauth2: OAuth2ClientCredentials
     download_policy: DownloadPolicy
 
+    @strip_frames
     def __init__(self, url: str, token: Secret | str | None = None) -> None:
         check_type("token", token, Secret, str)
         token = Secret(token) if isinstance(token, str) else token
@@ -156,7 +157,7 @@ class RemoteEmulator:
         try:
             return msgspec.json.decode(content, type=form)
         except ValueError:
-            raise IncomeClientError(f"what answers at {self.url} is not an emulator")
+            raise IncomeClientError(f"what answers at {self.url} is not an emulator") from None
 
     async def _send(self, name: str, arguments: Mapping[str, Any], seconds: float) -> bytes:
         """Send a command over a connection of its own, and return the body of a success."""
@@ -168,7 +169,7 @@ class RemoteEmulator:
             else:
                 body, fields["Content-Type"] = _JSON.encode(arguments), "application/json"
         except (TypeError, ValueError):
-            raise ConfigurationError(f"{name}: an argument cannot be written as JSON")
+            raise ConfigurationError(f"{name}: an argument cannot be written as JSON") from None
         if self._authorization is not None:
             fields["Authorization"] = self._authorization.reveal()
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=_TIMEOUT)
@@ -185,19 +186,18 @@ class RemoteEmulator:
             ):
                 content = await reply.read()
         except (aiohttp.ClientError, OSError) as error:
-            raise IncomeClientError(f"no emulator answers at {self.url}: {_why(error)}")
+            raise IncomeClientError(f"no emulator answers at {self.url}: {_why(error)}") from None
         if reply.status != HTTPStatus.OK:
             raise _error_of(reply.status, content)
         return content
 
 
-@leaving()
 def _origin_of(url: str) -> str:
     refused = ConfigurationError("url must be an http or https address of an emulator")
     try:
         address = URL(url)
     except (TypeError, ValueError):
-        raise refused
+        raise refused from None
     if address.scheme not in ("http", "https") or not address.host or "@" in address.authority:
         raise refused
     return str(address.origin())

@@ -22,7 +22,6 @@ from faststream.nats.message import NatsMessage
 from nats.errors import Error as NatsError
 
 from income_client import DecodeError, NotFoundError
-from income_client.errors import leaving
 from income_client.settings import check_count, check_positive, invalid
 
 from .relay import HEADER_BYTES, UpdateEvent, faststream_decoder
@@ -41,7 +40,6 @@ _LONGEST_PAUSE_SECONDS: Final = 600.0
 _ANSWER_SECONDS: Final = 10.0
 
 
-@leaving()
 def update_subscriber(
     broker: NatsBroker,
     *,

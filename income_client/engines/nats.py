@@ -45,8 +45,8 @@ from income_client.checkpoints.store import (
     in_order,
     in_whole_seconds,
 )
-from income_client.errors import leaving
 from income_client.settings import check_positive
+from income_client.system.frames import strip_all_frames, strip_frames
 
 from .relay import HEADER_BYTES, UpdateEvent
 
@@ -346,15 +346,14 @@ class NatsTokenStore(TokenStore):
         self._claimed = 0
 
     async def load(self) -> StoredToken | None:  # noqa: D102 - as the base class says
-        with leaving():
-            _, token = await _await_answer(_in_time(self._load_token()))
-            if token.expires_at is None:
-                return None
-            return StoredToken(
-                access_token=token.access_token,
-                expires_at=token.expires_at,
-                lifetime=token.lifetime,
-            )
+        _, token = await _await_answer(_in_time(self._load_token()))
+        if token.expires_at is None:
+            return None
+        return StoredToken(
+            access_token=token.access_token,
+            expires_at=token.expires_at,
+            lifetime=token.lifetime,
+        )
 
     async def save(self, token: StoredToken) -> None:  # noqa: D102 - as the base class says
         claimed, self._claimed = self._claimed, 0
@@ -385,7 +384,7 @@ class NatsTokenStore(TokenStore):
         try:
             return entry.revision or 0, msgspec.json.decode(entry.value or b"", type=_Token)
         except ValueError:
-            raise CheckpointError("the bucket's key holds no token")
+            raise CheckpointError("the bucket's key holds no token") from None
 
     async def _save_token(self, token: StoredToken, claimed: int) -> None:
         new = _Token(token.access_token.reveal(), token.expires_at, token.lifetime)
@@ -444,19 +443,19 @@ def nats_publisher(
         try:
             await js.publish(subject, content, headers=headers)
         except ConnectionClosedError:
-            raise IncomeClientError(f"NATS: {_CLOSED}")
+            raise IncomeClientError(f"NATS: {_CLOSED}") from None
         except (AttributeError, LookupError, TypeError, ValueError):
             # A subscriber of the subject has replied in place of a stream.
-            raise NatsError("the reply is not an acknowledgement")
+            raise NatsError("the reply is not an acknowledgement") from None
 
+    @strip_all_frames
     async def publish(event: UpdateEvent) -> None:
         headers = {"Nats-Msg-Id": event.id, "content-type": "application/json"}
-        with leaving():
-            content = event.to_json()
-            # A server that gets a larger message closes the connection, each time.
-            if len(content) > _room(js) and event.record is not None:
-                content = evolve(event, record=None).to_json()
-            await send(content, headers)
+        content = event.to_json()
+        # A server that gets a larger message closes the connection, each time.
+        if len(content) > _room(js) and event.record is not None:
+            content = evolve(event, record=None).to_json()
+        await send(content, headers)
 
     return publish
 
@@ -467,13 +466,13 @@ def _room(js: JetStreamContext) -> int:
     return client.max_payload - HEADER_BYTES
 
 
+@strip_frames
 async def _await_answer(work: Awaitable[T]) -> T:
     """Return what the server answers; raise what fails as an error without its text."""
-    with leaving():
-        try:
-            return await work
-        except (NatsError, TimeoutError, OSError) as error:
-            raise _translate_error(error)
+    try:
+        return await work
+    except (NatsError, TimeoutError, OSError) as error:
+        raise _translate_error(error) from None
 
 
 async def _in_time(work: Awaitable[T]) -> T:
@@ -558,4 +557,4 @@ def _decode_value(content: bytes, kind: type[T]) -> T:
         plain = content if content[:1] in {b"{", b"["} else zlib.decompress(content)
         return msgspec.json.decode(plain, type=kind)
     except (ValueError, zlib.error):
-        raise CheckpointError("the bucket's key holds no checkpoint of this package")
+        raise CheckpointError("the bucket's key holds no checkpoint of this package") from None

@@ -29,13 +29,13 @@ from income_client.errors import (
     CheckpointError,
     ConfigurationError,
     IncomeClientError,
-    leaving,
 )
 from income_client.http.tokens import StoredToken, TokenStore
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import Window
 from income_client.settings import Secret, check_positive, check_type, invalid
 from income_client.system.concurrency import wait_for_end
+from income_client.system.frames import strip_frames
 
 T = TypeVar("T")
 
@@ -226,6 +226,7 @@ Work = Callable[[Any], Awaitable[T]]
 class _Database(Protocol):
     """Where statements are run."""
 
+    @strip_frames
     async def run(self, work: Work[T]) -> T:
         """Run statements on a connection; only errors of ours are raised."""
         ...
@@ -319,7 +320,7 @@ class PostgresCheckpointStore(_Checkpoints):
     is_of_event_loop = True
     has_bell = True
 
-    @leaving()
+    @strip_frames
     def __init__(self, pool: Any) -> None:
         self._pool = _Pool("checkpoint store", pool)
         super().__init__(self._pool)
@@ -412,7 +413,7 @@ class PostgresTokenStore(TokenStore):
     is_of_event_loop: Final = True
     """Its connections belong to the event loop of who made them: `SyncIncomeClient` refuses it."""
 
-    @leaving()
+    @strip_frames
     def __init__(self, pool: Any, key: str = "default") -> None:
         check_name(key, "key")
         self._database = _Pool("token store", pool)
@@ -565,7 +566,7 @@ async def _load_token(key: str, connection: Any) -> StoredToken | None:
     try:
         return StoredToken(access_token=Secret(token), expires_at=expires_at, lifetime=lifetime)
     except ConfigurationError as error:
-        raise CheckpointError(f"token store in PostgreSQL: {error.message}")
+        raise CheckpointError(f"token store in PostgreSQL: {error.message}") from None
 
 
 async def _save_token(key: str, token: StoredToken, connection: Any) -> None:
@@ -611,19 +612,19 @@ class _Pool:
         if not isinstance(pool, _import_asyncpg().Pool):
             raise invalid("pool", "what asyncpg.create_pool() has returned", pool)
 
+    @strip_frames
     async def run(self, work: Work[T]) -> T:
         """Do work on one of them, which is given back."""
-        with leaving():
-            try:
-                async with asyncio.timeout(_SECONDS):
-                    connection = await self.pool.acquire()
-                    try:
-                        return await work(connection)
-                    finally:
-                        await self._give_back(connection)
-            except Exception as error:  # noqa: BLE001 - foreign code
-                await self.leave_if_read_only(error)
-                raise self._translate_error(error)
+        try:
+            async with asyncio.timeout(_SECONDS):
+                connection = await self.pool.acquire()
+                try:
+                    return await work(connection)
+                finally:
+                    await self._give_back(connection)
+        except Exception as error:  # noqa: BLE001 - foreign code
+            await self.leave_if_read_only(error)
+            raise self._translate_error(error) from None
 
     async def _give_back(self, connection: Any) -> None:
         """Give one back, even if it is cancelled meanwhile: asyncpg would leave a task behind.
@@ -666,20 +667,20 @@ class _Connection:
         if not isinstance(connection, library.Connection | library.pool.PoolConnectionProxy):
             raise invalid("connection", "a connection of asyncpg", connection)
 
+    @strip_frames
     async def run(self, work: Work[T]) -> T:
         """Do work on it, and close it where the outcome is not known."""
-        with leaving():
-            try:
-                async with asyncio.timeout(_SECONDS):
-                    return await work(self.connection)
-            except asyncio.CancelledError:
+        try:
+            async with asyncio.timeout(_SECONDS):
+                return await work(self.connection)
+        except asyncio.CancelledError:
+            self.close()
+            raise
+        except Exception as error:  # noqa: BLE001 - foreign code
+            if isinstance(error, TimeoutError):
                 self.close()
-                raise
-            except Exception as error:  # noqa: BLE001 - foreign code
-                if isinstance(error, TimeoutError):
-                    self.close()
-                await self.pool.leave_if_read_only(error)
-                raise _translate_error(self.what, error)
+            await self.pool.leave_if_read_only(error)
+            raise _translate_error(self.what, error) from None
 
     def close(self) -> None:
         """Close it without waiting for the server, which then undoes its transaction."""

@@ -25,11 +25,12 @@ from income_client import (
     from_json,
     to_json,
 )
-from income_client.errors import PayloadFault, leaving
+from income_client.errors import PayloadFault
 from income_client.http.endpoints import check_application_id
 from income_client.polling.foreign_store import is_mistake
 from income_client.polling.reading import updated_at
 from income_client.settings import check_choice, check_count, invalid
+from income_client.system.frames import strip_all_frames, strip_frames
 
 Payload: TypeAlias = Literal["reference", "record"]
 """Content of an event: the id of the application alone, or the record that was read as well."""
@@ -88,7 +89,7 @@ class UpdateEvent:
         return msgspec.json.encode(message)
 
     @classmethod
-    @leaving()
+    @strip_frames
     def from_json(cls, text: bytes | str) -> Self:
         """Read a message that `to_json` has written.
 
@@ -209,23 +210,23 @@ def faststream_publisher(publisher: Publisher) -> Callable[[UpdateEvent], Awaita
         ``NatsBroker`` is closed for good.
     """
 
+    @strip_all_frames
     async def publish(event: UpdateEvent) -> None:
         headers = {"Nats-Msg-Id": event.id, "content-type": "application/json"}
-        with leaving():
-            try:
-                taken = await publisher.publish(
-                    event.to_json(), correlation_id=event.id, headers=headers
-                )
-            except Exception as error:
-                if not _is_closed_for_good(error):
-                    raise
-                raise IncomeClientError(
-                    "NATS: the broker's connection is closed for good: start this process again; "
-                    "NatsBroker(..., max_reconnect_attempts=-1) keeps its connection"
-                )
-            # What RabbitMQ has handed back, it confirms as well.
-            if getattr(taken, "delivery", None) is not None:
-                raise IncomeClientError("no queue has taken the event: make it", retryable=True)
+        try:
+            taken = await publisher.publish(
+                event.to_json(), correlation_id=event.id, headers=headers
+            )
+        except Exception as error:
+            if not _is_closed_for_good(error):
+                raise
+            raise IncomeClientError(
+                "NATS: the broker's connection is closed for good: start this process again; "
+                "NatsBroker(..., max_reconnect_attempts=-1) keeps its connection"
+            ) from None
+        # What RabbitMQ has handed back, it confirms as well.
+        if getattr(taken, "delivery", None) is not None:
+            raise IncomeClientError("no queue has taken the event: make it", retryable=True)
 
     return publish
 
@@ -291,13 +292,13 @@ async def relay(
                 task = asyncio.current_task()
                 if task is None or task.cancelling():
                     raise
-                raise _Unpublished("CancelledError")
+                raise _Unpublished("CancelledError") from None
             except Exception as error:
                 if is_mistake(error) or _is_final(error):
                     raise
                 # Texts of the package's own errors hold no secrets; those of a broker's client may.
                 own = isinstance(error, IncomeClientError)
-                raise _Unpublished(str(error) if own else type(error).__name__)
+                raise _Unpublished(str(error) if own else type(error).__name__) from None
 
     async with aclosing(poller.batches()) as batches:
         async for batch in batches:
@@ -312,14 +313,17 @@ async def relay(
                 continue  # the poller waits for its turn, or ends
             except _Unpublished as failure:
                 failures += 1
-                if most is not None and failures >= most:
-                    text = f"events were not published in {failures} attempts ({failure}); "
-                    with leaving():
-                        raise IncomeClientError(text + "the checkpoint is before them")
+                text = f"events were not published in {failures} attempts ({failure}); "
+                if failures == most:
+                    break
                 facts = {"error": str(failure), "events": len(batch)}
                 _LOGGER.warning(
                     "events were not published (%s); they are tried again", failure, extra=facts
                 )
+        else:
+            return
+    # Not in the block above: the broker's error would become its context.
+    raise IncomeClientError(text + "the checkpoint is before them")
 
 
 def _is_final(error: Exception) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from income_client.errors import ConfigurationError, leaving
+from income_client.errors import ConfigurationError
 from income_client.records.documents import ApplicationRecord
 from income_client.settings import check_count
 from income_client.system.disk import new_file, sync_descriptor, sync_folder
@@ -95,7 +95,6 @@ class ParquetTables:
         """Rows written so far, by table."""
         return dict.fromkeys(ROWS, 0) | {name: file.rows for name, file in self._tables.items()}
 
-    @leaving()
     def write(self, record: ApplicationRecord) -> None:
         """Write what a record becomes in each table.
 
@@ -139,7 +138,6 @@ class ParquetTables:
         elif self._closed is None:
             self._give_up(exc_type)
 
-    @leaving()
     def close(self) -> None:
         """Finish the files and put the folder at its place; again does nothing.
 

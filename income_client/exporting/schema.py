@@ -14,6 +14,7 @@ from income_client.errors import ConfigurationError
 from income_client.records.document_types import DOCUMENT_TYPES
 from income_client.records.documents import ApplicationRecord
 from income_client.records.fields import ServiceTime, UtcTime
+from income_client.system.frames import strip_frames
 
 from .rows import PERSONS, ROWS, Row, columns_of
 
@@ -183,6 +184,7 @@ class RowBuffer:
         """Whether the rows should be converted now."""
         return self._records >= AT_ONCE
 
+    @strip_frames
     def add(self, record: object) -> None:
         """Add the rows of a record, all of them or, where one is refused, none."""
         if not isinstance(record, ApplicationRecord):
@@ -195,11 +197,14 @@ class RowBuffer:
                 pa.array([row.get(column) for row in rows[table]], kind)
             except _REFUSED:  # whose text quotes the value
                 problem = f"a value of {table}.{column} does not fit {kind}"
-                raise ConfigurationError(f"application {record.application_id}: {problem}")
+                raise ConfigurationError(
+                    f"application {record.application_id}: {problem}"
+                ) from None
         for table, added in rows.items():
             self._rows[table] += added
         self._records += 1
 
+    @strip_frames
     def take_batches(self) -> Batches:
         """Return all rows as a batch for each table, and forget them."""
         try:
@@ -207,7 +212,7 @@ class RowBuffer:
         except _REFUSED:  # whose text quotes the value
             raise ConfigurationError(
                 f"application {self._first_misfit()}: it holds values that do not fit the tables"
-            )
+            ) from None
         self._clear_rows()
         return batches
 

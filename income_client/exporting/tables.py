@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from attrs import fields, frozen
 
-from income_client.errors import ConfigurationError, leaving
+from income_client.errors import ConfigurationError
 from income_client.records.documents import ApplicationRecord
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ class RecordTables(Generic[T]):
             yield field.name, getattr(self, field.name)
 
 
-@leaving()
 def to_arrow(records: Iterable[ApplicationRecord]) -> "RecordTables[pa.Table]":
     """Make pyarrow tables of records (contract sections 2.2 and 2.3).
 

@@ -115,6 +115,9 @@ class WatchedReply(aiohttp.ClientResponse):
     transport: asyncio.Transport | None = None
     is_on_used_connection: bool = False
 
+    def __repr__(self) -> str:
+        return f"<WatchedReply {self.status}>"
+
 
 class WatchedRequest(aiohttp.ClientRequest):
     """A request that is not written to a connection on which bytes came unasked.

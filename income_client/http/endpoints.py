@@ -166,7 +166,7 @@ def _check_decoded_path(path: str) -> None:
         try:
             decoded = unquote(path, errors="strict")
         except UnicodeDecodeError:
-            raise wrong("path", "holds an escape that is not UTF-8")
+            raise wrong("path", "holds an escape that is not UTF-8") from None
         if decoded == path:
             return
         path = decoded

@@ -22,7 +22,6 @@ from income_client.errors import (
     IncomeClientError,
     RateLimitedError,
     TransportError,
-    leaving,
 )
 from income_client.events.instrumentation import Instrumentation
 from income_client.settings import (
@@ -129,7 +128,6 @@ class SessionManager:
                 await self.credentials.aclose()
 
 
-@leaving()
 def open_session(
     transport: Transport,
     *,
@@ -241,7 +239,7 @@ class _Call:
     async def result(self, read: Read[T]) -> T:
         """Make attempts until a reply is read, no retry is allowed, or the deadline passes."""
         session, retries = self._session, self._retries
-        with leaving(), self, session.deadlines.limit(self._deadline_error):
+        with self, session.deadlines.limit(self._deadline_error):
             while True:
                 # Without a slot: a call that cannot wait so long fails at once.
                 token = self._ready_token() or await self._wait_for_token()

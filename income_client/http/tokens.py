@@ -90,7 +90,7 @@ class Token:
 
     @headers.default
     def _headers(self) -> Mapping[str, str]:
-        return {"Authorization": self.authorization.reveal()}
+        return SecretHeaders({"Authorization": self.authorization.reveal()})
 
     @stale_at.default
     def _stale_at(self) -> float:
@@ -99,6 +99,13 @@ class Token:
     @expired_at.default
     def _expired_at(self) -> float:
         return self.obtained_at + self.lifetime - min(_SAFETY_MARGIN, self.lifetime / 20)
+
+
+class SecretHeaders(dict[str, str]):
+    """Header fields whose values are not shown."""
+
+    def __repr__(self) -> str:
+        return f"<SecretHeaders {', '.join(self)}>"
 
 
 def _as_secret(value: "str | Secret") -> Secret:
@@ -169,7 +176,7 @@ def read_token(response: Response, *, sent_at: float) -> Token:
     except DecodeError as error:
         is_cut = error.retryable
         fault = f"{content_of(response)} instead of JSON" if is_cut else error.faults[0].reason
-        raise _token_error(response, fault, retryable=is_cut) from error
+        raise _token_error(response, fault, retryable=is_cut) from None
     if not isinstance(payload, dict):
         raise _token_error(response, "the reply is not an object")
     for name, (is_right, expected) in _FIELDS.items():
@@ -394,6 +401,9 @@ class Renewal:
         await asyncio.wait((self._task,))
         if self._task.cancelled():
             raise _closed_error()
+        bug = self._task.exception()
+        if bug is not None:
+            raise bug  # `result` would leave the traceback to the first who waits
         outcome = self._task.result()
         if isinstance(outcome, IncomeClientError):
             raise outcome.again()

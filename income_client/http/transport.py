@@ -27,6 +27,7 @@ from income_client.errors import (
     UnexpectedResponseError,
 )
 from income_client.settings import Secret, Timeouts, check_count, check_flag, check_type
+from income_client.system.frames import strip_frames
 
 from .connections import Connections, WatchedReply, WatchedRequest
 from .deadlines import Deadlines
@@ -260,6 +261,7 @@ class Transport:
         self._keeps_bodies = keep_error_bodies
         self.pool: Pool = Pool(self._open_session, session)
 
+    @strip_frames
     async def send(
         self,
         request: Request,

@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 from attrs import define, field, frozen
 
-from income_client.errors import ConfigurationError, IncomeClientError, leaving
+from income_client.errors import ConfigurationError, IncomeClientError
 from income_client.records.documents import ApplicationRecord
 
 from .checkpoint import Checkpoint, read_checkpoint
@@ -99,9 +99,8 @@ class Batch:
         if exc is not None:
             self._note_failure(exc)
             return
-        with leaving():
-            self._batches.warn_of_skipped(self.number)
-            await self.commit()
+        self._batches.warn_of_skipped(self.number)
+        await self.commit()
 
     async def commit(self) -> None:
         """Store the checkpoint, which covers every batch before as well; again does nothing.
@@ -115,9 +114,8 @@ class Batch:
                 kept failing in a single poll; the batch can be committed again.
             ConfigurationError: the block of its transaction runs, whose end commits it.
         """
-        with leaving():
-            self._check_outside()
-            await self._batches.commit(self.number, self._commit)
+        self._check_outside()
+        await self._batches.commit(self.number, self._commit)
 
     @asynccontextmanager
     async def transaction(self, connection: Any) -> AsyncIterator[None]:

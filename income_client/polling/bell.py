@@ -44,9 +44,9 @@ class Bell:
             return False
         try:
             asyncio.get_running_loop()
-        except RuntimeError as error:
+        except RuntimeError:
             message = "wake() must be called in the poller's event loop"
-            raise ConfigurationError(message) from error
+            raise ConfigurationError(message) from None
         self._must_ring = True
         if self._ringing is None or self._ringing.done():
             self._ringing = asyncio.create_task(self._keep_ringing(), name="income_client bell")

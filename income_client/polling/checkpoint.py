@@ -172,8 +172,8 @@ def _read_seen(groups: object, reached: int, *, is_first: bool) -> dict[bytes, S
 def _split_entries(packed: str, size: int) -> Iterable[bytes]:
     try:
         whole = b64decode(packed, validate=True)
-    except ValueError as error:
-        raise CheckpointError(_CORRUPT) from error
+    except ValueError:
+        raise CheckpointError(_CORRUPT) from None
     if len(whole) % size:
         raise CheckpointError(_CORRUPT)
     return (whole[at : at + size] for at in range(0, len(whole), size))

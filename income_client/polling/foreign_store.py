@@ -19,10 +19,10 @@ from income_client.errors import (
     CheckpointConflictError,
     CheckpointError,
     IncomeClientError,
-    leaving,
 )
 from income_client.records.dead_letters import DeadLetter
 from income_client.settings import invalid
+from income_client.system.frames import strip_frames
 
 from .checkpoint import read_checkpoint
 
@@ -193,14 +193,14 @@ def _takes_replaces(store: CheckpointStore) -> bool:
     return any(one.name == "replaces" or one.kind is one.VAR_KEYWORD for one in parameters)
 
 
+@strip_frames
 async def _call_store(method: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
-    with leaving():
-        try:
-            return await method(*args, **options)
-        except IncomeClientError:
-            raise
-        except Exception as error:
-            raise _failure_of(error) from error
+    try:
+        return await method(*args, **options)
+    except IncomeClientError:
+        raise
+    except Exception as error:  # noqa: BLE001 - foreign code
+        raise _failure_of(error) from None
 
 
 def _failure_of(error: Exception) -> CheckpointError:

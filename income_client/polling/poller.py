@@ -30,7 +30,6 @@ from income_client.errors import (
     CheckpointConflictError,
     ConfigurationError,
     IncomeClientError,
-    leaving,
 )
 from income_client.records.documents import ApplicationRecord
 from income_client.settings import check_flag, check_not_negative, check_positive
@@ -181,20 +180,19 @@ class Poller:
             ClientClosedError: the client was closed.
             ConfigurationError: another task awaits it already.
         """
-        with leaving():
-            if self._has_standby:
-                self._lease.idle_since = self._clock.monotonic()
-                if self._lease.is_lost:
-                    self._given = None  # another poller delivers what is left of it
-            while (record := self._next_given()) is None:
-                async with self._sole_consumer():
-                    await self._commit_given()
-                    batch = await self._next_batch()
-                if batch is None:
-                    raise StopAsyncIteration
-                self._given = _RecordByRecord(batch, iter(batch))
-            self._monitor.delivered((record,))
-            return record
+        if self._has_standby:
+            self._lease.idle_since = self._clock.monotonic()
+            if self._lease.is_lost:
+                self._given = None  # another poller delivers what is left of it
+        while (record := self._next_given()) is None:
+            async with self._sole_consumer():
+                await self._commit_given()
+                batch = await self._next_batch()
+            if batch is None:
+                raise StopAsyncIteration
+            self._given = _RecordByRecord(batch, iter(batch))
+        self._monitor.delivered((record,))
+        return record
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
         """Iterate over batches, which are committed by their own ``async with``.
@@ -212,9 +210,8 @@ class Poller:
             IncomeClientError: as when iterating over records.
         """
         while True:
-            with leaving():
-                async with self._sole_consumer():
-                    batch = await self._next_batch()
+            async with self._sole_consumer():
+                batch = await self._next_batch()
             if batch is None:
                 return
             self._given = _AsBatch(batch)
@@ -244,8 +241,7 @@ class Poller:
         if self._schedule.is_stopped:
             return False
         is_leader = not isinstance(self._phase, _Taking) and not self._lease.is_lost
-        with leaving():
-            return is_leader or not self._has_standby or self._bell.ring()
+        return is_leader or not self._has_standby or self._bell.ring()
 
     def stop(self, *, after_poll: bool = False) -> None:
         """End the iteration after the current batch; nothing else is begun.

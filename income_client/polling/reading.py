@@ -107,7 +107,7 @@ def _request_for(endpoint: Callable[[str], Request], application_id: str) -> Req
         return endpoint(application_id)
     except ConfigurationError as error:
         fault = PayloadFault("$.applications[*].application_id", error.detail)
-        raise DecodeError((fault,)) from error
+        raise DecodeError((fault,)) from None
 
 
 def record_of(

@@ -76,9 +76,9 @@ async def read_body(body: Body, *, max_bytes: int, seconds: float) -> bytes:
     except RefusedError:
         raise
     except TimeoutError:
-        raise RefusedError(Refusal.TOO_SLOW)
+        raise RefusedError(Refusal.TOO_SLOW) from None
     except Exception:  # noqa: BLE001 - whatever a server raises, the body has not come
-        raise RefusedError(Refusal.CUT_SHORT)
+        raise RefusedError(Refusal.CUT_SHORT) from None
     return bytes(read)
 
 

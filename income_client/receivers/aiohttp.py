@@ -73,7 +73,7 @@ async def _read_chunks(request: web.Request) -> AsyncIterator[bytes]:
         try:
             chunk = await request.content.readany()
         except Exception:  # noqa: BLE001 - aiohttp's errors of many kinds mean the same here
-            raise BodyCutError
+            raise BodyCutError from None
         if not chunk:
             return
         yield chunk

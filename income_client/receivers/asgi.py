@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Mutable
 from http import HTTPStatus
 from typing import Any, Final
 
-from income_client.errors import ConfigurationError, leaving
+from income_client.errors import ConfigurationError
 
 from .adapters import PEER_EXTENSION, BodyCutError, Endpoint, endpoint_of, logger
 from .exchange import REWRITTEN_PEER, UNIX_PEER, Answer, RequestHead
@@ -55,17 +55,17 @@ class Receiver:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer as ASGI 3 has it."""
-        with leaving():
-            match scope["type"]:
-                case "http":
-                    await self._answer_request(scope, receive, send)
-                case "lifespan":
-                    await _answer_lifespan(receive, send)
-                case "websocket":
-                    await receive()
-                    await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
-                case _:
-                    raise ConfigurationError("callbacks come by HTTP and by nothing else")
+        match scope["type"]:
+            case "http":
+                await self._answer_request(scope, receive, send)
+            case "lifespan":
+                await _answer_lifespan(receive, send)
+            case "websocket":
+                await receive()
+                await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+            case _:
+                del scope, receive, send  # crash reporters send the variables of frames
+                raise ConfigurationError("callbacks come by HTTP and by nothing else")
 
     async def _answer_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         head = RequestHead(

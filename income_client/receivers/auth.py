@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from attrs import field, frozen
 
-from income_client.errors import ConfigurationError, leaving
+from income_client.errors import ConfigurationError
 from income_client.settings import BasicAuth, Secret
+from income_client.system.frames import strip_frames
 from income_client.system.hosts import read_address
 
 from .certificates import CallbackClientCertificate
@@ -54,7 +55,7 @@ class CallbackBasicAuth:
 
     _digests: tuple[bytes, ...] = field(repr=False)
 
-    @leaving()
+    @strip_frames
     def __init__(
         self, username: str, password: str | Secret, *, also: Iterable[BasicAuth] = ()
     ) -> None:
@@ -73,7 +74,7 @@ class CallbackBasicAuth:
         try:
             pair = base64.b64decode(credentials, validate=True)
         except binascii.Error:
-            raise RefusedError(Refusal.AUTHORIZATION_UNREADABLE)
+            raise RefusedError(Refusal.AUTHORIZATION_UNREADABLE) from None
         name, _, password = pair.partition(b":")
         digest = pair_digest(name, password)
         # Every pair is compared, even after one fits.
@@ -130,7 +131,7 @@ class CallbackBearerAuth:
     """What tokens must be and say; None where `verify` decides."""
     ssl: tls.SSLContext | None = field(repr=False)
 
-    @leaving()
+    @strip_frames
     def __init__(
         self,
         *,

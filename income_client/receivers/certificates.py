@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 
 from attrs import frozen
 
-from income_client.errors import ConfigurationError, leaving
+from income_client.errors import ConfigurationError
 from income_client.system.hosts import plain_host
 
 from .exchange import REWRITTEN_PEER, Refusal, RefusedError, RequestHead
@@ -73,7 +73,6 @@ class CallbackClientCertificate:
     """In lower case, as the name in ``verified_header``."""
     verified_header: tuple[bytes, bytes] | None
 
-    @leaving()
     def __init__(
         self,
         *,
@@ -120,7 +119,7 @@ class CallbackClientCertificate:
             begins_at = read.not_valid_before_utc.timestamp()
             ends_at = read.not_valid_after_utc.timestamp()
         except Exception:  # noqa: BLE001 - the library raises errors of many kinds
-            raise RefusedError(Refusal.CERTIFICATE_UNREADABLE)
+            raise RefusedError(Refusal.CERTIFICATE_UNREADABLE) from None
         if not begins_at <= now <= ends_at:
             raise RefusedError(Refusal.CERTIFICATE_OUT_OF_TIME)
         is_named = subject in self.subjects or not self.names.isdisjoint(names)
@@ -181,7 +180,7 @@ def _import_x509() -> Any:
     except ImportError:
         raise ConfigurationError(
             "client certificates need a library: pip install 'income-client[callbacks]'"
-        )
+        ) from None
     return x509
 
 
@@ -225,7 +224,7 @@ def _parse_subject(library: Any, text: str) -> "x509.Name":
     try:
         found: x509.Name = library.Name.from_rfc4514_string(text, known)
     except ValueError:
-        raise ConfigurationError(_RFC_4514, argument="subject")
+        raise ConfigurationError(_RFC_4514, argument="subject") from None
     return found
 
 

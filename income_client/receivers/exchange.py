@@ -199,7 +199,7 @@ def read_callback(body: bytes, *, received_at: datetime) -> Callback:
     try:
         payload = parse(body, exactly=True) if body.strip() else None
     except DecodeError:
-        raise RefusedError(Refusal.NOT_JSON)
+        raise RefusedError(Refusal.NOT_JSON) from None
     hints = payload if isinstance(payload, Mapping) else {}
     return Callback(
         event_type=_read_hint(hints, "event_type"),

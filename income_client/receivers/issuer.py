@@ -16,8 +16,9 @@ from urllib.parse import unquote_to_bytes
 
 from attrs import field, frozen
 
-from income_client.errors import ConfigurationError, leaving
+from income_client.errors import ConfigurationError
 from income_client.settings import OAuth2ClientCredentials, Secret, is_number
+from income_client.system.frames import strip_all_frames
 
 from .auth import CallbackBearerAuth, pair_digest, pair_digests
 from .exchange import Answer, RequestHead, make_answer
@@ -81,7 +82,7 @@ class CallbackTokenIssuer:
     lifetime: int
     _clients: tuple[_Client, ...] = field(repr=False)
 
-    @leaving()
+    @strip_all_frames
     def __init__(
         self,
         client_id: str,
@@ -109,7 +110,7 @@ class CallbackTokenIssuer:
         )
         self.__attrs_init__(auth, int(lifetime), clients)
 
-    @leaving()
+    @strip_all_frames
     def issue(self, *, now: float, nonce: bytes) -> str:
         """Return a token of the client that the issuer was made for, the first of several.
 
@@ -119,7 +120,7 @@ class CallbackTokenIssuer:
         """
         return self._make_token(self._clients[0], now=now, nonce=nonce)
 
-    @leaving()
+    @strip_all_frames
     def answer(self, head: RequestHead, body: bytes, *, now: float, nonce: bytes) -> Answer:
         """Answer a token request (RFC 6749, sections 4.4 and 5).
 

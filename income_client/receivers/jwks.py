@@ -56,11 +56,11 @@ async def fetch_key_set(
         async with asyncio.timeout(seconds):
             body = await _fetch_body(url, tls, max_bytes)
     except TimeoutError:
-        raise KeySetError("it took too long")
+        raise KeySetError("it took too long") from None
     try:
         tree = parse(body)
     except DecodeError:
-        raise KeySetError("the answer is not JSON that can be relied on")
+        raise KeySetError("the answer is not JSON that can be relied on") from None
     if not isinstance(tree, dict) or not isinstance(tree.get("keys"), list):
         raise KeySetError("the answer is not a key set")
     return tree

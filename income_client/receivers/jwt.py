@@ -32,7 +32,7 @@ try:
 except ImportError:
     raise ConfigurationError(
         "signed tokens of callbacks need pip install 'income-client[callbacks]'"
-    )
+    ) from None
 
 _LONGEST_HEADER: Final = 4096
 _SEGMENT: Final = re.compile(r"[A-Za-z0-9_-]+")
@@ -243,7 +243,7 @@ def _check_claims(claims: Mapping[str, Any], rules: TokenRules, now: float) -> N
         try:
             getattr(registry, f"validate_{name}")(said[name])
         except JoseError:
-            raise RefusedError(refusal)
+            raise RefusedError(refusal) from None
         # Of moments, joserfc takes numbers of any size.
         if refusal is Refusal.TOKEN_OUT_OF_TIME and not 0 <= said[name] <= _LATEST:
             raise RefusedError(refusal)

@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from income_client.errors import ConfigurationError, leaving
+from income_client.errors import ConfigurationError
 
 from .exchange import (
     REWRITTEN_PEER,
@@ -81,7 +81,6 @@ class CallbackSourceNetworks:
     networks: tuple[IPNetwork, ...]
     is_enough: bool
 
-    @leaving()
     def __init__(self, networks: Iterable[str], *, is_enough: bool = False) -> None:
         entries = _list_entries("source networks", networks)
         if not entries:

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from attrs import evolve, field, frozen
 
-from income_client.errors import CallbackRejectedError, ConfigurationError, leaving
+from income_client.errors import CallbackRejectedError, ConfigurationError
 from income_client.records.callbacks import Callback
 from income_client.settings import check_choice, check_count, check_not_negative, check_positive
+from income_client.system.frames import strip_all_frames
 
 from .adapters import Body, QuietLog, TimeSource, is_cancelled, logger, read_body
 from .auth import CallbackAuth, CallbackBearerAuth, CallbackGate, Verify
@@ -104,7 +105,6 @@ class CallbackReceiver:
         ConfigurationError: an argument is invalid, or nothing is checked.
     """
 
-    @leaving()
     def __init__(
         self,
         on_callback: OnCallback,
@@ -158,6 +158,7 @@ class CallbackReceiver:
             last_handled_at=self._last_handled_at,
         )
 
+    @strip_all_frames
     async def answer(self, head: RequestHead, body: Body) -> Answer:
         """Answer a request; raises nothing but cancellation.
 
@@ -171,18 +172,16 @@ class CallbackReceiver:
             JSON in any case.
         """
         is_read = False
-        with leaving():
-            try:
-                await self._check_head(head)
-                read = await read_body(
-                    body, max_bytes=self._max_body_bytes, seconds=self._body_timeout
-                )
-                is_read = True
-                await self._handle_body(read)
-            except RefusedError as error:
-                return self._refusal_answer(error.refusal, head, is_read=is_read)
-            return _TAKEN
+        try:
+            await self._check_head(head)
+            read = await read_body(body, max_bytes=self._max_body_bytes, seconds=self._body_timeout)
+            is_read = True
+            await self._handle_body(read)
+        except RefusedError as error:
+            return self._refusal_answer(error.refusal, head, is_read=is_read)
+        return _TAKEN
 
+    @strip_all_frames
     async def verify(self, head: RequestHead, body: bytes) -> Callback:
         """Return what a callback says that may be taken; ``on_callback`` is not called.
 
@@ -196,18 +195,19 @@ class CallbackReceiver:
         Raises:
             CallbackRejectedError: with the status to answer with, and why.
         """
-        with leaving():
-            try:
-                await self._check_head(head)
-                if len(body) > self._max_body_bytes:
-                    raise RefusedError(Refusal.TOO_LARGE)  # noqa: TRY301 - raised again below
-                return read_callback(body, received_at=self._utc_now())
-            except RefusedError as error:
-                refusal = error.refusal
-                self._note_refusal(refusal, head)
-                is_temporary = refusal.status == HTTPStatus.SERVICE_UNAVAILABLE
-                retry_after = self._retry_after if is_temporary else None
-                raise CallbackRejectedError(refusal.status, refusal.reason, retry_after=retry_after)
+        try:
+            await self._check_head(head)
+            if len(body) > self._max_body_bytes:
+                raise RefusedError(Refusal.TOO_LARGE)  # noqa: TRY301 - raised again below
+            return read_callback(body, received_at=self._utc_now())
+        except RefusedError as error:
+            refusal = error.refusal
+            self._note_refusal(refusal, head)
+            is_temporary = refusal.status == HTTPStatus.SERVICE_UNAVAILABLE
+            retry_after = self._retry_after if is_temporary else None
+            raise CallbackRejectedError(
+                refusal.status, refusal.reason, retry_after=retry_after
+            ) from None
 
     async def _check_head(self, head: RequestHead) -> None:
         token = self._gate.check(head, now=self._clock.time())
@@ -304,7 +304,7 @@ def _check_handler(on_callback: object) -> None:
     except TypeError:
         raise ConfigurationError(
             "on_callback must take one argument, the Callback", argument="on_callback"
-        )
+        ) from None
 
 
 def _place_of(error: BaseException) -> str:
@@ -383,7 +383,7 @@ async def _call_verify(verify: Verify, token: str) -> None:
         if is_cancelled():
             raise
         logger.warning("verify failed with %s", type(error).__name__)
-        raise RefusedError(Refusal.VERIFIER_FAILED)
+        raise RefusedError(Refusal.VERIFIER_FAILED) from None
     if said is True:
         return
     if said is False or said is None:

@@ -5,15 +5,16 @@ import ssl
 from pathlib import Path
 from typing import Final, Literal
 
-from income_client.errors import ConfigurationError, leaving
+from income_client.errors import ConfigurationError
 from income_client.settings import Secret
+from income_client.system.frames import strip_frames
 
 _ASKED: Final = {"required": ssl.CERT_REQUIRED, "optional": ssl.CERT_OPTIONAL}
 
 FilePath = str | os.PathLike[str]
 
 
-@leaving()
+@strip_frames
 def callback_ssl_context(
     certificate: FilePath,
     key: FilePath,
@@ -85,9 +86,9 @@ def _load_own(
                 f"certificate, key: {files} are not a certificate and its private key "
                 f"in PEM ({reason})"
             )
-        raise ConfigurationError(fault)
+        raise ConfigurationError(fault) from None
     except ValueError:
-        raise ConfigurationError("password: it is too long", argument="password")
+        raise ConfigurationError("password: it is too long", argument="password") from None
 
 
 def _load_authorities(context: ssl.SSLContext, client_ca: FilePath) -> None:
@@ -97,7 +98,7 @@ def _load_authorities(context: ssl.SSLContext, client_ca: FilePath) -> None:
     except ssl.SSLError:
         raise ConfigurationError(
             f"client_ca: '{client_ca}' holds no certificate in PEM", argument="client_ca"
-        )
+        ) from None
     held = context.cert_store_stats()
     if held["x509_ca"] < held["x509"]:
         raise ConfigurationError(
@@ -113,4 +114,6 @@ def _check_readable(name: str, path: FilePath) -> None:
             file.read(1)
     except (OSError, TypeError, ValueError) as error:
         cause = getattr(error, "strerror", None) or "not a path"
-        raise ConfigurationError(f"{name}: '{path}' cannot be read: {cause}", argument=name)
+        raise ConfigurationError(
+            f"{name}: '{path}' cannot be read: {cause}", argument=name
+        ) from None

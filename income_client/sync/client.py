@@ -44,10 +44,11 @@ from attrs import define, field
 
 from income_client.client import FILE_NAMES, IncomeClient
 from income_client.configuration import SyncClientOptions, check_options, from_file, from_variables
-from income_client.errors import ConfigurationError, leaving
+from income_client.errors import ConfigurationError
 from income_client.records.applications import ApplicationPage, ApplicationSummary
 from income_client.records.documents import ApplicationDocuments, ApplicationRecord
 from income_client.settings import Auth, AuthFunction, RetryPolicy, Timeouts
+from income_client.system.frames import strip_frames_of_methods
 
 from .portal import CallerIterator, Portal
 
@@ -122,15 +123,12 @@ def _blocking(
 
     @_method_like(original)
     def call(self: SyncIncomeClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        with leaving():
-            if over is None:
-                return self._portal.run(partial(original, self._client, *args, **kwargs))
-            begin: Callable[..., Coroutine[Any, Any, R]] = original
-            first = args[0] if args else kwargs.pop(over, None)
-            items, iterator = _iterated(self._portal, first, _MANY)
-            return self._portal.run(
-                partial(begin, self._client, items, *args[1:], **kwargs), iterator
-            )
+        if over is None:
+            return self._portal.run(partial(original, self._client, *args, **kwargs))
+        begin: Callable[..., Coroutine[Any, Any, R]] = original
+        first = args[0] if args else kwargs.pop(over, None)
+        items, iterator = _iterated(self._portal, first, _MANY)
+        return self._portal.run(partial(begin, self._client, items, *args[1:], **kwargs), iterator)
 
     return call
 
@@ -156,8 +154,7 @@ def _wrapping(
     @_method_like(original, around.__name__)
     def call(self: SyncIncomeClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
         made = original(self._client, *args, **kwargs)
-        with leaving():
-            _check_stores(shown.bind(self, *args, **kwargs).arguments)
+        _check_stores(shown.bind(self, *args, **kwargs).arguments)
         return around(self._portal, made)
 
     return call
@@ -200,8 +197,7 @@ class SyncIterator(Generic[Y]):
             IncomeClientError: as the asynchronous iterator.
         """
         if not self._fetched:
-            with leaving():
-                has_more = self._portal.run(self._take, self._iterator)
+            has_more = self._portal.run(self._take, self._iterator)
             if not has_more:
                 raise StopIteration
         # A signal is handled after a call, such as that of popleft: the item would be lost.
@@ -213,8 +209,7 @@ class SyncIterator(Generic[Y]):
         """End what is in flight, and wait for that; again does nothing."""
         close = getattr(self._items, "aclose", None)
         if close is not None and not self._portal.is_closed:
-            with leaving():
-                self._portal.run(close)
+            self._portal.run(close)
 
     async def _take(self) -> bool:
         try:
@@ -262,8 +257,7 @@ class SyncApplicationPaginator(SyncIterator[ApplicationSummary]):
             # A signal is handled after a call, such as that of next: the row would be lost.
             for row in self._items._rows:
                 return row
-            with leaving():
-                has_more = self._portal.run(self._items._take_page, self._iterator)
+            has_more = self._portal.run(self._items._take_page, self._iterator)
             if not has_more:
                 raise StopIteration
 
@@ -341,8 +335,7 @@ class SyncBatch:
 
     def __enter__(self) -> Self:
         try:
-            with leaving():
-                self._portal.run(self._batch.__aenter__)
+            self._portal.run(self._batch.__aenter__)
         except BaseException as error:
             self.__exit__(type(error), error, None)  # interrupted before its block
             raise
@@ -354,8 +347,7 @@ class SyncBatch:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        with leaving():
-            self._portal.run(partial(self._batch.__aexit__, exc_type, exc, traceback))
+        self._portal.run(partial(self._batch.__aexit__, exc_type, exc, traceback))
 
     @property
     def has_failed(self) -> bool:
@@ -370,8 +362,7 @@ class SyncBatch:
             CheckpointError: the store cannot be used, or failed when polling was stopped; the
                 batch can be committed again.
         """
-        with leaving():
-            self._portal.run(self._batch.commit)
+        self._portal.run(self._batch.commit)
 
 
 class SyncPoller(SyncIterator[ApplicationRecord]):
@@ -430,6 +421,7 @@ async def _sync_batches(portal: Portal, poller: Poller) -> AsyncGenerator[SyncBa
         yield SyncBatch(portal, batch)
 
 
+@strip_frames_of_methods
 class SyncIncomeClient:
     """A client of the income-verification service for code that is not asynchronous.
 
@@ -455,7 +447,6 @@ class SyncIncomeClient:
         ConfigurationError: an argument is invalid.
     """
 
-    @leaving()
     def __init__(
         self,
         base_url: str,
@@ -473,7 +464,6 @@ class SyncIncomeClient:
         self._is_view = False
 
     @classmethod
-    @leaving()
     @_documented(IncomeClient.from_env)
     def from_env(cls, **options: Unpack[SyncClientOptions]) -> Self:
         """Make a client from environment variables, as ``IncomeClient.from_env``."""
@@ -481,7 +471,6 @@ class SyncIncomeClient:
         return from_variables().make_client(cls, options)
 
     @classmethod
-    @leaving()
     @_documented(IncomeClient.from_config)
     def from_config(
         cls,
@@ -531,8 +520,7 @@ class SyncIncomeClient:
             ConfigurationError: a hook calls it, in the client's own thread.
         """
         if not self._is_view:
-            with leaving():
-                self._portal.close()
+            self._portal.close()
 
     # One request each
 

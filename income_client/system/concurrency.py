@@ -17,7 +17,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 
 from attrs import frozen
 
-from income_client.errors import ClientClosedError, ConfigurationError, leaving
+from income_client.errors import ClientClosedError, ConfigurationError
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -210,22 +210,21 @@ class TaskIterator(ABC, Generic[K, Y]):
             ConfigurationError: another consumer waits for the next result already, or
                 an item of the source is invalid.
         """
-        with leaving():
-            self._tasks.check_is_free()
-            if self._was_cancelled:
-                raise ClientClosedError("this iteration was cancelled; begin a new one")
-            if self._is_closed:
-                raise StopAsyncIteration
-            try:
-                result = await self._next_result()
-            except BaseException as error:
-                self._was_cancelled = isinstance(error, asyncio.CancelledError)
-                await self.aclose()
-                raise
-            if result is None:
-                await self.aclose()
-                raise StopAsyncIteration
-            return result
+        self._tasks.check_is_free()
+        if self._was_cancelled:
+            raise ClientClosedError("this iteration was cancelled; begin a new one")
+        if self._is_closed:
+            raise StopAsyncIteration
+        try:
+            result = await self._next_result()
+        except BaseException as error:
+            self._was_cancelled = isinstance(error, asyncio.CancelledError)
+            await self.aclose()
+            raise
+        if result is None:
+            await self.aclose()
+            raise StopAsyncIteration
+        return result
 
     async def aclose(self) -> None:
         """Cancel what is in flight and close the source; again does nothing."""

@@ -13,6 +13,7 @@ from income_client.records.applications import Application, ApplicationSummary
 from income_client.records.documents import ApplicationDocuments, ApplicationRecord
 from income_client.settings import check_choice, check_count, invalid
 from income_client.system.concurrency import Finished, Source, TaskIterator
+from income_client.system.frames import strip_frames
 
 Y = TypeVar("Y")
 
@@ -153,6 +154,7 @@ def as_record(
     return ApplicationRecord(application=application, documents=documents)
 
 
+@strip_frames
 def _id_of(application: object) -> str:
     match application:
         case str():

@@ -14,7 +14,6 @@ from income_client.errors import (
     InvalidRequestError,
     SaturatedWindowError,
     UnexpectedResponseError,
-    leaving,
 )
 from income_client.events.kinds import PageCovered, WindowSplit
 from income_client.http.endpoints import (
@@ -362,27 +361,26 @@ class ApplicationPaginator:
 
     async def _next_page(self) -> ApplicationPage | None:
         """Return the next page without its malformed rows, which are raised one by one after it."""
-        with leaving():
-            self._tasks.check_is_free()
-            if self._malformed:
-                await self.aclose()
-                raise self._malformed.popleft()
-            if self._handed_out is not None:
-                self._acknowledge_delivery(self._handed_out)
-                self._handed_out = None
-            try:
-                while (delivery := self._take_ready()) is None:
-                    self._start_requests()
-                    if not self._tasks:
-                        self._end_walk()
-                        return None
-                    await self._take_answer()
-            except BaseException:
-                await self.aclose()
-                raise
-            self._start_requests()
-            self._handed_out = delivery
-            return self._without_malformed(delivery.page)
+        self._tasks.check_is_free()
+        if self._malformed:
+            await self.aclose()
+            raise self._malformed.popleft()
+        if self._handed_out is not None:
+            self._acknowledge_delivery(self._handed_out)
+            self._handed_out = None
+        try:
+            while (delivery := self._take_ready()) is None:
+                self._start_requests()
+                if not self._tasks:
+                    self._end_walk()
+                    return None
+                await self._take_answer()
+        except BaseException:
+            await self.aclose()
+            raise
+        self._start_requests()
+        self._handed_out = delivery
+        return self._without_malformed(delivery.page)
 
     def _without_malformed(self, page: ApplicationPage) -> ApplicationPage:
         """Put the errors of malformed rows aside, and return the page of the others."""

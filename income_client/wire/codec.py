@@ -19,8 +19,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from income_client.errors import ConfigurationError, DecodeError, PayloadFault, leaving
+from income_client.errors import ConfigurationError, DecodeError, PayloadFault
 from income_client.records.fields import UntypedDict, shown_key
+from income_client.system.frames import strip_frames
 from income_client.system.texts import has_surrogate
 
 from .scalars import TOO_DEEP, UnusualNumber, copy_untyped, exactly, is_untyped
@@ -202,7 +203,7 @@ def decode(cls: type[T], body: bytes, on_tree: Callable[[Any], None] | None = No
         # If the text is as the fields say, a registered class has raised, by a validator or by a
         # bug of its own, and only the name of the error distinguishes them.
         other = PayloadFault("$", f"not accepted by its class: {type(error).__name__}")
-        raise DecodeError(_readers_module().faults_of(cls, tree) or (other,))
+        raise DecodeError(_readers_module().faults_of(cls, tree) or (other,)) from None
     if on_tree is not None:
         on_tree(tree)
     return record
@@ -218,7 +219,7 @@ def decode_untyped(body: bytes) -> Any:
     try:
         return _mask_objects(copy_untyped(tree))
     except RecursionError:
-        raise DecodeError((PayloadFault("$", TOO_DEEP),))
+        raise DecodeError((PayloadFault("$", TOO_DEEP),)) from None
 
 
 def _mask_objects(value: Any) -> Any:
@@ -252,7 +253,7 @@ def _quick_reader(cls: Any) -> Callable[[bytes], Any] | None:
     return quick_reader(cls)
 
 
-@leaving()
+@strip_frames
 def to_json(record: object) -> bytes:
     """Write a record as the service's own JSON, unknown fields included.
 
@@ -279,10 +280,12 @@ def to_json(record: object) -> bytes:
     try:
         return render(record if is_tree else _writers_module().write_object(record))
     except Exception:  # noqa: BLE001 - a record made by hand holds anything
-        raise ConfigurationError(f"this {kind.__name__} holds what JSON cannot carry exactly")
+        raise ConfigurationError(
+            f"this {kind.__name__} holds what JSON cannot carry exactly"
+        ) from None
 
 
-@leaving()
+@strip_frames
 def from_json(record_class: type[T], text: bytes | str) -> T:
     """Read a record that `to_json` has written, as strictly as the service's replies.
 

@@ -14,7 +14,7 @@ import pytest
 from income_client import IncomeClientError
 from income_client.cli.held import read_pairs
 from income_client.emulator import Fault
-from income_client.errors import leaving
+from income_client.system.frames import strip_frames
 from income_client.testing import LoopRunner
 from tests.support.cli import Cli
 from tests.support.emulated import served
@@ -194,11 +194,11 @@ BAD: Final[dict[str, tuple[str | bytes, str]]] = {
 """What a file holds, texts below a heading, and what is said of it."""
 
 
+@strip_frames
 async def read_all() -> None:
     """Read the file or folder ``held``."""
-    with leaving():
-        async for _ in read_pairs(Path("held")):
-            pass
+    async for _ in read_pairs(Path("held")):
+        pass
 
 
 @pytest.mark.shows_private("file", reason="it is what the command is given")

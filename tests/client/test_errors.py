@@ -1,13 +1,15 @@
-"""What an error says, and the door through which it leaves the package without frames of ours."""
+"""What errors say, that the caller's own pass unaltered, and what is left in frames."""
 
 import asyncio
 import copy
+import inspect
 import pickle
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing
 from operator import methodcaller
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import pytest
 
@@ -20,6 +22,7 @@ from income_client import (
     IncomeClient,
     IncomeClientError,
     InvalidRequestError,
+    MemoryCheckpointStore,
     NotFoundError,
     PermissionDeniedError,
     RateLimitedError,
@@ -30,7 +33,8 @@ from income_client import (
     UnexpectedResponseError,
 )
 from income_client.emulator import Emulator, Fault
-from income_client.errors import leaving
+from income_client.system.frames import strip_all_frames, strip_frames
+from tests.support.clients import HERE
 
 # Facts
 
@@ -199,13 +203,83 @@ async def test_a_token_is_never_kept() -> None:
     assert error.body is None
 
 
-# The door through which errors leave the package
+# Exceptions of the caller
 
+
+def raise_with_cause(*_: object) -> NoReturn:
+    """Raise an error that has a cause and a context of its own."""
+    try:
+        raise ValueError("the cause")  # noqa: TRY301 - the chain is the point
+    except ValueError as cause:
+        raise LookupError("of the caller") from cause
+
+
+def failing_items() -> Iterator[str]:
+    yield "app-1"
+    raise_with_cause()
+
+
+async def failing_async_items() -> AsyncIterator[str]:
+    yield "app-1"
+    raise_with_cause()
+
+
+async def download_with_failing_progress(client: IncomeClient, folder: Path) -> None:
+    (row, *_) = (await client.get_application_page()).applications
+    documents = await client.get_documents(row.application_id)
+    document = next(entry.document for entry in documents.all())
+    await client.download(document, folder / "file", on_progress=raise_with_cause)
+
+
+async def poll_with_failing_block(client: IncomeClient) -> None:
+    poller = client.poll(MemoryCheckpointStore(), start="2020-01-01", once=True)
+    async with aclosing(poller.batches()) as batches:
+        async for batch in batches:
+            async with batch:
+                raise_with_cause()
+
+
+async def exhaust(items: AsyncIterable[object]) -> None:
+    async for _ in items:
+        pass
+
+
+Use = Callable[[IncomeClient, Path], Awaitable[None]]
+CALLERS_CODE: Final[dict[str, Use]] = {
+    "an iterable": lambda client, _: exhaust(
+        client.fetch_records(failing_items(), on_error="yield")
+    ),
+    "an asynchronous iterable": lambda client, _: exhaust(
+        client.fetch_documents(failing_async_items(), on_error="yield")
+    ),
+    "on_progress": download_with_failing_progress,
+    "the block of a batch": lambda client, _: poll_with_failing_block(client),
+}
+
+
+@pytest.mark.shows_private("file", reason="a downloaded file is what was served")
+@pytest.mark.parametrize("code", CALLERS_CODE)
+async def test_an_error_of_the_callers_code_is_not_altered(code: str, tmp_path: Path) -> None:
+    """It keeps its traceback down to the line that raised it, its cause and its context."""
+    async with (
+        Emulator(2) as service,
+        IncomeClient(service.url, auth=service.oauth2, downloads=HERE) as client,
+    ):
+        with pytest.raises(LookupError, match="of the caller") as caught:
+            await CALLERS_CODE[code](client, tmp_path)
+    error = caught.value
+    assert traceback.extract_tb(error.__traceback__)[-1].name == "raise_with_cause"
+    assert isinstance(error.__cause__, ValueError)
+    assert error.__context__ is error.__cause__
+    assert not hasattr(error, "__notes__")
+
+
+# Frames
 
 SECRET: Final = "canary-b81f"
 
 
-def fail(error: BaseException) -> None:
+def fail(error: BaseException) -> NoReturn:
     """Raise an error from a frame that holds a secret, while another is handled."""
     held = SECRET
     try:
@@ -214,65 +288,67 @@ def fail(error: BaseException) -> None:
         raise error from cause
 
 
-@leaving()
-def decorated(error: BaseException) -> None:
-    """Fail behind the door of a function."""
+@strip_frames
+def fail_with_secret(secret: str, error: BaseException) -> None:
+    assert secret
     fail(error)
 
 
-def block(error: BaseException) -> None:
-    """Fail behind the door of a block."""
-    with leaving():
-        fail(error)
+@strip_frames
+async def fail_with_secret_later(secret: str, error: BaseException) -> None:
+    assert secret
+    await asyncio.sleep(0)
+    fail(error)
 
 
-async def coroutine(error: BaseException) -> None:
-    """Fail behind the door of a coroutine."""
-    with leaving():
-        await asyncio.sleep(0)
-        fail(error)
-
-
-Door = Callable[[BaseException], Awaitable[None] | None]
-DOORS: Final[tuple[Door, ...]] = (decorated, block, coroutine)
-ERRORS: Final = (
-    ConfigurationError("no"),
-    KeyError("no"),
-    asyncio.CancelledError(),
-    KeyboardInterrupt(),
+@pytest.mark.parametrize("function", [fail_with_secret, fail_with_secret_later])
+@pytest.mark.parametrize(
+    "error",
+    [ConfigurationError("no"), asyncio.CancelledError(), KeyboardInterrupt()],
+    ids=lambda error: type(error).__name__,
 )
-
-
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-async def test_an_error_leaves_without_frames_cause_and_context(
-    door: Door, error: BaseException
+async def test_an_error_leaves_a_sensitive_function_without_frames_cause_and_context(
+    function: Callable[[str, BaseException], Awaitable[None] | None], error: BaseException
 ) -> None:
-    """The interpreter adds only the frames above the door, not the one of the block itself."""
-    with pytest.raises(type(error)) as caught:  # noqa: PT012 - a door may be a coroutine
-        if (left := door(error)) is not None:
-            await left
+    """The traceback begins, and ends, in the frame that has called it."""
+    with pytest.raises(type(error)) as caught:  # noqa: PT012 - one of them is a coroutine
+        if (result := function(SECRET, error)) is not None:
+            await result
     assert caught.value is error
-    (own,) = traceback.extract_tb(error.__traceback__)
-    assert own.name == "test_an_error_leaves_without_frames_cause_and_context"
-    assert error.__cause__ is None
-    assert error.__context__ is None
+    (caller,) = traceback.extract_tb(error.__traceback__)
+    assert caller.name.startswith("test_an_error_leaves_a_sensitive_function")
+    assert (error.__cause__, error.__context__) == (None, None)
     error.__traceback__ = None
 
 
-def test_a_bug_keeps_its_stack_as_a_note() -> None:
-    """The note names the functions, and comes once although the bug passes two doors."""
-    bug = KeyError("no")
-    with pytest.raises(KeyError), leaving():
-        block(bug)
-    (note,) = bug.__notes__
-    assert "in fail" in note
-    assert SECRET not in note
+@pytest.mark.parametrize("function", [fail_with_secret, fail_with_secret_later])
+async def test_a_foreign_error_leaves_a_sensitive_function_as_it_is(
+    function: Callable[[str, BaseException], Awaitable[None] | None],
+) -> None:
+    with pytest.raises(KeyError) as caught:  # noqa: PT012 - as above
+        if (result := function(SECRET, KeyError("no"))) is not None:
+            await result
+    assert traceback.extract_tb(caught.value.__traceback__)[-1].name == "fail"
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert caught.value.__context__ is caught.value.__cause__
+    assert not hasattr(caught.value, "__notes__")
 
 
-@pytest.mark.parametrize("end", [StopAsyncIteration(), ConfigurationError("no")])
-def test_what_is_no_bug_gets_no_note(end: Exception) -> None:
-    """The end of an iteration and an error of the package are as they were."""
-    with pytest.raises(type(end)), leaving():
-        raise end
-    assert not hasattr(end, "__notes__")
+@pytest.mark.parametrize("error", [KeyError("no"), ConfigurationError("no")])
+def test_a_function_without_foreign_code_strips_any_error(error: Exception) -> None:
+    """A bug keeps its cause and context, and its stack as a note without variables."""
+    with pytest.raises(type(error)) as caught:
+        strip_all_frames(fail)(error)
+    (caller,) = traceback.extract_tb(caught.value.__traceback__)
+    assert caller.name == "test_a_function_without_foreign_code_strips_any_error"
+    notes = getattr(error, "__notes__", [])
+    assert ["in fail" in note and SECRET not in note for note in notes] == [True] * len(notes)
+    is_bug = isinstance(error, KeyError)
+    assert (len(notes), error.__cause__ is not None) == (is_bug, is_bug)
+    error.__traceback__ = None
+
+
+def test_a_sensitive_function_looks_like_the_function_that_it_is() -> None:
+    assert inspect.iscoroutinefunction(fail_with_secret_later)
+    assert not inspect.iscoroutinefunction(fail_with_secret)
+    assert list(inspect.signature(fail_with_secret).parameters) == ["secret", "error"]

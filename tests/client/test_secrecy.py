@@ -47,7 +47,6 @@ from income_client.emulator import CallbackTarget
 from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore, nats_publisher
 from income_client.engines.relay import UpdateEvent, faststream_publisher, relay
 from income_client.exporting import ParquetTables
-from income_client.http.connections import WatchedReply
 from income_client.http.endpoints import Response, list_applications
 from income_client.receivers import (
     CallbackBasicAuth,
@@ -306,7 +305,6 @@ def note_objects(shown: dict[str, set[str]]) -> None:
     kinds = {
         kind for kind in set(map(type, objects)) if str(kind.__module__).startswith("income_client")
     }
-    kinds.discard(WatchedReply)  # without a head it cannot be shown, and is of no use once it was
     for one in objects:
         if type(one) in kinds:
             with suppress(AttributeError):  # one that was not made to its end

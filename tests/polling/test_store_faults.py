@@ -24,9 +24,10 @@ from income_client.polling.lease import Lease
 from income_client.polling.ownership import Lost
 from income_client.system.clock import SystemClock
 from income_client.testing import JumpingClock
+from tests.support.canaries import private_in
 from tests.support.clocks import ManualClock
 from tests.support.disk import letter
-from tests.support.leaks import package_frames
+from tests.support.leaks import held_by
 from tests.support.polling import FailingStore, OfVersions, Scene, first, ids_of, rest, scene, take
 from tests.support.service import until
 
@@ -369,8 +370,8 @@ async def test_a_batch_is_given_out_again_once_the_store_answers(
 
 
 @pytest.mark.parametrize("way", ["records", "batches", "commit", "block"])
-async def test_an_error_leaves_without_the_frames_of_the_poller(place: Scene, way: str) -> None:
-    """They hold what was being read, and crash reporters send the locals of frames."""
+async def test_an_error_shows_nothing_of_what_the_poller_reads(place: Scene, way: str) -> None:
+    """Its frames hold the records, and crash reporters send the variables of frames."""
     place.store = store = FailingStore()
     place.touch(1)
     poller = place.poll()
@@ -384,5 +385,5 @@ async def test_an_error_leaves_without_the_frames_of_the_poller(place: Scene, wa
     }
     with pytest.raises(IncomeClientError) as caught:
         await ways[way]()
-    assert package_frames(caught.value) == []
+    assert private_in(held_by(caught.value)) is None
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)

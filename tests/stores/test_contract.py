@@ -157,7 +157,7 @@ class Driver(MemoryCheckpointStore):
             await self.connect(self.dsn)
         except DriverError as cause:
             if isinstance(self.error, asyncio.CancelledError):
-                raise self.error  # a context is what is tested
+                raise self.error  # noqa: B904 - a context is what is tested
             raise self.error from cause
 
     async def connect(self, address: str) -> None:

@@ -21,9 +21,20 @@ from typing import Any, Final
 import pytest
 
 import income_client
-from income_client import audit, downloads, engines, events, exporting, receivers, records, walk
-from income_client.errors import IncomeClientError, leaving
+from income_client import (
+    audit,
+    downloads,
+    engines,
+    errors,
+    events,
+    exporting,
+    receivers,
+    records,
+    walk,
+)
+from income_client.errors import IncomeClientError
 from income_client.events.instrumentation import Instrumentation
+from income_client.system import frames
 
 CANARY: Final = "c4n4ry"
 """In whatever is private: a secret, a token, an address with a signature, a borrower's data."""
@@ -110,10 +121,10 @@ def texts_of(error: BaseException) -> str:
 
 def frames_of(error: BaseException) -> str:
     """Return the variables of the package's frames below a public call."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    ours = [one for one in frames if _PACKAGE.search(one.f_code.co_filename)]
+    walked = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    ours = [one for one in walked if _PACKAGE.search(one.f_code.co_filename)]
     if not ours or not _is_public(ours[0].f_code):
-        return ""  # a private function just raises: its callers have the door
+        return ""  # what a private function is given is the concern of the public one
     return "\n".join(
         f"{frame.f_code.co_qualname}: {name}={_repr(value)}"
         for frame in ours
@@ -171,6 +182,12 @@ class Watch:
             if one is not None:
                 self.look("error", repr(one))
 
+    def _made(self, error: BaseException) -> None:
+        files = (frame.f_code.co_filename for frame, _ in traceback.walk_stack(None))
+        maker = next(one for one in files if one not in {__file__, errors.__file__})
+        if _PACKAGE.search(maker):  # others are a test's, or of code that a test passes
+            self._left(error)
+
     def _raised(self, error: BaseException) -> None:
         if isinstance(error, IncomeClientError):
             self._left(error)
@@ -200,7 +217,8 @@ class Watch:
             " hold what is private, by design",
         )
         self._patch = pytest.MonkeyPatch()
-        self._after(leaving, "__exit__", lambda _, left: self._left(left[2]) if left[2] else None)
+        self._after(IncomeClientError, "__init__", lambda _, made: self._made(made[0]))
+        self._after(frames, "_strip_own", lambda _, left: self._left(left[0]))
         self._after(
             pytest.RaisesExc, "__exit__", lambda _, left: self._raised(left[2]) if left[2] else None
         )
@@ -214,7 +232,7 @@ class Watch:
         """End."""
         self._patch.undo()
 
-    def _after(self, owner: type, name: str, look: Callable[[Any, Any], object]) -> None:
+    def _after(self, owner: object, name: str, look: Callable[[Any, Any], object]) -> None:
         method = getattr(owner, name)
 
         def watched(*given: Any, **named: Any) -> Any:

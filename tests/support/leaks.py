@@ -8,10 +8,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-import income_client
-
 _TESTS: Final = str(Path(__file__).parents[1])
-_PACKAGE: Final = Path(income_client.__file__).parent
 
 
 def held_by(error: BaseException) -> str:
@@ -44,9 +41,3 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 def _frames_below(error: BaseException) -> Iterator[FrameType]:
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
     return dropwhile(lambda frame: frame.f_code.co_filename.startswith(_TESTS), frames)
-
-
-def package_frames(error: BaseException) -> list[traceback.FrameSummary]:
-    """Return the package's own frames of a traceback, with their variables."""
-    stack = traceback.TracebackException.from_exception(error, capture_locals=True).stack
-    return [one for one in stack if Path(one.filename).is_relative_to(_PACKAGE)]
