@@ -260,7 +260,9 @@ class Cluster:
         """Wait until a clock that was set back has shown every time again, and judge the end."""
         seconds = [one.latest.second for one in self.service.applications.values()]
         latest = max(seconds, default=0)
-        behind = latest + self.plan.settings.settle - self.service.second
+        settings = self.plan.settings
+        needed = 2 * (settings.settle + settings.interval) + promises.LONGEST_RETRY
+        behind = latest + needed - self.service.second
         if behind > 0:
             self.world.run(self.world.now + behind + self.plan.quiet)
         self._judge_quiet(is_last=True)

@@ -203,7 +203,7 @@ class Machine(asyncio.BaseEventLoop):
         self._clock_resolution = 0.0
         self.paused_until: float = 0.0
         """When its last pause ends, or has ended, in the world's time."""
-        self._stopped_from = FOREVER
+        self._stopped_from = self._stopped_until = -FOREVER
         self.fuse: int | None = None
         """Steps until it is killed: between any two awaits of its tasks."""
         self.is_dead = False
@@ -289,8 +289,10 @@ class Machine(asyncio.BaseEventLoop):
         end = self.world.now + seconds
         more = max(0.0, end - max(self.world.now, self.paused_until))
         self.paused_until = max(self.paused_until, end)
-        if stops_clock:
-            self._stopped_from = end - more
+        if stops_clock and more:
+            if self._stopped_until < end - more:
+                self._stopped_from = end - more
+            self._stopped_until = end
             self.offset -= more * self.rate
             self.world.suspensions.append((end - more, end))
 
@@ -298,9 +300,10 @@ class Machine(asyncio.BaseEventLoop):
         """End a pause before its time; a clock that was stopped continues."""
         now = self.world.now
         if self.paused_until > now:
-            lost = self.paused_until - max(now, self._stopped_from)
+            lost = self._stopped_until - max(now, self._stopped_from)
             self.offset += max(0.0, lost) * self.rate
             self.paused_until = now
+            self._stopped_until = min(self._stopped_until, now)
 
     def create_future(self) -> "asyncio.Future[Any]":
         """Return a future whose hash is its number."""

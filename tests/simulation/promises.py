@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .cluster import Cluster
     from .consumers import Process
 
-_LONGEST_RETRY: Final = 60.0
+LONGEST_RETRY: Final = 60.0
 """Seconds after an outage within which everything that failed is tried again."""
 _RATE: Final = 0.02
 """By how much the clocks of two machines may differ."""
@@ -149,7 +149,7 @@ def judge_holder(run: "Cluster", save: Save) -> None:
     if age < old.lease * (1 - 2 * _RATE):
         what = f"{save.machine.name} takes over {age:.2f} s after a save, lease {old.lease:g}"
         _fail(run, "9, lease", what)
-    settled = _LONGEST_RETRY + 12 * old.lease
+    settled = LONGEST_RETRY + 12 * old.lease
     if run.is_quiet and run.calm_since < run.world.now - settled:
         what = f"{save.machine.name} takes over from {last.machine.name}, which works"
         _fail(run, "9, lease", what)
