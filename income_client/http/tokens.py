@@ -38,21 +38,21 @@ CONTRACT_LIFETIME: Final = 3600.0
 
 _LOGGER: Final = logging.getLogger("income_client.tokens")
 _EARLIEST_RENEWAL: Final = 300.0
+"""Seconds before its end from which a token is renewed, unless a quarter of its life is less."""
 _SAFETY_MARGIN: Final = 10.0
+"""Seconds before its end from which a token is not sent: it must reach the service in time."""
 _LONGEST_LIFETIME: Final = 10 * 366 * 86400
-_LONGEST_RENEWAL_PAUSE: Final = 30.0
 _STORE_SECONDS: Final = 10.0
 """How long an answer of the store is waited for: a service may keep the newest token only, and a
 process that requests its own ends the others'."""
-_SLOW_SECONDS: Final = 1.0
 _AWAY_SECONDS: Final = 60.0
 """How long a store that has not answered is done without, so that few calls wait for it."""
 _RENEWAL_SECONDS: Final = 5.0
 """How long the others wait for the process that renews the token, before one of them does."""
-_ANSWERS_OF_A_RENEWAL: Final = 4
-"""Answers of the store that they wait for at least: claim, load and save, and one more."""
 _LOOK_SECONDS: Final = 0.25
+"""Seconds between two of their looks at the store."""
 _REFUSAL_SECONDS: Final = 10.0
+"""Seconds for which refused credentials are not sent again: accounts get locked for it."""
 _REFUSED_TOKENS: Final = 8
 """Refused tokens that are remembered: a store may give an older one again, or each in turn."""
 _CALL: Final = call_of(token_request())
@@ -290,22 +290,17 @@ class SharedToken:
         self._clock = clock
         self._seconds = min(seconds, _STORE_SECONDS)
         self._wall_time = wall_time
-        self._load_seconds = 0.0
-        """That the last load took."""
         self._away_until = -math.inf
-        self._has_warned = False
         self._saving: asyncio.Task[None] | None = None
         self._unsaved: Token | None = None
 
     async def load(self, is_wanted: Callable[[Token, float], bool]) -> Token | None:
         """Return the stored token, if it is wanted now."""
-        began = self._clock.monotonic()
-        if began < self._away_until:
+        if self._clock.monotonic() < self._away_until:
             return None
         try:
             async with asyncio.timeout(self._seconds):
                 stored = await self._store.load()
-            self._note_answer(self._clock.monotonic() - began)
             if stored is None:
                 return None
             now = self._clock.monotonic()
@@ -320,12 +315,11 @@ class SharedToken:
         claim = getattr(self._store, "claim", None)
         if claim is None or self._clock.monotonic() < self._away_until:
             return None
-        seconds = max(_RENEWAL_SECONDS, _ANSWERS_OF_A_RENEWAL * self._load_seconds)
-        until = self._clock.monotonic() + 2 * seconds
+        until = self._clock.monotonic() + 2 * _RENEWAL_SECONDS
         while self._clock.monotonic() < until:
             try:
                 async with asyncio.timeout(self._seconds):
-                    is_first = await claim(seconds)
+                    is_first = await claim(_RENEWAL_SECONDS)
             except Exception as error:  # noqa: BLE001 - a store is foreign code
                 self._note_failure("claimed", error)
                 return None
@@ -366,13 +360,6 @@ class SharedToken:
                 await self._store.save(stored)
         except Exception as error:  # noqa: BLE001 - a store is foreign code
             _log_store_failure("saved", error)
-
-    def _note_answer(self, seconds: float) -> None:
-        self._load_seconds = seconds
-        if seconds > _SLOW_SECONDS and not self._has_warned:
-            self._has_warned = True
-            message = "the token store is slow: a call waited %.1f s for its answer"
-            _LOGGER.warning(message, seconds, extra={"seconds": seconds})
 
     def _note_failure(self, done: str, error: Exception) -> None:
         if not isinstance(error, TimeoutError):
@@ -489,7 +476,8 @@ class TokenCache:
         if now >= token.expired_at:
             return None
         if now >= max(self._renew_from, self._gate.opens_at) and not self._is_closed:
-            self._renew_from = now + min(_LONGEST_RENEWAL_PAUSE, token.lifetime / 20)
+            # An attempt that fails leaves time for nine more.
+            self._renew_from = now + (token.expired_at - token.stale_at) / 10
             self._begin_renewal()
         return token
 

@@ -479,10 +479,8 @@ class Service(Shop):
 
 
 @pytest.mark.parametrize("seconds", [0.5, 1.3])
-async def test_no_call_fails_because_the_store_is_slow(
-    seconds: float, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Each process waits for it, and says once that it is slow."""
+async def test_no_call_fails_because_the_store_is_slow(seconds: float) -> None:
+    """Each process waits for its answers."""
     clock = ManualClock()
     service, shelf = Service(clock, 8.0), ClaimedShelf(clock, seconds)
     caches = [service.cache(shelf) for _ in range(4)]
@@ -494,6 +492,3 @@ async def test_no_call_fails_because_the_store_is_slow(
     assert service.calls > 60
     assert service.refused == 0
     assert service.asked < 1.5 * SECONDS / (service.lifetime * 3 / 4)
-    warnings = [line.getMessage() for line in caplog.records]
-    assert len(warnings) == (4 if seconds > 1 else 0)
-    assert all("token store is slow" in warning for warning in warnings)
