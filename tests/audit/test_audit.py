@@ -25,7 +25,7 @@ from income_client.http.endpoints import Request, Response
 from income_client.http.replies import failure_of
 from income_client.records.window import Window
 from tests.support import server
-from tests.support.leaks import held_by
+from tests.support.canaries import held_by
 from tests.support.listing import BASE, ListService, Rules, rows_at, serving
 from tests.support.walks import LIMITS, MALFORMED, MEANINGS, WALKERS, listings, rows_of
 

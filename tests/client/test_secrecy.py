@@ -59,10 +59,9 @@ from income_client.receivers.asgi import Receiver
 from income_client.receivers.tls import callback_ssl_context
 from income_client.settings import Auth
 from income_client.testing import JumpingClock, make_document
-from tests.support.canaries import CANARY, private_in
+from tests.support.canaries import CANARY, held_by, private_in
 from tests.support.clients import HERE, client_reading
 from tests.support.clocks import pass_time, silence, stay_silent
-from tests.support.leaks import held_by
 from tests.support.payloads import APPLICATION, DOCUMENTS, PAGE
 from tests.support.server import (
     HUNG_UP,

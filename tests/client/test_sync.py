@@ -44,9 +44,8 @@ from income_client.sync import client as sync_client
 from income_client.sync.client import WORDS
 from income_client.testing import JumpingClock
 from income_client.walk import ApplicationPaginator, Fetcher
-from tests.support.canaries import private_in
+from tests.support.canaries import held_by, private_in
 from tests.support.clients import OAUTH
-from tests.support.leaks import held_by
 from tests.support.listing import BASE, text_of
 from tests.support.polling import poll_sizes
 from tests.support.processes import beside, until

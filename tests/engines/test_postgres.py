@@ -20,9 +20,8 @@ from income_client import (
 from income_client.engines import postgres as postgres_module
 from income_client.engines.postgres import SCHEMA, PostgresCheckpointStore, PostgresTokenStore
 from income_client.testing import check_checkpoint_store
-from tests.support.canaries import CANARY
+from tests.support.canaries import CANARY, held_by
 from tests.support.disk import letter
-from tests.support.leaks import held_by
 from tests.support.postgres import CommitCutter, PostgresServer
 
 SECRET: Final = "s3same"

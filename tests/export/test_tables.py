@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 from income_client import ApplicationRecord, ConfigurationError, Paystub, register_document_type
 from income_client.exporting import ParquetTables, schema, to_arrow
-from tests.support.leaks import held_by
+from tests.support.canaries import held_by
 from tests.support.payloads import APPLICATION, DOCUMENTS, changed, known_record, record_of
 from tests.support.strategies import applications, documents_replies
 

@@ -29,9 +29,9 @@ from income_client.system.disk import (
     make_folder,
     publish_file,
 )
+from tests.support.canaries import held_by
 from tests.support.disk import FailingDisk, failing_disk
 from tests.support.downloads import PDF, files_below, folder_in_memory, left, left_in, storing
-from tests.support.leaks import held_by
 
 OLD: Final = b"an older version"
 STEPS: Final = ("write", "fsync", "fdatasync", "link", "rename", "replace")

@@ -13,7 +13,7 @@ from yarl import URL
 from income_client.downloads.links import check_peer, read_link, read_redirect
 from income_client.errors import LinkRefusal, UnsafeLinkError
 from income_client.settings import DownloadPolicy
-from tests.support.leaks import held_by
+from tests.support.canaries import held_by
 
 HOST = "bucket.s3.us-east-1.amazonaws.com"
 DEFAULT = DownloadPolicy()

@@ -24,9 +24,9 @@ from income_client.http.endpoints import (
     token_request,
 )
 from income_client.http.transport import Pool, Transport
+from tests.support.canaries import held_by
 from tests.support.clients import CHUNKED, HERE, connected, fetched, one, open_connections, send
 from tests.support.clocks import pass_time, silence
-from tests.support.leaks import held_by
 from tests.support.processes import beside
 from tests.support.server import (
     Answer,

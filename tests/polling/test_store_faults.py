@@ -24,10 +24,9 @@ from income_client.polling.lease import Lease
 from income_client.polling.ownership import Lost
 from income_client.system.clock import SystemClock
 from income_client.testing import JumpingClock
-from tests.support.canaries import private_in
+from tests.support.canaries import held_by, private_in
 from tests.support.clocks import ManualClock
 from tests.support.disk import letter
-from tests.support.leaks import held_by
 from tests.support.polling import FailingStore, OfVersions, Scene, first, ids_of, rest, scene, take
 from tests.support.service import until
 

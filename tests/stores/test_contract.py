@@ -25,9 +25,8 @@ from income_client import (
     StoredCheckpoint,
 )
 from income_client.testing import check_checkpoint_store
-from tests.support.canaries import CANARY, texts_of
+from tests.support.canaries import CANARY, held_by, texts_of
 from tests.support.disk import letter
-from tests.support.leaks import held_by
 from tests.support.polling import first, scene, take
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from income_client import DecodeError
-from tests.support.leaks import held_by
+from tests.support.canaries import held_by
 from tests.support.listing import BASE, ListService, serving
 from tests.support.walks import MALFORMED, MEANINGS, WITHOUT_ID, collect, ids_of, read_on, walk
 

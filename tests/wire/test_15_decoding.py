@@ -31,9 +31,8 @@ from income_client.records import AmountPair
 from income_client.wire.codec import parse
 from income_client.wire.rows import MalformedRow, decode_rows
 from tests.support import strategies
-from tests.support.canaries import CANARY
+from tests.support.canaries import CANARY, held_by
 from tests.support.clients import BASIC, running
-from tests.support.leaks import held_by
 from tests.support.listing import BASE, ListService, serving
 from tests.support.payloads import (
     APPLICATION,

@@ -23,8 +23,7 @@ from income_client import (
 from income_client.records import ApplicationDocuments, Paystub
 from income_client.records.fields import UtcTime
 from income_client.wire import readers
-from tests.support.canaries import CANARY
-from tests.support.leaks import held_by
+from tests.support.canaries import CANARY, held_by
 from tests.support.payloads import DOCUMENTS, changed
 
 
