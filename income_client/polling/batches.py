@@ -1,7 +1,7 @@
-"""Batches of records, and their commits to the store, which are kept in order.
+"""Batches of records, and their commits, which reach the store in order.
 
-Dead letters are stored before the batch that was read beside them is delivered, and removed
-from the store only with the batch that delivers their application after all.
+New dead letters are stored before the delivery of the batch that was read with them. A resolved
+dead letter is removed from the store with the commit of the batch that contains its application.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ Records = tuple[Versioned[ApplicationRecord], ...]
 
 @frozen
 class _Commit:
-    """What may be stored once the records before it are delivered."""
+    """The changes to store with the commit of a batch."""
 
     checkpoint: Checkpoint
     letters: DeadLetters
@@ -41,7 +41,7 @@ class _Commit:
 
     @property
     def resolved(self) -> list[str]:
-        """Keys of dead letters that are none any more, and have not become some again since."""
+        """Keys of resolved dead letters that have not failed again since."""
         return [key for key in self._resolved if key not in self.letters]
 
 
@@ -58,24 +58,24 @@ class Batch:
     """
 
     number: int
-    """Counts the batches of this poller."""
+    """Number of the batch, counted by this poller."""
     records: tuple[ApplicationRecord, ...]
-    """What is new."""
+    """Records that are new or have changed, in the order of the list."""
     delivery_ids: tuple[str, ...] = field(repr=False)
     """An id for each record: the same when the batch is delivered again, after a crash as well,
     and another one for each later version. For a broker, which drops messages that come twice."""
     checkpoint: str
-    """What ``poll(start=...)`` takes: a text of 20 bytes for each application updated within
-    ``settle`` and ``lookback``, or listed by the page being read."""
+    """The checkpoint after this batch, for ``poll(start=...)``: a text of 20 bytes for each
+    application updated within ``settle`` and ``lookback``, or listed by the page being read."""
     sequence: int
     """Grows with each batch of the name, over takeovers as well: of two records of an application,
     the one with the greater number is the newer. The same when this poller delivers it again."""
     _commit: _Commit
     _batches: "Batches"
     has_failed: bool = field(default=False, init=False)
-    """Whether its block has ended in an error since it was delivered last."""
+    """Whether the block of the batch has ended in an error since the last delivery."""
     _is_in_block: bool = field(default=False, init=False)
-    """Whether the block of its transaction runs."""
+    """Whether the block of the batch's transaction is running."""
 
     def __iter__(self) -> Iterator[ApplicationRecord]:
         return iter(self.records)
@@ -152,7 +152,7 @@ class Batch:
             self._is_in_block = False
 
     def _check_outside(self) -> None:
-        # Committed in its own transaction's block, the batch would be lost if that were undone.
+        # A commit within the block of the transaction would lose the batch after a rollback.
         if self._is_in_block:
             raise ConfigurationError("the batch is committed at the end of its transaction")
 
@@ -162,14 +162,14 @@ class Batch:
 
 
 def _delivery_id(version: Versioned[ApplicationRecord], batches: int) -> str:
-    # The count distinguishes content that has come back from its first appearance.
+    # The count distinguishes content that returns later from its first appearance.
     key = key_of(version.payload.application_id)
     content = key + version.digest + batches.to_bytes(_COUNT_BYTES)
     return hashlib.blake2b(content, digest_size=_ID_BYTES).hexdigest()
 
 
 class Batches:
-    """The batches that a poller makes under one lease."""
+    """The batches of one lease of a poller."""
 
     def __init__(
         self, lease: Lease, monitor: Monitor, schedule: Schedule, failures: Failures
@@ -179,12 +179,12 @@ class Batches:
         self._number = 0
         self._committed = 0
         self._done: dict[int, _Commit] = {}
-        """What batches have reached that wait for one before them, whose block has failed."""
+        """Commits of batches that wait for an earlier batch, whose block has failed; by number."""
         self._unentered: set[int] = set()
-        """Batches that the consumer was given and whose block was not entered since."""
+        """Numbers of delivered batches whose block the consumer has not entered."""
         self._returned: dict[int, Batch] = {}
         self._refusals = 0
-        """How often a batch was delivered again after its block has failed, in a row."""
+        """Redeliveries in a row after a failed block."""
         self._lock = asyncio.Lock()
 
     # Delivery
@@ -192,12 +192,12 @@ class Batches:
     async def make_batch(
         self, records: Records, progress: Progress, letters: DeadLetters
     ) -> Batch | None:
-        """Make a batch; without records, store what was reached."""
+        """Store dead letters, and make a batch; without records, store the progress instead."""
         if letters.unsaved:
             await self._store_letters(letters)
         commit = _Commit(progress.checkpoint(), letters, letters.resolved)
         if not records:
-            # A consumer that keeps checkpoints elsewhere may not have stored the last one yet.
+            # A consumer that keeps checkpoints elsewhere may not have stored its last batch yet.
             are_committed = self._committed == self._number
             new, last = commit.checkpoint, self._lease.fence.last.checkpoint
             has_grown = new.progress > last.progress
@@ -220,12 +220,12 @@ class Batches:
         )
 
     def return_batch(self, batch: Batch) -> None:
-        """Have a batch delivered again, unless it was committed."""
+        """Schedule the redelivery of a batch, unless it was committed."""
         if batch.number > self._committed and batch.number not in self._done:
             self._returned[batch.number] = batch
 
     def return_failed(self, batch: Batch, error: BaseException) -> None:
-        """Have a batch whose block has failed delivered again, and count that once."""
+        """Schedule the redelivery of a batch whose block has failed, and count the failure."""
         if batch.number not in self._returned:
             self.return_batch(batch)
             if batch.number in self._returned:
@@ -233,36 +233,36 @@ class Batches:
 
     @property
     def first_returned(self) -> Batch | None:
-        """The first of the batches to be delivered again."""
+        """The batch to redeliver first; None if there is none."""
         return self._returned[min(self._returned)] if self._returned else None
 
     async def deliver_again(self, batch: Batch) -> Batch | None:
-        """Return a batch that was returned; None if it was committed all the same."""
+        """Return a batch for redelivery; None if it turns out to be committed."""
         if batch.has_failed:
             if await self._was_committed(batch):
                 return None
             self._refusals += 1
             await self._schedule.pause(min(LONGEST_PAUSE, backoff_pause(self._refusals + 1)))
             batch.has_failed = False
-        # Another may have taken over in the meantime, and delivered what is newer.
+        # Another poller may have taken over meanwhile, and delivered newer versions.
         await self._schedule.unless_stopped(self._lease.fence.check_ownership())
         if batch.number in self._returned:
             self._unentered.add(batch.number)
         return self._returned.pop(batch.number, None)
 
     def note_entered(self, number: int) -> None:
-        """Note that the consumer works on a batch in its block."""
+        """Note that the consumer has entered the block of a batch."""
         self._unentered.discard(number)
 
     def warn_of_skipped(self, number: int) -> None:
-        """Warn if the commit of a batch covers one before whose block was not entered."""
+        """Log a warning if a commit covers an earlier batch whose block was never entered."""
         end = min((number, *self._returned))
         skipped = [one for one in self._unentered if one < end and one not in self._done]
         if skipped:
             self._monitor.warn_of_skipped(min(skipped), number)
 
     async def _was_committed(self, batch: Batch) -> bool:
-        """Return whether a batch was committed although its block has failed."""
+        """Return whether a batch with a failed block was committed."""
         if self._lease.fence.is_unsure:
             await self._lease.fence.check_ownership()
         if read_checkpoint(batch.checkpoint).progress > self._lease.fence.progress:
@@ -273,7 +273,7 @@ class Batches:
     # Commits
 
     async def commit(self, number: int, commit: _Commit) -> None:
-        """Store what a batch has reached, and try again while the store fails."""
+        """Commit a batch, and try again while the store fails."""
         tries = 0
         while True:
             try:
@@ -289,7 +289,7 @@ class Batches:
     async def transaction(
         self, number: int, commit: _Commit, connection: Any
     ) -> AsyncIterator[None]:
-        """Store what a batch has reached in the transaction in which the block writes."""
+        """Commit a batch in the transaction of the block's writes."""
 
         def resolved() -> Sequence[str]:
             if number <= self._committed:
@@ -297,7 +297,7 @@ class Batches:
             if min(self._returned, default=number) < number:
                 raise ConfigurationError("a batch before this one failed: it must be first")
             if number - 1 not in (self._committed, *self._done):
-                # Its rows were not written, and the checkpoint would cover it.
+                # The checkpoint would cover that batch, whose rows were not written.
                 raise ConfigurationError("the batch before this one is not committed")
             return commit.resolved
 
@@ -308,13 +308,13 @@ class Batches:
         self._note_stored(commit)
 
     async def _store_done(self, number: int, commit: _Commit) -> None:
-        """Store the last of the batches that are done, up to one that has failed."""
+        """Commit the last batch that is done, before the first one that has failed."""
         async with self._lock:
             self._returned.pop(number, None)
             if number <= self._committed:
                 return
             self._done[number] = commit
-            # A checkpoint covers every batch before it, and must not cover one that failed.
+            # A checkpoint covers all earlier batches, so it must stay before a failed one.
             end = min(self._returned, default=self._number + 1)
             ready = [one for one in self._done if one < end]
             if not ready:
@@ -329,7 +329,7 @@ class Batches:
 
     async def _store_letters(self, letters: DeadLetters) -> None:
         if len(letters.new) < len(letters.unsaved):
-            # One that was forgotten while it was tried again must not come back.
+            # A dead letter that was forgotten during its retry must not come back.
             letters.forget(await self._lease.fence.load_letters())
         dead, new = letters.unsaved, letters.new
         if dead:

@@ -1,7 +1,8 @@
-"""The bell of a poller's store: any process rings it, and the poller that works looks at it.
+"""Wake-ups that cross processes, through a counter in the checkpoint store.
 
-A ring is a count beside the checkpoint, at which a poller looks every two seconds of its pauses.
-Nothing depends on it: a ring that is lost costs an interval.
+Any process rings the bell, which increments the counter; the leader reads the counter every two
+seconds of its pauses. Wake-ups are best effort: a lost one delays the next poll by at most the
+interval.
 """
 
 import asyncio
@@ -16,29 +17,29 @@ from .schedule import Schedule, backoff_pause
 
 _LOGGER: Final = logging.getLogger("income_client.poller.bell")
 _LOOK_SECONDS: Final = 2.0
-"""How often a poller looks in its pauses."""
+"""Seconds between two reads of the counter."""
 _GAP: Final = 0.5
-"""Seconds between two rings: a leader polls no more than once a second."""
+"""Seconds between two rings of one process, since a leader polls at most once a second."""
 _TRIES: Final = 4
-_UNREACHED: Final = "wake() did not reach the poller that works"
-_DEAF: Final = "it is not woken by other processes"
+_UNREACHED: Final = "wake() did not reach the leader"
+_DEAF: Final = "wake-ups of other processes do not arrive"
 
 
 class Bell:
-    """The bell of a poller's store, if that has one; a ring wakes the poller's ``schedule``."""
+    """The bell of one poller: it rings for the leader, and wakes its own ``schedule`` as leader."""
 
     def __init__(self, store: ForeignStore, schedule: Schedule, clock: Clock) -> None:
         self._store = store
         self._schedule = schedule
         self._clock = clock
-        self._rings: int | None = None  # as far as the poller has looked
+        self._rings: int | None = None  # the counter at the last read
         self._is_deaf = True
         self._must_ring = False
         self._ringing: asyncio.Task[None] | None = None
         self._warned: set[str] = set()
 
     def ring(self) -> bool:
-        """Have the leader woken soon; return whether the store has a bell."""
+        """Start to ring for the leader; return whether the store has a bell."""
         if not self._store.has_bell:
             self._warn_once(_UNREACHED, f"{self._store.log_name} has no bell")
             return False
@@ -53,14 +54,14 @@ class Bell:
         return True
 
     async def begin(self) -> None:
-        """Note how often it was rung before the first poll, which answers all of that."""
+        """Read the counter before the first poll, which answers all earlier rings."""
         self._is_deaf = not self._store.has_bell
         self._rings = await self._count()
 
     async def watch(self) -> None:
-        """Wake the schedule each time it was rung."""
+        """Wake the schedule after each change of the counter."""
         while not self._is_deaf:
-            # Rings come from other processes, in the time of the machine and not of a test's clock.
+            # Rings come from other processes, so real time counts here and not a test's clock.
             await asyncio.sleep(_LOOK_SECONDS)
             rings = await self._count()
             if rings is not None and rings != self._rings:
@@ -68,19 +69,19 @@ class Bell:
                 self._schedule.wake()
 
     def cancel(self) -> None:
-        """Ring no more."""
-        # Once: a second time would interrupt it while it gives back a connection.
+        """Cancel a ring that is in progress."""
+        # Only once: a second cancellation would interrupt the release of a connection.
         if self._ringing is not None and not self._ringing.cancelling():
             self._ringing.cancel()
 
     async def aclose(self) -> None:
-        """Ring no more, and wait for the end of that; it may be used again."""
+        """Cancel a ring that is in progress, and wait until its task has ended."""
         self.cancel()
         if self._ringing is not None:
             await asyncio.wait((self._ringing,))
 
     async def _count(self) -> int | None:
-        """Return how often it was rung; None if the store cannot tell."""
+        """Return the counter; None if it could not be read."""
         if self._is_deaf:
             return None
         try:
@@ -112,7 +113,7 @@ class Bell:
             await self._clock.sleep(backoff_pause(failures))
 
     def _warn_once(self, what: str, reason: str) -> None:
-        """Log a failure, once until it is over."""
+        """Log a warning, unless it was logged since the last success."""
         if what not in self._warned:
             self._warned.add(what)
             name = self._store.name

@@ -36,51 +36,53 @@ _CORRUPT: Final = "the checkpoint was not written by a poller, or is damaged"
 
 @frozen
 class Seen:
-    """The version of an application that was delivered last."""
+    """A version of an application that was delivered."""
 
     digest: bytes = field(repr=False)
-    """Its content."""
+    """Digest of the version's content."""
     last_listed: int
-    """The last second that the list can show it in."""
+    """The last second in which the list can show the version."""
 
 
 @frozen(kw_only=True)
 class Checkpoint:
-    """How far polling has safely come; without personal data."""
+    """The progress of a poller as it is stored; contains no personal data."""
 
     since: int
-    """The second that it began with; nothing before it is asked for unless the clock goes back."""
+    """The first second of polling. Earlier seconds are listed only after the service's clock has
+    gone back."""
     reached: int
-    """Whatever was updated before this second is delivered."""
+    """The second before which every update is delivered."""
     resumes_at: int | None = None
-    """Where the next poll begins while the service's clock is behind ``reached``; else None."""
+    """The first second of the next poll, while the service's clock is behind ``reached``; else
+    None."""
     batches: int = 0
-    """How many batches were delivered."""
+    """Number of batches that were delivered."""
     takeovers: int = 0
-    """How many pollers have taken over the name."""
+    """Number of pollers that have acquired the name."""
     holder: str | None = None
-    """A mark of the poller that holds the name, unlike that of any other; None in checkpoints of
-    versions that had none."""
+    """The mark of the poller that made the save, a random text; None in checkpoints of version
+    0.2.0 and before."""
     lease: float | None = None
-    """Seconds after which a standby may take over from a poller that renews it no more; 0 for one
-    that has given it up, None for one that works and renews none."""
+    """Length of the lease in seconds, after which a standby may take over; 0 after a release, None
+    without standbys."""
     seen: Mapping[bytes, Seen] = field(factory=dict, repr=False)
-    """By the key of the application: versions delivered that the list may show again. Each takes
-    about twenty bytes of the text."""
+    """Versions that were delivered and that the list may show again, by the key of the application;
+    each takes about twenty bytes of the text."""
 
     @property
     def progress(self) -> tuple[int, int]:
-        """What grows from each checkpoint to the next."""
+        """A pair that grows from each checkpoint of a name to the next."""
         return self.reached, self.batches
 
     @property
     def sequence(self) -> int:
-        """What grows from each batch to the next, and from each takeover to the next."""
+        """A number that grows with each batch and with each takeover."""
         return self.takeovers * _BATCHES_OF_A_TAKEOVER + self.batches
 
     @cached_property
     def text(self) -> str:
-        """It as a text, from which `read_checkpoint` makes it again."""
+        """The checkpoint as a text, for `read_checkpoint`."""
         by_time: dict[int, list[bytes]] = {}
         for key, version in self.seen.items():
             by_time.setdefault(version.last_listed - self.reached, []).append(key + version.digest)
@@ -101,12 +103,12 @@ class Checkpoint:
 
 
 def is_checkpoint(text: str) -> bool:
-    """Return whether this is a checkpoint, whole or damaged, and not a time."""
+    """Return whether a text is a checkpoint, intact or damaged, and not a time."""
     return text.lstrip().startswith("{")
 
 
 def read_checkpoint(text: object) -> Checkpoint:
-    """Return the checkpoint of a text; raise `CheckpointError` for any other text."""
+    """Read a checkpoint from its text; raise `CheckpointError` if the text is not intact."""
     state = read_checked(
         text,
         kind="poll",
@@ -192,7 +194,7 @@ def _is_duration(value: object) -> bool:
 
 
 def starting_point(start: When | None, zone: tzinfo) -> Checkpoint | int | None:
-    """Return where a poller is to start: a checkpoint, or a second of the service's frame."""
+    """Return a poller's ``start=`` as a checkpoint or as a second of the service's frame."""
     if start is None:
         return None
     if isinstance(start, str) and is_checkpoint(start):

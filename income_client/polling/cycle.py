@@ -1,14 +1,16 @@
-"""Polls, one after the other: what is listed and read, and what may be committed of it.
+"""One poll: list applications, read them, and move the progress.
 
-A poll lists everything updated since the checkpoint, up to the service's present. The list
-says no more than that an application may have changed: each one listed is read, and what was
-read decides whether it is delivered. The checkpoint follows the pages that are done with, and
-stays behind service time.
+A poll lists everything that was updated since the checkpoint, up to the service's present. A listed
+application may or may not have changed: each is read, and the content decides whether it is
+delivered. The progress follows the pages whose rows are read, and stays behind service time.
 
-A record that cannot be read is tried again after the others of its page, and then becomes a
-dead letter, before the checkpoint passes it. A failure that may be the service's and not the
-record's counts only while the service gives other records: if it gives none, the poll fails.
-Dead letters that are due are tried again after the listing.
+An application that cannot be read is tried again after the others of its page, and then becomes a
+dead letter before the progress passes it. A failure that may be the service's own counts against
+an application only while the service returns other records; if it returns none, the poll fails.
+Overdue dead letters are tried again after the listing.
+
+A poll has three phases: Listing, then Retrying once for each window of an overdue dead letter, then
+Listed. Rows that a phase has opened are read before the phase continues.
 """
 
 import contextlib
@@ -48,9 +50,10 @@ from .schedule import Schedule
 from .status import Monitor
 
 _MOST_LETTERS: Final = 20
-"""Dead letters that one poll tries again, however many are due, since each may cost a deadline."""
+"""Most dead letters that one poll tries again, since each may take as long as the deadline."""
 _WITNESSES: Final = 5
-"""Others that are read where none of some can be: one may have been deleted as well."""
+"""Applications from the start of the list that are read after all reads of a batch have failed,
+to tell an outage from bad records; several, since one of them may be deleted."""
 _CERTAIN: Final = (NotFoundError, DecodeError, ConfigurationError)
 _ATTEMPTS_IF_CERTAIN: Final = 2
 _ATTEMPTS_IF_LATE: Final = 1
@@ -59,7 +62,7 @@ _NAMELESS: Final = "DecodeError: a row of the list without an id"
 _OVERFULL: Final = "SaturatedWindowError: more rows than one page holds"
 
 _DAY: Final = 86_400
-"""Seconds for which no process may have polled, where that is not known."""
+"""Seconds since the last successful poll of any process, where they are unknown."""
 _SKEW: Final = 5
 _STILL: Final = 2
 
@@ -68,75 +71,75 @@ _ENDING: Final = (AuthenticationError, ClientClosedError, ConfigurationError)
 
 @define(kw_only=True)
 class PollerState:
-    """What a poller keeps from one poll to the next."""
+    """The state of a poller between polls."""
 
     progress: Progress
     letters: DeadLetters
     date_ahead: int = 0
-    """Seconds by which the service's `Date` was found to run ahead of its echo, or behind it."""
+    """Seconds by which `Date` was ahead of the echo in the last poll; may be negative."""
     echoed: int | None = None
-    """The present that the service echoed in the last poll."""
+    """The present second in the first echo of the last poll; None before that."""
     witness: str | None = None
-    """An application that was read not long ago, which shows whether the service gives any."""
+    """Id of an application that was read lately; reading it shows whether the service works."""
 
 
 @define
 class Row:
-    """An application that the list showed in a window and that is still to be read."""
+    """A listed application that is not read yet."""
 
     application_id: str
     window: Window
     is_letter: bool = False
-    """Whether it was given up before, and is not tried twice."""
+    """Whether the row comes from a dead letter, which one poll reads only once."""
     attempts: int = 0
 
 
 @frozen
 class _FirstReply:
-    """What the first reply of a poll says of the service's time."""
+    """The service's time in the first reply of a poll."""
 
     echoed: int
-    """The present, by the window that it applied."""
+    """The present second, from the echoed window."""
     served_at: int | None
-    """The second at which it says that it answered, if it does."""
+    """The second in the `Date` field; None without one."""
 
     @property
     def date(self) -> int:
-        """The second at which it was answered, as far as is known."""
+        """The second of the reply: that of `Date`, or else of the echo."""
         return self.echoed if self.served_at is None else self.served_at
 
     @property
     def earliest(self) -> int:
-        """The earliest second at which it may have been answered."""
-        # An echo that is far from `Date` is that of a window that was cut short.
+        """The earliest second at which the service can have replied."""
+        # An echo far from `Date` belongs to a window that the service has cut short.
         is_close = abs(self.date - self.echoed) <= _SKEW
         return min(self.date, self.echoed) if is_close else self.date
 
 
 @frozen
 class _Listing:
-    """What was updated since the checkpoint is listed and read."""
+    """The updates since the checkpoint are being listed and read."""
 
 
 @define
 class _Retrying:
-    """The window of a dead letter is listed again, and what it shows is read."""
+    """The window of a dead letter is being listed again, and its applications read."""
 
     window: Window
     planner: WalkPlanner
     due: Sequence[Window]
-    """Windows that are listed again after it."""
+    """Windows of dead letters to list after this one."""
     nameless: str | None = None
-    """Why one of its rows has no id, if one has none."""
+    """The fault of a row without an id in the window; None if all rows have ids."""
 
 
 @frozen
 class _Listed:
-    """All is listed; what is left of it to read is the last."""
+    """The list is complete; the last records are being read."""
 
 
 class Poll:
-    """One poll: the listing, the reading of what is listed, and the dead letters that are due."""
+    """One poll of the service."""
 
     def __init__(
         self,
@@ -156,13 +159,13 @@ class Poll:
         self._listing = self._new_listing()
         self._phase: _Listing | _Retrying | _Listed = _Listing()
         self._page: Delivery | None = None
-        """The page of the listing whose rows are read."""
+        """The page of the list whose rows are being read; None between pages."""
         self._rows: deque[Row] = deque()
         self.has_read: bool = False
-        """Whether the records read last were given by the service, some of them at least."""
+        """Whether the service returned at least one of the records requested last."""
 
     async def next_records(self) -> Records | None:
-        """Return what was read next and is new, a batch at most; None at the end."""
+        """Return the next new records, at most a batch and perhaps none; None at the end."""
         while True:
             if self._rows:
                 return await self._read_rows()
@@ -183,7 +186,7 @@ class Poll:
     # Listing
 
     def _new_listing(self) -> WalkPlanner:
-        # Whatever the bounds mean, every row from there on is listed.
+        # One second early, so that an exclusive bound lists the first second as well.
         bounds = Bounds(max(self._state.progress.lower - 1, FIRST_SECOND), None)
         return WalkPlanner(
             bounds,
@@ -195,7 +198,7 @@ class Poll:
         )
 
     async def _list_further(self, planner: WalkPlanner) -> bool:
-        """Open the next page, or ask for one; return False once the planner needs no more."""
+        """Open the next page, or request one; return False once the listing is complete."""
         if planner.ready:
             self._open_page(planner.ready.popleft())
             return True
@@ -209,17 +212,16 @@ class Poll:
         except InvalidRequestError:
             if not planner.refuse(question) and not await self._follow_clock():
                 raise
-            return True  # there is another way to ask
+            return True  # the planner has another form of the question
         if self._first_reply is not None or not self._must_list_anew(answer):
             planner.receive(question, answer)
         self._monitor.note_service_time(self._service_time)
         return True
 
     async def _follow_clock(self) -> bool:
-        """List anew if the first question lay ahead of the service's clock; return whether it did.
+        """List anew if the refused bounds lie in the service's future; return whether they do.
 
-        A service that refuses bounds in the future says no more than that where its clock has
-        gone back.
+        A service that refuses bounds in the future gives no other sign of a clock that went back.
         """
         if self._first_reply is not None:
             return False
@@ -230,10 +232,10 @@ class Poll:
         return is_ahead
 
     def _fall_back(self, now: int) -> None:
-        """List again from before the present of a service whose clock has gone back.
+        """List again from before the present, after the service's clock went back.
 
-        What was updated since the last poll carries the times of that clock. The clock may also
-        have run ahead before.
+        Updates since the last poll carry times of the clock that went back, and it may have run
+        ahead before.
         """
         progress = self._state.progress
         elapsed = self._schedule.seconds_since_success(self._began)
@@ -243,7 +245,7 @@ class Poll:
         self._listing = self._new_listing()
 
     def _must_list_anew(self, answer: Answer) -> bool:
-        """Take the time of the first reply; return whether the listing begins anew for it."""
+        """Note the time of the first reply; return whether the listing must begin anew."""
         if answer.served_at is None and answer.echo.before > END_OF_TIME:
             raise UnexpectedResponseError("the service sends no time", call="list_applications")
         now = answer.echo.before
@@ -256,7 +258,7 @@ class Poll:
         elapsed = self._schedule.seconds_since_success(self._began)
         is_still = now == last and (elapsed is None or elapsed > _STILL)
         if is_still and self._date_ahead is not None:
-            # A clock that does not move hides what its second holds until the next one begins.
+            # With a clock that stands still, the present second is listed only up to its bound.
             self._date_ahead = None
             self._listing = self._new_listing()
             return True
@@ -264,7 +266,7 @@ class Poll:
 
     @property
     def _service_time(self) -> int | None:
-        """The service's second, the earlier of what it says; None before it has said any."""
+        """The present second of the service, the earlier of echo and `Date`; None if unknown."""
         present = self._listing.present
         if self._first_reply is None or present is None:
             return None
@@ -277,16 +279,16 @@ class Poll:
 
     @property
     def _latest_present(self) -> int | None:
-        """The latest that the present may be; None while the service time is not known."""
-        # Where windows are cut short, the first echoes say nothing of it.
+        """The latest second that may be the present; None while the service time is unknown."""
+        # The first echoes of windows that the service cuts short do not show the present.
         served_at = None if self._first_reply is None else self._first_reply.served_at
         heard = [one for one in (served_at, self._listing.present) if one is not None]
         return max(heard) + ceil(self._clock.monotonic() - self._began) if heard else None
 
     def _note_date_ahead(self) -> None:
-        """Note for the next poll how far the service's `Date` is ahead of its echo."""
+        """Note for the next poll by how many seconds `Date` is ahead of the echo."""
         first, present = self._first_reply, self._listing.present
-        # The list may have continued behind the echo: then the echo was not the present.
+        # If the list continued beyond the echo, the echo was not the present.
         if first is not None and present is not None and present - first.echoed <= _SKEW:
             self._state.date_ahead = first.date - first.echoed
 
@@ -296,7 +298,7 @@ class Poll:
         if nameless := nameless_on(page.page):
             self._put_nameless(page.covers, f"{_NAMELESS} ({nameless[0].error.message})")
         rows = [Row(application_id, page.covers) for application_id in ids_on(page.page)]
-        # What is new first: the others are probably as they were.
+        # Unknown applications first, since known ones have probably not changed.
         progress = self._state.progress
         self._rows.extend(
             sorted(rows, key=lambda row: progress.is_seen(key_of(row.application_id)))
@@ -305,14 +307,14 @@ class Poll:
             self._close_page()
 
     def _close_page(self) -> None:
-        """Have the checkpoint pass a page of the listing whose rows are done with."""
+        """Move the progress over a page whose rows are all read or dead letters."""
         page, self._page = self._page, None
         if page is not None:
             self._listing.acknowledge(page)
             self._advance_checkpoint()
 
     def _advance_checkpoint(self) -> None:
-        """Move the checkpoint over all that is done without a gap."""
+        """Move the progress over all covered windows up to the first gap."""
         listing, letters = self._listing, self._state.letters
         for window in listing.saturated:
             if key_of_window(window) not in letters:
@@ -327,7 +329,7 @@ class Poll:
     # Reading
 
     async def _read_rows(self) -> Records:
-        """Read the next rows, a batch at most; return what is new in them."""
+        """Read the next rows, at most a batch; return the new records."""
         rows = list(islice(self._rows, self._source.batch_size))
         outcomes = await self._read_applications(rows)
         read = [one for one in outcomes if isinstance(one, Versioned)]
@@ -352,9 +354,9 @@ class Poll:
         return tuple(records)
 
     async def _read_applications(self, rows: Sequence[Row]) -> list[Outcome]:
-        """Return the outcome of each row, and of others that were read to judge the failures.
+        """Return the outcome of each row, and of witnesses that were read to judge failures.
 
-        A failure that may be the service's own is raised where it gives no record at all.
+        Raises a failure that may be the service's own, if the service returns no record at all.
         """
         ids = [row.application_id for row in rows]
         attempts = min(row.attempts for row in rows)
@@ -373,7 +375,7 @@ class Poll:
         return outcomes
 
     async def _find_witnesses(self, ids: Sequence[str]) -> list[str]:
-        """Return other applications, to see whether the service gives anything at all."""
+        """Return ids of other applications, whose reading shows whether the service works."""
         witness = self._state.witness
         if witness is not None and witness not in ids:
             return [witness]
@@ -385,7 +387,7 @@ class Poll:
         return [one for one in ids_on(answer.page) if one not in ids][:_WITNESSES]
 
     def _admit_version(self, row: Row, version: Versioned[ApplicationRecord]) -> bool:
-        """Take a version that was read; return whether it is new."""
+        """Remember a version that was read; return whether it must be delivered."""
         updated = None
         with contextlib.suppress(ConfigurationError):  # beyond the calendar
             updated = self._source.second_of(updated_at(version.payload))
@@ -416,7 +418,7 @@ class Poll:
     # Dead letters
 
     def _due_windows(self) -> list[Window]:
-        """Have the applications that are due read again; return the windows that are."""
+        """Add rows for overdue applications; return the windows of other overdue dead letters."""
         windows = []
         for letter in self._state.letters.due(self._present_second, most=_MOST_LETTERS):
             if letter.application_id is None:
@@ -433,7 +435,7 @@ class Poll:
         return _Retrying(window, WalkPlanner(bounds, limit=self._source.limit, walkers=1), later)
 
     async def _list_again(self, retrying: _Retrying) -> bool:
-        """Continue to list the window of a dead letter; return False once that is over."""
+        """Continue to list the window of a dead letter; return False at its end."""
         try:
             if await self._list_further(retrying.planner):
                 return True
@@ -441,16 +443,16 @@ class Poll:
         except IncomeClientError as error:
             if isinstance(error, _ENDING):
                 raise
-            # A window that cannot be listed again holds nothing up.
+            # A window that cannot be listed again must not fail the poll.
             self._put_window(retrying.window, dead_letter_reason(error), is_retry=True)
         return False
 
     def _judge_window(self, retrying: _Retrying) -> None:
-        """Note whether a second still is saturated, or a row of a window still has no id."""
+        """Resolve a window's dead letter, unless it is still saturated or a row still has no id."""
         window, planner = retrying.window, retrying.planner
         has_passed = planner.present is not None and planner.present > window.before
         if planner.requests > 1 and not has_passed:
-            # The service's clock was set back during the poll: its list says nothing of the window.
+            # The service's clock went back during the poll: the list does not show the window.
             return
         overfull = _OVERFULL if planner.saturated else None
         reason = overfull if is_second(window) else retrying.nameless
@@ -460,7 +462,7 @@ class Poll:
             self._state.letters.resolve(key_of_window(window))
 
     def _put_nameless(self, window: Window, reason: str) -> None:
-        """Note that a page of a window holds a row without an id."""
+        """Note that a page contains a row without an id."""
         match self._phase:
             case _Retrying() as retrying if not is_second(retrying.window):
                 retrying.nameless = reason
@@ -476,7 +478,7 @@ class Poll:
 
 
 def _service_failure(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> IncomeClientError | None:
-    """Return a failure that may be the service's own, if it gave no record at all."""
+    """Return a failure that may be the service's own, if the service returned no record at all."""
     failures = [one for one in outcomes if isinstance(one, IncomeClientError)]
     if len(failures) < len(outcomes):
         return None
@@ -485,13 +487,13 @@ def _service_failure(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> Income
 
 
 def _most_attempts(error: IncomeClientError) -> int:
-    """Return after how many attempts an application is given up."""
+    """Return the attempts after which an application becomes a dead letter."""
     if isinstance(error, DeadlineExceededError):
-        # Its time is lost to all others, and a dead letter is tried again as well.
+        # Each attempt delays all other applications; the dead letter is tried again later.
         return _ATTEMPTS_IF_LATE
     return _ATTEMPTS_IF_CERTAIN if _is_certain(error) else _ATTEMPTS
 
 
 def _is_certain(error: IncomeClientError) -> bool:
-    """Return whether a failure is about the record and not about the service."""
+    """Return whether a failure is about the record, and not about the service."""
     return isinstance(error, _CERTAIN) and not error.retryable

@@ -1,4 +1,4 @@
-"""What could not be read: the dead letters of a poller, until they are read after all."""
+"""The dead letters of a poller: applications and rows that could not be read, until they can be."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -19,15 +19,15 @@ _LONGEST_REASON: Final = 500
 
 
 class DeadLetters:
-    """The dead letters of one poller, and which of them the store does not have yet."""
+    """The dead letters of one poller, and which of them are not stored yet."""
 
     def __init__(self, letters: Iterable[DeadLetter] = ()) -> None:
         self._letters = {letter.key: letter for letter in letters}
         self._stored = set(self._letters)
-        """Keys of those that the store has."""
+        """Keys of the dead letters that are in the store."""
         self._unsaved: dict[str, DeadLetter] = {}
         self._listed: dict[str, DeadLetter] = {}
-        """Unsaved ones that the list has shown, as they are where the store has none of the key."""
+        """Unsaved dead letters of listed rows, with the attempts of the current poll only."""
         self._resolved: dict[str, None] = {}
 
     def __len__(self) -> int:
@@ -38,28 +38,28 @@ class DeadLetters:
 
     @property
     def application_ids(self) -> tuple[str, ...]:
-        """The applications that they are about."""
+        """Ids of the applications that are dead letters."""
         ids = (letter.application_id for letter in self._letters.values())
         return tuple(one for one in ids if one is not None)
 
     @property
     def seconds(self) -> tuple[Window, ...]:
-        """The seconds that hold more rows than can be asked for."""
+        """The saturated seconds among the dead letters."""
         return tuple(window for window in self._windows if is_second(window))
 
     @property
     def unsaved(self) -> tuple[DeadLetter, ...]:
-        """Those that the store must have before a checkpoint passes them."""
+        """Dead letters to store before a checkpoint may pass them."""
         return tuple(self._unsaved.values())
 
     @property
     def new(self) -> frozenset[str]:
-        """Keys of unsaved ones that the store has not had before."""
+        """Keys of unsaved dead letters that were never in the store."""
         return frozenset(self._unsaved.keys() - self._stored)
 
     @property
     def resolved(self) -> tuple[str, ...]:
-        """Keys of those that the store may lose once what was read is delivered."""
+        """Keys of dead letters to remove from the store with the commit of their records."""
         return tuple(self._resolved)
 
     @property
@@ -67,13 +67,13 @@ class DeadLetters:
         return [one.window for one in self._letters.values() if one.application_id is None]
 
     def windows_around(self, window: Window) -> list[Window]:
-        """Return the windows of the dead letters about a row without an id, listed in a window.
+        """Return the windows of the dead letters for a row without an id that a page has shown.
 
-        Each poll lists the last seconds again, in another window. So the latest dead letter is
-        about the row where they hold the window already; else it is extended, up to an hour, or
-        there is a new one for what they do not hold.
+        Each poll lists the last seconds again, in another window, and shows the same row again.
+        Where dead letters cover the page's window already, the latest of them stands for the
+        row. A gap extends the dead letter before it, up to an hour, or begins a new one.
         """
-        # A dead letter of a single second says that it is saturated.
+        # A dead letter of a single second means that the second is saturated.
         window = Window(window.after, max(window.before, window.after + 2))
         known = [one for one in self._windows if not is_second(one)]
         known.sort(key=attrgetter("after"))
@@ -90,7 +90,7 @@ class DeadLetters:
         return found
 
     def due(self, now: int, *, most: int) -> list[DeadLetter]:
-        """Return those to be tried again, the most overdue first."""
+        """Return the dead letters to try again, at most ``most``, the most overdue first."""
         moment = EPOCH + timedelta(seconds=now)
         overdue = {letter.key: moment - letter.next_try_at for letter in self._letters.values()}
         due = [key for key, waited in overdue.items() if waited >= _NO_TIME]
@@ -107,9 +107,9 @@ class DeadLetters:
         now: int,
         is_retry: bool = False,
     ) -> None:
-        """Add a dead letter, or count further attempts; without an id it is about a window.
+        """Add a dead letter of an application or a window, or count further attempts.
 
-        With ``is_retry`` it was tried only because it is one, and not because it was listed.
+        ``is_retry`` says that the attempt was made for the dead letter, and not for a listed row.
         """
         moment = EPOCH + timedelta(seconds=now)
         letter = DeadLetter(
@@ -140,7 +140,7 @@ class DeadLetters:
             self._resolved[key] = None
 
     def forget(self, stored: Iterable[DeadLetter]) -> None:
-        """Drop those that the store has no more; one that was listed since is a new one."""
+        """Drop dead letters that are not in the store any more, unless they were listed since."""
         for key in self._stored - {letter.key for letter in stored}:
             self._stored.remove(key)
             if key in self._listed:
@@ -150,7 +150,7 @@ class DeadLetters:
                 self._unsaved.pop(key, None)
 
     def saved(self, letters: Iterable[DeadLetter], resolved: Iterable[str]) -> None:
-        """Note what the store has by now."""
+        """Note that the store has saved ``letters`` and removed the ``resolved`` keys."""
         for letter in letters:
             self._stored.add(letter.key)
             if self._unsaved.get(letter.key) is letter:

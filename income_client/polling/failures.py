@@ -1,4 +1,4 @@
-"""Which failures end a poller, and how long it waits after all others."""
+"""The failures of a poller: some end it, and a pause follows each of the others."""
 
 from typing import Final
 
@@ -18,13 +18,14 @@ from .schedule import LONGEST_PAUSE, Schedule, backoff_pause
 from .status import Monitor
 
 _REFUSED_SECONDS: Final = 300.0
-"""How long credentials that have worked may be refused: providers do that while deployed."""
+"""Seconds of refusals after which credentials that have worked count as wrong. An identity
+provider may refuse valid ones during its own deployment."""
 _STORE_TRIES: Final = 6
-"""Tries to store something, about half a minute, before a single poll fails for it."""
+"""Tries of a save, within about half a minute, before a poller with ``once`` fails."""
 
 
 class Failures:
-    """The failures of one poller: of its polls, and of its tries to store something."""
+    """The failed polls and the failed saves of one poller."""
 
     def __init__(
         self,
@@ -41,12 +42,12 @@ class Failures:
         self._refused_since: float | None = None
 
     def may_take_again(self, lease: Lease) -> bool:
-        """Return whether the poller waits for its turn again once a lease is lost."""
-        # Nobody has taken over a name that the store does not know any more.
+        """Return whether the poller may acquire the lease again after losing it."""
+        # A checkpoint that has vanished from the store was not taken over by another poller.
         return self._has_standby or lease.has_vanished
 
     def is_replacement(self, error: IncomeClientError, lease: Lease) -> bool:
-        """Return whether an error is no failure: another poller works, and this one waits."""
+        """Return whether an error only says that another poller leads and this one stands by."""
         return isinstance(error, CheckpointConflictError) and self.may_take_again(lease)
 
     def note_failure(
@@ -57,10 +58,10 @@ class Failures:
         longest_pause: float = LONGEST_PAUSE,
         is_last: bool = False,
     ) -> None:
-        """Count and report the failure of the last of ``tries``; raise it if there is no other.
+        """Count and report the failure of try number ``tries``; raise it if it ends the poller.
 
-        The schedule says afterwards when the next try begins: after a failure of the store, in
-        ``longest_pause`` seconds at most. ``is_last`` is for a caller who does not try again.
+        Schedules the next try: after a failure of the store within ``longest_pause`` seconds.
+        ``is_last`` says that the caller will not try again.
         """
         now = self._clock.monotonic()
         if isinstance(error, AuthenticationError):
@@ -73,13 +74,13 @@ class Failures:
             self._schedule.put_off(now, min(longest_pause, backoff_pause(tries)))
         elif not is_last:
             self._schedule.fail(now, error, self._monitor.failures + 1)
-        # Only now is it known when the next try begins, which the status shows to listeners.
+        # After the schedule, so that listeners see the time of the next try in the status.
         self._monitor.failed(error, is_last=is_last)
         if is_last:
             raise error
 
     def note_success(self) -> None:
-        """Note that the service accepts the credentials."""
+        """Note that the service has accepted the credentials."""
         self._refused_since = None
 
     def _is_last(self, error: IncomeClientError, now: float, tries: int) -> bool:

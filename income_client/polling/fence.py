@@ -1,7 +1,7 @@
-"""The fence around a poller's name: who has made the last save holds it, and only that one saves.
+"""The fence of a poller's name: a save succeeds only over the last save of the same poller.
 
-`Ownership` says what the poller knows of its name; this asks the store and saves. A save that was
-cancelled or has failed may have been made all the same, so the store is asked before the next one.
+`Ownership` decides; the fence loads from the store and saves to it. After a save with an unknown
+outcome, the fence loads the stored checkpoint before it saves again.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ from .ownership import Abandoned, Hold, Overdue, Ownership, Released, Save
 from .status import Monitor
 
 _LONGEST_SILENCE: Final = 15.0
-"""Seconds that a database waits for a commit after the save, where there is no lease."""
+"""Seconds after the save within which a transaction must be committed, without a lease."""
 
 
 class Fence:
-    """Saves the checkpoints of one poller after its ``first`` save, until another makes one.
+    """Saves the checkpoints of one poller, from its ``first`` save until another poller saves.
 
-    Each save names the lease, of so many ``seconds``; None without standbys.
+    Each save contains the length of the lease in ``seconds``; None without standbys.
     """
 
     def __init__(
@@ -50,22 +50,22 @@ class Fence:
 
     @property
     def hold(self) -> Hold:
-        """Whether the name is held, or how it was given up or lost."""
+        """The state of the lease."""
         return self._ownership.hold
 
     @property
     def last(self) -> Save:
-        """The last save that was made, as far as is known."""
+        """The last save that is known to be made."""
         return self._ownership.last
 
     @property
     def progress(self) -> tuple[int, int]:
-        """That of the checkpoint saved last."""
+        """The progress of the checkpoint that was saved last."""
         return self.last.checkpoint.progress
 
     @property
     def is_unsure(self) -> bool:
-        """Whether a save has failed that may have been made."""
+        """Whether the outcome of a save is unknown."""
         return self._ownership.sent is not None
 
     async def check_ownership(self) -> None:
@@ -74,30 +74,30 @@ class Fence:
             await self._check_stored()
 
     async def load_letters(self) -> tuple[DeadLetter, ...]:
-        """Return the dead letters that the store has."""
+        """Load the dead letters from the store."""
         return await self._store.load_letters()
 
     async def save(self, checkpoint: Checkpoint, resolved: Sequence[str] = ()) -> None:
-        """Store a checkpoint, and remove dead letters by their keys."""
+        """Save a checkpoint, and remove the dead letters with the ``resolved`` keys."""
         async with self._lock:
             await self._check_if_doubtful()
             await self._send_save(self._store, checkpoint, (), resolved)
             self._confirm_save()
 
     async def save_letters(self, letters: Sequence[DeadLetter]) -> None:
-        """Store dead letters, and leave the checkpoint as it is."""
+        """Save dead letters together with the last checkpoint."""
         async with self._lock:
             await self._save_last(letters)
 
     async def renew(self, age: float) -> None:
-        """Save the last checkpoint again, if that was so many seconds ago."""
+        """Save the last checkpoint again if its save is at least ``age`` seconds old."""
         now = self._clock.monotonic()
         async with self._lock:
             if now - self.last.sent_at >= age:
                 await self._save_last()
 
     async def give_up(self, hold: Released | Overdue) -> None:
-        """Let a standby take over at once, if it was not given up before, nor lost."""
+        """Release the lease, so that a standby takes over at once; ignore a store that fails."""
         before = self._ownership
         self._ownership = before.changed_to(hold)
         if self._ownership is not before:
@@ -106,16 +106,16 @@ class Fence:
                     await self._save_last()
 
     def abandon(self) -> None:
-        """Name no lease in further saves."""
+        """Contain no lease in further saves; leave the stored one to expire."""
         self._ownership = self._ownership.changed_to(Abandoned())
 
     @asynccontextmanager
     async def saving_with(
         self, connection: Any, checkpoint: Checkpoint, resolved: Callable[[], Sequence[str]]
     ) -> AsyncIterator[None]:
-        """Store a checkpoint in the transaction in which the block writes, at its end."""
+        """Save a checkpoint at the end of the block, in the transaction of the block's writes."""
         transaction = self._store.begin_transaction(connection)
-        replaced: Save | None = None  # once the store has accepted the save
+        replaced: Save | None = None  # set once the store has accepted the save
         async with AsyncExitStack() as held:
             try:
                 async with transaction as bound:
@@ -128,13 +128,13 @@ class Fence:
                     await self._send_save(store, checkpoint, (), resolved())
                     replaced = before
                     if self.last is not replaced:
-                        # With the rows of an earlier try: those of this one must be undone.
+                        # An earlier try was committed, with its rows: undo the rows of this try.
                         raise CheckpointConflictError("stored already")  # noqa: TRY301 - by this
             except Exception:
                 if replaced is None:
                     raise
                 if self.is_unsure:
-                    # Whether the transaction was committed is unknown if its reply was lost.
+                    # The reply to the commit may be lost: only the store knows the outcome.
                     with suppress(CheckpointError):
                         await self._check_stored()
                 if self.last is replaced:
@@ -152,12 +152,12 @@ class Fence:
         self._ownership = seen
 
     async def _check_if_doubtful(self) -> None:
-        """Ask the store what it holds, where the next save may be refused for good reasons."""
+        """Load the stored checkpoint where the next save may be refused for a known reason."""
         if self.is_unsure or isinstance(self.hold, Overdue):
             await self._check_stored()
 
     def _lose_to(self, stored: StoredCheckpoint) -> CheckpointConflictError:
-        """Note that the store holds what is another's, or nothing; return the error for that."""
+        """Note that another poller has saved, or that the store is empty; return the error."""
         before = self._ownership
         self._ownership = before.lost_to(stored)
         if before.is_held and self._seconds is not None:
@@ -189,14 +189,14 @@ class Fence:
         letters: Sequence[DeadLetter],
         resolved: Sequence[str],
     ) -> None:
-        """Save over what this poller has saved last; raise an error over anything else.
+        """Replace this poller's last save; raise `CheckpointConflictError` over any other.
 
-        If the store holds the save already, it is confirmed; else that is left to the caller.
+        The caller confirms the save, unless the store turns out to hold it already.
         """
         while True:
             last = self.last
             if last.checkpoint.progress > checkpoint.progress:
-                checkpoint = last.checkpoint  # it was saved late, after this save was begun
+                checkpoint = last.checkpoint  # a late save that lies further ahead
             lease = self._seconds if self._ownership.is_held else 0
             if lease != checkpoint.lease:
                 checkpoint = evolve(checkpoint, lease=lease)
@@ -205,7 +205,7 @@ class Fence:
             try:
                 await store.save(sent.stored, over=last.stored, letters=letters, resolved=resolved)
             except CheckpointConflictError:
-                # An earlier try may have been made only after the store was asked for it.
+                # The store may have made an earlier save of this poller late.
                 stored = await self._store.load()
                 seen = self._ownership.seen(stored)
                 if seen is None or seen.last is last:
@@ -219,6 +219,6 @@ class Fence:
                 return
 
     def _confirm_save(self) -> None:
-        """Note that the save that was sent is made."""
+        """Note that the sent save is made."""
         self._ownership = self._ownership.made()
         self._monitor.failed_renewals = 0

@@ -34,8 +34,8 @@ _MISTAKES: Final = (
     ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError,
     NotImplementedError, TypeError, ValueError,
 )  # fmt: skip
-"""What code raises that is wrong: the same call would raise it again. A driver's errors have
-classes of their own, or are an `OSError`."""
+"""Errors of wrong code, which would fail again. A driver's errors have classes of their own, or
+are an `OSError`."""
 
 
 @frozen
@@ -65,12 +65,12 @@ class ForeignStore:
 
     @property
     def log_name(self) -> str:
-        """What the store is called in a log."""
+        """The name of the store in logs."""
         return self.store.log_name
 
     @property
     def has_bell(self) -> bool:
-        """Whether the store counts rings."""
+        """Whether the store has a counter of rings."""
         return self.store.has_bell
 
     async def load(self) -> StoredCheckpoint:

@@ -1,4 +1,4 @@
-"""The lease of one poller: it is taken, renewed while the poller lives, and given up at its end."""
+"""The lease of a poller: acquired at its start, renewed while it runs, released at its end."""
 
 import asyncio
 import logging
@@ -24,13 +24,14 @@ _LOGGER: Final = logging.getLogger("income_client.poller")
 _LEASE_LOGGER: Final = logging.getLogger("income_client.poller.lease")
 _RENEWALS: Final = 3
 _LONGEST_ABSENCE: Final = 10
-"""Leases for which a consumer may work on a batch; then its poller gives the lease up."""
+"""Lengths of the lease for which a consumer may work on one batch; then the lease is released."""
 
 
 class Lease:
     """The lease of one poller.
 
-    With ``seconds`` it is taken once no other poller holds it, and renewed while it is held.
+    With ``seconds``, `acquire` waits until no other poller holds the lease, and a task renews it
+    afterwards. Without, `acquire` takes the name over at once, and nothing is renewed.
     """
 
     def __init__(
@@ -47,42 +48,45 @@ class Lease:
             Monitor(store.name, Instrumentation(), clock) if monitor is None else monitor
         )
         self._standby = Standby(self._store, clock, seconds, self._monitor)
-        self._fence: Fence | None = None  # before it is taken
+        self._fence: Fence | None = None  # None until the lease is acquired
         self.renewal: asyncio.Task[None] | None = None
-        """The task that renews it while it is held; None without standbys."""
+        """The task that renews the lease; None without standbys."""
         self.idle_since: float | None = None
-        """When the consumer was given what it works on; None while it waits."""
+        """Time at which the consumer received its current batch; None while it awaits one."""
 
     @property
     def fence(self) -> Fence:
-        """What saves under it, once it is taken."""
+        """The fence that saves under the lease; only after `acquire`."""
         if self._fence is None:
-            raise AssertionError("the lease is not taken")
+            raise AssertionError("the lease is not acquired")
         return self._fence
 
     @property
     def log_name(self) -> str:
-        """What the store is called in a log."""
+        """The name of the store in logs."""
         return self._store.log_name
 
     @property
     def longest_pause(self) -> float:
-        """Seconds between two tries to acquire it, at most: a standby's failures delay no look."""
+        """The longest pause between two tries to acquire the lease, in seconds.
+
+        A standby must not look at the store less often because of failures.
+        """
         return LONGEST_PAUSE if self._seconds is None else self._seconds / LOOKS
 
     @property
     def is_new(self) -> bool:
-        """Whether the store had no checkpoint of the name when it was taken."""
+        """Whether the store had no checkpoint of the name when the lease was acquired."""
         return self._standby.is_new
 
     @property
     def is_lost(self) -> bool:
-        """Whether it was given up, or another poller has taken over."""
+        """Whether the lease was acquired and is not held any more, for whatever reason."""
         return self._fence is not None and not isinstance(self._fence.hold, Held)
 
     @property
     def has_vanished(self) -> bool:
-        """Whether it was lost because the store has no checkpoint any more."""
+        """Whether the lease was lost because the checkpoint has vanished from the store."""
         return self._fence is not None and self._fence.hold == Lost(has_vanished=True)
 
     async def acquire(
@@ -92,20 +96,20 @@ class Lease:
         *,
         must_exist: bool = False,
     ) -> tuple[Checkpoint, tuple[DeadLetter, ...]]:
-        """Take the name over; return where to begin, and the dead letters."""
+        """Acquire the lease; return the checkpoint to resume from, and the dead letters."""
         self._fence = fence = await self._standby.acquire(given, begin, must_exist=must_exist)
         letters = await fence.load_letters()
         self._begin_renewing()
         return fence.last.checkpoint, letters
 
     async def release(self) -> None:
-        """Give it up for good, so that a standby takes over at once."""
+        """Release the lease for good, so that a standby takes over at once."""
         await self.end_renewal()
         if self._fence is not None:
             await self._fence.give_up(Released())
 
     async def end_renewal(self) -> None:
-        """End the renewal task and wait for it; if it gives the lease up, let it do so."""
+        """End the renewal task and wait for it; let it finish a release of the lease."""
         if self.renewal is None:
             return
         if not isinstance(self.fence.hold, Overdue):
@@ -116,14 +120,14 @@ class Lease:
             self.renewal.cancel()
 
     def abandon(self) -> None:
-        """Stop renewing the lease, if this poller holds it."""
+        """Stop renewing the lease; a standby takes over when it expires."""
         if self.renewal is not None:
             self.renewal.cancel()
         if self._fence is not None and self._seconds is not None:
             self._fence.abandon()
 
     def successor(self) -> "Lease":
-        """Return a lease that is not taken yet, and knows what this one has seen and saved."""
+        """Return a lease to acquire next, which remembers what this one has seen and saved."""
         new = Lease(self._store, self._clock, self._seconds, self._monitor)
         new._standby = self._standby
         if self._fence is not None:
@@ -131,7 +135,7 @@ class Lease:
         return new
 
     async def renew(self, age: float) -> bool:
-        """Save again what was saved so many seconds ago; return whether it is held after that."""
+        """Renew the lease if the last save is ``age`` seconds old; return whether it is held."""
         if self.is_lost:
             return False
         held = 0.0 if self.idle_since is None else self._clock.monotonic() - self.idle_since
@@ -163,7 +167,7 @@ class Lease:
         if self._seconds is None:
             return
         pause = self._seconds / _RENEWALS
-        # It holds no lease while it waits, so that an abandoned poller is garbage-collected.
+        # A weak reference, so that an abandoned poller is garbage-collected during the pause.
         renewing = _keep_renewing(weakref.ref(self), self._clock, pause)
         self.renewal = asyncio.create_task(renewing, name="income_client lease renewal")
         loop = asyncio.get_running_loop()

@@ -1,26 +1,26 @@
-"""What a poller knows of its name: whether it holds the lease, and what the store holds of it.
+"""The state of a lease and of the last save, as one poller knows them; two tables have all changes.
 
-Every change is in one of two tables. The first is about the lease. Only a save of a poller that
-holds it names it; after any other save a standby takes over at once.
+The lease. Only a poller in the state Held names the lease in its saves; after a save in any other
+state, a standby takes over at once.
 
-              it is left   given up     held too long   another has saved, or the store is empty
-    Held      Abandoned    Released     Overdue         Lost
-    Abandoned -            Released     Overdue         Lost
-    Released  -            -            -               -
-    Overdue   -            -            -               -
-    Lost      -            -            -               Lost
+               consumer left   released   batch overdue   checkpoint of another poller, or none
+    Held       Abandoned       Released   Overdue         Lost
+    Abandoned  -               Released   Overdue         Lost
+    Released   -               -          -               -
+    Overdue    -               -          -               -
+    Lost       -               -          -               Lost
 
-The second is about the last save. A save that was cancelled or has failed may have been made all
-the same, until the store shows what it holds.
+The last save. The outcome of a save is unknown after a cancellation or a lost reply, until the
+store's content shows it.
 
-              a save goes out    it is made    the store holds ...
-                                               last     sent     a later one of its own   another's
-    sure      unsure             -             -        -        sure of that             -
-    unsure    unsure of the new  sure of sent  sure     sure     sure of that             -
+               save sent   save confirmed   the store holds ...
+                                            the last save   the sent save   a later own save
+    known      unknown     -                known           -               known: that save
+    unknown    unknown     known: sent one  known: last     known: sent     known: that save
 
-A checkpoint is the poller's own if it has the poller's mark, a random text in all that it saves:
-versions are counts, and two pollers may have counted to the same number after a failover or a
-restore from a backup.
+A checkpoint is a poller's own if it contains the poller's mark, a random text in all its saves. A
+version cannot tell: versions are counts, and after a failover or a restore from a backup two
+pollers may have counted to the same number.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ from .checkpoint import Checkpoint, read_checkpoint
 
 @frozen
 class Save:
-    """A save, and what the store holds once it is made."""
+    """A checkpoint that is sent to the store, and the content of the store after that save."""
 
     checkpoint: Checkpoint
     stored: StoredCheckpoint
@@ -43,38 +43,40 @@ class Save:
 
     @classmethod
     def following(cls, stored: StoredCheckpoint, checkpoint: Checkpoint, now: float) -> "Save":
-        """Return the save that follows on what is stored."""
+        """Return the save that replaces the stored checkpoint."""
         new = StoredCheckpoint(checkpoint=checkpoint.text, version=stored.version + 1)
         return cls(checkpoint, new, now)
 
 
 @frozen
 class Held:
-    """The poller works."""
+    """The poller holds the lease, and polls."""
 
 
 @frozen
 class Abandoned:
-    """The poller was left without a word: a standby takes over once the lease has expired."""
+    """The consumer stopped without releasing the lease; a standby takes over when it expires."""
 
 
 @frozen
 class Released:
-    """The lease was given up: a standby takes over at once."""
+    """The poller released the lease; a standby takes over at once."""
 
 
 @frozen
 class Overdue:
-    """The lease was given up because the consumer had held a batch for so many seconds."""
+    """The poller released the lease because its consumer worked on one batch for too long."""
 
     seconds: float
+    """Duration of the consumer's work on the batch."""
 
 
 @frozen
 class Lost:
-    """Another poller has taken over, or the store has no checkpoint any more."""
+    """Another poller has taken over, or the checkpoint has vanished from the store."""
 
     has_vanished: bool
+    """Whether the store has no checkpoint of the name any more."""
 
 
 Hold = Held | Abandoned | Released | Overdue | Lost
@@ -86,17 +88,17 @@ _CHANGES: Final[Mapping[type[Hold], frozenset[type[Hold]]]] = {
     Overdue: frozenset(),
     Lost: frozenset({Lost}),
 }
-"""The first table."""
+"""The changes of a lease, as in the first table."""
 
 
 @frozen
 class Ownership:
-    """What a poller knows of its name."""
+    """The lease and the last save of one poller."""
 
     last: Save
-    """The last save that was made, as far as is known."""
+    """The last save that is known to be made."""
     sent: Save | None = None
-    """One more save, of which nothing has told whether it was made."""
+    """A later save with an unknown outcome; None if there is none."""
     hold: Hold = Held()
 
     @property
@@ -105,20 +107,20 @@ class Ownership:
         return isinstance(self.hold, Held)
 
     def changed_to(self, hold: Hold) -> "Ownership":
-        """Return it after a change of the lease, if the table has that change."""
+        """Return the ownership after a change of the lease; unchanged if the table has a dash."""
         is_change = type(hold) in _CHANGES[type(self.hold)]
         return evolve(self, hold=hold) if is_change else self
 
     def sending(self, save: Save) -> "Ownership":
-        """Return it once a save was sent."""
+        """Return the ownership after a save was sent."""
         return evolve(self, sent=save)
 
     def made(self) -> "Ownership":
-        """Return it once the save that was sent is known to be made."""
+        """Return the ownership after the sent save was confirmed."""
         return self if self.sent is None else evolve(self, last=self.sent, sent=None)
 
     def seen(self, stored: StoredCheckpoint) -> "Ownership | None":
-        """Return it once the store was seen to hold this; None if that is another's."""
+        """Return the ownership after a look at the store; None if another poller has saved."""
         if self.sent is not None and stored == self.sent.stored:
             return self.made()
         last, known = self.last, self.last.stored
@@ -126,18 +128,18 @@ class Ownership:
             checkpoint = self._read_own(stored)
             if checkpoint is None:
                 return None
-            # A store of the user's may give back the members of a text in another order.
+            # With an equal version, the store has only reordered the members of the text.
             if stored.version > known.version:
-                last = Save(checkpoint, stored, last.sent_at)  # made after the store was asked
+                last = Save(checkpoint, stored, last.sent_at)  # a save that the store made late
         return evolve(self, last=last, sent=None)
 
     def lost_to(self, stored: StoredCheckpoint) -> "Ownership":
-        """Return it once the store was seen to hold what is another's, or nothing."""
+        """Return the ownership after the store has shown another poller's checkpoint, or none."""
         without = evolve(self, sent=None)
         return without.changed_to(Lost(has_vanished=stored.checkpoint is None))
 
     def _read_own(self, stored: StoredCheckpoint) -> Checkpoint | None:
-        """Return a checkpoint that this poller has saved, the last one or a later one."""
+        """Return the stored checkpoint if this poller made that save, or None."""
         mark = self.last.checkpoint.holder
         if stored.checkpoint is None or stored.version < self.last.stored.version or mark is None:
             return None

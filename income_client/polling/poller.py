@@ -2,19 +2,19 @@
 
 A poller is in one of four states. `Poller._run_phase` has every transition:
 
-    state     what is done                        then                              if it fails
-    Taking    the name is taken                   Waiting                           Taking
-    Waiting   the moment of a poll is waited for  Polling                           Waiting
-    Polling   applications are listed and read    Storing                           Waiting
-    Storing   dead letters are stored, and the    Polling; Waiting, where the poll  Storing
-              records become a batch              has ended
+    state      action                             next state                     after a failure
+    Acquiring  acquire the lease of the name      Waiting                        Acquiring
+    Waiting    wait until the next poll begins    Polling                        Waiting
+    Polling    list and read applications         Storing                        Waiting
+    Storing    store dead letters, and make a     Polling, or Waiting after the  Storing
+               batch of the records               end of the poll
 
-Once the lease is lost, the state is Taking. A batch that was returned is delivered again before
-anything else is done. A batch is done when its block has ended or its ``commit`` has returned; one
-that was consumed record by record, when the consumer comes back for the next record.
+A lost lease leads to Acquiring from every state. A returned batch is redelivered before any action.
+A batch is done when its block has ended or its ``commit`` has returned; a batch that is consumed
+record by record is done when the consumer asks for the record after its last one.
 
-Between two batches no task runs, but for the renewal of a lease that standbys wait for: so nothing
-must be cleaned up when the consumer leaves its loop, and no more than one batch can come twice.
+Between two batches only the renewal of the lease runs, and only with standbys. A consumer can
+therefore leave its loop without any cleanup, and at most one batch is redelivered afterwards.
 """
 
 import time
@@ -53,20 +53,20 @@ _LONGEST_SPAN: Final = 10 * 366 * 86_400.0
 
 
 @frozen
-class _Taking:
-    """The name is to be taken."""
+class _Acquiring:
+    """The poller does not hold the lease of its name."""
 
 
 @frozen
 class _Waiting:
-    """The next poll is to begin in its time."""
+    """The poller waits until its next poll begins."""
 
     state: PollerState
 
 
 @frozen
 class _Polling:
-    """A poll has begun."""
+    """A poll lists and reads applications."""
 
     state: PollerState
     poll: Poll
@@ -74,28 +74,28 @@ class _Polling:
 
 @frozen
 class _Storing:
-    """A poll has read records that are no batch yet, or has ended, and nothing of it is stored."""
+    """Dead letters and progress are not stored yet; records that were read are not a batch yet."""
 
     state: PollerState
     poll: Poll | None
-    """What continues after that; None if it has ended."""
+    """The poll that continues afterwards; None after the end of a poll."""
     records: Records = field(default=(), repr=False)
 
 
 @frozen
-class _AsBatch:
-    """A batch that the consumer is given as such."""
+class _DeliveredBatch:
+    """A batch that the consumer works on as a whole."""
 
     batch: Batch
 
 
 @frozen
-class _RecordByRecord:
-    """A batch whose records the consumer is given one by one."""
+class _DeliveredRecords:
+    """A batch whose records the consumer receives one by one."""
 
     batch: Batch
     records: Iterator[ApplicationRecord] = field(repr=False)
-    """Those that it has not been given."""
+    """Records of the batch that the consumer has not received yet."""
 
 
 class Poller:
@@ -155,9 +155,9 @@ class Poller:
         self._bell = Bell(store, self._schedule, clock)
         self._failures = Failures(self._schedule, self._monitor, clock, source, has_standby=standby)
         self._batches = Batches(self._lease, self._monitor, self._schedule, self._failures)
-        self._phase: _Taking | _Waiting | _Polling | _Storing = _Taking()
-        self._given: _AsBatch | _RecordByRecord | None = None
-        """What the consumer works on."""
+        self._phase: _Acquiring | _Waiting | _Polling | _Storing = _Acquiring()
+        self._delivered: _DeliveredBatch | _DeliveredRecords | None = None
+        """The batch that the consumer works on."""
         self._is_awaited = False
 
     def __repr__(self) -> str:
@@ -167,10 +167,10 @@ class Poller:
         return self
 
     async def __anext__(self) -> ApplicationRecord:
-        """Return the next record; commit the batch before, if this is the first of another.
+        """Return the next record; before the first record of a batch, commit the previous batch.
 
-        With ``standby``, a poller that another has replaced drops what is left of its batch,
-        which the other delivers, and waits for its turn.
+        With ``standby``, a poller that has lost its lease drops the rest of its batch, which
+        the new leader delivers, and returns to standby.
 
         Raises:
             AuthenticationError: the credentials are wrong: they never worked here, or were
@@ -183,14 +183,14 @@ class Poller:
         if self._has_standby:
             self._lease.idle_since = self._clock.monotonic()
             if self._lease.is_lost:
-                self._given = None  # another poller delivers what is left of it
-        while (record := self._next_given()) is None:
+                self._delivered = None  # the new leader delivers the rest of the batch
+        while (record := self._next_record()) is None:
             async with self._sole_consumer():
-                await self._commit_given()
+                await self._commit_delivered()
                 batch = await self._next_batch()
             if batch is None:
                 raise StopAsyncIteration
-            self._given = _RecordByRecord(batch, iter(batch))
+            self._delivered = _DeliveredRecords(batch, iter(batch))
         self._monitor.delivered((record,))
         return record
 
@@ -214,10 +214,10 @@ class Poller:
                 batch = await self._next_batch()
             if batch is None:
                 return
-            self._given = _AsBatch(batch)
+            self._delivered = _DeliveredBatch(batch)
             self._monitor.delivered(batch.records)
             yield batch
-            self._given = None
+            self._delivered = None
 
     def wake(self, _callback: object = None) -> bool:
         """Poll at once instead of at the end of the pause, since something has changed.
@@ -240,7 +240,7 @@ class Poller:
         self._schedule.wake()
         if self._schedule.is_stopped:
             return False
-        is_leader = not isinstance(self._phase, _Taking) and not self._lease.is_lost
+        is_leader = not isinstance(self._phase, _Acquiring) and not self._lease.is_lost
         return is_leader or not self._has_standby or self._bell.ring()
 
     def stop(self, *, after_poll: bool = False) -> None:
@@ -258,7 +258,7 @@ class Poller:
 
     @property
     def status(self) -> PollerStatus:
-        """How it is doing, for a health endpoint.
+        """The poller's counts, lag and last error, for a health endpoint.
 
         Read it in the poller's event loop: in another thread it may fail while a poll
         changes the counts. For another thread, count events instead.
@@ -267,16 +267,16 @@ class Poller:
         is_polling = isinstance(phase, _Polling | _Storing)
         if next_try is None and not is_polling and not self._schedule.is_stopped:
             next_try = self._schedule.next_poll_at
-        letters = DeadLetters() if isinstance(phase, _Taking) else phase.state.letters
+        letters = DeadLetters() if isinstance(phase, _Acquiring) else phase.state.letters
         return self._monitor.status(
-            is_standby=isinstance(phase, _Taking) and self._has_standby,
+            is_standby=isinstance(phase, _Acquiring) and self._has_standby,
             dead_letters=len(letters),
             saturated=letters.seconds,
             next_try=next_try,
         )
 
     async def aclose(self) -> None:
-        """Stop, and give up the name, so that a standby takes over at once."""
+        """Stop, and release the lease, so that a standby takes over at once."""
         self.stop()
         await self._release_lease()
 
@@ -288,7 +288,7 @@ class Poller:
 
     @asynccontextmanager
     async def _sole_consumer(self) -> AsyncIterator[None]:
-        """Refuse a second consumer; if the block fails, leave no task and give up the lease."""
+        """Refuse a second consumer; if the block fails, end all tasks and release the lease."""
         if self._is_awaited:
             raise ConfigurationError("another task awaits this poller already; it has one consumer")
         self._is_awaited = True
@@ -307,29 +307,30 @@ class Poller:
             self._is_awaited = False
             self._lease.idle_since = self._clock.monotonic()
 
-    def _next_given(self) -> ApplicationRecord | None:
-        given = self._given
-        return next(given.records, None) if isinstance(given, _RecordByRecord) else None
+    def _next_record(self) -> ApplicationRecord | None:
+        if not isinstance(self._delivered, _DeliveredRecords):
+            return None
+        return next(self._delivered.records, None)
 
-    async def _commit_given(self) -> None:
-        """Commit the batch whose records the consumer is done with, if it was given any."""
-        if not isinstance(self._given, _RecordByRecord):
+    async def _commit_delivered(self) -> None:
+        """Commit the batch whose last record the consumer has processed, if there is one."""
+        if not isinstance(self._delivered, _DeliveredRecords):
             return
         try:
-            await self._given.batch.commit()
+            await self._delivered.batch.commit()
         except CheckpointConflictError as error:
             if not self._failures.is_replacement(error, self._lease):
                 raise
-        self._given = None
+        self._delivered = None
 
     # Polls
 
     async def _next_batch(self) -> Batch | None:
-        """Return what the consumer is given next; None once the poller was stopped."""
-        if self._given is not None:
-            # Its consumer may have stopped anywhere in it.
-            self._batches.return_batch(self._given.batch)
-            self._given = None
+        """Return the next batch for the consumer; None once the poller was stopped."""
+        if self._delivered is not None:
+            # The consumer may have left its loop in the middle of the batch.
+            self._batches.return_batch(self._delivered.batch)
+            self._delivered = None
         tries = 0
         while not self._schedule.is_stopped:
             if self._lease.is_lost and not self._failures.may_take_again(self._lease):
@@ -346,7 +347,7 @@ class Poller:
                     continue
                 # A standby's good look at the store ends the row of failures before it.
                 tries = min(tries, self._monitor.failures) + 1
-                is_taking = isinstance(self._phase, _Taking)
+                is_taking = isinstance(self._phase, _Acquiring)
                 longest = self._lease.longest_pause if is_taking else LONGEST_PAUSE
                 self._failures.note_failure(error, tries, longest_pause=longest)
             if tries:
@@ -355,23 +356,23 @@ class Poller:
         return None
 
     async def _run_phase(self) -> Batch | None:
-        """Do what is next, and return the batch that it brings; every phase begins here."""
+        """Do the action of the current state; return the batch that it produced, if any."""
         if self._lease.is_lost:
             await self._drop_lost_lease()
-            self._phase = _Taking()
+            self._phase = _Acquiring()
         if (returned := self._batches.first_returned) is not None:
             return await self._batches.deliver_again(returned)
         batch = None
         match self._phase:
-            case _Taking():
-                self._phase = _Waiting(await self._take_name())
+            case _Acquiring():
+                self._phase = _Waiting(await self._acquire_lease())
             case _Waiting(state):
                 self._phase = _Polling(state, await self._begin_poll(state))
             case _Polling(state, poll):
                 try:
                     self._phase = await self._poll_further(state, poll)
                 except BaseException:
-                    # The next poll finds out what this one has not delivered.
+                    # The next poll lists and reads all that this one has not delivered.
                     self._phase = _Waiting(state)
                     raise
             case _Storing(state, Poll() as poll, records):
@@ -397,17 +398,17 @@ class Poller:
         return _Storing(state, None)
 
     async def _drop_lost_lease(self) -> None:
-        """Prepare to take the name again, in the poller's turn."""
-        # Batches that are out keep the lost lease, by which nothing can be saved any more.
+        """Prepare to acquire the lease again."""
+        # A delivered batch keeps the lost lease, so that its commit is refused.
         await self._lease.end_renewal()
         self._lease = self._lease.successor()
         self._batches = Batches(self._lease, self._monitor, self._schedule, self._failures)
         self._monitor.progress = None
         if self._schedule.is_woken:
-            self._bell.ring()  # what it was woken for is for another to read
+            self._bell.ring()  # the new leader must answer the wake-up
         self._schedule.wake()
 
-    async def _take_name(self) -> PollerState:
+    async def _acquire_lease(self) -> PollerState:
         given = self._start if isinstance(self._start, Checkpoint) else None
         self._schedule.resume_name()
         checkpoint, letters = await self._schedule.unless_stopped(
@@ -423,7 +424,7 @@ class Poller:
         return PollerState(progress=progress, letters=DeadLetters(letters))
 
     async def _find_first_second(self) -> int:
-        """Return the second from which a name is polled that the store does not know."""
+        """Return the second at which polling begins for a name without a checkpoint."""
         self._schedule.begin_name(self._clock.monotonic())
         if not isinstance(self._start, int):
             return max(await self._source.ask_present() - self._settle, FIRST_SECOND)
@@ -435,11 +436,11 @@ class Poller:
             raise ConfigurationError(
                 "start must not be later than the service's present", argument="start"
             )
-        # The caller's clock may be ahead: what is updated until then would never be listed.
+        # The caller's clock may be ahead: updates before such a start would never be listed.
         return min(self._start, present)
 
     async def _begin_poll(self, state: PollerState) -> Poll:
-        """Begin a poll in its time, unless another poller has taken over."""
+        """Wait until the next poll begins, and begin it unless another poller has taken over."""
         await self._schedule.until_turn(self._bell.watch)
         await self._schedule.unless_stopped(self._lease.fence.check_ownership())
         if state.letters:

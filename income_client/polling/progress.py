@@ -1,8 +1,16 @@
-"""How far a poller has come, and which versions of applications it has delivered.
+"""The progress of a poller: the second that it has reached, and the versions it has delivered.
 
-Seconds before ``reached`` are done with. It stays behind service time, so that the seconds in
-between are listed again each time; the versions delivered from them are remembered, and forgotten
-once the list cannot show them any more. To forget one too early costs a redelivery, never a loss.
+    since ........... lower ...... position ........ reached ........ present
+    first second      next poll    updates before    position, but    service
+    of the name       lists from   are delivered     never goes back  time
+                      here
+
+    position <= reached <= present - settle        lower = max(since, position - lookback)
+    position < reached only while the service's clock is behind ``reached``
+
+The seconds from ``lower`` to the present are listed again by each poll. The versions delivered from
+these seconds are remembered until the list cannot show them any more. Forgetting a version too
+early costs a redelivery, never a loss.
 """
 
 from collections.abc import Container
@@ -18,7 +26,7 @@ _HOUR: Final = 3_600
 
 
 class Progress:
-    """How far polling has come, in memory; checkpoints are taken of it."""
+    """The progress of one poller in memory; `checkpoint` returns a copy of it."""
 
     def __init__(self, checkpoint: Checkpoint, *, settle: int, lookback: int) -> None:
         self.reached: int = checkpoint.reached
@@ -31,12 +39,15 @@ class Progress:
         self._takeovers = checkpoint.takeovers
         self._holder = checkpoint.holder
         self._seen = dict(checkpoint.seen)
-        # The latest of all others, which checkpoints do not hold.
+        # Versions that the list cannot show any more; checkpoints do not contain them.
         self._recent: dict[bytes, bytes] = {}
 
     @property
     def position(self) -> int:
-        """The second up to which all is done: ``reached``, or earlier by a clock gone back."""
+        """The second before which every update is delivered.
+
+        Equal to ``reached``, or earlier while the service's clock is behind that.
+        """
         return self._position
 
     @property
@@ -45,21 +56,21 @@ class Progress:
         return max(self._since, self._position - self.lookback)
 
     def fall_back(self, second: int) -> None:
-        """List from this second again, since the service's clock is behind what was reached.
+        """List again from a second, because the service's clock is behind the progress.
 
-        It may lie before the second that polling began with: what a clock that has gone back
-        writes there was updated later.
+        The second may lie before ``since``: an update that carries such a time was made after
+        polling began, by the clock that went back.
         """
         self._position = min(self._position, second)
         self._since = min(self._since, second)
 
     def knows(self, key: bytes, digest: bytes) -> bool:
-        """Return whether this version of an application was delivered last."""
+        """Return whether a version is the last one that was delivered of its application."""
         seen = self._seen.get(key)
         return (self._recent.get(key) if seen is None else seen.digest) == digest
 
     def is_seen(self, key: bytes) -> bool:
-        """Return whether some version of an application is remembered."""
+        """Return whether any version of an application is remembered."""
         return key in self._seen or key in self._recent
 
     def admit(
@@ -71,9 +82,9 @@ class Progress:
         updated: int | None,
         latest: int | None,
     ) -> bool:
-        """Take a version that was read, and return whether it is new."""
-        # The record may have been updated after it was listed, when it says. What would be far
-        # behind the latest that the present may be is not believed: it is remembered as long.
+        """Remember a version that was read; return whether it must be delivered."""
+        # A record may have been updated after it was listed, at the time that it reports. A time
+        # far behind the latest possible present is not believed.
         is_new = not self.knows(key, digest)
         is_far = latest is not None and listed_in.before > latest + _FAR
         last_listed = listed_in.after if is_far else listed_in.before
@@ -84,17 +95,17 @@ class Progress:
         return is_new
 
     def deliver(self) -> None:
-        """Count a batch."""
+        """Count a delivered batch."""
         self._batches += 1
 
     def advance(self, second: int, held: Container[bytes] = ()) -> None:
-        """Note that whatever was updated before a second is delivered; never goes back."""
+        """Note that every update before a second is delivered; never go back."""
         if second <= self._position:
             return
         self._position = second
         self.reached = max(self.reached, second)
-        oldest = self.lower - 1  # which a closed lower bound lists as well
-        # Those held could not be read, and may come back as they were.
+        oldest = self.lower - 1  # since an inclusive lower bound lists one second more
+        # Dead letters may be read again, in the version that was delivered last.
         past = [
             key for key, seen in self._seen.items() if seen.last_listed < oldest and key not in held
         ]
@@ -104,7 +115,7 @@ class Progress:
             del self._recent[next(iter(self._recent))]
 
     def checkpoint(self) -> Checkpoint:
-        """Return the checkpoint of this moment."""
+        """Return the checkpoint of the current progress."""
         return Checkpoint(
             since=self._since,
             reached=self.reached,

@@ -1,11 +1,11 @@
-"""What a poll reads: pages for their ids, and records with what distinguishes their versions.
+"""The reads of a poll: pages for their ids, and records with digests that tell versions apart.
 
-Two updates can share a second, so that no time distinguishes versions: the content does, as a
-digest. Addresses are left out of it, since signed ones change with each reply, and so are the
-order of an object's members and that of documents.
+Two updates can share a second, so a time does not identify a version; a digest of the content does.
+The digest leaves out addresses, since signed ones change with each reply, and it does not depend
+on the order of an object's members or of the documents.
 
-A poller needs no more of a row than its id: a row that is not what the contract says does not
-hold up the applications of the others. A page whose bounds cannot be read is an error.
+A poller needs only the id of a row, so a malformed row does not delay the other applications. A
+page with unreadable bounds is an error.
 """
 
 import asyncio
@@ -42,12 +42,12 @@ S = TypeVar("S", Application, ApplicationDocuments)
 
 KEY_BYTES: Final = 6
 DIGEST_BYTES: Final = 8
-"""Checkpoints hold many of both: 64 bits distinguish the versions of one application."""
+"""Bytes of a digest; 64 bits are enough to tell the versions of one application apart."""
 _FULL_KEY: Final = 8
 _FULL_DIGEST: Final = 16
-"""They are cut from these, which checkpoints of version 1 hold."""
+"""Bytes of digests before they are cut; checkpoints of version 1 contain the whole."""
 _SORTED: Final = msgspec.json.Encoder(decimal_format="number", order="deterministic", enc_hook=str)
-"""Writes equal content as equal bytes; the hook is for numbers beyond those of an amount."""
+"""Encoder that writes equal content as equal bytes; the hook writes numbers beyond an amount's."""
 _ADDRESS: Final = ("http://", "https://")
 _NO_ADDRESSES: Final = frozenset(
     {
@@ -56,7 +56,7 @@ _NO_ADDRESSES: Final = frozenset(
         "income_calculations", "last_updated_at", "updated_at",
     }
 )  # fmt: skip
-"""Members without addresses of files: an address in what was read or calculated is content."""
+"""Members that contain no addresses of files; an address in extracted data counts as content."""
 
 
 def read_page(request: Request, response: Response) -> ApplicationPage:
@@ -65,9 +65,9 @@ def read_page(request: Request, response: Response) -> ApplicationPage:
 
 
 def ids_on(page: ApplicationPage) -> tuple[str, ...]:
-    """Return the ids on a page, each once: a sound row and a malformed one may have the same.
+    """Return the ids on a page, each once, although a malformed row may repeat the id of another.
 
-    Those too long to be asked for are cut, and stay too long.
+    An id that is too long for a request is cut to a shorter one, which is also too long.
     """
     named = (row for row in page.applications if not _is_nameless(row))
     return tuple(dict.fromkeys(_shorten_id(row.application_id) for row in named))
@@ -91,18 +91,18 @@ def _is_nameless(row: ApplicationSummary) -> TypeGuard[MalformedRow]:
 
 @frozen
 class Versioned(Generic[T]):
-    """A reply or a record as it was read, and a digest that others have which say the same."""
+    """A reply or a record, and the digest of its content, which identifies the version."""
 
     payload: T
     digest: bytes = field(repr=False)
 
 
 Outcome = Versioned[ApplicationRecord] | IncomeClientError
-"""The record of a listed application, or why it could not be read."""
+"""The record of a listed application, or the error of reading it."""
 
 
 def _request_for(endpoint: Callable[[str], Request], application_id: str) -> Request:
-    """Return a request for a listed id; one that cannot be asked for is the service's fault."""
+    """Return a request for a listed id; raise `DecodeError` for an invalid id."""
     try:
         return endpoint(application_id)
     except ConfigurationError as error:
@@ -113,7 +113,7 @@ def _request_for(endpoint: Callable[[str], Request], application_id: str) -> Req
 def record_of(
     application: Versioned[Application], documents: Versioned[ApplicationDocuments] | None = None
 ) -> Versioned[ApplicationRecord]:
-    """Put together what two replies hold."""
+    """Combine an application and its documents in a record."""
     record = ApplicationRecord(
         application=application.payload,
         documents=None if documents is None else documents.payload,
@@ -124,20 +124,20 @@ def record_of(
 
 
 def updated_at(record: ApplicationRecord) -> datetime:
-    """Return the latest update that a record itself reports, in UTC; only a hint."""
+    """Return the latest time of update in a record, in UTC; only a hint."""
     by_type = {} if record.documents is None else record.documents.documents
     times = (document.updated_at for documents in by_type.values() for document in documents)
     return max([record.application.last_updated_at, *times])
 
 
 def key_of(application_id: str) -> bytes:
-    """Return a short hash of an id; a collision costs a repetition, never a loss."""
+    """Return a short hash of an id; a collision costs a redelivery, never a loss."""
     full = hashlib.blake2b(_encode_text(application_id), digest_size=_FULL_KEY).digest()
     return full[:KEY_BYTES]
 
 
 def read_version(cls: type[S], request: Request, response: Response) -> Versioned[S]:
-    """Read a reply as `read_reply` does, with the digest of its content."""
+    """Read a reply as `read_reply` does, and return it with the digest of its content."""
     content: list[bytes] = []
     payload = read_reply(cls, request, response, lambda tree: content.append(canonical(cls, tree)))
     digest = hashlib.blake2b(_encode_text(payload.application_id), digest_size=_FULL_DIGEST)
@@ -146,7 +146,7 @@ def read_version(cls: type[S], request: Request, response: Response) -> Versione
 
 
 def canonical(cls: type, tree: dict[str, Any]) -> bytes:
-    """Return the content of a parsed reply in one form; its addresses are taken out of the tree."""
+    """Return the canonical bytes of a parsed reply; removes addresses from the tree."""
     if cls is not ApplicationDocuments:
         return _SORTED.encode(_without_addresses(tree))
     by_type = tree.pop("documents")
@@ -178,7 +178,7 @@ def _encode_text(text: str) -> bytes:
 
 @define(kw_only=True)
 class PollSource:
-    """Reads for one poller."""
+    """The calls of one poller: pages of the list, the present, applications."""
 
     session: SessionManager
     zone: tzinfo
@@ -186,21 +186,21 @@ class PollSource:
     pages: bool
     concurrency: int
     limit: int = LARGEST_LIMIT
-    """Rows that a page of the list may hold."""
+    """Rows of a full page of the list."""
     batch_size: int = 100
-    """Applications that are read at a time: as many may come twice after a crash."""
+    """Applications that are read together; after a crash, as many may be redelivered."""
     has_answered: bool = field(default=False, init=False)
-    """Whether the list was ever read, so that the credentials have worked."""
+    """Whether a list call has succeeded, which shows that the credentials work."""
 
     async def ask_list(self, bounds: Bounds | None, *, limit: int | None = None) -> Answer:
-        """Make one list call; without bounds, both are left to the service."""
+        """Make one list call; without ``bounds``, send none."""
         limit = self.limit if limit is None else limit
         reply = await ask_page(self.session, limit, self.zone, bounds, read=read_page)
         self.has_answered = True
         return reply
 
     async def ask_present(self) -> int:
-        """Return the present second: the smaller of echo and `Date`."""
+        """Ask for the service's present second: the smaller of echo and `Date`."""
         return (await ask_present(partial(self.ask_list, limit=1))).present
 
     async def read_records(self, application_ids: Sequence[str]) -> list[Outcome]:
@@ -240,5 +240,5 @@ class PollSource:
         ]
 
     def second_of(self, moment: datetime) -> int:
-        """Turn an aware time into a second of the service's frame."""
+        """Return an aware time as a second of the service's frame."""
         return service_second(moment, self.zone, rounding=Rounding.DOWN)

@@ -1,4 +1,4 @@
-"""When the next poll begins, and the waiting of a poller, which a stop or a wake-up ends."""
+"""The schedule of a poller: when the next poll begins, and pauses that a stop or a wake-up ends."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -11,7 +11,7 @@ from income_client.system.clock import Clock
 
 T = TypeVar("T")
 Watch = Callable[[], Coroutine[Any, Any, None]]
-"""Watches for wake-ups of other processes until it is cancelled."""
+"""A function that watches for wake-ups of other processes until it is cancelled."""
 
 LONGEST_PAUSE: Final = 60.0
 """Seconds between two tries to store something, or to deliver a batch that has failed."""
@@ -25,11 +25,11 @@ _GAP: Final = 1.0
 
 
 class Stopped(Exception):  # noqa: N818 - nothing has failed
-    """The poller was stopped: what was under way is abandoned."""
+    """The poller was stopped, and the work that was in progress is cancelled."""
 
 
 class Schedule:
-    """Even pauses between polls, growing ones after failures; waking cuts them short."""
+    """Pauses of equal length between polls, and growing pauses after failures."""
 
     def __init__(self, interval: float, clock: Clock, chance: Callable[[], float]) -> None:
         self._interval = interval
@@ -37,18 +37,18 @@ class Schedule:
         self._chance = chance
         self._began = float("-inf")
         self._succeeded: float | None = None
-        """When the last poll that succeeded began, or the name itself."""
+        """Time of the beginning of the last successful poll, or of a new name; None if unknown."""
         self._at = float("-inf")
         self._not_before = float("-inf")
         self.retry_at: float | None = None
-        """The moment at which something is stored that could not be; None otherwise."""
+        """Time of the next try of a failed save; None if no save has failed."""
         self.is_woken: bool = False
-        """Whether a wake-up has come that no poll has begun for."""
+        """Whether no poll has begun since the last wake-up."""
         self._is_owed = False
         self.is_urgent: bool = False
-        """Whether a wake-up started the current poll."""
+        """Whether the current poll answers a wake-up."""
         self.ends_with_poll: bool = False
-        """Whether the poller ends with the current poll, or else the next."""
+        """Whether the poller stops after the current poll, or after the next one."""
         self._stopped = asyncio.Event()
         self._bell = asyncio.Event()
 
@@ -61,7 +61,7 @@ class Schedule:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether nothing may be begun any more."""
+        """Whether the poller was stopped."""
         return self._stopped.is_set()
 
     def begin_poll(self, now: float) -> None:
@@ -71,56 +71,56 @@ class Schedule:
         self.is_woken = self._is_owed = False
 
     def resume_name(self) -> None:
-        """Note that it is not known when the checkpoint to resume from was polled last."""
+        """Note that polling resumes from a checkpoint, whose last poll is of unknown age."""
         self._succeeded = None
 
     def begin_name(self, now: float) -> None:
-        """Note that polling begins: nothing that was updated before must be delivered."""
+        """Note that polling of a new name begins; earlier updates are not delivered."""
         self._succeeded = now
 
     def succeed(self) -> None:
-        """Note that a poll has ended."""
+        """Note that the current poll has succeeded."""
         self._succeeded = self._began
         self._at = self._began + self._interval * (1 - _JITTER * self._chance())
 
     def seconds_since_success(self, now: float) -> int | None:
-        """Return the seconds since the last poll that succeeded began; None if none has."""
+        """Return the seconds since the last successful poll began; None if unknown."""
         return None if self._succeeded is None else ceil(now - self._succeeded)
 
     def fail(self, now: float, error: IncomeClientError, failures: int) -> None:
-        """Note that a poll has failed, the latest of so many failures in a row."""
-        # Refused credentials end the poller after a few minutes: not before they were tried again.
+        """Note that a poll has failed, after ``failures - 1`` other failures in a row."""
+        # Refused credentials end the poller after five minutes: until then they must be tried.
         is_refused = isinstance(error, AuthenticationError)
         longest = _LONGEST_FAILURE if is_refused else max(self._interval, _LONGEST_FAILURE)
         pause = self._jittered(min(longest, backoff_pause(failures)))
         asked = min(error.retry_after or 0.0, _LONGEST_RETRY_AFTER)
         self._not_before = now + max(asked, _GAP)
         self._at = now + max(pause, asked)
-        # A wake-up is only answered by a poll that succeeds.
+        # Only a successful poll answers a wake-up.
         self._is_owed = self.is_urgent or self.is_woken
         self.is_woken = False
 
     def put_off(self, now: float, longest: float) -> None:
-        """Note that something could not be stored, and is to be after so many seconds or fewer."""
+        """Schedule another try of a failed save, within ``longest`` seconds."""
         self.retry_at = now + self._jittered(longest)
 
     def wake(self) -> None:
-        """Have the next poll begin as soon as it may."""
+        """Begin the next poll as soon as the shortest gap between polls allows."""
         self.is_woken = True
         self._bell.set()
 
     def stop(self) -> None:
-        """End every wait, now and later."""
+        """Stop the poller: end the current wait, and all later ones at once."""
         self._stopped.set()
         self._bell.set()
 
     def stop_after_poll(self) -> None:
-        """End every wait if the poller ends with the poll that is over now."""
+        """Stop the poller if the poll that has just ended was to be its last."""
         if self.ends_with_poll:
             self.stop()
 
     async def until_turn(self, watch: Watch | None = None) -> None:
-        """Wait until the next poll begins, or the poller is stopped; ``watch`` runs meanwhile."""
+        """Wait until the next poll begins or the poller is stopped, and run ``watch`` meanwhile."""
         if self.is_stopped or self.next_poll_at <= self._clock.monotonic():
             return
         async with _running(watch):
@@ -132,7 +132,7 @@ class Schedule:
                 await run_unless_set(self._bell, self._clock.sleep(seconds))
 
     async def until_next_try(self, watch: Watch | None = None) -> None:
-        """Wait until what has failed is tried again, or the poller is stopped."""
+        """Wait until the failed action is tried again, or the poller is stopped."""
         if self.retry_at is None:
             await self.until_turn(watch)
             return
@@ -143,14 +143,14 @@ class Schedule:
             self.retry_at = None
 
     async def pause(self, longest: float) -> None:
-        """Wait for half this many seconds or more; raise `Stopped` once the poller is stopped."""
+        """Wait for half of ``longest`` seconds to all of them; raise `Stopped` after a stop."""
         await self.unless_stopped(self._clock.sleep(self._jittered(longest)))
 
     def _jittered(self, longest: float) -> float:
         return longest * (1 + self._chance()) / 2
 
     async def unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of work; cancel it and raise `Stopped` once the poller is stopped."""
+        """Return the result of a coroutine; cancel it and raise `Stopped` after a stop."""
         result = await run_unless_set(self._stopped, work)
         if result is None and self.is_stopped:
             raise Stopped
@@ -158,13 +158,13 @@ class Schedule:
 
 
 def backoff_pause(failures: int) -> float:
-    """Return the longest pause after so many failures in a row, in seconds; it doubles."""
+    """Return the longest pause after a number of failures in a row, in seconds: 1, 2, 4, ..."""
     return _FIRST_FAILURE * 2.0 ** min(failures - 1, _MOST_DOUBLINGS)
 
 
 @asynccontextmanager
 async def _running(watch: Watch | None) -> AsyncIterator[None]:
-    """Run a task beside the block, and wait for its end."""
+    """Run ``watch`` as a task during the block; cancel it at the end and wait for it."""
     if watch is None:
         yield
         return
@@ -177,7 +177,7 @@ async def _running(watch: Watch | None) -> AsyncIterator[None]:
 
 
 async def run_unless_set(event: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
-    """Return the result of work; cancel it and return None as soon as an event is set."""
+    """Return the result of a coroutine; cancel it and return None once an event is set."""
     if event.is_set():
         work.close()
         return None

@@ -1,8 +1,8 @@
-"""How a poller takes its name: at once, or as a standby once no other poller holds the lease.
+"""Acquiring a lease: at once, or as a standby after the lease of the leader has expired.
 
-A poller that has standbys saves its checkpoint again and again, and names in it the seconds after
-which a standby that has seen no further save takes over. Each standby counts them by its own
-clock, so that the clocks of machines need not agree.
+A leader with standbys saves its checkpoint several times per lease, and the checkpoint contains the
+length of the lease. A standby takes over after it has seen no save for that long. It measures the
+time with its own clock, so the clocks of machines need not agree.
 """
 
 import secrets
@@ -23,27 +23,28 @@ from .status import Monitor
 
 _MOST_RIVALS: Final = 20
 LOOKS: Final = 10
-"""How often a standby looks at the store while the lease of another lasts."""
+"""Loads of the checkpoint by a standby during one lease of the leader."""
 _MARK_BYTES: Final = 8
 
 
 @frozen
 class _Watched:
-    """What another poller has saved, and the lease after which it may be taken over."""
+    """A checkpoint of another poller that a standby watches."""
 
     stored: StoredCheckpoint
     seen_at: float
+    """Time at which the standby saw this checkpoint first, by its own clock."""
     lease: float
-    """In seconds; 0 if it was given up."""
+    """Length of the lease in seconds; 0 after its release."""
 
     @property
     def free_at(self) -> float:
-        """When the lease is over unless the other saves again."""
+        """Time at which the lease expires, if the other poller does not save again."""
         return self.seen_at + self.lease
 
 
 class Standby:
-    """Waits for a name, and takes it; without ``seconds`` at once."""
+    """Acquires a lease of so many ``seconds``; without ``seconds``, without waiting for it."""
 
     def __init__(
         self, store: ForeignStore, clock: Clock, seconds: float | None, monitor: Monitor
@@ -53,12 +54,13 @@ class Standby:
         self._seconds = seconds
         self._monitor = monitor
         self._past: Checkpoint | None = None
-        """The last checkpoint that this poller has saved under an earlier lease, or has seen in
-        the store. If the store loses it, polling does not begin at the present."""
+        """The furthest checkpoint that this poller has saved under an earlier lease, or has seen
+        in the store. After the store has lost it, polling resumes from here and not from the
+        present."""
         self._own: StoredCheckpoint | None = None
-        """What the store holds if nobody has saved since this poller did, or tried to."""
+        """The content of the store after this poller's last save, if that save was made."""
         self._watched: _Watched | None = None
-        self._may_save = False  # as far as it has tried
+        self._may_save = False  # whether a standby's check of its rights has succeeded
         self.is_new: bool = False
         """Whether the store had no checkpoint of the name when the lease was acquired."""
 
@@ -74,10 +76,10 @@ class Standby:
         *,
         must_exist: bool,
     ) -> Fence:
-        """Make the first save under a mark of its own."""
+        """Make the first save, under a new mark, once the lease is free; return the fence."""
         for _ in range(_MOST_RIVALS):
             stored = await self._wait_until_free()
-            # A try before this one may have made the first save, and failed then or later.
+            # A failed try may have made the first save: then the name was new before that.
             if stored != self._own:
                 self.is_new = stored.checkpoint is None
             if self.is_new and must_exist and self._past is None:
@@ -115,7 +117,7 @@ class Standby:
         given: Checkpoint | None,
         begin: Callable[[], Awaitable[int]],
     ) -> Checkpoint:
-        """Return the checkpoint to resume from, one takeover later."""
+        """Return the checkpoint to resume from, with one takeover more."""
         known, takeovers = found, 0 if found is None else found.takeovers
         if given is not None and (found is None or given.progress > found.progress):
             known = given
@@ -128,7 +130,7 @@ class Standby:
         return evolve(known, takeovers=max(known.takeovers, takeovers) + 1)
 
     async def _wait_until_free(self) -> StoredCheckpoint:
-        """Return what is stored; with standbys, once no other poller holds the lease."""
+        """Load the checkpoint; with standbys, wait until no other poller holds the lease."""
         while True:
             stored = await self._store.load()
             if self._seconds is None or stored == self._own:
@@ -142,7 +144,7 @@ class Standby:
             await self._clock.sleep(self._seconds / LOOKS)
 
     def _read(self, stored: StoredCheckpoint) -> Checkpoint | None:
-        """Return the checkpoint that is stored, and remember the furthest one."""
+        """Return the stored checkpoint, and remember the furthest one that was seen."""
         if stored.checkpoint is None:
             return None
         found, past = read_checkpoint(stored.checkpoint), self._past
@@ -156,13 +158,13 @@ class Standby:
         return _Watched(stored, self._clock.monotonic(), own_lease if lease is None else lease)
 
     async def _try_rights(self) -> None:
-        """Find out now whether this standby could save, and not when the leader has died."""
+        """Check once whether this standby may save, and not only when the leader has died."""
         if not self._may_save:
             await self._store.check_rights()
         self._may_save = True
 
     def _report_older(self, found: Checkpoint | None) -> None:
-        """Warn if the store has lost what this poller has saved or seen."""
+        """Log a warning if the stored checkpoint is older than one that this poller has seen."""
         past = self._past
         if past is not None and (found is None or found.progress < past.progress):
             resumes_at = past.since if found is None else found.reached

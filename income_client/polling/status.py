@@ -1,4 +1,4 @@
-"""What a poller counts, logs and reports to listeners of events."""
+"""The status of a poller: its counts, log lines and events."""
 
 import logging
 from collections.abc import Container, Iterable, Sequence
@@ -34,12 +34,13 @@ _SKEW: Final = 5
 
 @frozen(kw_only=True)
 class PollerStatus:
-    """How a poller is doing."""
+    """A snapshot of a poller's progress and failures."""
 
     reached: datetime | None
-    """Service time, without zone: every update before it was delivered. None at first."""
+    """Service time before which every update was delivered, without zone; None before the first
+    poll."""
     lag: float | None
-    """Seconds from there to the service's present; None until a reply has shown it."""
+    """Seconds from ``reached`` to the service's present; None until a reply has shown that."""
     polls: int
     """Polls that succeeded."""
     records: int
@@ -58,10 +59,10 @@ class PollerStatus:
     """Why the last one of these failed, or that the store has lost the checkpoint; it stays when
     they succeed again. Of an error of yours it names the class."""
     next_poll_at: datetime | None
-    """When the next poll begins, or what could not be stored is tried again, in UTC by the local
-    clock; None during a poll."""
+    """Time of the next poll, or of the next try of a failed save, in UTC by the local clock; None
+    during a poll."""
     is_standby: bool = False
-    """Whether it waits while another poller holds the lease."""
+    """Whether the poller stands by while another poller holds the lease."""
 
 
 class Monitor:
@@ -72,12 +73,12 @@ class Monitor:
         self.records: int = 0
         self.unchanged: int = 0
         self.failures: int = 0
-        """Of polls and of tries to store something."""
+        """Failed polls and failed saves in a row."""
         self.failed_blocks: int = 0
         self.failed_renewals: int = 0
         self.last_error: IncomeClientError | None = None
         self.progress: Progress | None = None
-        """That of the poller; None while it has not taken its name."""
+        """The progress of the poller; None before it has acquired its lease."""
         self._name = name
         self._instrumentation = instrumentation
         self._clock = clock
@@ -111,7 +112,7 @@ class Monitor:
     def failed(self, error: IncomeClientError, *, is_last: bool) -> None:
         """Count, log and report a failure."""
         self.failures += 1
-        # Without its frames, which would keep alive what they hold.
+        # A copy without traceback, which would keep the objects of its frames alive.
         self.last_error = error.again()
         name = type(error).__name__
         facts = {"error": name, "status": error.status, "failures": self.failures}

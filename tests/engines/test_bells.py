@@ -77,5 +77,5 @@ async def test_tables_of_an_earlier_version_have_no_bell(
                 await anext(poller)
             await poller.aclose()
         (said,) = [one.message for one in caplog.records if one.name.endswith(".bell")]
-        assert "not woken by other processes" in said
+        assert "wake-ups of other processes do not arrive" in said
         assert "create_schema" in said

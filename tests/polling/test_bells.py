@@ -217,7 +217,7 @@ async def test_a_ring_that_fails_is_tried_again(
     standby.poller.wake()
     await pass_time(made, 10)
     assert ids_of(leader.records) == updated
-    assert [said.partition("poller that works: ")[2] for said in warnings(caplog)] == [
+    assert [said.partition("reach the leader: ")[2] for said in warnings(caplog)] == [
         "the line is cut"
     ]
     bells.ring_failures, bells.rings = 1000, 0
