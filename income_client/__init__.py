@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from .downloads.many import DownloadFailure
     from .errors import (
         AuthenticationError,
-        CallbackRejectedError,
         CheckpointConflictError,
         CheckpointError,
         ClientClosedError,
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
         DecodeError,
         DownloadError,
         IncomeClientError,
+        InvalidArgumentError,
         InvalidRequestError,
         NotFoundError,
         PermissionDeniedError,
@@ -74,7 +74,6 @@ __all__ = [
     "AuthenticationError",
     "BasicAuth",
     "Batch",
-    "CallbackRejectedError",
     "CheckpointConflictError",
     "CheckpointError",
     "CheckpointStore",
@@ -93,6 +92,7 @@ __all__ = [
     "IncomeCalculation",
     "IncomeClient",
     "IncomeClientError",
+    "InvalidArgumentError",
     "InvalidRequestError",
     "MemoryCheckpointStore",
     "NotFoundError",

@@ -17,11 +17,11 @@ NAMES: Final = {
     "client": "IncomeClient",
     "downloads.many": "DownloadFailure",
     "errors": """
-        AuthenticationError CallbackRejectedError CheckpointConflictError CheckpointError
+        AuthenticationError CheckpointConflictError CheckpointError
         ClientClosedError ConfigurationError ConnectionFailedError DeadlineExceededError
-        DecodeError DownloadError IncomeClientError InvalidRequestError NotFoundError
-        PermissionDeniedError RateLimitedError ResponseError SaturatedWindowError ServerError
-        TokenError TransportError UnexpectedResponseError UnsafeLinkError
+        DecodeError DownloadError IncomeClientError InvalidArgumentError InvalidRequestError
+        NotFoundError PermissionDeniedError RateLimitedError ResponseError SaturatedWindowError
+        ServerError TokenError TransportError UnexpectedResponseError UnsafeLinkError
     """,
     "http.tokens": "StoredToken TokenStore",
     "polling.batches": "Batch",
@@ -51,7 +51,7 @@ MOVED: Final = {
     "exporting": "ParquetTables RecordTables to_arrow",
     "receivers": """
         Callback CallbackBasicAuth CallbackBearerAuth CallbackClientCertificate
-        CallbackSourceNetworks CallbackTokenIssuer
+        CallbackRejectedError CallbackSourceNetworks CallbackTokenIssuer
     """,
     "records": """
         Address AddressEntry AmountPair Applicant DataSources DocumentEntry DocumentSource

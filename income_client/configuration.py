@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from attrs import evolve, field, fields_dict, frozen
 
-from .errors import ConfigurationError
+from .errors import ConfigurationError, copy_without_traceback
 from .http.credentials import SecretFileError
 from .http.tokens import TokenStore
 from .http.transport import BorrowedSession
@@ -214,7 +214,7 @@ class Configuration:
         """Return an error that names its setting as it is named where it is set."""
         key = error.argument
         if key is None or key not in KEYS or getattr(self.account, key) is None:
-            return error.again()
+            return copy_without_traceback(error)
         message = f"{self.setting_name(key)} {error.detail}"
         return ConfigurationError(message, argument=key, detail=error.detail)
 

@@ -1,11 +1,12 @@
 """Every error that the package raises, and what it offers a caller.
 
 IncomeClientError
-├── ConfigurationError              the caller's arguments or settings; nothing was sent
+├── ConfigurationError              settings, or what cannot be done so; nothing was sent
+│   └── InvalidArgumentError        an argument; a ValueError too
 ├── ClientClosedError               used after closing, or from another event loop
 ├── TransportError                  no usable reply came
 │   ├── ConnectionFailedError       refused, reset, cut short, unreadable
-│   └── DeadlineExceededError       the call's time was up
+│   └── DeadlineExceededError       the call's time was up; a TimeoutError too
 ├── ResponseError                   the service replied, but not with the expected content
 │   ├── AuthenticationError         401
 │   ├── PermissionDeniedError       403
@@ -32,7 +33,7 @@ functions that handle them as plain values. The one exception is `body`, which a
 import enum
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from attrs import frozen
 
@@ -81,7 +82,7 @@ class IncomeClientError(Exception):
     ) -> None:
         self.message: str
         self.detail: str = message
-        self.name_call(call, subject)
+        self._name_call(call, subject)
         self.retryable: bool = self.default_retryable if retryable is None else retryable
         self.status = status
         self.retry_after = retry_after
@@ -89,13 +90,7 @@ class IncomeClientError(Exception):
         self.attempts = attempts
         self.body = body
 
-    def name_call(self, call: str | None, subject: str | None = None) -> None:
-        """Say which call failed, and which application or document it was about.
-
-        Args:
-            call: as the attribute of this name.
-            subject: as the attribute of this name.
-        """
+    def _name_call(self, call: str | None, subject: str | None) -> None:
         self.call: str | None = call
         self.subject: str | None = subject
         label = self._label()
@@ -120,9 +115,15 @@ class IncomeClientError(Exception):
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return _rebuild_error, (type(self), self.message, self.__dict__.copy())
 
-    def again(self) -> Self:
-        """Return an equal error without a traceback, to raise the same fault once more."""
-        return _rebuild_error(type(self), self.message, self.__dict__.copy())
+
+def name_call(error: IncomeClientError, call: str, subject: str | None) -> None:
+    """Say in an error which call failed, and which application or document it was about."""
+    error._name_call(call, subject)  # noqa: SLF001 - private to this module
+
+
+def copy_without_traceback(error: E) -> E:
+    """Return an equal error without a traceback, to raise the same fault once more."""
+    return _rebuild_error(type(error), error.message, error.__dict__.copy())
 
 
 def _rebuild_error(cls: type[E], message: str, state: dict[str, Any]) -> E:
@@ -133,7 +134,7 @@ def _rebuild_error(cls: type[E], message: str, state: dict[str, Any]) -> E:
 
 
 class ConfigurationError(IncomeClientError):
-    """An argument or a setting is invalid; nothing was sent.
+    """A setting or an argument is invalid, or something is used as it cannot be; nothing was sent.
 
     Attributes:
         argument: name of the argument or of the setting; None where it is about none, or several.
@@ -153,6 +154,10 @@ class ConfigurationError(IncomeClientError):
         self.argument = argument
         if detail is not None:
             self.detail = detail
+
+
+class InvalidArgumentError(ConfigurationError, ValueError):
+    """An argument of a call or of a constructor is invalid; ``argument`` is its name."""
 
 
 class ClientClosedError(IncomeClientError):
@@ -177,7 +182,7 @@ class ConnectionFailedError(TransportError):
     """The connection was refused, reset or cut, or what came over it was not HTTP."""
 
 
-class DeadlineExceededError(TransportError):
+class DeadlineExceededError(TransportError, TimeoutError):
     """The call's deadline passed: token, queueing, attempts, pauses and body together."""
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypedDict, Typ
 from attrs import Attribute, evolve, field, frozen
 from attrs.validators import optional
 
-from .errors import ConfigurationError
+from .errors import ConfigurationError, InvalidArgumentError
 from .system.frames import strip_frames
 from .system.hosts import read_host_pattern
 from .system.texts import has_surrogate
@@ -45,7 +45,7 @@ def invalid(
 
 def wrong(name: str, detail: str) -> ConfigurationError:
     """Return the error of an argument: its name, and what is wrong with it."""
-    return ConfigurationError(f"{name} {detail}", argument=name, detail=detail)
+    return InvalidArgumentError(f"{name} {detail}", argument=name, detail=detail)
 
 
 def check_count(name: str, value: object) -> int:
@@ -157,7 +157,7 @@ class Secret:
     @strip_frames
     def __init__(self, text: str) -> None:
         if not isinstance(text, str):
-            raise ConfigurationError("the text of a Secret must be a str", argument="text")
+            raise InvalidArgumentError("the text of a Secret must be a str", argument="text")
         self._text = text
 
     def reveal(self) -> str:
@@ -293,7 +293,7 @@ class Timeouts:
     30.0
     >>> Timeouts(deadline=0)
     Traceback (most recent call last):
-    income_client.errors.ConfigurationError: deadline must be a finite number above 0, not 0
+    income_client.errors.InvalidArgumentError: deadline must be a finite number above 0, not 0
 
     Raises:
         ConfigurationError: one of them is not a finite number above 0.
@@ -353,7 +353,7 @@ class RetryPolicy:
     ... )
     >>> RetryPolicy(wait=2)
     Traceback (most recent call last):
-    income_client.errors.ConfigurationError: wait must be a plain function or None, not 2
+    income_client.errors.InvalidArgumentError: wait must be a plain function or None, not 2
 
     Raises:
         ConfigurationError: a figure is out of its range.

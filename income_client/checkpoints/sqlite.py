@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from income_client.errors import CheckpointError, ConfigurationError
+from income_client.errors import CheckpointError, InvalidArgumentError
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import EPOCH, Window
 from income_client.system.concurrency import run_to_the_end
@@ -335,9 +335,9 @@ class SQLiteCheckpointStore(CheckpointStore):
 def _check_path(path: object) -> Path:
     text: object = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str) or "\0" in text:
-        raise ConfigurationError("path must be a str or an os.PathLike of str", argument="path")
+        raise InvalidArgumentError("path must be a str or an os.PathLike of str", argument="path")
     if text in ("", ":memory:") or text.lower().startswith("file:"):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             "path must be that of a file, not a URI; without a file, use MemoryCheckpointStore",
             argument="path",
         )

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 
 from attrs import evolve, field, frozen
 
-from income_client.errors import CheckpointConflictError, ConfigurationError
+from income_client.errors import CheckpointConflictError, ConfigurationError, InvalidArgumentError
 from income_client.records.dead_letters import DeadLetter
 from income_client.system.texts import has_surrogate
 
@@ -196,7 +196,7 @@ class CheckpointStore(ABC):
         """
 
     def _cannot(self, what: str) -> ConfigurationError:
-        return ConfigurationError(f"{self.log_name} cannot {what}", argument="checkpoints")
+        return InvalidArgumentError(f"{self.log_name} cannot {what}", argument="checkpoints")
 
 
 @frozen
@@ -214,19 +214,19 @@ class Change:
         """Raise `ConfigurationError` for an argument that no store could keep."""
         check_name(self.name)
         if not _is_text(self.checkpoint):
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 "checkpoint must be a str of valid Unicode without NUL", argument="checkpoint"
             )
         if type(self.version) is not int or self.version < 0:
-            raise ConfigurationError("version must be an int, 0 or more", argument="version")
+            raise InvalidArgumentError("version must be an int, 0 or more", argument="version")
         if not all(map(_is_sound, self.dead_letters)):
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 "dead_letters must be DeadLetter values with naive times", argument="dead_letters"
             )
         if isinstance(self.resolved, str) or not all(map(_is_text, self.resolved)):
-            raise ConfigurationError("resolved must be keys of dead letters", argument="resolved")
+            raise InvalidArgumentError("resolved must be keys of dead letters", argument="resolved")
         if self.replaces is not None and not _is_text(self.replaces):
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 "replaces must be None, or the text of a checkpoint", argument="replaces"
             )
 
@@ -260,7 +260,7 @@ def reason_of_conflict(stored: int, known: int) -> str:
 def check_name(name: object, argument: str = "name") -> None:
     """Raise `ConfigurationError` unless this can be the name of what is stored."""
     if not _is_text(name) or name == "":
-        raise ConfigurationError(f"{argument} must be a str that is not empty", argument=argument)
+        raise InvalidArgumentError(f"{argument} must be a str that is not empty", argument=argument)
 
 
 def checked_keys(keys: object) -> tuple[str, ...]:
@@ -269,7 +269,7 @@ def checked_keys(keys: object) -> tuple[str, ...]:
         given = tuple(keys)
         if all(map(_is_text, given)):
             return tuple(dict.fromkeys(given))
-    raise ConfigurationError("keys must be keys of dead letters", argument="keys")
+    raise InvalidArgumentError("keys must be keys of dead letters", argument="keys")
 
 
 def in_order(letters: Iterable[DeadLetter]) -> tuple[DeadLetter, ...]:

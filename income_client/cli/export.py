@@ -154,6 +154,8 @@ async def export(
                 await job.run(free, concurrency, allow_missing=allow_missing)
         except _StoppedError:
             return ExitStatus.of_signal(signals.received or signal.SIGINT)
+        except IncomeClientError:
+            raise  # a deadline is an OSError too, and no fault of the disk
         except OSError as error:
             raise IncomeClientError(f"cannot write {to}: {reason_of(error)}") from None
         except sqlite3.Error as error:

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, Self, TypeAlias
 
 from attrs import frozen
 
-from income_client.errors import ConfigurationError, DownloadError
+from income_client.errors import DownloadError, InvalidArgumentError
 from income_client.system.disk import (
     check_folder,
     file_of,
@@ -129,7 +129,7 @@ class DiskPlace:
     def at(cls, path: Path) -> Self:
         """Return the place at a path as the caller wrote it; its folder must be there."""
         if path.name in ("", ".", ".."):
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 "the destination does not end with the name of a file", argument="destination"
             )
         name = FileName((), path.name, has_extension=False)

@@ -13,9 +13,11 @@ from functools import lru_cache, partial
 from typing import Final, Self, TypeVar
 
 from income_client.errors import (
-    ConfigurationError,
     DownloadError,
     IncomeClientError,
+    InvalidArgumentError,
+    copy_without_traceback,
+    name_call,
 )
 from income_client.events.instrumentation import Instrumentation
 from income_client.events.kinds import FileFinished
@@ -80,7 +82,7 @@ class Downloader:
     ) -> None:
         policy = DownloadPolicy() if policy is None else policy
         if not isinstance(policy, DownloadPolicy):
-            raise ConfigurationError("downloads must be a DownloadPolicy", argument="downloads")
+            raise InvalidArgumentError("downloads must be a DownloadPolicy", argument="downloads")
         self.policy: Final = policy
         self.pool: Final = FilePool(policy, user_agent=user_agent, proxy=proxy)
         self.timeouts: Timeouts = timeouts or Timeouts()
@@ -167,7 +169,7 @@ class _Download:
     def name_document(self, error: BaseException) -> None:
         """Have an error say which document it is about."""
         if isinstance(error, DownloadError):
-            error.name_call("download", self.facts.document_id)
+            name_call(error, "download", self.facts.document_id)
             error.attempts = self.attempts
 
     async def run(self) -> DownloadedFile:
@@ -392,7 +394,7 @@ class FreshAddresses:
             if self._times_asked == asked_before:
                 await self._renew_addresses(ask)
         if self._failure is not None:
-            raise self._failure.again()
+            raise copy_without_traceback(self._failure)
         if key not in self._addresses:
             raise DownloadError("the application has no such document any more")
         address = self._addresses[key]
@@ -405,7 +407,7 @@ class FreshAddresses:
         try:
             documents = await ask(self._application_id)
         except IncomeClientError as error:
-            self._failure = error.again()
+            self._failure = copy_without_traceback(error)
         else:
             self._failure = None
             self._addresses = _addresses_by_key(documents)

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, TypeGuard, TypeVar, cast, get_args
 
 from attrs import evolve, frozen
 
-from income_client.errors import ConfigurationError, IncomeClientError
+from income_client.errors import ConfigurationError, IncomeClientError, InvalidArgumentError
 from income_client.records.documents import (
     ApplicationDocuments,
     ApplicationRecord,
@@ -80,7 +80,7 @@ class Job:
         self.place_of(_SAMPLE)
         self.overwrite: bool = check_flag("overwrite", overwrite)
         if on_progress is not None and not is_plain_function(on_progress):
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 "on_progress is called, not awaited: a plain function", argument="on_progress"
             )
         self.on_progress = on_progress
@@ -90,7 +90,7 @@ class Job:
 def check_one_document(document: object, file: int) -> Document:
     """Return the document that is named by a document or an entry; raise for anything else."""
     if type(file) is not int or file != 0:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             "file must be 0: a document has one address, and so one file", argument="file"
         )
     if not isinstance(document, OneDocument):
@@ -117,7 +117,7 @@ def _documents_in(some: object) -> Iterator[Document]:
                 raise ConfigurationError("this record was read without its documents")
             yield from _documents_in(some.documents)
         case _:
-            raise ConfigurationError(_EXPECTED, argument="documents")
+            raise InvalidArgumentError(_EXPECTED, argument="documents")
 
 
 def _with_source(document: Document, source: DocumentSource) -> Document:
@@ -139,7 +139,7 @@ def facts_of(document: Document) -> FileFacts:
 def folder_path(directory: object) -> str | bytes:
     """Return the path of a folder, whether it exists or not, with a separator at its end."""
     if not isinstance(directory, str | os.PathLike):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"directory must be the path of a folder; {_OBJECT_STORES}", argument="directory"
         )
     path = os.fspath(directory)
@@ -179,7 +179,7 @@ def _on_disk(path: object, template: NameTemplate) -> PlaceOf:
 
 
 def _destination_error(message: str) -> ConfigurationError:
-    return ConfigurationError(message, argument="destination")
+    return InvalidArgumentError(message, argument="destination")
 
 
 def _is_stream(candidate: object) -> TypeGuard[BinaryStream]:

@@ -14,7 +14,7 @@ from typing import Final, Self, TypeAlias
 
 from attrs import fields, frozen
 
-from income_client.errors import ConfigurationError
+from income_client.errors import ConfigurationError, InvalidArgumentError
 
 _EXTENSION: Final = ".{ext}"
 _Piece: TypeAlias = tuple[str, str | None, str | None, str | None]
@@ -196,7 +196,7 @@ def _check_template(components: tuple[tuple[_Piece, ...], ...]) -> None:
 
 
 def _template_error(message: str) -> ConfigurationError:
-    return ConfigurationError(message, argument="names")
+    return InvalidArgumentError(message, argument="names")
 
 
 def _most_bytes(piece: _Piece) -> int:

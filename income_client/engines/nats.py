@@ -31,9 +31,9 @@ from nats.js.kv import KeyValue
 from income_client import (
     CheckpointError,
     CheckpointStore,
-    ConfigurationError,
     DeadLetter,
     IncomeClientError,
+    InvalidArgumentError,
     StoredCheckpoint,
     StoredToken,
     TokenStore,
@@ -338,7 +338,7 @@ class NatsTokenStore(TokenStore):
 
     def __init__(self, kv: KeyValue, key: str = "token") -> None:
         if not key or _NOT_OF_A_KEY.search(key.encode()):
-            raise ConfigurationError("key must be letters, digits, - and _", argument="key")
+            raise InvalidArgumentError("key must be letters, digits, - and _", argument="key")
         self._kv = kv
         self._key = key
         self._seen = 0

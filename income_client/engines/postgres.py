@@ -29,6 +29,7 @@ from income_client.errors import (
     CheckpointError,
     ConfigurationError,
     IncomeClientError,
+    InvalidArgumentError,
 )
 from income_client.http.tokens import StoredToken, TokenStore
 from income_client.records.dead_letters import DeadLetter
@@ -580,7 +581,7 @@ async def _claim_token(key: str, claimer: str, seconds: float, connection: Any) 
 
 async def _begin_transaction(connection: Any) -> Any:
     if not connection.is_closed() and connection.is_in_transaction():
-        raise ConfigurationError("connection must be in no transaction", argument="connection")
+        raise InvalidArgumentError("connection must be in no transaction", argument="connection")
     transaction = connection.transaction()
     await transaction.start()
     return transaction

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from income_client.errors import ConfigurationError
+from income_client.errors import InvalidArgumentError
 from income_client.settings import OnEvent, is_plain_function
 from income_client.system.clock import Clock
 
@@ -44,7 +44,7 @@ class Instrumentation:
         self, on_event: OnEvent | None = None, find_tracer: FindTracer | None = None
     ) -> None:
         if on_event is not None and not is_plain_function(on_event):
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 "on_event is called, not awaited: a plain function", argument="on_event"
             )
         self._hook = on_event

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from income_client.errors import ConfigurationError
+from income_client.errors import ConfigurationError, InvalidArgumentError
 from income_client.records.documents import ApplicationRecord
 from income_client.settings import check_count
 from income_client.system.disk import new_file, sync_descriptor, sync_folder
@@ -81,7 +81,7 @@ class ParquetTables:
             self._folder = Path(folder).absolute()
         except TypeError:
             kind = type(folder).__name__
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 f"folder must be a path, not {kind}", argument="folder"
             ) from None
         if os.path.lexists(self._folder):

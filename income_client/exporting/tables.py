@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from attrs import fields, frozen
 
-from income_client.errors import ConfigurationError
+from income_client.errors import ConfigurationError, InvalidArgumentError
 from income_client.records.documents import ApplicationRecord
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _iterate_records(records: object) -> Iterator[Any]:
             "gather records that are awaited first: [record async for record in ...]"
         )
     if not isinstance(records, Iterable):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"records must be an iterable, such as a list, not {type(records).__name__}",
             argument="records",
         )

@@ -23,6 +23,7 @@ from income_client.errors import (
     ResponseError,
     ServerError,
     UnexpectedResponseError,
+    name_call,
 )
 from income_client.records.applications import ApplicationPage
 from income_client.wire.codec import decode, decode_untyped
@@ -145,7 +146,7 @@ def _decoding_error(
 ) -> DecodeError | UnexpectedResponseError:
     if error.retryable and (not _is_json(media_type(response)) or _is_encoded(response)):
         return _unexpected_reply(request, response, f"{content_of(response)} instead of JSON")
-    error.name_call(request.name, request.subject or error.subject)
+    name_call(error, request.name, request.subject or error.subject)
     error.status = response.status
     error.request_id = request_id(response)
     error.body = response.kept

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from income_client.errors import DeadlineExceededError, IncomeClientError
+from income_client.errors import DeadlineExceededError, IncomeClientError, copy_without_traceback
 from income_client.settings import RetryPolicy
 from income_client.system.clock import Clock
 
@@ -181,7 +181,7 @@ class Retries:
             self._state.start_time = self.began_at
         state = self._state
         # A copy: strategies may be the caller's, and frames of ours hold headers and replies.
-        state.set_exception((type(error), error.again(), None))
+        state.set_exception((type(error), copy_without_traceback(error), None))
         state.outcome_timestamp = now
         asked = error.retry_after or 0.0
         pause = max(asked, min(policy.max_delay, state.retry_object.wait(state)))

@@ -22,7 +22,9 @@ from income_client.errors import (
     ConfigurationError,
     DecodeError,
     IncomeClientError,
+    InvalidArgumentError,
     TokenError,
+    copy_without_traceback,
 )
 from income_client.events.instrumentation import Instrumentation
 from income_client.settings import Secret, positive
@@ -114,14 +116,14 @@ def _as_secret(value: "str | Secret") -> Secret:
 
 def _check_sendable(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
     if not isinstance(value, Secret) or not _is_access_token(value.reveal()):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"{attribute.name} must be a token that a header can carry", argument=attribute.name
         )
 
 
 def _check_aware(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
     if not isinstance(value, datetime) or value.utcoffset() is None:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"{attribute.name} must be a datetime with a zone", argument=attribute.name
         )
 
@@ -393,7 +395,7 @@ class Renewal:
             raise bug  # `result` would leave the traceback to the first who waits
         outcome = self._task.result()
         if isinstance(outcome, IncomeClientError):
-            raise outcome.again()
+            raise copy_without_traceback(outcome)
         return outcome
 
     async def aclose(self) -> None:
@@ -405,7 +407,7 @@ async def _outcome_of(work: Coroutine[Any, Any, Token]) -> Token | IncomeClientE
     try:
         return await work
     except IncomeClientError as error:
-        return error.again()
+        return copy_without_traceback(error)
 
 
 @frozen
@@ -597,7 +599,9 @@ class TokenCache:
 
 def needless_store_error() -> ConfigurationError:
     """Return the error of a store beside credentials that need no token."""
-    return ConfigurationError("token_store is for OAuth2ClientCredentials", argument="token_store")
+    return InvalidArgumentError(
+        "token_store is for OAuth2ClientCredentials", argument="token_store"
+    )
 
 
 def _closed_error() -> ClientClosedError:

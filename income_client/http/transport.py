@@ -21,8 +21,8 @@ from yarl import URL
 from income_client._version import __version__
 from income_client.errors import (
     ClientClosedError,
-    ConfigurationError,
     IncomeClientError,
+    InvalidArgumentError,
     TokenError,
     UnexpectedResponseError,
 )
@@ -378,7 +378,7 @@ def _parts_of(address: str) -> tuple[str, str, str]:
 def _own_traces(configs: object) -> tuple[TraceConfig, ...]:
     if isinstance(configs, Sequence) and all(isinstance(one, TraceConfig) for one in configs):
         return tuple(configs)
-    raise ConfigurationError(
+    raise InvalidArgumentError(
         "trace_configs must be a sequence of aiohttp.TraceConfig", argument="trace_configs"
     )
 
@@ -393,7 +393,7 @@ def own_name(user_agent: object) -> str:
     """Return the value of the User-Agent header: the package's own, or one of the caller's."""
     name = _USER_AGENT if user_agent is None else user_agent
     if not isinstance(name, str) or _HEADER_TEXT.fullmatch(name) is None:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             "the User-Agent must be a short text of printable ASCII", argument="user_agent"
         )
     return name

@@ -30,6 +30,7 @@ from income_client.errors import (
     CheckpointConflictError,
     ConfigurationError,
     IncomeClientError,
+    InvalidArgumentError,
 )
 from income_client.records.documents import ApplicationRecord
 from income_client.settings import check_flag, check_not_negative, check_positive
@@ -433,7 +434,7 @@ class Poller:
             return self._start
         present = await self._source.ask_present()
         if self._start > present + _LATEST_START:
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 "start must not be later than the service's present", argument="start"
             )
         # The caller's clock may be ahead: updates before such a start would never be listed.

@@ -7,7 +7,12 @@ from typing import Final
 
 from attrs import frozen
 
-from income_client.errors import CheckpointConflictError, CheckpointError, IncomeClientError
+from income_client.errors import (
+    CheckpointConflictError,
+    CheckpointError,
+    IncomeClientError,
+    copy_without_traceback,
+)
 from income_client.events.instrumentation import Instrumentation
 from income_client.events.kinds import (
     CheckpointCommitted,
@@ -113,7 +118,7 @@ class Monitor:
         """Count, log and report a failure."""
         self.failures += 1
         # A copy without traceback, which would keep the objects of its frames alive.
-        self.last_error = error.again()
+        self.last_error = copy_without_traceback(error)
         name = type(error).__name__
         facts = {"error": name, "status": error.status, "failures": self.failures}
         # During an outage each look of a standby fails: the log says so ever less often.
@@ -137,7 +142,7 @@ class Monitor:
             return
         self.failed_blocks += 1
         if isinstance(error, IncomeClientError):
-            self.last_error = error.again()
+            self.last_error = copy_without_traceback(error)
         else:
             name = type(error).__name__
             self.last_error = IncomeClientError(f"the block of a batch has failed: {name}")
@@ -145,7 +150,7 @@ class Monitor:
     def renewal_failed(self, error: IncomeClientError) -> None:
         """Count a renewal of the lease that has failed."""
         self.failed_renewals += 1
-        self.last_error = error.again()
+        self.last_error = copy_without_traceback(error)
 
     def stands_by(self, lease: float) -> None:
         """Note that nothing fails, and that another poller works under a lease of so many seconds.

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from income_client.errors import CallbackRejectedError
     from income_client.records.callbacks import Callback
 
     from .auth import CallbackBasicAuth, CallbackBearerAuth
@@ -23,6 +24,7 @@ __all__ = [
     "CallbackBearerAuth",
     "CallbackClientCertificate",
     "CallbackReceiver",
+    "CallbackRejectedError",
     "CallbackSourceNetworks",
     "CallbackTokenIssuer",
     "ReceiverStatus",
@@ -31,6 +33,7 @@ __all__ = [
 ]
 
 NAMES: Final = {
+    ".errors": "CallbackRejectedError",
     ".records.callbacks": "Callback",
     "auth": "CallbackBasicAuth CallbackBearerAuth",
     "certificates": "CallbackClientCertificate",

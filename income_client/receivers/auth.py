@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from attrs import field, frozen
 
-from income_client.errors import ConfigurationError
+from income_client.errors import ConfigurationError, InvalidArgumentError
 from income_client.settings import BasicAuth, Secret
 from income_client.system.frames import strip_frames
 from income_client.system.hosts import read_address
@@ -60,10 +60,10 @@ class CallbackBasicAuth:
         self, username: str, password: str | Secret, *, also: Iterable[BasicAuth] = ()
     ) -> None:
         if not isinstance(also, Iterable):
-            raise ConfigurationError("also must be an iterable of BasicAuth", argument="also")
+            raise InvalidArgumentError("also must be an iterable of BasicAuth", argument="also")
         pairs = (BasicAuth(username, password), *also)
         if not all(isinstance(pair, BasicAuth) for pair in pairs):
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 "also holds something that is not a BasicAuth", argument="also"
             )
         digests = (pair_digests(pair.username, pair.password) for pair in pairs)
@@ -148,14 +148,14 @@ class CallbackBearerAuth:
         if sum(way is not None for way in (keys, jwks_url, verify)) != 1:
             raise ConfigurationError("give exactly one of keys, jwks_url and verify")
         if ssl is not None and not isinstance(ssl, tls.SSLContext):
-            raise ConfigurationError("ssl must be an SSLContext", argument="ssl")
+            raise InvalidArgumentError("ssl must be an SSLContext", argument="ssl")
         if ssl is not None and jwks_url is None:
-            raise ConfigurationError("ssl goes with a jwks_url", argument="ssl")
+            raise InvalidArgumentError("ssl goes with a jwks_url", argument="ssl")
         if verify is not None:
             if not callable(verify):
-                raise ConfigurationError("verify must be callable", argument="verify")
+                raise InvalidArgumentError("verify must be callable", argument="verify")
             if (issuer, audience, claims, algorithms, leeway) != (None, None, None, None, _LEEWAY):
-                raise ConfigurationError(
+                raise InvalidArgumentError(
                     "verify decides alone; no other argument goes with it", argument="verify"
                 )
             self.__attrs_init__(None, None, verify, None, None)
@@ -174,17 +174,17 @@ class CallbackBearerAuth:
 def _check_address(url: object, rules: "TokenRules") -> None:
     """Refuse an address of keys that is not https, or that says more than where they are."""
     if rules.is_symmetric:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             "jwks_url: anyone can fetch that key set; a secret for HS256 must be given as keys",
             argument="jwks_url",
         )
     address = read_address("jwks_url", url)
     if address.has_user or address.has_fragment:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             "jwks_url holds a user name, a password or a fragment", argument="jwks_url"
         )
     if address.is_exposed:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             "jwks_url must be https, or http on this machine", argument="jwks_url"
         )
 
@@ -215,7 +215,7 @@ class CallbackGate:
         given = tuple(auth) if isinstance(auth, Iterable) else (auth,)
         for one in given:
             if not isinstance(one, CallbackAuth):
-                raise ConfigurationError(
+                raise InvalidArgumentError(
                     "auth must be a CallbackBasicAuth, a CallbackBearerAuth such as the .auth of "
                     "a CallbackTokenIssuer, a CallbackClientCertificate, CallbackSourceNetworks, "
                     f"or several of them, not {type(one).__name__}",
@@ -223,18 +223,18 @@ class CallbackGate:
                 )
         networks = _only_one_of(given, CallbackSourceNetworks)
         if not given:
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 "auth is empty: callbacks could come from anyone", argument="auth"
             )
         if networks is not None and len(given) == 1 and not networks.is_enough:
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 "auth: an address does not identify the sender; add another method to the source "
                 "networks, or set is_enough=True",
                 argument="auth",
             )
         certificate = _only_one_of(given, CallbackClientCertificate)
         if certificate is not None and certificate.proxy_header and not proxies.are_any:
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 "auth: proxy_header needs trusted_proxies, and none are given", argument="auth"
             )
         self.__attrs_init__(
@@ -289,5 +289,5 @@ def _only_one_of(given: tuple[CallbackAuth, ...], kind: type[T]) -> T | None:
     """Return the one of this kind, if there is one."""
     found = [one for one in given if isinstance(one, kind)]
     if len(found) > 1:
-        raise ConfigurationError(f"auth holds more than one {kind.__name__}", argument="auth")
+        raise InvalidArgumentError(f"auth holds more than one {kind.__name__}", argument="auth")
     return found[0] if found else None

@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 
 from attrs import frozen
 
-from income_client.errors import ConfigurationError
+from income_client.errors import ConfigurationError, InvalidArgumentError
 from income_client.system.hosts import plain_host
 
 from .exchange import REWRITTEN_PEER, Refusal, RefusedError, RequestHead
@@ -91,12 +91,12 @@ class CallbackClientCertificate:
             )
         header = None if proxy_header is None else _header_name("proxy_header", proxy_header)
         if header in _UNVERIFIED:
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 "proxy_header: the proxy does not verify the certificates in that header",
                 argument="proxy_header",
             )
         if verified_header is not None and header is None:
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 "verified_header goes with a proxy_header", argument="verified_header"
             )
         verified = None if verified_header is None else _read_verified_header(verified_header)
@@ -210,7 +210,7 @@ def _list_texts(name: str, texts: object) -> tuple[str, ...]:
     given = (texts,) if isinstance(texts, str) or not isinstance(texts, Iterable) else tuple(texts)
     found = tuple(text for text in given if isinstance(text, str) and text)
     if len(found) < len(given):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"{name} must be a str, or several, none of them empty", argument=name
         )
     return found
@@ -224,7 +224,7 @@ def _parse_subject(library: Any, text: str) -> "x509.Name":
     try:
         found: x509.Name = library.Name.from_rfc4514_string(text, known)
     except ValueError:
-        raise ConfigurationError(_RFC_4514, argument="subject") from None
+        raise InvalidArgumentError(_RFC_4514, argument="subject") from None
     return found
 
 
@@ -238,7 +238,7 @@ def _parse_san(text: str) -> str:
         return _email_name(text)
     host = plain_host(text)
     if host is None:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"san: {text!r} must be a DNS name, URI, IP or e-mail address; wildcards mean too many",
             argument="san",
         )
@@ -252,7 +252,7 @@ def _email_name(text: str) -> str:
 
 def _header_name(argument: str, name: object) -> bytes:
     if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"{argument} must be the name of a header, such as 'Client-Cert'", argument=argument
         )
     return name.lower().encode()
@@ -265,7 +265,7 @@ def _read_verified_header(header: object) -> tuple[bytes, bytes]:
         ):
             return _header_name("verified_header", name), value.encode()
         case _:
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 "verified_header must be a name and a value, such as "
                 "('X-SSL-Client-Verify', 'SUCCESS')",
                 argument="verified_header",

@@ -16,7 +16,7 @@ from urllib.parse import unquote_to_bytes
 
 from attrs import field, frozen
 
-from income_client.errors import ConfigurationError
+from income_client.errors import InvalidArgumentError
 from income_client.settings import OAuth2ClientCredentials, Secret, is_number
 from income_client.system.frames import strip_all_frames
 
@@ -92,12 +92,12 @@ class CallbackTokenIssuer:
         also: Iterable[OAuth2ClientCredentials] = (),
     ) -> None:
         if not is_number(lifetime) or not _SHORTEST <= lifetime <= _LONGEST:
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 f"lifetime must be a number of seconds from {_SHORTEST} to {_LONGEST}",
                 argument="lifetime",
             )
         if not isinstance(also, Iterable):
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 "also must be an iterable of OAuth2ClientCredentials", argument="also"
             )
         given = (OAuth2ClientCredentials(client_id, client_secret), *also)
@@ -181,12 +181,12 @@ class CallbackTokenIssuer:
 
 def _make_client(given: object) -> _Client:
     if not isinstance(given, OAuth2ClientCredentials):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             "also holds something that is not an OAuth2ClientCredentials", argument="also"
         )
     client_id, secret = given.client_id, given.client_secret.reveal()
     if len(secret) < _LEAST_SECRET:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"client_secret has fewer than {_LEAST_SECRET} characters, and tokens are "
             "signed with it; secrets.token_urlsafe(32) makes a good one",
             argument="client_secret",

@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 
 from attrs import field, frozen
 
-from income_client.errors import ConfigurationError, DecodeError
+from income_client.errors import ConfigurationError, DecodeError, InvalidArgumentError
 from income_client.settings import Secret, is_number
 from income_client.wire.codec import parse
 
@@ -265,7 +265,7 @@ def token_rules(
 ) -> TokenRules:
     """Check what a caller has said of tokens, and return the rules."""
     if not _is_text(issuer):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             "issuer is the text that tokens carry as iss; it is required", argument="issuer"
         )
     audiences = _read_audiences(audience)
@@ -276,7 +276,7 @@ def token_rules(
             "issuer has made for another API must not pass"
         )
     if not is_number(leeway) or not 0 <= leeway <= _MOST_LEEWAY:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"leeway must be a number of seconds from 0 to {_MOST_LEEWAY:.0f}", argument="leeway"
         )
     return TokenRules(
@@ -300,7 +300,7 @@ def _read_audiences(audience: object) -> frozenset[str]:
         entries = tuple(found)
         if entries and all(map(_is_text, entries)):
             return frozenset(entries)
-    raise ConfigurationError(
+    raise InvalidArgumentError(
         "audience must be a text that tokens carry as aud, or several", argument="audience"
     )
 
@@ -309,16 +309,16 @@ def _read_required_claims(claims: object) -> tuple[tuple[str, Any], ...]:
     if claims is None:
         return ()
     if not isinstance(claims, Mapping) or not claims or not all(map(_is_text, claims)):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             "claims must be names with the values that tokens must carry", argument="claims"
         )
     for name, value in claims.items():
         if name in _REGISTERED:
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 f"claims: {name} is checked by an argument of its own", argument="claims"
             )
         if value == "" or not isinstance(value, str | int):
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 "claims: a value must be a text, a whole number or a bool", argument="claims"
             )
     return tuple(claims.items())
@@ -331,12 +331,12 @@ def _read_algorithms(algorithms: object) -> frozenset[str]:
     is_list = isinstance(algorithms, Iterable) and not isinstance(algorithms, str | bytes)
     names = tuple(algorithms) if isinstance(algorithms, Iterable) and is_list else ()
     if not names or not all(isinstance(name, str) and name in _KINDS for name in names):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"algorithms must be a list of {', '.join(_KINDS)}", argument="algorithms"
         )
     found = frozenset(names)
     if not found.isdisjoint(_SYMMETRIC) and not found.isdisjoint(_ASYMMETRIC):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             "algorithms: HS256 and its like, whose key is a secret, never go together with the "
             "others, whose key is public",
             argument="algorithms",
@@ -348,7 +348,7 @@ def given_keys(keys: object, rules: TokenRules) -> TokenKeys:
     """Return the keys that a caller gives; each must work with the rules."""
     given = (keys,) if isinstance(keys, Mapping | str | bytes | Secret) else keys
     if not isinstance(given, Sequence) or not given:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             "keys must be one key or several, each a JWK, a JWKS, a PEM or a Secret",
             argument="keys",
         )
@@ -356,12 +356,12 @@ def given_keys(keys: object, rules: TokenRules) -> TokenKeys:
     for number, one in enumerate(given, start=1):
         usable = [key for key in _import_keys(one) if key.algorithms & rules.algorithms]
         if not usable:
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 f"keys: number {number} {_key_fault(one, rules)}", argument="keys"
             )
         found.extend(usable)
     if len(found) > _MOST_GIVEN:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"keys: there are more than {_MOST_GIVEN}, and all may have to be tried",
             argument="keys",
         )

@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from income_client.errors import ConfigurationError
+from income_client.errors import ConfigurationError, InvalidArgumentError
 
 from .exchange import (
     REWRITTEN_PEER,
@@ -38,7 +38,7 @@ def ip_address(text: str) -> IPAddress | None:
 
 def _list_entries(name: str, entries: Iterable[str]) -> tuple[str, ...]:
     if isinstance(entries, str) or not isinstance(entries, Iterable):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"{name} are several, such as ['198.51.100.7', '2001:db8::/32']", argument=name
         )
     return tuple(entries)
@@ -50,7 +50,7 @@ def _parse_network(name: str, entry: object) -> IPNetwork:
     except ValueError:
         network = None
     if network is None:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"{name}: {entry!r} is neither an IP address nor a network; the host bits of a "
             "network are zero",
             argument=name,
@@ -59,7 +59,7 @@ def _parse_network(name: str, entry: object) -> IPNetwork:
     if mapped is not None and network.prefixlen >= _MAPPED_PREFIX:
         network = ipaddress.ip_network((mapped, network.prefixlen - _MAPPED_PREFIX))
     if network.prefixlen == 0:
-        raise ConfigurationError(f"{name}: {entry!r} means every address", argument=name)
+        raise InvalidArgumentError(f"{name}: {entry!r} means every address", argument=name)
     return network
 
 

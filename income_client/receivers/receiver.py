@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from attrs import evolve, field, frozen
 
-from income_client.errors import CallbackRejectedError, ConfigurationError
+from income_client.errors import CallbackRejectedError, InvalidArgumentError
 from income_client.records.callbacks import Callback
 from income_client.settings import check_choice, check_count, check_not_negative, check_positive
 from income_client.system.frames import strip_all_frames
@@ -294,7 +294,7 @@ class CallbackReceiver:
 def _check_handler(on_callback: object) -> None:
     """Refuse what cannot be called with a callback, and so would fail for each of them."""
     if not callable(on_callback) or inspect.isasyncgenfunction(on_callback):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             "on_callback must be a function that does not yield", argument="on_callback"
         )
     try:
@@ -302,7 +302,7 @@ def _check_handler(on_callback: object) -> None:
     except ValueError:  # some built-in callables have no signature
         return
     except TypeError:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             "on_callback must take one argument, the Callback", argument="on_callback"
         ) from None
 

@@ -5,7 +5,7 @@ import ssl
 from pathlib import Path
 from typing import Final, Literal
 
-from income_client.errors import ConfigurationError
+from income_client.errors import ConfigurationError, InvalidArgumentError
 from income_client.settings import Secret
 from income_client.system.frames import strip_frames
 
@@ -39,10 +39,11 @@ def callback_ssl_context(
         password: of the private key, if it is encrypted.
 
     Raises:
-        ConfigurationError: a file cannot be read, or what it holds does not fit.
+        InvalidArgumentError: a file cannot be read, or holds no certificate.
+        ConfigurationError: the files do not fit each other.
     """
     if client_certificates not in _ASKED:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             "client_certificates must be 'required' or 'optional'", argument="client_certificates"
         )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -88,7 +89,7 @@ def _load_own(
             )
         raise ConfigurationError(fault) from None
     except ValueError:
-        raise ConfigurationError("password: it is too long", argument="password") from None
+        raise InvalidArgumentError("password: it is too long", argument="password") from None
 
 
 def _load_authorities(context: ssl.SSLContext, client_ca: FilePath) -> None:
@@ -96,12 +97,12 @@ def _load_authorities(context: ssl.SSLContext, client_ca: FilePath) -> None:
     try:
         context.load_verify_locations(cafile=client_ca)
     except ssl.SSLError:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"client_ca: '{client_ca}' holds no certificate in PEM", argument="client_ca"
         ) from None
     held = context.cert_store_stats()
     if held["x509_ca"] < held["x509"]:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"client_ca: '{client_ca}' holds a certificate that is not an authority's",
             argument="client_ca",
         )
@@ -114,6 +115,6 @@ def _check_readable(name: str, path: FilePath) -> None:
             file.read(1)
     except (OSError, TypeError, ValueError) as error:
         cause = getattr(error, "strerror", None) or "not a path"
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"{name}: '{path}' cannot be read: {cause}", argument=name
         ) from None

@@ -44,7 +44,7 @@ from attrs import define, field
 
 from income_client.client import FILE_NAMES, IncomeClient
 from income_client.configuration import SyncClientOptions, check_options, from_file, from_variables
-from income_client.errors import ConfigurationError
+from income_client.errors import InvalidArgumentError
 from income_client.records.applications import ApplicationPage, ApplicationSummary
 from income_client.records.documents import ApplicationDocuments, ApplicationRecord
 from income_client.settings import Auth, AuthFunction, RetryPolicy, Timeouts
@@ -142,7 +142,7 @@ def _check_stores(arguments: Mapping[str, object]) -> None:
                 "SyncIncomeClient runs its own: take a SQLiteCheckpointStore, a store of your own "
                 "that opens its connections itself, or IncomeClient"
             )
-            raise ConfigurationError(message, argument=name)
+            raise InvalidArgumentError(message, argument=name)
 
 
 def _wrapping(
@@ -457,7 +457,7 @@ class SyncIncomeClient:
     ) -> None:
         if "session" in options:
             message = "session belongs to an event loop of yours; SyncIncomeClient opens its own"
-            raise ConfigurationError(message, argument="session")
+            raise InvalidArgumentError(message, argument="session")
         _check_stores(options)
         self._client = IncomeClient(base_url, auth=auth, auth_url=auth_url, **options)
         self._portal = Portal(self._client.aclose)

@@ -17,7 +17,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 
 from attrs import frozen
 
-from income_client.errors import ClientClosedError, ConfigurationError
+from income_client.errors import ClientClosedError, ConfigurationError, InvalidArgumentError
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -144,7 +144,7 @@ class Source(Generic[T]):
                 self.is_asynchronous = False
                 self._iterator = iter(items)
             case _:
-                raise ConfigurationError(expected, argument=argument)
+                raise InvalidArgumentError(expected, argument=argument)
 
     def take_item(self) -> T | None:
         """Return the next one; None at the end or after an error."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from attrs import frozen
 
-from income_client.errors import ConfigurationError
+from income_client.errors import ConfigurationError, InvalidArgumentError
 
 _LABEL: Final = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*")
@@ -188,7 +188,7 @@ def read_address(name: str, text: object) -> HttpAddress:
 
 
 def _address_error(name: str, detail: str, between: str = " ") -> ConfigurationError:
-    return ConfigurationError(f"{name}{between}{detail}", argument=name, detail=detail)
+    return InvalidArgumentError(f"{name}{between}{detail}", argument=name, detail=detail)
 
 
 def is_this_machine(host: str) -> bool:

@@ -17,9 +17,9 @@ from income_client import (
     Application,
     ApplicationDocuments,
     ApplicationRecord,
-    ConfigurationError,
     Document,
     IncomeCalculation,
+    InvalidArgumentError,
     Paystub,
     from_json,
 )
@@ -245,8 +245,9 @@ def make_record(
         **fields: of `Application`, in place of what is invented.
 
     Raises:
-        ConfigurationError: there is no such field, a number is negative, or ``suspected`` is
-            more than there are pay slips.
+        InvalidArgumentError: a number is negative, or ``suspected`` is more than there are
+            pay slips.
+        ConfigurationError: there is no such field.
     """
     _check_whole("paystubs", paystubs)
     _check_whole("suspected", suspected)
@@ -259,7 +260,7 @@ def make_record(
         for document in _slip_documents(number, application_id, slot, person, paystubs)
     ]
     if suspected > len(documents):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"suspected must be from 0 to {len(documents)}, the number of pay slips",
             argument="suspected",
         )
@@ -316,7 +317,7 @@ def _by_slot(number: int, applicants: Applicants) -> Mapping[str, Applicant]:
 
 def _check_whole(name: str, value: int) -> None:
     if type(value) is not int or value < 0:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"{name} must be a whole number, 0 or more, not {value!r}", argument=name
         )
 

@@ -18,6 +18,7 @@ from income_client import (
     ConfigurationError,
     Document,
     DownloadPolicy,
+    InvalidArgumentError,
     OAuth2ClientCredentials,
     to_json,
 )
@@ -446,7 +447,7 @@ def _with_documents(
         raise ConfigurationError("what is added is an Application or an ApplicationRecord")
     if documents is not None:
         if record.documents is not None:
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 "documents are given twice: in the record and beside it", argument="documents"
             )
         if not isinstance(documents, ApplicationDocuments):

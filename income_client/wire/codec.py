@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from income_client.errors import ConfigurationError, DecodeError, PayloadFault
+from income_client.errors import ConfigurationError, DecodeError, InvalidArgumentError, PayloadFault
 from income_client.records.fields import UntypedDict, shown_key
 from income_client.system.frames import strip_frames
 from income_client.system.texts import has_surrogate
@@ -307,9 +307,11 @@ def from_json(record_class: type[T], text: bytes | str) -> T:
 
 def _check_arguments(record_class: type[T], text: object) -> tuple[type[T], bytes]:
     if not _readers_module().is_record_class(record_class):
-        raise ConfigurationError("record_class must be a class of records", argument="record_class")
+        raise InvalidArgumentError(
+            "record_class must be a class of records", argument="record_class"
+        )
     if isinstance(text, str):
         text = text.encode("utf-8", "surrogatepass")
     if not isinstance(text, bytes):
-        raise ConfigurationError("text is bytes or a str", argument="text")
+        raise InvalidArgumentError("text is bytes or a str", argument="text")
     return record_class, text

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Final, TypeVar
 
-from income_client.errors import ConfigurationError
+from income_client.errors import InvalidArgumentError
 from income_client.records.window import EPOCH
 from income_client.settings import invalid
 
@@ -115,7 +115,7 @@ def service_second(value: When, zone: tzinfo, *, rounding: Rounding, name: str =
         since = _since_in_zone(moment, zone, rounding)
     second = since // _SECOND if rounding is Rounding.DOWN else -(-since // _SECOND)
     if not FIRST_SECOND <= second <= LAST_SECOND:
-        raise ConfigurationError(f"{name} must be within the years 1 to 9999", argument=name)
+        raise InvalidArgumentError(f"{name} must be within the years 1 to 9999", argument=name)
     return second
 
 
@@ -140,7 +140,7 @@ def service_bounds(
     if before is not None:
         upper = service_second(before, zone, rounding=Rounding.UP, name="updated_before")
     if lower is not None and upper is not None and lower > upper:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             "updated_after must not be later than updated_before", argument="updated_after"
         )
     return lower, upper

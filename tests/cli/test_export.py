@@ -13,7 +13,13 @@ from typing import Final
 
 import pytest
 
-from income_client import ApplicationRecord, from_json, to_json
+from income_client import (
+    ApplicationRecord,
+    DeadlineExceededError,
+    IncomeClient,
+    from_json,
+    to_json,
+)
 from income_client.emulator import Fault
 from income_client.testing import IncomeService
 from tests.cli.commands import Export
@@ -434,6 +440,18 @@ def test_an_export_replaces_the_manifest_of_its_own_earlier_run(
     assert (export.manifest["records"], export.left) == (7, {"all.manifest.json", "all.part"})
     assert export().status == 0
     assert (export.manifest["records"], export.left) == (8, FILES)
+
+
+def test_a_deadline_is_no_fault_of_the_file(
+    export: Export, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def late(*_: object) -> None:
+        raise DeadlineExceededError("not done within 120 s")
+
+    monkeypatch.setattr(IncomeClient, "service_time", late)
+    ran = export()
+    assert (ran.status, "not done within 120 s" in ran.stderr) == (1, True)
+    assert "cannot write" not in ran.stderr
 
 
 def test_a_file_system_without_links_gets_the_file(

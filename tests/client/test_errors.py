@@ -21,6 +21,7 @@ from income_client import (
     DownloadError,
     IncomeClient,
     IncomeClientError,
+    InvalidArgumentError,
     InvalidRequestError,
     MemoryCheckpointStore,
     NotFoundError,
@@ -28,11 +29,13 @@ from income_client import (
     RateLimitedError,
     RetryPolicy,
     ServerError,
+    Timeouts,
     TokenError,
     TransportError,
     UnexpectedResponseError,
 )
 from income_client.emulator import Emulator, Fault
+from income_client.errors import copy_without_traceback
 from income_client.system.frames import strip_all_frames, strip_frames
 from tests.support.clients import HERE
 
@@ -59,7 +62,7 @@ async def failure_of(
 
 def copies_of(error: IncomeClientError) -> tuple[IncomeClientError, ...]:
     """Return an error and all that is made of it to be sent on or raised once more."""
-    return error, error.again(), copy.copy(error), pickle.loads(pickle.dumps(error))
+    return error, copy_without_traceback(error), copy.copy(error), pickle.loads(pickle.dumps(error))
 
 
 @pytest.mark.parametrize(
@@ -102,6 +105,22 @@ async def test_an_error_of_a_file_is_about_its_document(tmp_path: Path) -> None:
         assert error.document_id == document.document_id
         assert error.message == f"download({document.document_id}): {error.detail}"
     assert DownloadError("it is full", document_id="d").subject == "d"
+
+
+async def test_a_bad_argument_and_a_deadline_are_errors_of_python_too() -> None:
+    """They are a ValueError and a TimeoutError, with the facts and texts of the tree alone."""
+    async with IncomeClient("https://income.example", auth=BasicAuth("user", "pass")) as client:
+        with pytest.raises(ValueError, match="application_id") as caught:
+            await client.get_application("")
+    for invalid in copies_of(caught.value):  # type: ignore[arg-type]  # as is asserted
+        assert isinstance(invalid, InvalidArgumentError)
+        assert (invalid.argument, invalid.retryable) == ("application_id", False)
+    stall = Fault("stall", path="/v1/*", times=None)
+    late = await failure_of(stall, timeouts=Timeouts(deadline=0.05))
+    for deadline in copies_of(late):
+        assert isinstance(deadline, TimeoutError)
+        assert deadline.call == "list_applications"
+        assert str(deadline) == "list_applications: not done within 0.05 s"
 
 
 async def test_what_does_not_speak_http_is_known() -> None:

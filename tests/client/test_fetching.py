@@ -19,6 +19,7 @@ from income_client import (
     DecodeError,
     FetchFailure,
     IncomeClient,
+    InvalidArgumentError,
     MemoryCheckpointStore,
     NotFoundError,
 )
@@ -179,7 +180,7 @@ async def test_failures_are_yielded_in_place_of_their_records() -> None:
         type(one.error) if isinstance(one, FetchFailure) else one.application.application_id
         for one in found
     ]
-    assert kinds == [ids[0], DecodeError, NotFoundError, ConfigurationError, ids[2]]
+    assert kinds == [ids[0], DecodeError, NotFoundError, InvalidArgumentError, ids[2]]
     failures = [one.application_id for one in found if isinstance(one, FetchFailure)]
     assert failures == [ids[1], NOWHERE, ""]
 

@@ -12,7 +12,6 @@ import pytest
 import uvloop
 from opentelemetry.instrumentation.aiohttp_client import AioHttpClientInstrumentor
 
-import income_client
 from income_client import (
     DownloadError,
     IncomeClient,
@@ -20,6 +19,7 @@ from income_client import (
     MemoryCheckpointStore,
     NotFoundError,
     Timeouts,
+    errors,
 )
 from income_client.emulator import Emulator
 from income_client.engines.relay import UpdateEvent, relay
@@ -130,8 +130,8 @@ MADE: Final[dict[str, Callable[[type[Any]], IncomeClientError]]] = {
 
 
 def public_errors() -> list[type[IncomeClientError]]:
-    """Return each public class of errors."""
-    values = (getattr(income_client, name) for name in income_client.__all__)
+    """Return each class of errors."""
+    values = vars(errors).values()
     return [one for one in values if isinstance(one, type) and issubclass(one, IncomeClientError)]
 
 

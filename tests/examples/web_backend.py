@@ -11,9 +11,9 @@ from fastapi import FastAPI, Request, Response
 from starlette.routing import Route
 
 from income_client import (
-    ConfigurationError,
     IncomeClient,
     IncomeClientError,
+    InvalidArgumentError,
     NotFoundError,
     Poller,
     SQLiteCheckpointStore,
@@ -56,7 +56,7 @@ async def refuse(request: Request, error: IncomeClientError) -> Response:
     if error.retryable:
         pause = math.ceil(error.retry_after or 1)
         return Response(status_code=503, headers={"Retry-After": str(pause)})
-    if isinstance(error, NotFoundError | ConfigurationError):  # no such id, or an invalid one
+    if isinstance(error, NotFoundError | InvalidArgumentError):  # no such id, or an invalid one
         return Response(status_code=404)
     logger.error("%s: %s", type(error).__name__, error)
     return Response(status_code=502)

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client import CallbackRejectedError
 from income_client.receivers import (
     Callback,
     CallbackBearerAuth,
     CallbackReceiver,
+    CallbackRejectedError,
     CallbackSourceNetworks,
 )
 from income_client.receivers.adapters import BodyCutError

@@ -23,6 +23,7 @@ from income_client import (
 from income_client.client import find_telemetry
 from income_client.downloads.http import FilePool, FileReply
 from income_client.downloads.links import Link, read_link
+from income_client.errors import copy_without_traceback
 from income_client.events.instrumentation import Instrumentation
 from income_client.http.endpoints import Request, Response, addresses, get_application
 from income_client.http.faults import StaleConnectionError
@@ -57,7 +58,7 @@ def outcome_of(read: Callable[..., T], *arguments: Any) -> T | IncomeClientError
     try:
         return read(*arguments)
     except IncomeClientError as error:
-        return error.again()
+        return copy_without_traceback(error)
 
 
 # A client
@@ -210,7 +211,7 @@ async def send(
     except StaleConnectionError as stale:
         return stale.failure
     except IncomeClientError as error:
-        return error.again()
+        return copy_without_traceback(error)
 
 
 async def one(answer: Answer, read: float = 5.0, **options: Any) -> Response | IncomeClientError:
@@ -256,7 +257,7 @@ async def fetched(
         with await pool.get(link_to(url, target), {}, Timeouts(read=read)) as reply:
             return await body_of(reply)
     except IncomeClientError as error:
-        return error.again()
+        return copy_without_traceback(error)
 
 
 class Shelf:

@@ -26,7 +26,7 @@ from income_client.downloads.destinations import Place
 from income_client.downloads.naming import FileFacts, NameTemplate
 from income_client.downloads.temporary_file import Spool, TemporaryFile
 from income_client.emulator import Emulator, Fault, RecordedRequest
-from income_client.errors import DownloadError
+from income_client.errors import DownloadError, copy_without_traceback
 from income_client.records import DocumentSource
 from income_client.testing import JumpingClock
 from tests.support.server import Reply, Request, ScriptedServer, json_reply
@@ -213,7 +213,7 @@ async def put(
             assert published.sha256 == hashlib.sha256(content).hexdigest()
             return Landed(published.path, published.was_there)
     except DownloadError as error:
-        return error.again()
+        return copy_without_traceback(error)
 
 
 # A scripted service and its storage: it answers honestly, but for the replies of a test
