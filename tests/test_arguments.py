@@ -9,7 +9,8 @@ import math
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
-from functools import partial
+from decimal import Decimal
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any, Final
 
@@ -72,6 +73,7 @@ CALLBACKS: Final = CallbackBasicAuth("service", SECRET)
 KEY: Final = public_jwk("P-256")
 EMPTY: Final[Any] = None
 PAYLOAD: Final = {"ssn": SECRET}
+DEEP: Final[list[Any]] = reduce(lambda inner, _: [inner], range(200), [])
 BYTES: Final = SECRET.encode()
 NO_TEXT: Final = Secret(f"{SECRET}\udcff")
 CLIENT: Final[Any] = IncomeClient(URL, auth=BASIC)
@@ -421,7 +423,7 @@ REFUSED: Final[dict[str, dict[str, list[Any]]]] = {
     },
     "to_json": {
         "record": [None, PAYLOAD | {"pay": 1.5}, {1: "x"}, {"x": make_record()}, {"x": [1.5]},
-            "text", [make_record()], object(), ApplicationRecord],
+            {"x": Decimal("NaN")}, DEEP, "text", [make_record()], object(), ApplicationRecord],
     },
     "Emulator": {
         "applications": [-5, True, "many", [1.5]],

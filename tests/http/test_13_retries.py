@@ -5,6 +5,7 @@ All figures are counted at the server. Connections that have died are in test_co
 
 import asyncio
 import contextlib
+import logging
 import math
 from collections.abc import AsyncIterator
 from itertools import pairwise
@@ -86,6 +87,16 @@ def test_pauses_have_full_jitter_under_a_bound_that_doubles(
     found = [retries.pause_after(failed(cls)) for _ in range(most)]
     bounds = [min(base * 2**number, longest) for number in range(most - 1)]
     assert found == [*(pytest.approx(chance * bound) for bound in bounds), None]
+
+
+def test_a_retry_is_logged_with_its_cause_and_its_pause(caplog: pytest.LogCaptureFixture) -> None:
+    """As fields of the record, which a log pipeline can count and add up."""
+    caplog.set_level(logging.INFO, "income_client.session")
+    retries = retries_of(RetryPolicy(), chance=lambda: 0.5)
+    pause = retries.pause_after(failed())
+    (record,) = caplog.records
+    facts = vars(record)
+    assert (facts["error"], facts["status"], facts["pause"]) == ("ServerError", 503, pause)
 
 
 @pytest.mark.parametrize("cls", [ServerError, RateLimitedError])

@@ -52,10 +52,19 @@ class Service:
     """By application: the second of its update, how many there were, and the content."""
     updates: int = 0
     delivered: list[tuple[bytes, int, bytes]] = field(factory=list)
+    began: int = field(init=False)
+    """The second from which updates are delivered."""
+    done: int = field(init=False)
+    """The second before which the polls so far have delivered all."""
 
     def __attrs_post_init__(self) -> None:
-        at = self.now
+        self.began = self.done = at = self.now
         self.progress = progress(at, settle=self.settle, lookback=self.lookback, since=at)
+
+    @property
+    def listed_from(self) -> int:
+        """The first second that the next poll has to list."""
+        return max(self.began, self.done - self.lookback)
 
     def touch(self, application: bytes, content: bytes) -> None:
         self.updates += 1
@@ -63,14 +72,14 @@ class Service:
 
     def listed(self) -> list[bytes]:
         """Return what the list shows from the second before the lower one to the present."""
-        bound = max(self.progress.lower - 1, FIRST_SECOND)
+        bound = max(self.listed_from - 1, FIRST_SECOND)
         lowest = bound if self.is_lower_closed else bound + 1
         last = self.now if self.is_upper_closed else self.now - 1
         return [one for one, (second, *_) in self.rows.items() if lowest <= second <= last]
 
     def poll(self, ends: st.DataObject, *, is_failing: bool) -> None:
         """List, read and remember as a poll does, to its end or not."""
-        window = Window(self.progress.lower, self.now)
+        window = Window(self.listed_from, self.now)
         for application in self.listed():
             if ends.draw(st.booleans(), label="is updated between the listing and the reading"):
                 self.now += 1
@@ -84,7 +93,9 @@ class Service:
                 self.delivered.append((application, number, content))
         self.progress.deliver()
         if not is_failing:
-            self.progress.advance(window.before - max(1, self.settle))
+            second = window.before - max(1, self.settle)
+            self.progress.advance(second)
+            self.done = max(self.done, second)
 
     def restart(self) -> None:
         checkpoint = read_checkpoint(self.progress.checkpoint().text)
@@ -122,6 +133,10 @@ def test_each_version_is_delivered_once_and_the_last_always(
             case _:
                 service.restart()
         assert service.progress.reached >= reached
+        assert (service.progress.reached, service.progress.lower) == (
+            service.done,
+            service.listed_from,
+        )
         numbers = [number for _, number, _ in service.delivered]
         assert len(numbers) == len(set(numbers))
     service.now += 5

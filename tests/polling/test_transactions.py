@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
 
 from income_client import (
     CheckpointConflictError,
@@ -16,6 +16,10 @@ from income_client import (
     MemoryCheckpointStore,
     StoredCheckpoint,
 )
+from income_client.polling.checkpoint import read_checkpoint
+from income_client.polling.foreign_store import ForeignStore
+from income_client.polling.lease import Lease
+from income_client.system.clock import SystemClock
 from tests.support.polling import Scene, rest, scene, take
 
 
@@ -41,6 +45,14 @@ class DatabaseStore(MemoryCheckpointStore):
     def __init__(self) -> None:
         super().__init__()
         self.limits: list[float] = []
+        self.loses_reply = False
+
+    async def save(self, name: str, checkpoint: str, **changes: Any) -> int:
+        version = await super().save(name, checkpoint, **changes)
+        if self.loses_reply:
+            self.loses_reply = False
+            raise CheckpointError("no answer", retryable=True)
+        return version
 
     @asynccontextmanager
     async def transaction(self, connection: Connection) -> AsyncIterator[CheckpointStore]:
@@ -216,6 +228,27 @@ async def test_a_transaction_that_cannot_be_made_writes_no_rows(
     with pytest.raises(ConfigurationError, match="transaction"):
         await write(await take(place.poll()), connection)
     assert connection.rows == []
+
+
+async def test_a_transaction_after_a_save_whose_reply_was_lost_is_not_refused(
+    connection: Connection,
+) -> None:
+    """The store is asked first: a refusal would undo what the block has written."""
+    store = DatabaseStore()
+    lease = Lease(ForeignStore(store, "default"), SystemClock(), 15.0)
+    began, _ = await lease.acquire(None, _now)
+    store.loses_reply = True
+    with pytest.raises(CheckpointError):
+        await lease.fence.save(evolve(began, reached=103))
+    async with lease.fence.saving_with(connection, evolve(began, reached=105), tuple):
+        connection.rows.append("app-1")
+    assert read_checkpoint((await store.load("default")).checkpoint).reached == 105
+    assert connection.rows == ["app-1"]
+    await lease.release()
+
+
+async def _now() -> int:
+    return 100
 
 
 async def test_batches_are_committed_in_order(place: Scene, connection: Connection) -> None:
