@@ -83,8 +83,10 @@ def test_each_version_is_the_one_of_the_package() -> None:
     assert re.findall(r"October (\d+)", ends) == [
         str(2016 + int(version.removeprefix("3."))) for version in versions
     ]
-    (lowest,) = [line for line in PROJECT["dependencies"] if line.startswith("aiohttp")]
-    assert f"from {lowest.removeprefix('aiohttp>=')} on" in TEXT
+    (aiohttp,) = [line for line in PROJECT["dependencies"] if line.startswith("aiohttp")]
+    lowest, end = aiohttp.removeprefix("aiohttp>=").split(",")
+    assert f"series 3 from {lowest} on" in TEXT
+    assert end == "<4"
 
 
 def test_the_newest_entry_of_the_changelog_is_this_version() -> None:
