@@ -53,7 +53,9 @@ def parts() -> dict[str, tuple[str, list[str]]]:
         subject = home.partition(".")[0].strip("_")
         found.setdefault(subject, ("income_client", []))[1].extend(names.split())
     for module in PACKAGES:
-        found[module] = (module, list(import_module(module).__all__))
+        # A name that income_client offers too has its entry there: two would be ambiguous.
+        names = import_module(module).__all__
+        found[module] = (module, [name for name in names if name not in income_client.__all__])
     for module, names in MODULES.items():
         found[module] = (module, names.split())
     return found

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack, overload
 from urllib.parse import urlsplit
 
 from ._lazy import warn_deprecated_arguments
-from .events.instrumentation import Instrumentation
+from .events.instrumentation import Instrumentation, OnEvent
 from .http import endpoints
 from .http.endpoints import QueryValue, addresses, proxy_address
 from .http.replies import read_json, read_reply
@@ -34,7 +34,6 @@ from .settings import (
     DeprecatedOptions,
     DeprecatedPollOptions,
     DownloadPolicy,
-    OnEvent,
     RetryPolicy,
     Timeouts,
     check_count,

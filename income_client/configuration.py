@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 from attrs import evolve, field, fields_dict, frozen
 
 from .errors import ConfigurationError, copy_without_traceback
+from .events.instrumentation import OnEvent
 from .http.credentials import SecretFileError
 from .http.tokens import TokenStore
 from .http.transport import BorrowedSession
@@ -30,7 +31,6 @@ from .settings import (
     DeprecatedOptions,
     DownloadPolicy,
     OAuth2ClientCredentials,
-    OnEvent,
     RetryPolicy,
     Secret,
     Timeouts,

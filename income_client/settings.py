@@ -11,7 +11,7 @@ import math
 import ssl as tls
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypedDict, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypedDict, TypeGuard
 
 from attrs import Attribute, evolve, field, frozen
 from attrs.validators import optional
@@ -23,8 +23,6 @@ from .system.texts import has_surrogate
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
-
-    from .events.kinds import Event
 
 _FIRST_PRINTABLE: Final = 0x20
 _DELETE: Final = 0x7F
@@ -429,18 +427,6 @@ class DownloadPolicy:
     """Bytes a second, over half a minute, below which a connection is given up; 0 for none."""
     ssl: tls.SSLContext | None = field(default=None, validator=_tls_context)
     """A TLS context in place of the default one; the client's own stays out of downloads."""
-
-
-class OnEvent(Protocol):
-    """A hook for events: a plain function that takes one.
-
-    It is called in the event loop while the event happens, so it must not block. What it
-    raises disturbs no call: the class of the error is logged, once.
-    """
-
-    def __call__(self, event: "Event", /) -> object:
-        """Take an event; what is returned is not looked at."""
-        ...
 
 
 class DeprecatedOptions(TypedDict, total=False):

@@ -14,6 +14,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind, StatusCode
 
 from ._version import __version__
+from .events.instrumentation import OnEvent
 from .events.kinds import (
     CallFinished,
     DeadLettered,
@@ -29,7 +30,6 @@ from .events.kinds import (
     TokenRenewed,
     WindowSplit,
 )
-from .settings import OnEvent
 
 Attributes = dict[str, str | int | float]
 

@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from income_client.settings import OnEvent
-
+    from .instrumentation import OnEvent
     from .kinds import (
         CallFinished,
         CheckpointCommitted,
@@ -50,7 +49,7 @@ NAMES: Final = {
         PageCovered PollFailed PollFinished RecordDelivered RequestAnswered RequestRetried
         RequestSent TokenRenewed WindowSplit
     """,
-    ".settings": "OnEvent",
+    "instrumentation": "OnEvent",
 }
 """The modules, and the names that each gives."""
 

@@ -1,10 +1,11 @@
 """What is reported of one call while it happens, to those who listen."""
 
+from collections.abc import Callable
+
 from income_client.errors import IncomeClientError
-from income_client.settings import OnEvent
 from income_client.system.clock import Clock
 
-from .kinds import CallFinished, RequestAnswered, RequestRetried, RequestSent
+from .kinds import CallFinished, Event, RequestAnswered, RequestRetried, RequestSent
 
 
 class CallWatch:
@@ -13,7 +14,7 @@ class CallWatch:
     __slots__ = ("_began", "_busy", "_clock", "_emit", "_name", "_request_id", "_sent", "_sent_at",
                  "_status")  # fmt: skip
 
-    def __init__(self, name: str, emit: OnEvent, clock: Clock) -> None:
+    def __init__(self, name: str, emit: Callable[[Event], object], clock: Clock) -> None:
         self._name = name
         self._emit = emit
         self._clock = clock

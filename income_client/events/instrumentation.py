@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from income_client.errors import InvalidArgumentError
-from income_client.settings import OnEvent, is_plain_function
+from income_client.settings import is_plain_function
 from income_client.system.clock import Clock
 
 if TYPE_CHECKING:
@@ -18,6 +18,18 @@ if TYPE_CHECKING:
     from .kinds import Event
 
 _LOGGER: Final = logging.getLogger("income_client.events")
+
+
+class OnEvent(Protocol):
+    """A hook for events: a plain function that takes one.
+
+    It is called in the event loop while the event happens, so it must not block. What it
+    raises disturbs no call: the class of the error is logged, once.
+    """
+
+    def __call__(self, event: "Event", /) -> object:
+        """Take an event; what is returned is not looked at."""
+        ...
 
 
 class Tracer(Protocol):

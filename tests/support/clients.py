@@ -24,14 +24,14 @@ from income_client.client import find_telemetry
 from income_client.downloads.http import FilePool, FileReply
 from income_client.downloads.links import Link, read_link
 from income_client.errors import copy_without_traceback
-from income_client.events.instrumentation import Instrumentation
+from income_client.events.instrumentation import Instrumentation, OnEvent
 from income_client.http.endpoints import Request, Response, addresses, get_application
 from income_client.http.faults import StaleConnectionError
 from income_client.http.replies import failure_of
 from income_client.http.session import SessionManager, open_session
 from income_client.http.tokens import StoredToken
 from income_client.http.transport import MAX_RESPONSE_BYTES, Pool, SocketLimits, Transport
-from income_client.settings import DownloadPolicy, OnEvent, Timeouts
+from income_client.settings import DownloadPolicy, Timeouts
 from income_client.system.clock import Clock
 from income_client.testing import JumpingClock, make_document
 from tests.support.server import Answer, ScriptedServer, token_rules
