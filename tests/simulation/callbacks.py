@@ -13,9 +13,9 @@ from attrs import define, evolve, frozen
 from income_client import IncomeClientError
 
 from . import promises
+from .applications import Version
 from .exclusions import exclusion_of
 from .loops import Machine
-from .service import Version
 from .stores import client_of
 
 if TYPE_CHECKING:

@@ -9,12 +9,13 @@ from attrs import evolve
 from income_client.checkpoints import StoredCheckpoint
 
 from . import callbacks, faults, promises
+from .applications import Version
 from .consumers import Process
 from .deliveries import Books, Life
 from .loops import Entry, Machine, World
 from .plan import Fault, Plan, Settings
 from .released import leave_behind
-from .service import SimulatedService, Trouble, Version
+from .service import SimulatedService, Trouble
 from .stores import Outage, Row, State, StoreServer
 from .streams import StreamServer, end_trouble, judge_stored
 

@@ -12,8 +12,9 @@ from attrs import define, field, frozen
 from income_client.checkpoints import StoredCheckpoint
 from income_client.polling.checkpoint import Checkpoint, read_checkpoint
 
+from .applications import Version
 from .loops import Machine, World
-from .service import SimulatedService, Version
+from .service import SimulatedService
 from .stores import Row, StoreServer
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from attrs import frozen
 from income_client.records.dead_letters import key_of_application
 from income_client.records.window import EPOCH
 
-from .service import Version
+from .applications import Version
 
 if TYPE_CHECKING:
     from .cluster import Cluster

@@ -15,9 +15,9 @@ from attrs import frozen
 
 from income_client.checkpoints import StoredCheckpoint
 
+from .applications import Version, body_of
 from .deliveries import Beginning, OwnDatabase
 from .loops import EPOCH_OF_RUNS
-from .service import Version, body_of
 from .stores import Row
 
 if TYPE_CHECKING:

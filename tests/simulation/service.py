@@ -6,7 +6,7 @@
 import json
 import random
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qs
@@ -19,6 +19,7 @@ from income_client.http.faults import SILENT, ConnectionFault
 from income_client.http.transport import SocketLimits, Transport
 from income_client.records.window import EPOCH
 
+from .applications import Application, Version, body_of, row_of, stamp_of
 from .loops import EPOCH_OF_RUNS, Machine, World
 
 T = TypeVar("T")
@@ -62,45 +63,6 @@ class Rules:
             latest=late,
             oldest_read=(settle - late) * chance.choice((0, 0, 0, chance.random(), 1)),
         )
-
-
-@define(eq=False)
-class Version:
-    """One update of an application."""
-
-    application_id: str
-    number: int
-    made_at: float
-    """In the world's time."""
-    second: int
-    """The service's second that it carries."""
-    listed_at: float
-    """When the list shows it at the latest, in the world's time."""
-
-    def __str__(self) -> str:
-        return f"{self.application_id} v{self.number} of second {self.second - EPOCH_OF_RUNS}"
-
-
-@define(eq=False)
-class Application:
-    """An application and its versions."""
-
-    id: str
-    versions: list[Version] = field(factory=list)
-    is_deleted: bool = False
-
-    @property
-    def latest(self) -> Version:
-        """Its latest version."""
-        return self.versions[-1]
-
-    def read_at(self, moment: float) -> Version | None:
-        """Return the version that was made by a moment."""
-        return next((one for one in reversed(self.versions) if one.made_at <= moment), None)
-
-    def listed_at(self, moment: float) -> Version | None:
-        """Return the version that the list shows; one that is late leaves the one before."""
-        return next((one for one in reversed(self.versions) if one.listed_at <= moment), None)
 
 
 @define
@@ -283,8 +245,8 @@ class SimulatedService:
         self.world.count("service: full page" if len(rows) == limit else "service: page")
         self.lists.append(self.world.now)
         self.latest_listed = max(self.latest_listed, now)
-        body = {"updated_after": _stamp(after), "updated_before": _stamp(before)}
-        return self._reply(200, body=body | {"applications": [_row_of(one) for one in rows]})
+        body = {"updated_after": stamp_of(after), "updated_before": stamp_of(before)}
+        return self._reply(200, body=body | {"applications": [row_of(one) for one in rows]})
 
     def _rows_between(self, after: int, before: int, moment: float) -> list[str]:
         rules, rows = self.rules, []
@@ -328,31 +290,7 @@ class SimulatedTransport(Transport):
         return read(await self._service.send(self._machine, request, limits.read))
 
 
-def _row_of(application_id: str) -> dict[str, str]:
-    return {
-        "application_id": application_id,
-        "application_reference_id": application_id,
-        "application_date": "2026-06-30T11:46:33",
-    }
-
-
-def body_of(version: Version) -> dict[str, Any]:
-    """Return the application as a version of it is read."""
-    return {
-        **_row_of(version.application_id),
-        "last_updated_at": _stamp(version.second) + "Z",
-        "applicants": {},
-        "income_calculations": {},
-        "data_sources": {"image_files": [], "structured_data": []},
-        "version": version.number,
-    }
-
-
 def _second_of(texts: list[str] | None) -> int | None:
     if texts is None:
         return None
     return int((datetime.fromisoformat(texts[0]) - EPOCH).total_seconds())
-
-
-def _stamp(second: int) -> str:
-    return (EPOCH + timedelta(seconds=second)).isoformat()

@@ -13,8 +13,8 @@ from income_client.http.faults import SILENT
 from income_client.http.transport import SocketLimits, Transport
 
 from . import token_promises
+from .applications import Version, body_of
 from .loops import EPOCH_OF_RUNS, Machine, World
-from .service import Version, body_of
 
 if TYPE_CHECKING:
     from .tokens import Process, TokenRun

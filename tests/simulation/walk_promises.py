@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 from income_client import InvalidRequestError, UnexpectedResponseError
 from income_client.walk.checkpoint import read_checkpoint
 
+from .applications import Application, Version
 from .loops import EPOCH_OF_RUNS
-from .service import Application, Version
 
 if TYPE_CHECKING:
     from .walks import Life, Walk, WalkRun

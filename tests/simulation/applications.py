@@ -1,0 +1,73 @@
+"""Applications, their versions, and what the service replies about them."""
+
+from datetime import timedelta
+from typing import Any
+
+from attrs import define, field
+
+from income_client.records.window import EPOCH
+
+from .loops import EPOCH_OF_RUNS
+
+
+@define(eq=False)
+class Version:
+    """One update of an application."""
+
+    application_id: str
+    number: int
+    made_at: float
+    """In the world's time."""
+    second: int
+    """The service's second that it carries."""
+    listed_at: float
+    """When the list shows it at the latest, in the world's time."""
+
+    def __str__(self) -> str:
+        return f"{self.application_id} v{self.number} of second {self.second - EPOCH_OF_RUNS}"
+
+
+@define(eq=False)
+class Application:
+    """An application and its versions."""
+
+    id: str
+    versions: list[Version] = field(factory=list)
+    is_deleted: bool = False
+
+    @property
+    def latest(self) -> Version:
+        """Its latest version."""
+        return self.versions[-1]
+
+    def read_at(self, moment: float) -> Version | None:
+        """Return the version that was made by a moment."""
+        return next((one for one in reversed(self.versions) if one.made_at <= moment), None)
+
+    def listed_at(self, moment: float) -> Version | None:
+        """Return the version that the list shows; one that is late leaves the one before."""
+        return next((one for one in reversed(self.versions) if one.listed_at <= moment), None)
+
+
+def row_of(application_id: str) -> dict[str, str]:
+    return {
+        "application_id": application_id,
+        "application_reference_id": application_id,
+        "application_date": "2026-06-30T11:46:33",
+    }
+
+
+def body_of(version: Version) -> dict[str, Any]:
+    """Return the application as a version of it is read."""
+    return {
+        **row_of(version.application_id),
+        "last_updated_at": stamp_of(version.second) + "Z",
+        "applicants": {},
+        "income_calculations": {},
+        "data_sources": {"image_files": [], "structured_data": []},
+        "version": version.number,
+    }
+
+
+def stamp_of(second: int) -> str:
+    return (EPOCH + timedelta(seconds=second)).isoformat()
