@@ -17,6 +17,8 @@ What is simulated:
   clock that goes back or stands still, and replies that fail, are lost, or come late.
 - `stores`: checkpoint stores that lose calls and replies, make a save after its sender has given
   up, fail over to a replica without the last saves, are restored from a backup, or emptied.
+- `letters`: what cannot be read for a while, the dead letters about it, and the program of the
+  guide that forgets some of them.
 - `consumers`: programs that use the poller as the guide shows, and fail now and then.
 - `callbacks`: updates for which somebody wakes the poller, itself or through the store.
 

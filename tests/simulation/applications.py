@@ -1,13 +1,17 @@
 """Applications, their versions, and what the service replies about them."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from attrs import define, field
 
 from income_client.records.window import EPOCH
 
 from .loops import EPOCH_OF_RUNS
+
+DEFECTS: Final = ("missing", "invalid", "failing", "silent", "invalid row", "row without an id")
+"""What can be wrong with an application that is listed: its record is not there, or breaks the
+contract; reading it fails, or is never answered; its row cannot be read, or not even the id."""
 
 
 @define(eq=False)
@@ -34,6 +38,14 @@ class Application:
     id: str
     versions: list[Version] = field(factory=list)
     is_deleted: bool = False
+    defect: str | None = None
+    """What is wrong with it at present."""
+    listed_at: float = float("-inf")
+    """When a page has shown it last, in the world's time."""
+    nameless_at: float = float("-inf")
+    """When a page has shown it last without its id."""
+    failed_at: float = float("-inf")
+    """When a reading of it has ended last that may have failed."""
 
     @property
     def latest(self) -> Version:
@@ -44,25 +56,26 @@ class Application:
         """Return the version that was made by a moment."""
         return next((one for one in reversed(self.versions) if one.made_at <= moment), None)
 
-    def listed_at(self, moment: float) -> Version | None:
+    def shown_at(self, moment: float) -> Version | None:
         """Return the version that the list shows; one that is late leaves the one before."""
         return next((one for one in reversed(self.versions) if one.listed_at <= moment), None)
 
 
-def row_of(application_id: str) -> dict[str, str]:
+def row_of(application_id: str, defect: str | None = None) -> dict[str, Any]:
+    """Return the row of an application in the list."""
     return {
-        "application_id": application_id,
+        "application_id": None if defect == "row without an id" else application_id,
         "application_reference_id": application_id,
-        "application_date": "2026-06-30T11:46:33",
+        "application_date": "today" if defect == "invalid row" else "2026-06-30T11:46:33",
     }
 
 
-def body_of(version: Version) -> dict[str, Any]:
+def body_of(version: Version, defect: str | None = None) -> dict[str, Any]:
     """Return the application as a version of it is read."""
     return {
         **row_of(version.application_id),
         "last_updated_at": stamp_of(version.second) + "Z",
-        "applicants": {},
+        "applicants": [] if defect == "invalid" else {},
         "income_calculations": {},
         "data_sources": {"image_files": [], "structured_data": []},
         "version": version.number,
@@ -70,4 +83,5 @@ def body_of(version: Version) -> dict[str, Any]:
 
 
 def stamp_of(second: int) -> str:
+    """Return a second as the service writes it."""
     return (EPOCH + timedelta(seconds=second)).isoformat()

@@ -2,16 +2,19 @@
 
 import random
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from attrs import evolve
 
+from income_client import DeadLetter
 from income_client.checkpoints import StoredCheckpoint
 
 from . import callbacks, faults, promises
 from .applications import Version
 from .consumers import Process
 from .deliveries import Books, Life
+from .letters import judge_due_letters, note_forgotten
 from .loops import Entry, Machine, World
 from .plan import Fault, Plan, Settings
 from .released import leave_behind
@@ -29,10 +32,13 @@ class Cluster:
         self.plan = plan
         self.world = World(plan.seed)
         self.service = SimulatedService(self.world, plan.rules)
-        self.store = StoreServer(self.world, plan.kind, self._on_save)
+        note_removal = partial(note_forgotten, self)
+        self.store = StoreServer(self.world, plan.kind, self._on_save, note_removal)
         self.books = Books(self.world, self.service)
         self.stream = StreamServer(self.world)
         self.backup: State | None = None
+        self.poisonous: str | None = None
+        """The application on which the consumer's blocks fail."""
         self.is_quiet: bool = False
         """Whether no faults happen."""
         self.disturbances: int = 0
@@ -198,7 +204,7 @@ class Cluster:
             judge_stored(self, save)
         self.books.saved(server, save)
 
-    def note_lost_saves(self, letters: set[str], *, keeps_rows: bool = False) -> None:
+    def note_lost_saves(self, letters: dict[str, DeadLetter], *, keeps_rows: bool = False) -> None:
         """Note that the store has lost saves; its dead letters were these."""
         is_own = self.plan.consumer == "own checkpoint"
         self.books.store_lost_saves(self.store, letters, own=is_own)
@@ -243,6 +249,11 @@ class Cluster:
         self.end_trouble()
         self.end_outage()
         end_trouble(self)
+        self.poisonous = None
+        for application in self.service.applications.values():
+            if application.defect == "missing":
+                self.touch(application.id)
+            application.defect = None
         self.service.release_clock()
         for machine in self.world.machines:
             machine.resume()
@@ -254,6 +265,7 @@ class Cluster:
     def _judge_quiet(self, *, is_last: bool) -> None:
         if self.world.violation is None:
             promises.judge_quiet(self, is_last=is_last)
+            judge_due_letters(self)
             if self.plan.consumer != "records":
                 promises.judge_sequences(self)
 

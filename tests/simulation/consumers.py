@@ -207,9 +207,12 @@ class Process:
         self.must_hold = False
         await MachineClock(self.machine).sleep(seconds)
 
-    def fail_sometimes(self) -> None:
-        """Raise an error of the consumer's now and then."""
+    def fail_sometimes(self, batch: Batch) -> None:
+        """Raise an error of the consumer's now and then, and always on a poisonous record."""
         run = self.run
+        if any(one.application_id == run.poisonous for one in batch):
+            run.world.count("consumer: block failed on a poisonous record")
+            raise ConsumerError
         if not run.is_quiet and run.world.chance.random() < run.plan.fails:
             run.world.count("consumer: block failed")
             raise ConsumerError
@@ -237,16 +240,16 @@ class Process:
 
     async def work(self, batch: Batch) -> None:
         """Write a batch, and fail now and then before or after that."""
-        self.fail_sometimes()
+        self.fail_sometimes(batch)
         await self.write(self.rows_of(batch))
-        self.fail_sometimes()
+        self.fail_sometimes(batch)
 
     async def work_in_transaction(self, batch: Batch) -> None:
         """Write a batch in the transaction that commits it."""
         rows: list[Row] = []
         try:
             async with batch.transaction(rows):
-                self.fail_sometimes()
+                self.fail_sometimes(batch)
                 await self.hold()
                 rows.extend(self.rows_of(batch))
         except ConfigurationError as error:  # a batch before it is not committed
@@ -355,7 +358,7 @@ async def _keep_checkpoint(process: Process, poller: Poller) -> None:
     """Write the checkpoint in the transaction that writes the rows."""
 
     async def work(batch: Batch) -> None:
-        process.fail_sometimes()
+        process.fail_sometimes(batch)
         await process.write(process.rows_of(batch), batch.checkpoint)
 
     async for batch in poller.batches():

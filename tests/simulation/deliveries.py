@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import define, field, frozen
 
+from income_client import DeadLetter
 from income_client.checkpoints import StoredCheckpoint
 from income_client.polling.checkpoint import Checkpoint, read_checkpoint
 
 from .applications import Version
+from .letters import LetterBook
 from .loops import Machine, World
 from .service import SimulatedService
 from .stores import Row, StoreServer
@@ -110,12 +112,9 @@ class Books:
     """Numbers of the versions that any consumer was given."""
     returned_at: float = float("-inf")
     """When a batch was last to be delivered again."""
-    letters: set[str] = field(factory=set)
-    """Keys of the dead letters that the store had after the last save."""
+    letters: LetterBook = field(factory=LetterBook)
     restored: list[tuple[float, int]] = field(factory=list)
     """When the store has lost saves, and the position of the checkpoint that it had left."""
-    lost_letters: set[str] = field(factory=set)
-    """Dead letters that a store has lost while its consumer has kept the checkpoint."""
 
     def updated(self, version: Version) -> None:
         """Expect a version."""
@@ -213,16 +212,19 @@ class Books:
             if oldest <= seconds[number] <= latest
         }
 
-    def store_lost_saves(self, server: StoreServer, letters: set[str], *, own: bool) -> None:
+    def store_lost_saves(
+        self, server: StoreServer, letters: dict[str, DeadLetter], *, own: bool
+    ) -> None:
         """Note that the store holds an older state, and which dead letters it had before."""
         self.retired.clear()
         self.last = None  # whoever made the save that is the last one now
-        self.letters = set(server.state.letters)
+        self.letters.stored = dict(server.state.letters)
+        self.letters.removed.clear()
         if (text := server.state.stored.checkpoint) is not None:
             self.restored.append((self.world.now, position_of(read(text))))
         if own:
-            lost = letters - self.letters
-            self.lost_letters |= lost
+            lost = [letters[key] for key in letters.keys() - server.state.letters.keys()]
+            self.letters.lost += lost
             self.world.count("own checkpoint: dead letters lost with the store", len(lost))
 
     def lost_rows(self, rows: Sequence[Row]) -> None:

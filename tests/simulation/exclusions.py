@@ -1,23 +1,20 @@
 """What no promise covers: each exclusion quotes the sentence of the guide that says so."""
 
 from collections.abc import Callable
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
 from income_client.records.dead_letters import key_of_application
-from income_client.records.window import EPOCH
 
 from .applications import Version
+from .letters import is_overdue, names
 
 if TYPE_CHECKING:
     from .cluster import Cluster
 
 _POLLS_SEEN: Final = 5
 """List calls after which a poller must have noticed that the clock was set back."""
-_SLOW_RETRY: Final = 120.0
-"""Seconds after which a dead letter that is due must have been tried, beside three polls."""
 
 
 @frozen
@@ -42,20 +39,30 @@ def _is_deleted(run: "Cluster", version: Version) -> bool:
 def _is_dead_letter(run: "Cluster", version: Version) -> bool:
     """Return whether the application is a dead letter that need not have been tried again yet."""
     letter = run.store.state.letters.get(key_of_application(version.application_id))
-    if letter is None:
-        return False
-    slack = timedelta(seconds=3 * run.plan.settings.interval + _SLOW_RETRY)
-    now = EPOCH + timedelta(seconds=run.service.second)
-    return not run.is_quiet or letter.next_try_at + slack >= now
+    return letter is not None and not (run.is_quiet and is_overdue(run, letter))
 
 
 def _is_saturated(run: "Cluster", version: Version) -> bool:
     return f"window:{version.second}" in run.store.state.letters
 
 
+def _is_nameless(run: "Cluster", version: Version) -> bool:
+    """Return whether the list has shown it without its id, and a dead letter says so."""
+    if run.service.applications[version.application_id].nameless_at < version.made_at:
+        return False
+    letters = [one for one in run.store.state.letters.values() if one.key.startswith("rows")]
+    about = [letter for letter in letters if names(letter, version)]
+    return any(not (run.is_quiet and is_overdue(run, letter)) for letter in about)
+
+
 def _has_lost_letter(run: "Cluster", version: Version) -> bool:
-    keys = {f"window:{version.second}", key_of_application(version.application_id)}
-    return bool(keys & run.books.lost_letters)
+    return any(names(letter, version) for letter in run.books.letters.lost)
+
+
+def _is_forgotten(run: "Cluster", version: Version) -> bool:
+    """Return whether its dead letter was forgotten after a replica did not know it yet."""
+    forgotten_at = run.books.letters.forgotten.get(version.application_id, float("-inf"))
+    return version.made_at <= forgotten_at
 
 
 def _is_before_start(run: "Cluster", version: Version) -> bool:
@@ -122,6 +129,18 @@ EXCLUSIONS: Final = (
         page="polling.md",
         sentence="A second with too many rows for the list call is a dead letter without an id",
         covers=_is_saturated,
+    ),
+    Exclusion(
+        name="row without an id",
+        page="polling.md",
+        sentence="and so is a part of the list with a row whose id cannot be read, until that part",
+        covers=_is_nameless,
+    ),
+    Exclusion(
+        name="forgotten",
+        page="polling.md",
+        sentence="Do not forget one that may be readable later: its update would not be delivered",
+        covers=_is_forgotten,
     ),
     Exclusion(
         name="dead letters lost, checkpoint kept",

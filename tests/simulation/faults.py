@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from attrs import evolve
 
+from .applications import DEFECTS
+from .letters import forget_deleted
 from .loops import World
 from .service import SimulatedService
 from .stores import Outage
@@ -19,6 +21,7 @@ _MOST_STEPS: Final = 300
 _LONGEST_PAUSE: Final = 4.0
 """Leases for which a machine is paused, at most."""
 _LONGEST_TROUBLE: Final = 400.0
+_LONGEST_DEFECT: Final = 300.0
 _LONGEST_OUTAGE: Final = 200.0
 _OUTAGES: Final = ("lost", "reply_lost", "refused", "is_read_only", "is_away", "is_slow")
 _SHARES: Final = (0.1, 0.5, 1.0)
@@ -101,7 +104,7 @@ def _fail_over(run: "Cluster", chance: random.Random) -> None:
         for process in run.processes:
             run.world.count("machine: power cut")
             process.machine.kill("has no power")
-    letters = set(run.store.state.letters)
+    letters = dict(run.store.state.letters)
     if run.store.roll_back(kind.loses * chance.random()):
         run.world.count("store: rolled back")
         run.note_lost_saves(letters)
@@ -110,7 +113,7 @@ def _fail_over(run: "Cluster", chance: random.Random) -> None:
 def _empty(run: "Cluster", chance: random.Random) -> None:
     """Lose the checkpoint and the dead letters: FLUSHALL, a bucket made again."""
     if chance.random() < _RARE and run.store.state.stored.checkpoint is not None:
-        letters = set(run.store.state.letters)
+        letters = dict(run.store.state.letters)
         run.store.empty()
         run.world.count("store: emptied")
         run.note_lost_saves(letters, keeps_rows=True)
@@ -122,7 +125,7 @@ def _restore(run: "Cluster", chance: random.Random) -> None:
     if backup is None or not is_there or chance.random() > _RARE:
         return
     if run.store.state.stored.checkpoint is not None:
-        letters = set(run.store.state.letters)
+        letters = dict(run.store.state.letters)
         run.store.restore(backup)
         run.world.count("store: restored from a backup")
         run.note_lost_saves(letters)
@@ -166,6 +169,36 @@ def delete(run: ServiceRun, chance: random.Random) -> None:
         run.world.after(100 * chance.random(), restore)
 
 
+def spoil(run: ServiceRun, chance: random.Random) -> None:
+    """Have an application that cannot be read, or listed, for some minutes."""
+    if not run.service.applications:
+        return
+    application = chance.choice(list(run.service.applications.values()))
+    application.defect = chance.choice(DEFECTS)
+    what = f"has a defect in {application.id}: {application.defect}"
+    run.world.note("service", what, application.id)
+    if chance.random() < 0.7:
+        run.touch(application.id)
+
+    def mend() -> None:
+        run.world.note("service", f"mends {application.id}", application.id)
+        if application.defect == "missing":  # it was forgotten perhaps, and is made again
+            run.touch(application.id)
+        application.defect = None
+
+    run.world.after(_LONGEST_DEFECT * chance.random(), mend)
+
+
+def _poison(run: "Cluster", chance: random.Random) -> None:
+    """Have the consumer's block fail on an application, however often it comes."""
+    run.poisonous = chance.choice([None, *run.service.applications])
+    run.world.note("fault", f"the consumer fails on {run.poisonous}", run.poisonous)
+
+
+def _forget(run: "Cluster", _chance: random.Random) -> None:
+    forget_deleted(run)
+
+
 ON_PROCESSES: Final[dict[str, Callable[["Cluster", "Process", random.Random], None]]] = {
     "kill": _kill,
     "stop": _stop,
@@ -185,6 +218,9 @@ ON_ALL: Final[dict[str, Callable[["Cluster", random.Random], None]]] = {
     "clock back": _set_clock_back,
     "clock stands": stop_clock,
     "delete": delete,
+    "spoil": spoil,
+    "poison": _poison,
+    "forget": _forget,
     "stream": begin_trouble,
 }
 """Faults of the service, of the store and of a relay's stream."""

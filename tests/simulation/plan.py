@@ -42,6 +42,9 @@ FAULTS: Final = {
     "clock back": 1,
     "clock stands": 1,
     "delete": 1,
+    "spoil": 2,
+    "poison": 1,
+    "forget": 1,
 }
 """The kinds of faults, each with its weight."""
 

@@ -11,6 +11,7 @@ from income_client import AuthenticationError, CheckpointConflictError, Checkpoi
 
 from .deliveries import Beginning, Save, position_of, read
 from .exclusions import exclusion_of
+from .letters import judge_letters
 from .loops import EPOCH_OF_RUNS, Machine
 from .stores import LONGEST_CALL, Row
 
@@ -203,22 +204,7 @@ def judge_memory(run: "Cluster") -> None:
         _fail(run, "9, small", what)
 
 
-# Promise 10: failures and dead letters
-
-
-def judge_letters(run: "Cluster") -> None:
-    """Judge new dead letters: only a second with as many rows as a page may be called saturated."""
-    letters, books = run.store.state.letters, run.books
-    for key in letters.keys() - books.letters:
-        kind, _, name = key.partition(":")
-        run.world.count(f"dead letter: {kind}")
-        if kind != "window":
-            continue
-        if not run.service.is_saturated(int(name), run.plan.page):
-            what = f"second {int(name) - EPOCH_OF_RUNS} is called saturated"
-            _fail(run, "10, dead letters", what)
-    run.world.count("dead letter: resolved", len(books.letters - letters.keys()))
-    books.letters = set(letters)
+# Promise 10: failures; dead letters are judged in `letters`
 
 
 def judge_polls(run: "Cluster", before: dict["Process", int], received: int) -> None:
@@ -322,4 +308,4 @@ def judge_save(run: "Cluster", save: Save) -> None:
     """Judge a save by every promise about saves."""
     for judge in (judge_beginning, judge_holder, judge_progress, judge_passing, judge_coverage):
         judge(run, save)
-    judge_letters(run)
+    judge_letters(run, save.machine)

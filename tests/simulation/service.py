@@ -26,6 +26,8 @@ T = TypeVar("T")
 
 _RESET: Final = ConnectionFault("connection reset")
 _CUT: Final = ConnectionFault("body cut short")
+_OF_RECORDS: Final = ("invalid", "failing")
+_OF_ROWS: Final = ("invalid row", "row without an id")
 _USUAL_WAY: Final = 0.02
 """Seconds of one way to the service, at most."""
 _SLOW_WAYS: Final = (2.0, 12.0, 70.0)
@@ -176,23 +178,27 @@ class SimulatedService:
     async def send(self, machine: Machine, request: Request, silence: float) -> Response:
         """Answer a request over a network that delays and loses."""
         chance, trouble = self.world.chance, self.trouble
+        application = self.applications.get(request.subject or "")
+        defect = None if application is None else application.defect
+        is_troubled = trouble != Trouble() or defect in ("failing", "silent")
         way = chance.choice(_SLOW_WAYS) if chance.random() < trouble.slow else _USUAL_WAY
         future = self.world.ask(
             machine,
             lambda: self._answer(request),
             there=chance.random() * way,
             back=chance.random() * way,
-            is_lost=chance.random() < trouble.lost / 2,
+            is_lost=chance.random() < trouble.lost / 2 or defect == "silent",
             is_reply_lost=chance.random() < trouble.lost / 2,
         )
         timer = machine.call_later(silence, machine.take, future, None, SILENT.error(request))
-        is_troubled = trouble != Trouble()
         try:
             response: Response = await future
         finally:
             timer.cancel()
             if is_troubled:
                 self.failed_at = self.world.now
+                if application is not None:
+                    application.failed_at = self.world.now
         return response
 
     def _answer(self, request: Request) -> Response:
@@ -246,12 +252,22 @@ class SimulatedService:
         self.lists.append(self.world.now)
         self.latest_listed = max(self.latest_listed, now)
         body = {"updated_after": stamp_of(after), "updated_before": stamp_of(before)}
-        return self._reply(200, body=body | {"applications": [row_of(one) for one in rows]})
+        shown = [self._show(application) for application in rows]
+        return self._reply(200, body=body | {"applications": shown})
 
-    def _rows_between(self, after: int, before: int, moment: float) -> list[str]:
+    def _show(self, application: Application) -> dict[str, Any]:
+        """Return a row of a page."""
+        application.listed_at = self.world.now
+        if application.defect in _OF_ROWS:
+            self.world.count(f"service: {application.defect}")
+        if application.defect == "row without an id":
+            application.nameless_at = self.world.now
+        return row_of(application.id, application.defect)
+
+    def _rows_between(self, after: int, before: int, moment: float) -> list[Application]:
         rules, rows = self.rules, []
         for application in self.applications.values():
-            shown = application.listed_at(moment)
+            shown = application.shown_at(moment)
             if shown is None or application.is_deleted:
                 continue
             low, high = shown.second - after, before - shown.second
@@ -260,16 +276,25 @@ class SimulatedService:
         rows.sort(reverse=rules.order == "descending")
         if rules.order == "random":
             self.world.chance.shuffle(rows)
-        return [application_id for _, application_id in rows]
+        return [self.applications[application_id] for _, application_id in rows]
 
     def _read(self, request: Request) -> Response:
         application = self.applications.get(request.subject or "")
         moment = self.world.now - self.rules.oldest_read * self.world.chance.random()
         version = None if application is None else application.read_at(moment)
-        if application is None or application.is_deleted or version is None:
+        if application is None:
+            return self._reply(404)
+        is_missing = application.is_deleted or application.defect == "missing"
+        if is_missing or version is None or application.defect in _OF_RECORDS:
+            application.failed_at = self.world.now
+        if is_missing or version is None:
             self.world.count("service: 404")
             return self._reply(404)
-        return self._reply(200, body=body_of(version))
+        if application.defect in _OF_RECORDS:
+            self.world.count(f"service: {application.defect} application")
+        if application.defect == "failing":
+            return self._reply(self.world.chance.choice((500, 503)))
+        return self._reply(200, body=body_of(version, application.defect))
 
 
 class SimulatedTransport(Transport):

@@ -107,6 +107,8 @@ class StoreServer:
     world: World
     kind: Kind
     on_save: OnSave
+    on_forget: Callable[[str], None]
+    """Called after each removal of a dead letter that was forgotten, with its key."""
     state: State = field(factory=State)
     outage: Outage = field(factory=Outage)
     rings: int = 0
@@ -135,6 +137,15 @@ class StoreServer:
         state.stored = StoredCheckpoint(checkpoint=change.checkpoint, version=version)
         self.on_save(self, machine, before, rows)
         return version
+
+    def forget(self, keys: Sequence[str]) -> tuple[str, ...]:
+        """Remove dead letters; the version stays as it is."""
+        if self.outage.is_read_only:
+            raise CheckpointError("the server is read-only", retryable=True)
+        removed = tuple(key for key in keys if self.state.letters.pop(key, None) is not None)
+        for key in removed:
+            self.on_forget(key)
+        return removed
 
     def roll_back(self, seconds: float) -> bool:
         """Lose what was saved in the last seconds; return whether that was anything."""
@@ -208,6 +219,11 @@ class StoreClient(CheckpointStore):
         """Return the dead letters."""
         letters = await self._call(lambda: in_order(self.server.state.letters.values()))
         return tuple(letters)
+
+    async def forget(self, name: str, keys: Sequence[str]) -> tuple[str, ...]:
+        """Remove dead letters whose applications need not be read any more."""
+        removed: tuple[str, ...] = await self._call(lambda: self.server.forget(keys))
+        return removed
 
     async def check_rights(self, name: str) -> None:
         """Find out whether it answers."""
