@@ -11,14 +11,12 @@ from attrs import define, field
 
 from income_client import (
     ApplicationRecord,
-    BasicAuth,
     Batch,
     CheckpointConflictError,
     CheckpointError,
     ConfigurationError,
     Poller,
 )
-from income_client.http.session import open_session
 from income_client.polling.checkpoint import starting_point
 from income_client.polling.reading import PollSource
 
@@ -26,7 +24,7 @@ from . import promises
 from .deliveries import read
 from .loops import Machine, MachineClock
 from .plan import Settings
-from .service import SimulatedTransport
+from .service import session_of
 from .stores import Row, StoreClient, client_of
 from .streams import run_relay
 
@@ -117,14 +115,8 @@ class Process:
 
     async def _main(self) -> None:
         """Poll until stopped."""
-        plan, settings, clock = self.run.plan, self.settings, MachineClock(self.machine)
-        transport = SimulatedTransport(self.run.service, self.machine)
-        session = open_session(
-            transport,
-            auth=BasicAuth("user", "password"),
-            clock=clock,
-            chance=self.run.world.chance.random,
-        )
+        plan, settings = self.run.plan, self.settings
+        session = session_of(self.run.service, self.machine)
         source = PollSource(
             session=session,
             zone=UTC,

@@ -1,21 +1,21 @@
 """Dead letters: the program of the guide that forgets some, and how all of them are judged."""
 
+import asyncio
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from attrs import define, field, frozen
 
-from income_client import Application, BasicAuth, DeadLetter, IncomeClientError, NotFoundError
+from income_client import Application, DeadLetter, IncomeClientError, NotFoundError
 from income_client.http import endpoints
 from income_client.http.replies import read_reply
-from income_client.http.session import SessionManager
 from income_client.records.dead_letters import is_second
 from income_client.records.window import EPOCH
 
 from .applications import Version
-from .loops import EPOCH_OF_RUNS, FOREVER, Machine, MachineClock
-from .service import SimulatedTransport
+from .loops import EPOCH_OF_RUNS, FOREVER, Machine
+from .service import session_of
 from .stores import client_of
 
 if TYPE_CHECKING:
@@ -127,17 +127,18 @@ def forget_deleted(run: "Cluster") -> None:
     """Run the guide's program that forgets the dead letters of deleted applications."""
     machine = Machine(run.world, f"cron-{run.world.steps}", rate=1.0, offset=0.0)
     task = machine.create_task(_forget_deleted(run, machine))
-    task.add_done_callback(lambda _: machine.kill("has ended"))
+
+    def end(task: "asyncio.Task[None]") -> None:
+        if (error := task.exception()) is not None:
+            _fail(run, f"the program that forgets them ends with {error!r}")
+        machine.kill("has ended")
+
+    task.add_done_callback(end)
 
 
 async def _forget_deleted(run: "Cluster", machine: Machine) -> None:
     store = client_of(run.store, machine)
-    session = SessionManager(
-        SimulatedTransport(run.service, machine),
-        auth=BasicAuth("user", "password"),
-        clock=MachineClock(machine),
-        chance=run.world.chance.random,
-    )
+    session = session_of(run.service, machine)
     try:
         for letter in await store.dead_letters("default"):
             if letter.application_id is None:

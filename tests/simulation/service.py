@@ -13,14 +13,16 @@ from urllib.parse import parse_qs
 
 from attrs import define, field, frozen
 
+from income_client import BasicAuth
 from income_client.errors import TransportError
 from income_client.http.endpoints import Request, Response, addresses
 from income_client.http.faults import SILENT, ConnectionFault
+from income_client.http.session import SessionManager, open_session
 from income_client.http.transport import SocketLimits, Transport
 from income_client.records.window import EPOCH
 
 from .applications import Application, Version, body_of, row_of, stamp_of
-from .loops import EPOCH_OF_RUNS, Machine, World
+from .loops import EPOCH_OF_RUNS, Machine, MachineClock, World
 
 T = TypeVar("T")
 
@@ -313,6 +315,16 @@ class SimulatedTransport(Transport):
     ) -> T:
         """Send a request once, and return what is read from its reply."""
         return read(await self._service.send(self._machine, request, limits.read))
+
+
+def session_of(service: SimulatedService, machine: Machine) -> SessionManager:
+    """Return the session of a process, whose requests travel in virtual time."""
+    return open_session(
+        SimulatedTransport(service, machine),
+        auth=BasicAuth("user", "password"),
+        clock=MachineClock(machine),
+        chance=service.world.chance.random,
+    )
 
 
 def _second_of(texts: list[str] | None) -> int | None:

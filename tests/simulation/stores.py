@@ -5,7 +5,7 @@ client has sent is done at the server even if the client dies meanwhile.
 """
 
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -220,9 +220,9 @@ class StoreClient(CheckpointStore):
         letters = await self._call(lambda: in_order(self.server.state.letters.values()))
         return tuple(letters)
 
-    async def forget(self, name: str, keys: Sequence[str]) -> tuple[str, ...]:
+    async def forget(self, name: str, keys: Iterable[str]) -> tuple[str, ...]:
         """Remove dead letters whose applications need not be read any more."""
-        removed: tuple[str, ...] = await self._call(lambda: self.server.forget(keys))
+        removed: tuple[str, ...] = await self._call(lambda: self.server.forget(tuple(keys)))
         return removed
 
     async def check_rights(self, name: str) -> None:
