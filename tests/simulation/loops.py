@@ -332,7 +332,10 @@ class Machine(asyncio.BaseEventLoop):
         return task
 
     def _note_error(self, _loop: Any, context: dict[str, Any]) -> None:
-        self.errors.append(f"{context.get('message')}: {context.get('exception')!r}")
+        error = f"{context.get('message')}: {context.get('exception')!r}"
+        self.errors.append(error)
+        if "handle" in context:  # asyncio keeps what a callback raises, also one that judges
+            self.world.fail("simulator", error)
 
     def _write_to_self(self) -> None:
         """Wake no selector: nobody waits in one."""

@@ -64,6 +64,8 @@ def _is_expected(run: "WalkRun", walk: "Walk", application: Application) -> bool
     present = service.second_at(walk.last_sent_at)
     if latest.second < present or run.plan.rules.future == "accept":
         return True
+    if latest.made_at < walk.began_at:
+        return all(at <= latest.made_at for at, _ in service.set_back)
     # Two pages up to the present stand in for the last one: the first of them has shown where an
     # application was before it moved to the second that the other hides.
     first = service.second_at(walk.sent_before_at)
