@@ -283,7 +283,7 @@ class Cluster:
     def _end(self) -> None:
         """Stop everybody."""
         self.is_over = True
-        if self.plan.consumer != "collected" and self.world.violation is None:
+        if self.world.violation is None:
             promises.judge_memory(self)
         for process in self.processes:
             process.stop()
