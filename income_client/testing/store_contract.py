@@ -207,6 +207,8 @@ async def _counts_rings(store: CheckpointStore) -> None:
         raise AssertionError("count_rings() has returned the same after a ring")
     await store.ring("other")
     _check_equal(await store.count_rings("default"), seen[-1])
+    never_rung = await store.count_rings("third")
+    _check_equal(await store.count_rings("third"), never_rung)
     await _check_checkpoint(store, "one", 1)
     _check_equal(await store.save("default", "two", version=1), 2)
 

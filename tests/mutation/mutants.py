@@ -56,7 +56,10 @@ def _left_out(node: cst.SimpleStatementLine) -> Iterator[cst.CSTNode]:
         yield node.with_changes(body=[cst.Pass()])
 
 
-_NEVER_RUNS: Final = m.SimpleStatementLine(body=[m.Expr(m.Call(m.Name("assert_never")))])
+_WITHOUT_EFFECT: Final = m.SimpleStatementLine(
+    body=[m.Expr(m.Call(m.Name("assert_never"))) | m.Assign(value=m.Call(m.Name("TypeVar")))]
+)
+"""What never runs, and names that only type checkers read."""
 
 _KINDS: Final[dict[Operator, str]] = {
     mutators.operator_number: "value",
@@ -89,7 +92,7 @@ class _Site:
 
 
 class _Sites(cst.CSTVisitor):
-    """All places that an operator can change, but for types, decorators and what never runs."""
+    """All places that an operator can change, but for types, decorators and what has no effect."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,7 +100,7 @@ class _Sites(cst.CSTVisitor):
         self._names: list[str] = []
 
     def on_visit(self, node: cst.CSTNode) -> bool:
-        if isinstance(node, cst.Annotation | cst.Decorator) or m.matches(node, _NEVER_RUNS):
+        if isinstance(node, cst.Annotation | cst.Decorator) or m.matches(node, _WITHOUT_EFFECT):
             return False
         if isinstance(node, cst.ClassDef | cst.FunctionDef):
             self._names.append(node.name.value)

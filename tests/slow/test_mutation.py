@@ -75,6 +75,14 @@ def test_mutants_are_killed_judged_or_lower_the_score(
     assert "verdict without its code: small/numbers.py is_small: return number < 9" in printed
 
 
+def test_nothing_is_begun_after_the_minutes_that_it_may_take(
+    tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tree / "tests/test_numbers.py").write_text("def test_wrong():\n    assert False\n", "utf-8")
+    assert main(["--minutes", "0"], tree) == 1
+    assert "small/numbers.py" not in "".join(capsys.readouterr())
+
+
 def test_what_cannot_be_judged_is_an_error(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Tests that fail without a mutant would kill every one; an unknown module has none."""
     assert main(["other.py"], tree) == 2

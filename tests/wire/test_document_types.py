@@ -188,6 +188,7 @@ def test_what_a_class_raises_is_named_and_no_value_is_shown(
     register_document_type("unknown_form", made("employer", str, **options))
     with pytest.raises(DecodeError, match=f"not accepted by its class: {name}") as caught:
         from_json(ApplicationDocuments, _reply({"employer": CANARY}))
+    assert [fault.path for fault in caught.value.faults] == ["$"]
     assert CANARY not in held_by(caught.value)
     assert not caught.value.retryable
 
