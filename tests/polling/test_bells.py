@@ -130,6 +130,17 @@ async def test_a_wake_up_of_the_leader_rings_nothing(made: Cluster, bells: Bells
     assert bells.rings == 0
 
 
+async def test_a_poll_that_was_woken_delivers_what_was_updated_in_that_very_second(
+    made: Cluster,
+) -> None:
+    """Other polls leave the current second, which the list may hide, to the next one."""
+    leader, _ = await resting(made)
+    updated = made.place.touch(1)
+    leader.poller.wake()
+    await made.settle()
+    assert ids_of(leader.records) == updated
+
+
 async def test_a_wake_up_before_the_first_poll_counts_for_it(made: Cluster) -> None:
     """A standby that takes over lists what was updated in that very second."""
     leader, standby = await resting(made)

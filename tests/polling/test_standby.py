@@ -2,10 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from income_client import (
     AuthenticationError,
@@ -160,6 +162,33 @@ async def test_a_poller_that_was_replaced_waits_for_its_turn(made: Cluster, way:
     assert ids_of(found if way == "commit" else [found]) == again
     await batches.aclose()
     await leader.poller.aclose()
+
+
+class RivalStore(MemoryCheckpointStore):
+    """Lets another poller take over, and end, just before a save."""
+
+    before: Callable[[], object] | None = None
+
+    async def save(self, name: str, checkpoint: str, **changes: Any) -> int:
+        if self.before is not None:
+            self.before()
+            self.before = None
+            found = await self.load(name)
+            last = read_checkpoint(found.checkpoint)
+            rival = evolve(last, holder="rival", lease=0, takeovers=last.takeovers + 1)
+            await super().save(name, rival.text, version=found.version)
+        return await super().save(name, checkpoint, **changes)
+
+
+async def test_a_poller_that_leads_again_polls_at_once() -> None:
+    """It has lost the lease at the end of a poll, between two renewals; the interval is an hour."""
+    async with cluster(store := RivalStore()) as made:
+        leader = await made.started(12, interval=3600.0)
+        store.before = partial(made.place.touch, 1)
+        leader.poller.wake()
+        await made.settle()
+        await made.pass_time(3)
+        assert ids_of(leader.records) == [made.place.ids[1]]
 
 
 @pytest.mark.parametrize("ending", ["error", "cancelled"])

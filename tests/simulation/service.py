@@ -120,6 +120,14 @@ class SimulatedService:
         """The latest second that its clock has ever shown."""
         return max(self.second, *(self.second_at(at - 0.001) for at, *_ in self._settings))
 
+    def shows_twice(self, second: int, *, since: float = 0.0) -> bool:
+        """Return whether the clock was set back behind a second, after a moment."""
+        return any(
+            0 <= second - self.second_at(at) <= seconds
+            for at, seconds in self.set_back
+            if since <= at
+        )
+
     def is_saturated(self, second: int, page: int) -> bool:
         """Return whether a second may be called saturated, which pages of this size are read of.
 
