@@ -18,11 +18,10 @@ from income_client.records.documents import ApplicationRecord
 
 from .checkpoint import Checkpoint, read_checkpoint
 from .dead_letters import DeadLetters
-from .failures import Failures
 from .lease import Lease
 from .progress import Progress
 from .reading import Versioned, key_of
-from .schedule import LONGEST_PAUSE, Schedule, backoff_pause
+from .schedule import LONGEST_PAUSE, Failures, Schedule, backoff_pause
 from .status import Monitor
 
 _COUNT_BYTES: Final = 8
@@ -279,7 +278,7 @@ class Batches:
             try:
                 return await self._store_done(number, commit)
             except IncomeClientError as error:
-                if self._failures.is_replacement(error, self._lease):
+                if self._lease.is_replacement(error):
                     raise
                 tries += 1
                 self._failures.note_failure(error, tries, is_last=self._schedule.is_stopped)

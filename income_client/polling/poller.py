@@ -41,12 +41,11 @@ from .bell import Bell
 from .checkpoint import Checkpoint
 from .cycle import Poll, PollerState
 from .dead_letters import DeadLetters
-from .failures import Failures
 from .foreign_store import ForeignStore
 from .lease import Lease
 from .progress import Progress
 from .reading import PollSource
-from .schedule import LONGEST_PAUSE, Schedule, Stopped
+from .schedule import LONGEST_PAUSE, Failures, Schedule, Stopped
 from .status import Monitor, PollerStatus
 
 _LATEST_START: Final = 86_400
@@ -154,7 +153,7 @@ class Poller:
         self._schedule = Schedule(interval, clock, source.session.chance)
         self._schedule.ends_with_poll = once
         self._bell = Bell(store, self._schedule, clock)
-        self._failures = Failures(self._schedule, self._monitor, clock, source, has_standby=standby)
+        self._failures = Failures(self._schedule, self._monitor, clock, source)
         self._batches = Batches(self._lease, self._monitor, self._schedule, self._failures)
         self._phase: _Acquiring | _Waiting | _Polling | _Storing = _Acquiring()
         self._delivered: _DeliveredBatch | _DeliveredRecords | None = None
@@ -320,7 +319,7 @@ class Poller:
         try:
             await self._delivered.batch.commit()
         except CheckpointConflictError as error:
-            if not self._failures.is_replacement(error, self._lease):
+            if not self._lease.is_replacement(error):
                 raise
         self._delivered = None
 
@@ -334,7 +333,7 @@ class Poller:
             self._delivered = None
         tries = 0
         while not self._schedule.is_stopped:
-            if self._lease.is_lost and not self._failures.may_take_again(self._lease):
+            if self._lease.is_lost and not self._lease.may_be_acquired_again:
                 raise CheckpointConflictError("another process or poller has taken over this name")
             try:
                 batch = await self._run_phase()
@@ -344,7 +343,7 @@ class Poller:
             except Stopped:
                 break
             except IncomeClientError as error:
-                if self._failures.is_replacement(error, self._lease):
+                if self._lease.is_replacement(error):
                     continue
                 # A standby's good look at the store ends the row of failures before it.
                 tries = min(tries, self._monitor.failures) + 1

@@ -1,4 +1,7 @@
-"""The schedule of a poller: when the next poll begins, and pauses that a stop or a wake-up ends."""
+"""The schedule of a poller: when the next poll begins, and pauses that a stop or a wake-up ends.
+
+A failure ends the poller, or is followed by a pause that grows with each failure in a row.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -6,8 +9,17 @@ from contextlib import asynccontextmanager
 from math import ceil
 from typing import Any, Final, TypeVar, cast
 
-from income_client.errors import AuthenticationError, IncomeClientError
+from income_client.errors import (
+    AuthenticationError,
+    CheckpointError,
+    ClientClosedError,
+    ConfigurationError,
+    IncomeClientError,
+)
 from income_client.system.clock import Clock
+
+from .reading import PollSource
+from .status import Monitor
 
 T = TypeVar("T")
 Watch = Callable[[], Coroutine[Any, Any, None]]
@@ -22,6 +34,11 @@ _LONGEST_RETRY_AFTER: Final = 900.0
 _MOST_DOUBLINGS: Final = 16
 _GAP: Final = 1.0
 """The fewest seconds between two polls, however often the poller is woken."""
+_REFUSED_SECONDS: Final = 300.0
+"""Seconds of refusals after which credentials that have worked count as wrong. An identity
+provider may refuse valid ones during its own deployment."""
+_STORE_TRIES: Final = 6
+"""Tries of a save, within about half a minute, before a poller with ``once`` fails."""
 
 
 class Stopped(Exception):  # noqa: N818 - nothing has failed
@@ -155,6 +172,68 @@ class Schedule:
         if result is None and self.is_stopped:
             raise Stopped
         return cast("T", result)
+
+
+class Failures:
+    """The failed polls and the failed saves of one poller."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        monitor: Monitor,
+        clock: Clock,
+        source: PollSource,
+    ) -> None:
+        self._schedule, self._monitor = schedule, monitor
+        self._clock, self._source = clock, source
+        self._refused_since: float | None = None
+
+    def note_failure(
+        self,
+        error: IncomeClientError,
+        tries: int,
+        *,
+        longest_pause: float = LONGEST_PAUSE,
+        is_last: bool = False,
+    ) -> None:
+        """Count and report the failure of try number ``tries``; raise it if it ends the poller.
+
+        Schedules the next try: after a failure of the store within ``longest_pause`` seconds.
+        ``is_last`` says that the caller will not try again.
+        """
+        now = self._clock.monotonic()
+        if isinstance(error, AuthenticationError):
+            if self._refused_since is None:
+                self._refused_since = now
+        elif not isinstance(error, CheckpointError):
+            self._refused_since = None
+        is_last = is_last or self._is_last(error, now, tries)
+        if not is_last and isinstance(error, CheckpointError):
+            self._schedule.put_off(now, min(longest_pause, backoff_pause(tries)))
+        elif not is_last:
+            self._schedule.fail(now, error, self._monitor.failures + 1)
+        # After the schedule, so that listeners see the time of the next try in the status.
+        self._monitor.failed(error, is_last=is_last)
+        if is_last:
+            raise error
+
+    def note_success(self) -> None:
+        """Note that the service has accepted the credentials."""
+        self._refused_since = None
+
+    def _is_last(self, error: IncomeClientError, now: float, tries: int) -> bool:
+        is_single = self._schedule.ends_with_poll
+        match error:
+            case CheckpointError():
+                return not error.retryable or (is_single and tries >= _STORE_TRIES)
+            case AuthenticationError():
+                since = now if self._refused_since is None else self._refused_since
+                is_long = now - since >= _REFUSED_SECONDS
+                return is_long or is_single or not self._source.has_answered
+            case ClientClosedError() | ConfigurationError():
+                return True
+            case _:
+                return is_single
 
 
 def backoff_pause(failures: int) -> float:
