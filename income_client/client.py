@@ -43,7 +43,7 @@ from .settings import (
     invalid,
 )
 from .system.clock import Clock, SystemClock
-from .system.frames import strip_frames_of_methods
+from .system.frames import strip_frames
 from .wire.times import When, service_bounds, wire_bounds
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ _LEASE: Final = 15.0
 FILE_NAMES: Final = "{application_id}/{document_type}/{document_id}-{file}.{ext}"
 
 
-@strip_frames_of_methods
+@strip_frames
 class IncomeClient:
     """An asynchronous client of the income-verification service.
 

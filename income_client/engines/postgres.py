@@ -227,7 +227,6 @@ Work = Callable[[Any], Awaitable[T]]
 class _Database(Protocol):
     """Where statements are run."""
 
-    @strip_frames
     async def run(self, work: Work[T]) -> T:
         """Run statements on a connection; only errors of ours are raised."""
         ...

@@ -173,6 +173,7 @@ Batches = dict[str, pa.RecordBatch]
 """By table."""
 
 
+@strip_frames
 class RowBuffer:
     """Rows of records that wait to be converted; no repr shows them."""
 
@@ -184,7 +185,6 @@ class RowBuffer:
         """Whether the rows should be converted now."""
         return self._records >= AT_ONCE
 
-    @strip_frames
     def add(self, record: object) -> None:
         """Add the rows of a record, all of them or, where one is refused, none."""
         if not isinstance(record, ApplicationRecord):
@@ -204,7 +204,6 @@ class RowBuffer:
             self._rows[table] += added
         self._records += 1
 
-    @strip_frames
     def take_batches(self) -> Batches:
         """Return all rows as a batch for each table, and forget them."""
         try:

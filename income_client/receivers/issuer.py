@@ -57,6 +57,7 @@ class _Client:
     """What its tokens are signed with."""
 
 
+@strip_all_frames
 @frozen(init=False)
 class CallbackTokenIssuer:
     """Issues the tokens that callbacks carry (contract section 5.2).
@@ -82,7 +83,6 @@ class CallbackTokenIssuer:
     lifetime: int
     _clients: tuple[_Client, ...] = field(repr=False)
 
-    @strip_all_frames
     def __init__(
         self,
         client_id: str,
@@ -110,7 +110,6 @@ class CallbackTokenIssuer:
         )
         self.__attrs_init__(auth, int(lifetime), clients)
 
-    @strip_all_frames
     def issue(self, *, now: float, nonce: bytes) -> str:
         """Return a token of the client that the issuer was made for, the first of several.
 
@@ -120,7 +119,6 @@ class CallbackTokenIssuer:
         """
         return self._make_token(self._clients[0], now=now, nonce=nonce)
 
-    @strip_all_frames
     def answer(self, head: RequestHead, body: bytes, *, now: float, nonce: bytes) -> Answer:
         """Answer a token request (RFC 6749, sections 4.4 and 5).
 

@@ -70,6 +70,7 @@ class ReceiverStatus:
     """When the last callback was answered with 200, in UTC."""
 
 
+@strip_all_frames
 class CallbackReceiver:
     """An endpoint for the service's callbacks (contract sections 1, 5.2 and 6).
 
@@ -158,7 +159,6 @@ class CallbackReceiver:
             last_handled_at=self._last_handled_at,
         )
 
-    @strip_all_frames
     async def answer(self, head: RequestHead, body: Body) -> Answer:
         """Answer a request; raises nothing but cancellation.
 
@@ -181,7 +181,6 @@ class CallbackReceiver:
             return self._refusal_answer(error.refusal, head, is_read=is_read)
         return _TAKEN
 
-    @strip_all_frames
     async def verify(self, head: RequestHead, body: bytes) -> Callback:
         """Return what a callback says that may be taken; ``on_callback`` is not called.
 

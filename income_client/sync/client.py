@@ -48,7 +48,7 @@ from income_client.errors import InvalidArgumentError
 from income_client.records.applications import ApplicationPage, ApplicationSummary
 from income_client.records.documents import ApplicationDocuments, ApplicationRecord
 from income_client.settings import Auth, AuthFunction, RetryPolicy, Timeouts
-from income_client.system.frames import strip_frames_of_methods
+from income_client.system.frames import strip_frames
 
 from .portal import CallerIterator, Portal
 
@@ -421,7 +421,7 @@ async def _sync_batches(portal: Portal, poller: Poller) -> AsyncGenerator[SyncBa
         yield SyncBatch(portal, batch)
 
 
-@strip_frames_of_methods
+@strip_frames
 class SyncIncomeClient:
     """A client of the income-verification service for code that is not asynchronous.
 

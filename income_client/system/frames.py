@@ -4,15 +4,14 @@ import inspect
 import traceback
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from income_client.errors import IncomeClientError
 
-P = ParamSpec("P")
-T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-def strip_frames(function: Callable[P, T]) -> Callable[P, T]:
+def strip_frames(target: F) -> F:
     """Remove the frames of a function, and those below it, from an error that it raises.
 
     Crash reporters send the variables of frames. This is for functions that handle secrets,
@@ -21,66 +20,61 @@ def strip_frames(function: Callable[P, T]) -> Callable[P, T]:
     and interruptions; any other exception, such as one of the caller's code, is not altered.
 
     Args:
-        function: asynchronous or not.
+        target: a function, asynchronous or not; or a class, for its constructor and its public
+            methods.
 
     Returns:
-        The function with the same signature.
+        The function with the same signature, or the class itself.
     """
-    return _stripping(function, _strip_own)
+    return _decorate(target, _strip_own)
 
 
-def strip_all_frames(function: Callable[P, T]) -> Callable[P, T]:
+def strip_all_frames(target: F) -> F:
     """Remove frames as `strip_frames` does, also from any other exception.
 
     That keeps its cause and context, and its stack as a note.
 
     Args:
-        function: asynchronous or not; it runs no code of the caller's, so that an exception that
+        target: as for `strip_frames`; it runs no code of the caller's, so that an exception that
             is not the package's is a bug, or of a library.
 
     Returns:
-        The function with the same signature.
+        As `strip_frames`.
     """
-    return _stripping(function, _strip_any)
+    return _decorate(target, _strip_any)
 
 
-def strip_frames_of_methods(cls: type[T]) -> type[T]:
-    """Decorate the constructor and each public method of a class with `strip_frames`.
-
-    Whatever an argument is, no frame of the package shows it.
-
-    Args:
-        cls: a class that is not to be decorated again, such as by attrs.
-
-    Returns:
-        The class.
-    """
-    for name, member in tuple(vars(cls).items()):
+def _decorate(target: F, strip: Callable[[BaseException], None]) -> F:
+    if not isinstance(target, type):
+        return cast("F", _stripping(target, strip))
+    for name, member in tuple(vars(target).items()):
         if name.startswith("_") and name != "__init__":
             continue
         if inspect.isfunction(member):
-            setattr(cls, name, strip_frames(member))
+            setattr(target, name, _stripping(member, strip))
         elif isinstance(member, classmethod):
-            setattr(cls, name, classmethod(strip_frames(member.__func__)))
-    return cls
+            setattr(target, name, classmethod(_stripping(member.__func__, strip)))
+    return target
 
 
-def _stripping(function: Callable[P, T], strip: Callable[[BaseException], None]) -> Callable[P, T]:
+def _stripping(
+    function: Callable[..., Any], strip: Callable[[BaseException], None]
+) -> Callable[..., Any]:
     # An exception without a traceback gets no entry for the frame that raises it again.
     if inspect.iscoroutinefunction(function):
 
         @wraps(function)
-        async def call_asynchronously(*args: P.args, **options: P.kwargs) -> Any:
+        async def call_asynchronously(*args: Any, **options: Any) -> Any:
             try:
                 return await function(*args, **options)
             except BaseException as error:
                 strip(error)
                 raise
 
-        return cast("Callable[P, T]", call_asynchronously)
+        return call_asynchronously
 
     @wraps(function)
-    def call(*args: P.args, **options: P.kwargs) -> T:
+    def call(*args: Any, **options: Any) -> Any:
         try:
             return function(*args, **options)
         except BaseException as error:

@@ -367,6 +367,43 @@ def test_a_function_without_foreign_code_strips_any_error(error: Exception) -> N
     error.__traceback__ = None
 
 
+@strip_frames
+class Sensitive:
+    """A class whose constructor and public methods are stripped."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        if error is not None:
+            fail(error)
+
+    def call(self, error: Exception) -> None:
+        fail(error)
+
+    @classmethod
+    def make(cls, error: Exception) -> "Sensitive":
+        return cls(error)
+
+    def _call(self, error: Exception) -> None:
+        fail(error)
+
+
+@pytest.mark.parametrize(
+    ("call", "names"),
+    [
+        (Sensitive, []),
+        (Sensitive.make, []),
+        (Sensitive().call, []),
+        (Sensitive()._call, ["_call", "fail"]),
+    ],
+)
+def test_a_sensitive_class_strips_its_public_methods(
+    call: Callable[[Exception], object], names: list[str]
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        call(ConfigurationError("no"))
+    _, *below = traceback.extract_tb(caught.value.__traceback__)
+    assert [frame.name for frame in below] == names
+
+
 def test_a_sensitive_function_looks_like_the_function_that_it_is() -> None:
     assert inspect.iscoroutinefunction(fail_with_secret_later)
     assert not inspect.iscoroutinefunction(fail_with_secret)
