@@ -149,13 +149,14 @@ class Process:
             await session.aclose()
 
     def _note_call(self) -> None:
-        self._stood_by_at = self.run.world.now if self.is_standby else None
+        is_idle = not self.client.under_way and self.is_standby
+        self._stood_by_at = self.run.world.now if is_idle else None
 
     def _judge_pause(self) -> None:
         """Judge the time since the last call of the store, which it made as a standby."""
         since = self._stood_by_at
-        if since is None or self.client.found_nothing:  # BEGINNING excludes it
-            return
+        if since is None or self.client.under_way or self.client.found_nothing:
+            return  # it looks already, or BEGINNING excludes it
         if self.machine.paused_until <= since:
             promises.judge_looks(self.run, self, self.run.world.now - since)
 

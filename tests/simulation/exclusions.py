@@ -181,5 +181,7 @@ EXCLUSIONS: Final = (
 )
 BEGINNING: Final = ("scaling.md", "it looks at the store again only then")
 """The page and the sentence that let a standby not look at a store without a checkpoint."""
+NOT_RELEASED: Final = ("scaling.md", "A leader that stops while the store fails releases nothing")
+"""The page and the sentence that let a standby wait for a lease although its leader has stopped."""
 NEW_BEGINNING: Final = ("scaling.md", "A process that is started then begins anew")
 """The page and the sentence that let a new process begin a name anew whose store was emptied."""

@@ -163,6 +163,9 @@ def judge_takeover(run: "Cluster", dead: Machine, *, how: str, leases: float) ->
     standbys = [one for one in run.processes if one.is_healthy_standby]
     if not is_leader or not standbys or stored is None or not run.is_calm:
         return
+    is_answered = run.world.now - run.calm_since > LONGEST_CALL
+    if how == "stops" and read(stored).lease and not is_answered:
+        return  # NOT_RELEASED excludes it
     own = min(one.settings.lease for one in standbys)
     longest = own if how == "stops" else max(own, read(stored).lease or 0.0)
     deadline = longest * leases * (1 + _RATE) + 8 * run.plan.kind.delay + 0.1
@@ -182,7 +185,9 @@ def judge_takeover(run: "Cluster", dead: Machine, *, how: str, leases: float) ->
 def judge_looks(run: "Cluster", process: "Process", pause: float) -> None:
     """Judge how long a standby does not look at the store: a tenth of its lease."""
     longest = process.settings.lease / 10 * (1 + _RATE) + 0.1
-    if pause > longest and process.is_standby and not process.is_stopping:
+    is_holder = run.books.last is not None and run.books.last.machine is process.machine
+    is_standby = process.is_standby and not (process.is_stopping or is_holder)
+    if pause > longest and is_standby:
         what = f"{process.machine.name}, a standby, did not look at the store for {pause:.1f} s"
         _fail(run, "scaling, takeover", what)
 

@@ -187,6 +187,8 @@ class StoreClient(CheckpointStore):
         """When its last load succeeded, in the world's time."""
         self.found_nothing: bool = False
         """Whether the store had no checkpoint at its last load that succeeded."""
+        self.under_way: int = 0
+        """How many calls have not ended."""
         self.on_load: Callable[[], None] = lambda: None
         """Called before each load."""
         self.on_end: Callable[[], None] = lambda: None
@@ -248,12 +250,20 @@ class StoreClient(CheckpointStore):
 
     async def _call(self, work: Callable[[], Any], *, latest: float | None = None) -> Any:
         """Call the server; ``latest`` is for a save: how much later than its sender it may be."""
+        self.under_way += 1
+        try:
+            return await self._send(work, latest)
+        finally:
+            self.under_way -= 1
+            self.on_end()
+
+    async def _send(self, work: Callable[[], Any], latest: float | None) -> Any:
+        """Send a call to the server, and wait for its answer as long as a driver does."""
         world, kind, outage = self.server.world, self.server.kind, self.server.outage
         chance = world.chance
         if outage.is_away or chance.random() < outage.refused:
             await self._pause(chance.random() * kind.delay)
             world.count("store: call refused")
-            self.on_end()
             raise CheckpointError("the store is away", retryable=True)
         delay = _SLOW if outage.is_slow else kind.delay
         is_lost = chance.random() < outage.lost
@@ -276,7 +286,6 @@ class StoreClient(CheckpointStore):
         try:
             return await future
         finally:
-            self.on_end()
             timer.cancel()
 
     async def _pause(self, seconds: float) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from tests.simulation.exclusions import BEGINNING, EXCLUSIONS, NEW_BEGINNING
+from tests.simulation.exclusions import BEGINNING, EXCLUSIONS, NEW_BEGINNING, NOT_RELEASED
 from tests.simulation.mutants import read_mutants
 from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.token_promises import OWN_TOKENS
@@ -73,6 +73,7 @@ def test_each_fault_is_put_into_a_line_of_the_package() -> None:
         *((one.page, one.sentence) for one in EXCLUSIONS),
         BEGINNING,
         NEW_BEGINNING,
+        NOT_RELEASED,
         OWN_TOKENS,
         *(("reading.md", sentence) for sentence in EXCLUDED_OF_WALKS),
     ],
