@@ -28,7 +28,7 @@ PROGRAMS: Final = RELEASED / __version__
 CHANGED: Final = (
     *("SpanPart", "part", "split_span", "keep_partial"),
     *("cut_body", "expired_token", "flaky", "outage", "slow", "throttled"),
-    *("path", "to_pandas", "to_polars"),
+    *("CheckpointStore", "path", "to_pandas", "to_polars"),
 )
 """Public names, and arguments, that were renamed or taken out since. "Upgrading" has each."""
 MOVED: Final = frozenset(name for names in _lazy.MOVED.values() for name in names.split())
