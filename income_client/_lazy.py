@@ -1,7 +1,8 @@
 """Where each public name is defined, so that it is imported when it is first asked for.
 
 ``import income_client`` then costs next to nothing: a program pays for what it uses, and a
-test run that only finds the pytest plug-in pays for none of it.
+test run that only finds the pytest plug-in pays for none of it. Names and arguments that go work
+for one more release, with a warning.
 """
 
 import sys
@@ -81,7 +82,7 @@ def lazy_names(
     homes = _by_name(names)
     new_homes = _by_name(moved or {})
 
-    def find(name: str) -> Any:
+    def get_name(name: str) -> Any:
         if removed and name in removed:
             # An AttributeError would lose its text in ``from income_client import NAME``.
             raise ImportError(f"{package}.{name} was removed: write {removed[name]}")
@@ -97,14 +98,14 @@ def lazy_names(
         except AttributeError as error:
             # Python takes any AttributeError from here to mean that there is no such name.
             raise ImportError(f"{package}.{homes[name]} cannot be imported: {error}") from error
-        found = getattr(module, name)
-        setattr(sys.modules[package], name, found)
-        return found
+        value = getattr(module, name)
+        setattr(sys.modules[package], name, value)
+        return value
 
-    def known() -> list[str]:
+    def list_names() -> list[str]:
         return sorted({*vars(sys.modules[package]), *homes})
 
-    return find, known
+    return get_name, list_names
 
 
 def _by_name(names: Mapping[str, str]) -> dict[str, str]:
