@@ -1,4 +1,4 @@
-"""What the service's replies mean, as frozen values; how they are written is not known here."""
+"""Immutable values for the service's replies; JSON is read and written in ``wire``."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -75,7 +75,7 @@ NAMES: Final = {
     "paystub": "AmountPair Paystub PaystubAddress PaystubApplicant",
     "window": "Window",
 }
-"""The modules, and the names that each gives."""
+"""Public names by the module that defines them."""
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_names(__name__, NAMES)

@@ -1,4 +1,4 @@
-"""Applications and the income calculated for them; knows nothing of JSON or of documents."""
+"""Applications and the income calculated for them, without JSON and without documents."""
 
 from collections.abc import Iterable, Mapping
 from datetime import date
@@ -10,12 +10,12 @@ from attrs import field, frozen
 from .fields import NO_EXTRA, ServiceTime, UtcTime, masked
 
 _EXACT: Final = Context(prec=200)
-"""More digits than a sum of amounts of 40 digits and exponents up to 40 can have."""
+"""Context whose precision suffices for sums of amounts with 40 digits and exponents up to 40."""
 
 
 @frozen(kw_only=True)
 class ApplicationSummary:
-    """One row of the application list (contract section 2.1)."""
+    """A row of the application list (contract section 2.1)."""
 
     application_id: str
     """Identifier assigned by the service."""
@@ -29,7 +29,7 @@ class ApplicationSummary:
 
 @frozen(kw_only=True)
 class ApplicationPage:
-    """One reply of the list call (contract section 2.1)."""
+    """A reply of the list call (contract section 2.1)."""
 
     updated_after: ServiceTime
     """Lower bound that the service applied, without zone."""
@@ -48,9 +48,9 @@ class Address:
     street_address: str = field(repr=masked)
     """House number and street."""
     city: str = field(repr=masked)
-    """City."""
+    """Name of the city."""
     state: str = field(repr=masked)
-    """State, as the service writes it."""
+    """State or its code, as the service writes it."""
     zip: str = field(repr=masked)
     """Postal code."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
@@ -59,16 +59,16 @@ class Address:
 
 @frozen(kw_only=True)
 class AddressEntry:
-    """An address, and when the applicant lived there (contract section 2.2)."""
+    """An address and the time during which the applicant lived there (contract section 2.2)."""
 
     address: Address
-    """The address itself."""
+    """Postal address."""
     is_current: bool = field(repr=masked)
-    """Whether the applicant lives there now."""
+    """Whether the applicant lives at the address now."""
     start_date: date = field(repr=masked)
-    """First day there."""
+    """First day at the address."""
     end_date: date | None = field(repr=masked)
-    """Last day there; None while it lasts."""
+    """Last day at the address; None while the applicant lives there."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
     """Fields that the contract does not name."""
 
@@ -97,53 +97,53 @@ class Applicant:
 
 @frozen(kw_only=True)
 class IncomeSource:
-    """One source of income in one year (contract section 2.2)."""
+    """A source of income in one year (contract section 2.2)."""
 
     source_type: str
-    """Kind of source; the contract lists no values."""
+    """Kind of income; the contract lists no values."""
     calculated_income_amount: Decimal = field(repr=masked)
     """Income calculated for the year, exact."""
     document_ids: tuple[str, ...]
-    """Documents that support the amount."""
+    """Identifiers of the documents that support the amount."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
     """Fields that the contract does not name."""
 
 
 @frozen(kw_only=True)
 class YearlyIncome:
-    """The income of one year (contract section 2.2)."""
+    """The income of an applicant in one year (contract section 2.2)."""
 
     year: int
     """Calendar year."""
     income_sources: tuple[IncomeSource, ...]
-    """Where it came from."""
+    """Sources of the year's income."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
     """Fields that the contract does not name."""
 
     @property
     def total(self) -> Decimal:
-        """Sum of the calculated amounts of all sources, exact (contract section 2.2)."""
+        """Sum of the calculated amounts of the year's sources, exact (contract section 2.2)."""
         return _sum(source.calculated_income_amount for source in self.income_sources)
 
 
 @frozen(kw_only=True)
 class SuspectedFraudulent:
-    """Documents that the service has doubts about (contract section 2.2)."""
+    """Documents that the service suspects to be fraudulent (contract section 2.2)."""
 
     document_ids: tuple[str, ...]
-    """Their identifiers; empty when there are none."""
+    """Identifiers of the suspected documents; empty when there are none."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
     """Fields that the contract does not name."""
 
 
 @frozen(kw_only=True)
 class IncomeCalculation:
-    """What was calculated for one applicant (contract section 2.2)."""
+    """The income that the service calculated for one applicant (contract section 2.2)."""
 
     incomes: tuple[YearlyIncome, ...]
-    """Income, year by year."""
+    """The applicant's income, year by year."""
     suspected_fraudulent: SuspectedFraudulent
-    """Documents that the service has doubts about."""
+    """Documents that the service suspects to be fraudulent."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
     """Fields that the contract does not name."""
 
@@ -162,12 +162,12 @@ class ImageFile:
 
 @frozen(kw_only=True)
 class DataSources:
-    """What the calculation was made from (contract section 2.2)."""
+    """The inputs of an application's income calculations (contract section 2.2)."""
 
     image_files: tuple[ImageFile, ...]
-    """Files supplied by the partner."""
+    """Files that the partner supplied."""
     structured_data: tuple[Any, ...] = field(hash=False, repr=masked)
-    """Other inputs, as JSON gave them; the contract does not show their shape."""
+    """Other inputs as the JSON of the reply; the contract does not show their shape."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
     """Fields that the contract does not name."""
 
@@ -179,7 +179,7 @@ class Application:
     application_id: str
     """Identifier assigned by the service."""
     last_updated_at: UtcTime
-    """Last update, in UTC."""
+    """Time of the application's last update, in UTC."""
     application_reference_id: str
     """The partner's own reference; unique per application."""
     application_date: ServiceTime
@@ -187,9 +187,9 @@ class Application:
     applicants: Mapping[str, Applicant] = field(hash=False)
     """Borrowers by slot: ``applicant1`` and so on."""
     income_calculations: Mapping[str, IncomeCalculation] = field(hash=False)
-    """Results by applicant slot."""
+    """Income calculations by applicant slot."""
     data_sources: DataSources
-    """What the calculation was made from."""
+    """Inputs of the income calculations."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
     """Fields that the contract does not name."""
 
@@ -212,7 +212,7 @@ class Application:
 
 
 def _sum(amounts: Iterable[Decimal]) -> Decimal:
-    """Add up without rounding: the usual context keeps 28 digits."""
+    """Add up amounts without rounding; Python's default context would keep 28 digits."""
     total = Decimal(0)
     for amount in amounts:
         total = _EXACT.add(total, amount)

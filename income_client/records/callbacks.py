@@ -8,26 +8,30 @@ from attrs import field, frozen
 
 @frozen(kw_only=True)
 class Callback:
-    """What the service has sent to the partner's endpoint (contract sections 1 and 6).
+    """A message that the service sent to the partner's endpoint (contract sections 1 and 6).
 
-    Payloads are not specified. Fields that are assumed are read where they are there;
-    everything that comes, or nothing, is kept in ``payload``.
+    The contract does not specify payloads. Fields with the assumed names are read if present;
+    the complete payload is kept in ``payload``.
     """
 
     event_type: str | None = None
-    """What happened, such as ``income_calculations``; None where the payload does not say."""
+    """Kind of event, such as ``income_calculations``; None if the payload does not say."""
     application_id: str | None = None
-    """The application it is about; None where the payload does not say."""
+    """Id of the application that the event is about; None if the payload does not say."""
     application_reference_id: str | None = None
-    """The partner's own reference of it; None where the payload does not say."""
+    """The partner's own reference of the application; None if the payload does not say."""
     payload: Any = field(default=None, repr=False)
-    """The whole JSON, None where the body was empty; it may hold personal data.
+    """The complete JSON, None if the body was empty; it may contain personal data.
 
-    Numbers keep all their digits, however many there are: those with a fraction or an exponent
-    are `Decimal`, the others int. An exponent can be enormous, so compare a number before you
-    convert it: ``int(Decimal("1e999999999"))`` does not end.
+    Numbers keep all their digits: numbers with a fraction or an exponent are `Decimal`, others
+    int. An exponent can be enormous, so compare a number before you convert it:
+    ``int(Decimal("1e999999999"))`` does not end.
     """
     received_at: datetime
-    """When it came, by the clock of this machine, in UTC."""
+    """Time at which the callback arrived, by the clock of this machine, in UTC."""
     is_repeat: bool = False
-    """Whether the same bytes were handled shortly before: sent again, or an event like it."""
+    """Whether a callback with the same bytes was handled shortly before.
+
+
+    Such a callback was sent again, or reports another event of the same kind.
+    """

@@ -1,4 +1,4 @@
-"""Dead letters: what a poller listed and could not read, without any content."""
+"""Dead letters: applications and windows that a poller listed and could not read."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -14,7 +14,7 @@ _MOST_DOUBLINGS: Final = 12
 
 @frozen(kw_only=True)
 class DeadLetter:
-    """What a poller listed and could not read: an application, or a part of the list.
+    """An application, or a window of the list, that a poller could not read.
 
     >>> from income_client.records import Window
     >>> letter = DeadLetter(
@@ -32,14 +32,17 @@ class DeadLetter:
     """
 
     application_id: str | None
-    """Which application; None for a second that holds more rows than can be asked for, and for
-    a longer window in which a row without an id is listed."""
+    """Id of the application; None for a dead letter about a window.
+
+
+    A window becomes a dead letter if it is a saturated second, or if a row in it has no id.
+    """
     window: Window
-    """Where the list showed it."""
+    """Window of the list in which the application was listed, or which could not be read."""
     reason: str
-    """The last error, without any content."""
+    """Last error, without any content of a reply."""
     attempts: int
-    """How often it was tried, the first time included."""
+    """Number of attempts, the first one included."""
     first_tried_at: datetime
     """Service time of the first attempt, without zone."""
     last_tried_at: datetime
@@ -47,18 +50,18 @@ class DeadLetter:
 
     @property
     def key(self) -> str:
-        """Identifies it among the dead letters of a poller."""
+        """Key of the dead letter among the dead letters of its poller."""
         if self.application_id is None:
             return key_of_window(self.window)
         return key_of_application(self.application_id)
 
     @property
     def next_try_at(self) -> datetime:
-        """Service time, without zone, from which on a poller that runs tries it again."""
+        """Service time, without zone, from which on a running poller tries again."""
         pause: timedelta = _FIRST_PAUSE * (1 << min(self.attempts, _MOST_DOUBLINGS))
-        # There is no time after the last one.
-        left = datetime.max - self.last_tried_at  # noqa: DTZ901 - without zone, as all of these
-        return self.last_tried_at + min(pause, _LONGEST_PAUSE, left)
+        # A sum later than `datetime.max` would raise an `OverflowError`.
+        longest = datetime.max - self.last_tried_at  # noqa: DTZ901 - service time has no zone
+        return self.last_tried_at + min(pause, _LONGEST_PAUSE, longest)
 
 
 def key_of_application(application_id: str) -> str:
@@ -67,10 +70,10 @@ def key_of_application(application_id: str) -> str:
 
 
 def key_of_window(window: Window) -> str:
-    """Return the key of the dead letter about a second of the list, or about a longer window."""
+    """Return the key of the dead letter about a saturated second or a longer window."""
     return f"{'window' if is_second(window) else 'rows'}:{window.after}"
 
 
 def is_second(window: Window) -> bool:
-    """Return whether a window of a dead letter is a saturated second; others are longer."""
+    """Return whether a window is a single second, as in a dead letter about a saturated second."""
     return window.before - window.after == 1

@@ -1,7 +1,8 @@
-"""The document types whose data is typed: an entry for each, with all that is asked of its data.
+"""The document types with typed data, and the questions that each type answers about its data.
 
-How such data is decoded, exported and made up follows from the fields of its class; what no field
-says by itself is here. The data of any other type is a mapping, or of a class of the caller's.
+Decoding, exporting and inventing such data follows from the fields of its class. A `DocumentType`
+adds the facts that no field states by itself. The data of any other type is a mapping, or an
+instance of a class that the caller registered.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,7 +15,7 @@ from attrs import frozen
 from .paystub import Paystub
 
 Days: TypeAlias = tuple[date, date]
-"""The first day and the last."""
+"""The first and the last day of a period."""
 
 
 def _nothing(_: object) -> None:
@@ -27,20 +28,20 @@ def _none(_: object) -> tuple[()]:
 
 @frozen(kw_only=True)
 class DocumentType:
-    """What is known of the data of a document type."""
+    """A document type and functions that answer questions about its data."""
 
     data: Any
-    """The class of the data."""
+    """Class of the data."""
     period: Callable[[Any], Days | None] = _nothing
-    """The days that it is about."""
+    """Return the period that the data is about."""
     paid_on: Callable[[Any], date | None] = _nothing
-    """The day of a payment, which decides the year that it belongs to."""
+    """Return the day of payment, which decides the year that the income belongs to."""
     year_to_date: Callable[[Any], Decimal | None] = _nothing
-    """The income of that year, up to that day."""
+    """Return the year's income up to the day of payment."""
     applicants: Callable[[Any], Iterable[str]] = _none
-    """The slots of the persons that it names."""
+    """Return the applicant slots of the persons that the data names."""
     shown: tuple[str, ...] = ()
-    """Names of the fields that people are shown; masked texts only where personal data is."""
+    """Names of the fields that are shown to people; fields with personal data show a mask."""
 
 
 DOCUMENT_TYPES: Final[dict[str, DocumentType]] = {
@@ -53,13 +54,13 @@ DOCUMENT_TYPES: Final[dict[str, DocumentType]] = {
         shown=("employer_name", "pay_date", "pay_period_frequency", "gross_pay", "net_pay"),
     ),
 }
-"""By the service's key of the type."""
+"""Document types with typed data, by the service's key of the type."""
 
 _UNTYPED: Final[DocumentType] = DocumentType(data=object)
 
 
 def type_of(data: object) -> DocumentType:
-    """Return what is known of the type of this data: nothing, if it is of no type here."""
+    """Return the document type of data; an untyped one, which answers nothing, for other data."""
     for kind in DOCUMENT_TYPES.values():
         if isinstance(data, kind.data):
             return kind
@@ -67,5 +68,5 @@ def type_of(data: object) -> DocumentType:
 
 
 def is_typed(data: object) -> bool:
-    """Return whether this is the data of one of these types."""
+    """Return whether data is an instance of a document type's class."""
     return type_of(data) is not _UNTYPED

@@ -1,4 +1,4 @@
-"""Documents of an application, and an application together with them; knows nothing of files."""
+"""Documents of an application, and an application together with them, without files."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -18,12 +18,12 @@ def _shown_data(data: object) -> str:
 
 @frozen
 class DocumentSource:
-    """Where in the service's replies a document was found."""
+    """The reply in which a document was found."""
 
     application_id: str
-    """The application that it belongs to."""
+    """Id of the document's application."""
     document_type: str
-    """The service's key of its type, such as ``paystub``."""
+    """The service's key of the document's type, such as ``paystub``."""
 
 
 @frozen(kw_only=True)
@@ -33,29 +33,29 @@ class Document:
     document_id: str
     """Identifier of the document."""
     file_ids: tuple[str, ...]
-    """Files it was built from; they match ``ImageFile.file_id``."""
+    """Identifiers of the files that the document was built from, as in ``ImageFile.file_id``."""
     file_reference_ids: tuple[str, ...] = field(repr=masked)
-    """The partner's names of those files."""
+    """The partner's names of the files that the document was built from."""
     url: str = field(repr=masked)
-    """Address of the file: signed, good for a limited time, and as secret as the file."""
+    """Signed URL of the file, valid for a limited time. Anyone who has it can read the file."""
     extracted_data: object = field(hash=False, repr=_shown_data)
     """A `Paystub`, an instance of the class registered for the type, or else a mapping."""
     updated_at: UtcTime
-    """Last update of the document, in UTC."""
+    """Time of the document's last update, in UTC."""
     data_action: str
     """Kind of change to the document record; the contract shows only ``create``."""
     pages: object = field(default=None, hash=False, repr=masked)
-    """The pages block as JSON gave it; None unless requested."""
+    """The pages block as the JSON of the reply; None unless requested."""
     extracted_extra: Mapping[str, Any] = field(
         default=NO_EXTRA, hash=False, repr=False, metadata=BESIDE_THE_JSON
     )
-    """Fields of extracted_data for which a registered class without ``extra`` has no place."""
+    """Fields of ``extracted_data`` that a registered class without ``extra`` cannot take."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
     """Fields that the contract does not name."""
     source: DocumentSource | None = field(
         default=None, eq=False, repr=False, metadata=BESIDE_THE_JSON
     )
-    """Which reply it came in; None for one that was made by hand."""
+    """Application and type under which the document was received; None if it was made by hand."""
 
 
 class DocumentEntry(NamedTuple):
@@ -64,16 +64,16 @@ class DocumentEntry(NamedTuple):
     document_type: str
     """The service's key of the type, such as ``paystub``."""
     document: Document
-    """The document."""
+    """The document itself."""
 
 
 class PaystubEntry(NamedTuple):
-    """A pay slip: its document, and the data read from it."""
+    """A paystub: the document, and the data read from it."""
 
     document: Document
     """The document, with its id and its file."""
     paystub: Paystub
-    """Its ``extracted_data``, typed."""
+    """The document's ``extracted_data``."""
 
 
 @frozen(kw_only=True)
@@ -97,7 +97,7 @@ class ApplicationDocuments:
 
     @property
     def paystubs(self) -> tuple[PaystubEntry, ...]:
-        """The pay slips with their data, in the service's order (contract section 2.3)."""
+        """The paystubs with their data, in the service's order (contract section 2.3)."""
         return tuple(
             PaystubEntry(document, document.extracted_data)
             for _, document in self.all()
@@ -107,12 +107,12 @@ class ApplicationDocuments:
 
 @frozen(kw_only=True)
 class ApplicationRecord:
-    """An application with its documents: what fetching and polling deliver."""
+    """An application with its documents, as fetching and polling deliver it."""
 
     application: Application
-    """The application."""
+    """The application with its income calculation."""
     documents: ApplicationDocuments | None
-    """Its documents; None where they were not asked for."""
+    """Documents of the application; None if they were not requested."""
 
     @property
     def application_id(self) -> str:
@@ -121,5 +121,5 @@ class ApplicationRecord:
 
     @property
     def last_updated_at(self) -> datetime:
-        """Last update of the application, in UTC."""
+        """Time of the application's last update, in UTC."""
         return self.application.last_updated_at

@@ -1,4 +1,4 @@
-"""What records share: kinds of time and amount, immutable mappings, masks."""
+"""Types of fields, immutable mappings and masks that all records share."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -14,11 +14,11 @@ _CHANGES: Final = (
     *("__setitem__", "__delitem__", "__ior__"),
     *("clear", "pop", "popitem", "setdefault", "update"),
 )
-"""Methods of a dict that change it."""
+"""Names of the methods of a dict that change it."""
 
 
 def shown_key(key: object) -> str:
-    """Return a key that came with the data if it looks like a field's name, ``*`` otherwise."""
+    """Return a key of a reply if it looks like a field's name, ``*`` otherwise."""
     return key if isinstance(key, str) and _PLAIN_KEY.fullmatch(key) else "*"
 
 
@@ -45,12 +45,12 @@ def _refuse(mapping: object, *_: Any, **__: Any) -> NoReturn:
 
 
 for _name in _CHANGES:
-    # Not written out: type checkers would take each for a method of another kind.
+    # Written as methods, these would be errors of overriding to a type checker.
     setattr(FrozenDict, _name, _refuse)
 
 
 class UntypedDict(FrozenDict[str, Any]):
-    """Fields without a known meaning, as JSON gave them; the repr shows only how many."""
+    """Fields that the contract does not name; the repr shows only their number."""
 
     __slots__ = ()
 
@@ -59,21 +59,21 @@ class UntypedDict(FrozenDict[str, Any]):
 
 
 ServiceTime: TypeAlias = Annotated[datetime, "without zone, in the service's frame"]
-"""A naive time, in the service's own zone."""
+"""A time without zone, in the service's own zone."""
 
 UtcTime: TypeAlias = Annotated[datetime, "aware, in UTC"]
-"""A time that ends in Z on the wire."""
+"""A time in UTC, which ends in Z in JSON."""
 
 Amount: TypeAlias = Annotated[Decimal | None, "an absent amount is None"]
 """An amount that may be absent."""
 
 NO_EXTRA: Final = UntypedDict()
-"""The one empty mapping that all records without unknown fields share."""
+"""The empty mapping that all records without unknown fields share."""
 
 BESIDE_THE_JSON: Final[Mapping[str, bool]] = {"beside_the_json": True}
 """Metadata of a field that is not a member of the record's own JSON object."""
 
 
 def masked(_: object) -> str:
-    """Return what the repr shows in place of anything about a borrower."""
+    """Return the mask that a repr shows in place of personal data."""
     return "***"

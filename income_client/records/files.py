@@ -1,4 +1,4 @@
-"""A downloaded file and the progress of a download, without its address and content."""
+"""A downloaded file and the progress of a download, without URL and content."""
 
 from pathlib import Path
 
@@ -7,41 +7,41 @@ from attrs import frozen
 
 @frozen(kw_only=True)
 class DownloadedFile:
-    """A file that was downloaded, or was there already, complete."""
+    """A complete file that a download wrote, or that an earlier one had written."""
 
     document_id: str
-    """The document that it is of."""
+    """Id of the file's document."""
     application_id: str | None
-    """The application that the document belongs to; None for a document made by hand."""
+    """Id of the document's application; None for a document made by hand."""
     document_type: str | None
-    """The service's key of the document's type; None likewise."""
+    """The service's key of the document's type; None for a document made by hand."""
     file: int
-    """Which of the document's files."""
+    """Number of the file among the document's files, from 0."""
     path: Path | None
-    """Where it is; None for an open file."""
+    """Path of the file; None if it was written to an open file."""
     size: int
-    """Its length in bytes."""
+    """Length of the file in bytes."""
     sha256: str
-    """SHA-256 of its content, 64 hexadecimal digits."""
+    """SHA-256 of the file's content, as 64 hexadecimal digits."""
     content_type: str | None
     """Media type that the storage reported."""
     was_there: bool
-    """Whether the very file was there already, and nothing was written."""
+    """Whether the same file was there before, so that nothing was written."""
 
 
 @frozen(kw_only=True)
 class DownloadProgress:
-    """How far the download of one file has come."""
+    """Progress of the download of one file."""
 
     document_id: str
-    """The document that it is of."""
+    """Id of the file's document."""
     application_id: str | None
-    """The application that the document belongs to; None for a document made by hand."""
+    """Id of the document's application; None for a document made by hand."""
     document_type: str | None
-    """The service's key of the document's type; None likewise."""
+    """The service's key of the document's type; None for a document made by hand."""
     file: int
-    """Which of the document's files."""
+    """Number of the file among the document's files, from 0."""
     received: int
-    """Bytes that are there; fewer than before if the download had to start over."""
+    """Bytes received so far; the number falls if the download starts over."""
     total: int | None
-    """Bytes that there will be; None until the storage has reported it."""
+    """Length of the file in bytes; None until the storage has reported it."""

@@ -1,4 +1,4 @@
-"""What the service reads from a paystub; knows nothing of other document types."""
+"""The data that the service reads from a paystub."""
 
 from collections.abc import Mapping
 from datetime import date
@@ -12,16 +12,16 @@ from .fields import NO_EXTRA, Amount, masked
 
 @frozen(kw_only=True)
 class PaystubAddress:
-    """An address as it is printed on a paystub (contract section 2.3)."""
+    """An address printed on a paystub (contract section 2.3)."""
 
     street_address: str = field(repr=masked)
     """House number and street."""
     street_2: str | None = field(repr=masked)
     """Second line of the street; None when there is none."""
     city: str = field(repr=masked)
-    """City."""
+    """Name of the city."""
     state: str = field(repr=masked)
-    """State, as the service writes it."""
+    """State or its code, as the service writes it."""
     zip: str = field(repr=masked)
     """Postal code."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
@@ -30,7 +30,7 @@ class PaystubAddress:
 
 @frozen(kw_only=True)
 class PaystubApplicant:
-    """The person that a paystub is for (contract section 2.3)."""
+    """A person to whom a paystub was issued (contract section 2.3)."""
 
     address: PaystubAddress
     """Address printed on the paystub."""
@@ -50,12 +50,12 @@ class PaystubApplicant:
 
 @frozen(kw_only=True)
 class AmountPair:
-    """One line of a paystub: for its period, and for the year so far (contract section 2.3)."""
+    """A line of a paystub: amounts of the period and of the year (contract section 2.3)."""
 
     current: Amount = field(repr=masked)
-    """For the pay period; None when the paystub states none."""
+    """Amount of the pay period; None if the paystub states none."""
     ytd: Amount = field(repr=masked)
-    """For the year up to the pay date; None when the paystub states none."""
+    """Amount of the year up to the pay date; None if the paystub states none."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
     """Fields that the contract does not name."""
 
@@ -65,9 +65,9 @@ class Paystub:
     """The data read from a paystub (contract section 2.3)."""
 
     applicants: Mapping[str, PaystubApplicant] = field(hash=False)
-    """Persons named on it, by applicant slot."""
+    """Persons named on the paystub, by applicant slot."""
     employer_name: str = field(repr=masked)
-    """Employer."""
+    """Name of the employer."""
     pay_begin_date: date = field(repr=masked)
     """First day of the pay period."""
     pay_end_date: date = field(repr=masked)
@@ -75,9 +75,9 @@ class Paystub:
     pay_date: date = field(repr=masked)
     """Day of payment."""
     pay_period_frequency: str = field(repr=masked)
-    """How often is paid; the contract lists no values."""
+    """Frequency of payment; the contract lists no values."""
     hours_worked: Decimal = field(repr=masked)
-    """Hours in the pay period, exact."""
+    """Hours worked in the pay period, exact."""
     regular_pay: AmountPair
     """Pay for regular hours."""
     gross_pay: AmountPair
@@ -85,7 +85,7 @@ class Paystub:
     overtime_pay: AmountPair
     """Pay for overtime."""
     garnishments: AmountPair
-    """Withheld for creditors."""
+    """Amounts withheld for creditors."""
     loans401_k: AmountPair
     """Repayments of loans from a 401(k) plan."""
     bonus_pay: AmountPair
@@ -101,10 +101,10 @@ class Paystub:
     net_pay: AmountPair
     """Pay after deductions."""
     earnings: tuple[Any, ...] = field(hash=False, repr=masked)
-    """Single earnings, as JSON gave them; the contract does not show their shape."""
+    """Single earnings as the JSON of the reply; the contract does not show their shape."""
     deductions: tuple[Any, ...] = field(hash=False, repr=masked)
-    """Single deductions, as JSON gave them; the contract does not show their shape."""
+    """Single deductions as the JSON of the reply; the contract does not show their shape."""
     taxes: tuple[Any, ...] = field(hash=False, repr=masked)
-    """Single taxes, as JSON gave them; the contract does not show their shape."""
+    """Single taxes as the JSON of the reply; the contract does not show their shape."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
     """Fields that the contract does not name."""

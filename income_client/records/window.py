@@ -1,4 +1,4 @@
-"""A span of the service's time; knows nothing of how it is walked."""
+"""A span of the service's time."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -22,7 +22,7 @@ class Window:
     after: int
     """First second of the span."""
     before: int
-    """First second behind the span."""
+    """First second after the span."""
 
     @property
     def starts_at(self) -> datetime:
@@ -31,11 +31,11 @@ class Window:
 
     @property
     def ends_at(self) -> datetime:
-        """First second behind the span, as a time without zone in the service's frame."""
+        """First second after the span, as a time without zone in the service's frame."""
         return EPOCH + timedelta(seconds=min(self.before, _LAST_SECOND))
 
     def __bool__(self) -> bool:
-        """Whether any second is in it."""
+        """Return whether the span contains any second."""
         return self.after < self.before
 
     def __str__(self) -> str:
