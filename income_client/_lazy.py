@@ -1,4 +1,4 @@
-"""Where each public name is defined, so that it is imported when it is first asked for.
+"""Public names and the modules that define them, which are imported on first use.
 
 ``import income_client`` then costs next to nothing: a program pays for what it uses, and a
 test run that only finds the pytest plug-in pays for none of it. Names and arguments that go work
@@ -39,7 +39,7 @@ NAMES: Final = {
     "wire.codec": "from_json to_json",
     "wire.readers": "register_document_type",
 }
-"""The modules, and the names that each gives."""
+"""Public names by the module that defines them."""
 MOVED: Final = {
     "audit": "Audit StaleApplication",
     "downloads": "Downloads",
@@ -62,14 +62,14 @@ MOVED: Final = {
     "sync": "SyncApplicationPaginator SyncBatch SyncIterator SyncPoller",
     "walk": "ApplicationPaginator Fetcher OnError OnSaturated WalkProgress",
 }
-"""Names that were here until version 0.3, by the package that offers them now."""
+"""Names that were public here until version 0.3, by the package that has them now."""
 REMOVED: Final = {
     "to_pandas": "to_arrow(records).documents.to_pandas(types_mapper=pandas.ArrowDtype)",
     "to_polars": "polars.DataFrame(to_arrow(records).documents)",
 }
-"""Names of version 0.2.0, and the code to write in their place."""
+"""Code that replaces each removed name of version 0.2.0."""
 _BETWEEN: Final = frozenset({"contextlib", "importlib", __name__.partition(".")[0]})
-"""Packages whose frames may lie between a warning and the line that it is about."""
+"""Packages whose frames lie between a warning and the user's line that caused it."""
 
 
 def lazy_names(
@@ -78,7 +78,7 @@ def lazy_names(
     moved: Mapping[str, str] | None = None,
     removed: Mapping[str, str] | None = None,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package that imports its names when asked."""
+    """Return ``__getattr__`` and ``__dir__`` of a package that imports its names on first use."""
     homes = _by_name(names)
     new_homes = _by_name(moved or {})
 
@@ -89,14 +89,14 @@ def lazy_names(
         if name in new_homes:
             home = f"{package}.{new_homes[name]}"
             warn_deprecated(f"{package}.{name}", f"{home}.{name}")
-            # The package does not keep the name: each line that asks for it is to be warned.
+            # The package does not keep the name, so that every line that imports it is warned.
             return getattr(import_module(home), name)
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         try:
             module = import_module(f".{homes[name]}", package)
         except AttributeError as error:
-            # Python takes any AttributeError from here to mean that there is no such name.
+            # Python would read an AttributeError from here as "there is no such name".
             raise ImportError(f"{package}.{homes[name]} cannot be imported: {error}") from error
         value = getattr(module, name)
         setattr(sys.modules[package], name, value)
@@ -114,7 +114,7 @@ def _by_name(names: Mapping[str, str]) -> dict[str, str]:
 
 
 def warn_deprecated(old: str, new: str) -> None:
-    """Warn that a name or an argument goes, at the line outside the package that uses it."""
+    """Warn that a name or argument is deprecated, at the line outside the package that uses it."""
     frame = sys._getframe(1)  # noqa: SLF001 - a documented function
     while frame.f_back is not None and _module_of(frame).partition(".")[0] in _BETWEEN:
         frame = frame.f_back
@@ -131,7 +131,10 @@ def warn_deprecated(old: str, new: str) -> None:
 def warn_deprecated_arguments(
     function: str, arguments: Iterable[str], replacements: Mapping[str, str]
 ) -> None:
-    """Warn of each argument that goes; raise a `TypeError` for one without a replacement."""
+    """Warn of each deprecated argument.
+
+    Raise a `TypeError` for an argument without a replacement.
+    """
     for name in arguments:
         if name not in replacements:
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")

@@ -75,7 +75,7 @@ def check_options(function: str, options: SyncClientOptions) -> None:
 
 
 class CredentialKeys(NamedTuple):
-    """The keys of a kind of credentials; either the secret is set, or the file that holds it."""
+    """The keys of one kind of credentials: the secret is set, or else a file that contains it."""
 
     name: str
     secret: str
@@ -84,7 +84,7 @@ class CredentialKeys(NamedTuple):
 
     @property
     def keys(self) -> frozenset[str]:
-        """All keys of the kind."""
+        """All keys of this kind of credentials."""
         return frozenset({self.name, self.secret, self.secret_file})
 
 
@@ -100,10 +100,10 @@ _OF_MACHINE: Final = ("proxy", "ca_file")
 
 @frozen(kw_only=True)
 class Account:
-    """The settings of one place; None for those that it leaves out."""
+    """The settings of one place; None for settings that the place does not set."""
 
     place: str | None = None
-    """Name of the file, or of the profile and its file; None for the environment."""
+    """Name of the settings file, with the profile if one is used; None for the environment."""
     base_url: str | None = field(default=None, repr=False)  # may hold a password by mistake
     auth_url: str | None = field(default=None, repr=False)
     client_id: str | None = None
@@ -117,7 +117,7 @@ class Account:
 
     @classmethod
     def of_texts(cls, texts: Mapping[str, str], place: str | None = None) -> Self:
-        """Make an account of texts by key; an empty text counts as left out."""
+        """Make an account from texts by key; an empty text counts as not set."""
         fields: dict[str, Any] = {
             key: Secret(text) if key in _SECRETS else text for key, text in texts.items() if text
         }
@@ -125,7 +125,7 @@ class Account:
 
     @classmethod
     def of_variables(cls, variables: Mapping[str, str]) -> Self:
-        """Make an account of environment variables."""
+        """Make an account from environment variables."""
         return cls.of_texts({key: variables.get(variable(key), "") for key in KEYS})
 
     @property
@@ -137,11 +137,11 @@ class Account:
 
     @property
     def kinds(self) -> tuple[CredentialKeys, ...]:
-        """The kinds of credentials of which a key is set."""
+        """The kinds of credentials with at least one key that is set."""
         return tuple(kind for kind in CREDENTIALS if not kind.keys.isdisjoint(self.keys))
 
     def setting_name(self, key: str) -> str:
-        """Return how messages name a setting of this place."""
+        """Return the name of a setting of this place, as messages show it."""
         return variable(key) if self.place is None else f"{key} in {self.place}"
 
 
@@ -150,27 +150,27 @@ PROFILE_VARIABLE: Final = "INCOME_PROFILE"
 
 
 def variable(key: str) -> str:
-    """Return the environment variable of a key."""
+    """Return the name of the environment variable of a key."""
     return f"INCOME_{key.upper()}"
 
 
 @frozen
 class FileCredentials:
-    """Reads the secret from its file each time it is called, as containers mount and rotate it."""
+    """Credentials that are read from their file on each call: containers rotate such files."""
 
     kind: CredentialKeys
     name: str
     path: Path
 
     def __call__(self) -> Auth:
-        """Return the credentials of now, for `IncomeClient` to ask for."""
+        """Return the current credentials; `IncomeClient` calls this whenever it needs them."""
         try:
             return self.read()
         except ConfigurationError as error:
             raise SecretFileError(error.message) from None
 
     def check(self) -> Self:
-        """Return itself; raise a `ConfigurationError` if the file cannot be used."""
+        """Return this object; raise a `ConfigurationError` if the file cannot be used."""
         try:
             self.read()
         except ConfigurationError as error:
@@ -180,7 +180,10 @@ class FileCredentials:
         return self
 
     def read(self) -> Auth:
-        """Return the credentials of now; the line's end behind the secret is no part of it."""
+        """Return the current credentials.
+
+        A newline at the end of the file is not part of the secret.
+        """
         content, _ = read_content(self.path)
         try:
             secret = content.decode().rstrip("\r\n")
@@ -198,20 +201,20 @@ class FileCredentials:
 
 @frozen(kw_only=True)
 class Configuration:
-    """The settings of a client: those of one account, and the proxy and authorities to use."""
+    """The settings of a client: one account, and the proxy and certificate authorities to use."""
 
     account: Account
     elsewhere: Mapping[str, str] = {}
-    """Names of the settings of ``account`` that do not come from its place, by key."""
+    """Names of the settings that ``account`` took from another place, by key."""
     advice: str = ""
-    """What else can be done where a setting is missing."""
+    """Hint that messages add when a setting is missing."""
 
     def setting_name(self, key: str) -> str:
-        """Return how messages name a setting: its variable, or its key and its place."""
+        """Return the name of a setting as messages show it: its variable, or its key and place."""
         return self.elsewhere.get(key) or self.account.setting_name(key)
 
     def name_setting(self, error: ConfigurationError) -> ConfigurationError:
-        """Return an error that names its setting as it is named where it is set."""
+        """Return an error whose text names the setting as its variable or its key."""
         key = error.argument
         if key is None or key not in KEYS or getattr(self.account, key) is None:
             return copy_without_traceback(error)
@@ -219,7 +222,7 @@ class Configuration:
         return ConfigurationError(message, argument=key, detail=error.detail)
 
     def with_secret(self, secret: Secret) -> Self:
-        """Return these settings with a secret that a person has typed in."""
+        """Return these settings with a secret that a person typed in."""
         (kind,) = self.account.kinds
         change: dict[str, Any] = {kind.secret: secret}
         words = f"the {kind.secret.replace('_', ' ')} that was typed in"
@@ -227,7 +230,7 @@ class Configuration:
         return evolve(self, account=account, elsewhere={**self.elsewhere, kind.secret: words})
 
     def auth(self) -> Auth | FileCredentials:
-        """Return the credentials, or a function that reads them from their file each time.
+        """Return the credentials, or a function that reads them from their file on each call.
 
         Raises a `ConfigurationError` that says what is missing or cannot be read.
         """
@@ -269,7 +272,10 @@ class Configuration:
         return ConfigurationError(f"set either {choice}{both}{place}{self.advice}")
 
     def tls(self) -> tls.SSLContext | None:
-        """Return a context that trusts the authorities of ``ca_file`` too; None for the default."""
+        """Return a TLS context that also trusts the authorities of ``ca_file``.
+
+        None for the default.
+        """
         if self.account.ca_file is None:
             return None
         try:
@@ -280,7 +286,7 @@ class Configuration:
             ) from None
 
     def make_client(self, make: Callable[..., C], options: SyncClientOptions) -> C:
-        """Make a client of these settings and of options, which take precedence."""
+        """Make a client from these settings; ``options`` take precedence over them."""
         account, auth, added = self.account, self.auth(), self._add_to_options(options)
         try:
             return make(account.base_url, auth=auth, auth_url=account.auth_url, **added)
@@ -288,7 +294,7 @@ class Configuration:
             raise error if error.argument in options else self.name_setting(error) from None
 
     def _add_to_options(self, options: SyncClientOptions) -> SyncClientOptions:
-        """Return options of a client with the proxy and the authorities that they leave out."""
+        """Return a client's options, with this proxy and these authorities where they set none."""
         added = options.copy()
         if "ssl" not in options and (context := self.tls()) is not None:
             added["ssl"] = context
@@ -301,7 +307,7 @@ class Configuration:
 
 
 def from_variables(variables: Mapping[str, str] = os.environ) -> Configuration:
-    """Return the settings of the environment."""
+    """Return the settings in the environment variables."""
     return Configuration(account=Account.of_variables(variables))
 
 
@@ -310,7 +316,7 @@ def from_file(
     path: str | os.PathLike[str] | None = None,
     variables: Mapping[str, str] = os.environ,
 ) -> Configuration:
-    """Return the settings of one place, with the proxy and authorities of the machine.
+    """Return the settings of a profile or a top level, with the machine's proxy and authorities.
 
     The place is the profile, by default that of INCOME_PROFILE; or else the top level of the file
     at ``path``; or else the environment, if it sets an address or credentials; or else the top
@@ -348,23 +354,24 @@ def _advice_to_unset(environment: Account, file: Path | None) -> str:
 
 
 def _exists(file: Path | None) -> bool:
-    """Say whether there is a file; one in a folder that cannot be entered counts as missing."""
+    """Return whether a file exists; a file in a folder that cannot be entered counts as missing."""
     return file is not None and os.path.exists(file)  # noqa: PTH110 - Path.exists would raise
 
 
-def _add_machine_settings(found: Configuration, others: Sequence[Account]) -> Configuration:
-    """Return settings with the first proxy and ``ca_file`` of others, where they have none."""
+def _add_machine_settings(configuration: Configuration, others: Sequence[Account]) -> Configuration:
+    """Add the proxy and ``ca_file`` that are missing, from the first account that sets them."""
     for other in others:
         for key in _OF_MACHINE:
             change = {key: getattr(other, key)}
-            if getattr(found.account, key) is None and change[key] is not None:
-                elsewhere = {**found.elsewhere, key: other.setting_name(key)}
-                found = evolve(found, account=evolve(found.account, **change), elsewhere=elsewhere)
-    return found
+            if getattr(configuration.account, key) is None and change[key] is not None:
+                elsewhere = {**configuration.elsewhere, key: other.setting_name(key)}
+                account = evolve(configuration.account, **change)
+                configuration = evolve(configuration, account=account, elsewhere=elsewhere)
+    return configuration
 
 
 def default_file(variables: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the file that is read unless another is named; None without a home."""
+    """Return the path of the default settings file; None without a home folder."""
     if named := variables.get("INCOME_CONFIG"):
         return Path(named)
     folder = variables.get("XDG_CONFIG_HOME", "")
@@ -377,7 +384,7 @@ def default_file(variables: Mapping[str, str] = os.environ) -> Path | None:
 
 
 MAX_BYTES: Final = 64 * 1024
-"""Length of the longest settings file that is read."""
+"""Size of the largest settings file that is read, in bytes."""
 _READ: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _SHOWN_KEY: Final = re.compile(r"[a-z_]{1,30}")
 _TOML_PLACE: Final = re.compile(r"\(at (line \d+, column \d+|end of document)\)")
@@ -386,13 +393,13 @@ _TOML_PLACE: Final = re.compile(r"\(at (line \d+, column \d+|end of document)\)"
 def read_file(
     path: Path, profile: str | None, *, is_of_variable: bool = False
 ) -> tuple[list[Account], tuple[str, ...]]:
-    """Return the account of the profile, if one is named, and of the top level; and all profiles.
+    """Return the settings of the named profile and of the top level, and all profiles.
 
     A symbolic link is followed: what counts is the owner and the mode of the opened file.
     """
     name, table = name_of(path), _read_table(path)
-    found = table.pop("profiles", {})
-    profiles: dict[str, Any] = found if isinstance(found, dict) else {}
+    value = table.pop("profiles", {})
+    profiles: dict[str, Any] = value if isinstance(value, dict) else {}
     accounts = [_read_account(table, path, name)]
     if profile is not None:
         chosen = profiles.get(profile)
@@ -408,7 +415,7 @@ def read_file(
 
 
 def name_of(path: Path) -> str:
-    """Return a path as people write it, the home folder as ``~``."""
+    """Return a path as people write it, with ``~`` for the home folder."""
     try:
         return printable(f"~/{path.relative_to(Path.home())}")
     except (ValueError, RuntimeError):
@@ -425,7 +432,10 @@ def _read_table(path: Path) -> dict[str, Any]:
 
 
 def parse_toml(text: bytes, name: str) -> dict[str, Any]:
-    """Return the tables of a settings file; raise ConfigurationError, which quotes nothing."""
+    """Return the tables of a settings file.
+
+    Raise `ConfigurationError` without quoting its content.
+    """
     try:
         return tomllib.loads(text.decode())
     except RecursionError:
@@ -440,7 +450,7 @@ def parse_toml(text: bytes, name: str) -> dict[str, Any]:
 
 
 def read_content(path: Path) -> tuple[bytes, os.stat_result]:
-    """Return what a settings file holds, and its status; it must be a regular and short one."""
+    """Return the content of a settings file and its status; it must be a regular, short file."""
     name = name_of(path)
     try:
         descriptor = os.open(path, _READ)  # which does not wait for the writer of a pipe
@@ -460,7 +470,7 @@ def read_content(path: Path) -> tuple[bytes, os.stat_result]:
 
 
 def _permission_fault(path: Path, status: os.stat_result, table: dict[str, Any]) -> str | None:
-    """Return why the owner or mode of a settings file forbids its use, or None."""
+    """Return the fault of a settings file's owner or mode, or None."""
     if not hasattr(os, "geteuid"):
         return None  # a system without owners and modes of files
     profiles = table.get("profiles")

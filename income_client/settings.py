@@ -32,7 +32,7 @@ _MAX_SHOWN: Final = 40
 def invalid(
     name: str, allowed: str, value: object, *, may_show: bool = False
 ) -> ConfigurationError:
-    """Return the error of an argument: its name, what is allowed, and what was given.
+    """Return the error of an invalid argument: its name, the allowed values, and the value.
 
     Of a value that may be private, only the type is shown, unless it is a number.
     """
@@ -42,60 +42,60 @@ def invalid(
 
 
 def wrong(name: str, detail: str) -> ConfigurationError:
-    """Return the error of an argument: its name, and what is wrong with it."""
+    """Return the error of an invalid argument: its name, and the fault."""
     return InvalidArgumentError(f"{name} {detail}", argument=name, detail=detail)
 
 
 def check_count(name: str, value: object) -> int:
-    """Return a whole number that is 1 or more, and not a bool."""
+    """Return an option's value if it is a whole number of 1 or more, and not a bool."""
     if type(value) is not int or value < 1:
         raise invalid(name, "a whole number, 1 or more", value)
     return value
 
 
 def check_whole(name: str, value: object) -> int:
-    """Return a whole number that is 0 or more, and not a bool."""
+    """Return an option's value if it is a whole number of 0 or more, and not a bool."""
     if type(value) is not int or value < 0:
         raise invalid(name, "a whole number, 0 or more", value)
     return value
 
 
 def check_positive(name: str, value: object) -> float:
-    """Return a finite number above 0."""
+    """Return an option's value if it is a finite number above 0."""
     if not is_number(value) or value <= 0:
         raise invalid(name, "a finite number above 0", value)
     return float(value)
 
 
 def check_not_negative(name: str, value: object) -> float:
-    """Return a finite number that is 0 or more."""
+    """Return an option's value if it is a finite number of 0 or more."""
     if not is_number(value) or value < 0:
         raise invalid(name, "a finite number, 0 or more", value)
     return float(value)
 
 
 def check_flag(name: str, value: object) -> bool:
-    """Return True or False."""
+    """Return an option's value if it is True or False."""
     if not isinstance(value, bool):
         raise invalid(name, "True or False", value)
     return value
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    """Raise unless the value is one of the choices."""
+    """Raise `ConfigurationError` unless the value is one of the choices."""
     if not isinstance(value, str) or value not in choices:
         is_text = isinstance(value, str)
         raise invalid(name, " or ".join(map(repr, choices)), value, may_show=is_text)
 
 
 def check_type(name: str, value: object, *types: type) -> None:
-    """Raise unless the value is None or of one of the types."""
+    """Raise `ConfigurationError` unless the value is None or has one of the types."""
     if value is not None and not isinstance(value, types):
         raise invalid(name, " or ".join(one.__name__ for one in types), value)
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Return whether this is a finite number, and not a bool."""
+    """Return whether a value is a finite number, and not a bool."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     try:
@@ -105,7 +105,7 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 
 def is_plain_function(value: object) -> bool:
-    """Return whether a plain call runs it to its end, without ``await`` or iteration."""
+    """Return whether a call runs the function to its end, without ``await`` or iteration."""
     while isinstance(value, partial):
         value = value.func
     # Of the class: a class itself is called by its metaclass.
@@ -119,7 +119,7 @@ def _is_deferred(function: object) -> bool:
 
 
 def validated(check: Callable[[str, object], object]) -> Callable[..., None]:
-    """Return a check of an argument as a validator of a field."""
+    """Turn a check of an argument into an attrs validator."""
 
     def validate(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
         check(attribute.alias or attribute.name, value)
@@ -202,7 +202,7 @@ def _fault_in(text: object, *, forbidden: str = "") -> str | None:
 
 
 def _pair_fault(fields: tuple[str, str], name: object, secret: object) -> ConfigurationError | None:
-    """Say what is wrong with a Basic credential; shows neither of its parts."""
+    """Return the fault of a Basic credential, without any part of the credential; None if valid."""
     name_fault = "must be a str" if isinstance(name, Secret) else _fault_in(name, forbidden=":")
     if name_fault is not None:
         return wrong(fields[0], name_fault)
@@ -275,15 +275,15 @@ class OAuth2ClientCredentials:
 
 Auth = BasicAuth | OAuth2ClientCredentials
 AuthFunction = Callable[[], Auth | Awaitable[Auth]]
-"""Returns the credentials of the moment."""
+"""Function that returns the current credentials, or a coroutine of them."""
 
 
 @frozen(kw_only=True, cache_hash=True, repr=False)
 class Timeouts:
-    """How long things may take, in seconds.
+    """Time limits of calls and connections, in seconds.
 
     A timeout left out, or None, has its default in a new client and stays unchanged in
-    ``IncomeClient.with_options``. Two values are equal if the same ones are given.
+    ``IncomeClient.with_options``. Two values are equal if they set the same timeouts alike.
 
     >>> Timeouts(deadline=60)
     Timeouts(deadline=60)
@@ -294,7 +294,7 @@ class Timeouts:
     income_client.errors.InvalidArgumentError: deadline must be a finite number above 0, not 0
 
     Raises:
-        ConfigurationError: one of them is not a finite number above 0.
+        ConfigurationError: a timeout is not a finite number above 0.
     """
 
     _connect: float | None = field(default=None, alias="connect", validator=optional(positive))
@@ -303,31 +303,37 @@ class Timeouts:
 
     @property
     def connect(self) -> float:
-        """Seconds until a new connection is ready, TLS included; 10 by default."""
+        """Seconds for opening a connection, TLS included; 10 by default."""
         return 10.0 if self._connect is None else self._connect
 
     @property
     def read(self) -> float:
-        """Seconds until a reply's head is whole, then between pieces of its body; 30 by default."""
+        """Seconds until the head of a reply is complete, then between pieces of its body.
+
+        30 by default.
+        """
         return 30.0 if self._read is None else self._read
 
     @property
     def deadline(self) -> float:
-        """Seconds for a call: token, queue, attempts, pauses, body; not a file; 120 by default."""
+        """Seconds for a whole call: token, queue, attempts, pauses and body; 120 by default.
+
+        Downloads of files are not bound by the deadline.
+        """
         return 120.0 if self._deadline is None else self._deadline
 
     def __repr__(self) -> str:
-        given = (f"{name}={seconds!r}" for name, seconds in self._given_seconds().items())
-        return f"Timeouts({', '.join(given)})"
+        arguments = (f"{name}={seconds!r}" for name, seconds in self._set_seconds().items())
+        return f"Timeouts({', '.join(arguments)})"
 
-    def _given_seconds(self) -> dict[str, float]:
+    def _set_seconds(self) -> dict[str, float]:
         pairs = (("connect", self._connect), ("read", self._read), ("deadline", self._deadline))
         return {name: seconds for name, seconds in pairs if seconds is not None}
 
 
-def merged(given: Timeouts, base: Timeouts) -> Timeouts:
-    """Return the timeouts that are given, and those of ``base`` where none is."""
-    return evolve(base, **given._given_seconds())  # noqa: SLF001 - of this module
+def merged(timeouts: Timeouts, base: Timeouts) -> Timeouts:
+    """Return the timeouts that are set, and those of ``base`` for the others."""
+    return evolve(base, **timeouts._set_seconds())  # noqa: SLF001 - of this module
 
 
 def _check_strategy(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
@@ -338,7 +344,7 @@ def _check_strategy(_instance: Any, attribute: "Attribute[Any]", value: object) 
 
 @frozen(kw_only=True)
 class RetryPolicy:
-    """When and how often a failed request is retried.
+    """Rules for retrying failed requests.
 
     A pause is drawn evenly between 0 and ``base * 2**(attempt - 1)``, at most
     ``max_delay``, and never shorter than the service asked for. ``wait`` and ``stop`` replace
@@ -358,26 +364,39 @@ class RetryPolicy:
     """
 
     max_attempts: int = field(default=3, validator=counting)
-    """Requests for one call, the first included; 1 retries nothing. One that an idle connection
-    of the pool has lost, since it was dead, does not count."""
+    """Largest number of requests for one call, the first included; 1 turns retries off.
+
+
+    A request that failed because the pool's idle connection was dead does not count.
+    """
     base_delay: float = field(default=0.05, validator=not_negative)
-    """``base`` in seconds, after a failure of the connection or the service."""
+    """``base`` in seconds for the pause after a failure of the connection or the service."""
     throttled_delay: float = field(default=1.0, validator=not_negative)
-    """``base`` in seconds, after a 429 without Retry-After."""
+    """``base`` in seconds for the pause after a 429 without Retry-After."""
     max_delay: float = field(default=20.0, validator=not_negative)
-    """Longest pause that the client chooses itself, in seconds."""
+    """Longest pause in seconds that the client chooses itself."""
     max_retry_after: float = field(default=60.0, validator=not_negative)
-    """Longest Retry-After that is waited for, in seconds; beyond it the error is raised."""
+    """Longest Retry-After in seconds that the client waits for; a longer one raises the error."""
     budget: int = field(default=500, validator=whole)
-    """Points that all calls of a client share: a retry costs 5, or 10 after a timeout. A retry
-    that succeeds returns its cost, any other success adds 1; with none left, nothing is retried."""
+    """Points that all calls of a client share for their retries.
+
+
+    A retry costs 5 points, or 10 after a timeout. A successful retry returns its cost, and any
+    other success adds 1 point. Without points left, failed requests are not retried.
+    """
     wait: "Callable[[RetryCallState], float] | None" = field(
         default=None, validator=_check_strategy
     )
-    """Returns the seconds of a pause, in place of ``base_delay`` and ``throttled_delay``. It is
-    called after a failure with a ``tenacity.RetryCallState``, whose ``outcome`` has the error."""
+    """Function that returns a pause in seconds, in place of ``base_delay`` and
+    ``throttled_delay``.
+
+
+    A failed request calls the function with a ``tenacity.RetryCallState``, whose ``outcome`` has
+    the error.
+    """
     stop: "Callable[[RetryCallState], bool] | None" = field(default=None, validator=_check_strategy)
-    """Returns whether the last attempt was made, in place of ``max_attempts``; called likewise."""
+    """Function that returns True to stop retrying, in place of ``max_attempts``; called as
+    ``wait`` is."""
 
 
 def _tls_context(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
@@ -385,8 +404,8 @@ def _tls_context(_instance: Any, attribute: "Attribute[Any]", value: object) -> 
 
 
 def _list_hosts(hosts: Iterable[str]) -> tuple[str, ...]:
-    given: object = hosts
-    is_list = isinstance(given, Iterable) and not isinstance(given, str | bytes)
+    value: object = hosts
+    is_list = isinstance(value, Iterable) and not isinstance(value, str | bytes)
     entries = tuple(hosts) if is_list else ()
     if not entries:
         raise invalid("allowed_hosts", "a list of one host or more", hosts)
@@ -400,7 +419,7 @@ def _check_hosts(_instance: Any, _attribute: "Attribute[Any]", value: tuple[obje
 
 @frozen(kw_only=True)
 class DownloadPolicy:
-    """Where document files may come from, and how much of them.
+    """Rules for downloads of document files: allowed hosts, sizes and rates.
 
     An entry of ``allowed_hosts`` is a host name, an IP address, or ``*.`` and a
     domain for every host below it. A port behind it allows this one instead of
@@ -414,23 +433,24 @@ class DownloadPolicy:
     allowed_hosts: tuple[str, ...] = field(
         default=("*.amazonaws.com",), converter=_list_hosts, validator=_check_hosts
     )
-    """Hosts whose addresses are used (contract section 2.3)."""
+    """Hosts from which files are downloaded (contract section 2.3)."""
     require_https: bool = field(default=True, validator=flag)
-    """Whether an address in plain http is refused."""
+    """Whether a URL with plain http is refused."""
     allow_private_networks: bool = field(default=False, validator=flag)
-    """Whether hosts may be in private networks, and on this machine if they are named so."""
+    """Whether hosts may be in private networks, and on this machine if named as such."""
     max_bytes: int = field(default=2**30, validator=counting)
-    """Longest file, in bytes."""
+    """Size of the largest allowed file, in bytes."""
     max_redirects: int = field(default=3, validator=whole)
-    """Redirects that are followed in a row, each checked like the address itself."""
+    """Redirects followed in a row; the URL of each is checked like the first one."""
     minimum_rate: float = field(default=1024.0, validator=not_negative)
-    """Bytes a second, over half a minute, below which a connection is given up; 0 for none."""
+    """Bytes a second, averaged over 30 seconds, below which the download gives a connection up; 0
+    turns the check off."""
     ssl: tls.SSLContext | None = field(default=None, validator=_tls_context)
-    """A TLS context in place of the default one; the client's own stays out of downloads."""
+    """A TLS context in place of the default one; downloads do not use the client's context."""
 
 
 class DeprecatedOptions(TypedDict, total=False):
-    """Keyword arguments of clients that go in version 0.4."""
+    """Keyword arguments of clients that will be removed in version 0.4."""
 
     max_response_bytes: int
     user_agent: str | None
@@ -444,14 +464,14 @@ DEPRECATED_OPTIONS: Final = {
     "trace_configs": "session=aiohttp.ClientSession(trace_configs=...)",
     "user_agent": 'session=aiohttp.ClientSession(headers={"User-Agent": ...})',
 }
-"""What to write in place of each of them."""
+"""Code that replaces each deprecated option."""
 
 
 class DeprecatedPollOptions(TypedDict, total=False):
-    """Keyword arguments of ``poll`` that go in version 0.4."""
+    """Keyword arguments of ``poll`` that will be removed in version 0.4."""
 
     lease: float
 
 
 DEPRECATED_POLL_OPTIONS: Final = {"lease": "standby=SECONDS"}
-"""What to write in place of each of them."""
+"""Code that replaces each deprecated option of ``poll``."""

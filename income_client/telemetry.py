@@ -75,7 +75,7 @@ class Telemetry:
 
     @classmethod
     def found(cls) -> Self | None:
-        """Return one if the program has set a provider, of spans or of metrics."""
+        """Return telemetry if the program has set a provider of spans or metrics, else None."""
         has_tracer = not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
         has_meter = type(metrics.get_meter_provider()).__name__ != _NO_METER_YET
         return cls() if has_tracer or has_meter else None
@@ -83,7 +83,10 @@ class Telemetry:
     def begin_call(
         self, name: str, *, method: str, host: str | None, port: int | None, template: str | None
     ) -> OnEvent:
-        """Begin the span of a call in the running task, and return what takes the call's events."""
+        """Begin the span of a call in the running task.
+
+        Return the function that takes the call's events.
+        """
         known = _known({"income_client.call": name, "server.address": host})
         of_requests = _known(
             {
@@ -104,7 +107,7 @@ class Telemetry:
         return take
 
     def count_event(self, event: Event) -> None:
-        """Count what happens outside of calls."""
+        """Count an event that happened outside of calls."""
         match event:
             case TokenRenewed(is_shared=is_shared):
                 source = "store" if is_shared else "requested"
@@ -152,7 +155,7 @@ class Telemetry:
 
 
 class _CallSpans:
-    """The span of a call, current in its task, and below it the span of the request in flight."""
+    """The span of a call, current in its task, with a span below it for the request in flight."""
 
     def __init__(
         self, tracer: trace.Tracer, name: str, known: Attributes, of_requests: Attributes
@@ -232,9 +235,9 @@ def _of_poller(name: str) -> Attributes:
 
 
 def _ending_attributes(status: int | None, error: str | None) -> Attributes:
-    found: Attributes = {}
+    attributes: Attributes = {}
     if status is not None:
-        found["http.response.status_code"] = status
+        attributes["http.response.status_code"] = status
     if error is not None:
-        found["error.type"] = error
-    return found
+        attributes["error.type"] = error
+    return attributes

@@ -1,4 +1,4 @@
-"""What a client reports while it works: its events, their listeners, the watch of a call."""
+"""Events that a client reports about its work, their listeners, and the watch of a call."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -51,7 +51,7 @@ NAMES: Final = {
     """,
     "instrumentation": "OnEvent",
 }
-"""The modules, and the names that each gives."""
+"""Public names by the module that defines them."""
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_names(__name__, NAMES)

@@ -1,4 +1,4 @@
-"""What is reported of one call while it happens, to those who listen."""
+"""Events of one call, emitted to its listeners."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from .kinds import CallFinished, Event, RequestAnswered, RequestRetried, Request
 
 
 class CallWatch:
-    """Emits the events of one call, and counts what they say."""
+    """Emits the events of one call, and counts its requests."""
 
     __slots__ = ("_began", "_busy", "_clock", "_emit", "_name", "_request_id", "_sent", "_sent_at",
                  "_status")  # fmt: skip
@@ -32,7 +32,7 @@ class CallWatch:
         self._emit(RequestSent(call=self._name, attempt=self._sent))
 
     def answered(self, status: int | None, outcome: object, request_id: str | None) -> None:
-        """Emit that the request has ended, with what was made of the reply or an error."""
+        """Emit that a request has ended, with the facts of its reply or its error."""
         seconds = self._clock.monotonic() - (self._sent_at or 0.0)
         self._sent_at = None
         self._busy += seconds
@@ -49,7 +49,7 @@ class CallWatch:
         self._emit(answered)
 
     def retried(self, error: IncomeClientError, pause: float) -> None:
-        """Emit that the request is repeated after so many seconds."""
+        """Emit that the request is repeated after a pause in seconds."""
         retried = RequestRetried(
             call=self._name,
             attempt=self._sent,
@@ -60,7 +60,7 @@ class CallWatch:
         self._emit(retried)
 
     def finished(self, outcome: object) -> None:
-        """Emit that the call has ended, and with it a request that was in flight."""
+        """Emit that the call has ended, and with it a request that was still in flight."""
         if self._sent_at is not None:
             self.answered(None, outcome, None)
         seconds = self._clock.monotonic() - self._began

@@ -1,6 +1,6 @@
-"""Where the events of a client go: the program's hook, and OpenTelemetry where it is set up.
+"""Listeners of a client's events: the program's hook, and OpenTelemetry if it is set up.
 
-Neither can break a call: what they raise is logged once.
+An exception of a listener is logged once and never reaches the call.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ class OnEvent(Protocol):
 
 
 class Tracer(Protocol):
-    """What takes the spans of calls, and counts events that belong to none."""
+    """A listener that makes a span of each call, and counts the events outside of calls."""
 
     def begin_call(
         self, name: str, *, method: str, host: str | None, port: int | None, template: str | None
     ) -> OnEvent:
-        """Begin the span of a call; return what takes the events of this call."""
+        """Begin the span of a call; return the function that takes the call's events."""
 
     def count_event(self, event: "Event") -> None:
         """Count an event that belongs to no call."""
@@ -48,7 +48,7 @@ FindTracer = Callable[[], Tracer | None]
 
 
 class Instrumentation:
-    """Gives the events of one client to those who listen."""
+    """Passes the events of one client to its listeners."""
 
     __slots__ = ("_find_tracer", "_has_failed", "_hook", "_tracer", "emit", "is_on")
 
@@ -64,9 +64,10 @@ class Instrumentation:
         self._find_tracer = find_tracer
         self._has_failed: set[str] = set()
         self.is_on: bool = find_tracer is not None or on_event is not None
-        """Whether calls have to be watched, as far as is known by now."""
+        """Whether calls must be watched; False once no tracer was found and there is no hook."""
         self.emit: OnEvent | None = None if on_event is None else self._emit
-        """What takes an event; None without a listener, so that no event is made for nothing."""
+        """Function that takes an event; None without a listener, so that no event is made in
+        vain."""
 
     def watch_call(
         self,
@@ -93,25 +94,26 @@ class Instrumentation:
                 emit = partial(self._emit, span=span)
         if emit is None:
             return None
-        # Not for those who do not listen: making the classes of events takes a while.
+        # Imported here, since making the classes of events takes time that a client without
+        # listeners need not spend.
         from .call_watch import CallWatch  # noqa: PLC0415
 
         return CallWatch(name, emit, clock)
 
     def _emit(self, event: "Event", span: OnEvent | None = None) -> None:
-        """Give an event to the tracer, or the span that it belongs to, and to the hook."""
+        """Pass an event to the call's span or else the tracer, and to the hook."""
         if span is None and self._tracer is not None:
             span = self._tracer.count_event
         for name, take in (("telemetry", span), ("on_event", self._hook)):
             if take is not None:
                 try:
                     take(event)
-                # A cancellation that a plain function raises is not that of the task.
+                # A plain function may raise CancelledError; the task is not cancelled then.
                 except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - foreign code
                     self._log_hook_failure(name, error)
 
     def _attach(self, find_tracer: FindTracer) -> None:
-        """Look for a tracer, once: the program may set it up after it has made the client."""
+        """Find the tracer at the first call: a program may set it up after making the client."""
         self._find_tracer = None
         try:
             self._tracer = find_tracer()
@@ -125,6 +127,6 @@ class Instrumentation:
         """Log the class of an error, once for each listener."""
         if name not in self._has_failed:
             self._has_failed.add(name)
-            found = type(error).__name__
+            error_name = type(error).__name__
             message = "%s raised %s; calls are not disturbed, and it is not complained of again"
-            _LOGGER.warning(message, name, found, extra={"error": found})
+            _LOGGER.warning(message, name, error_name, extra={"error": error_name})

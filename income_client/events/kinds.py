@@ -12,7 +12,7 @@ from income_client.records.window import Window
 
 @frozen(kw_only=True)
 class Event:
-    """Something that happened in a client; the class says what.
+    """An event of a client; its class says what happened.
 
     - ``RequestSent``: a request is sent (``call``, ``attempt``).
     - ``RequestAnswered``: it has ended, with a reply or without (``call``, ``attempt``,
@@ -39,66 +39,67 @@ class Event:
 
 @frozen(kw_only=True)
 class RequestSent(Event):
-    """A request goes out."""
+    """A request is being sent."""
 
     call: str
-    """What it is for, such as ``get_application``; ``token`` for the token endpoint."""
+    """Name of the call, such as ``get_application``; ``token`` for the token endpoint."""
     attempt: int
-    """Which one of its call, from 1."""
+    """Number of the attempt within the call, from 1."""
 
 
 @frozen(kw_only=True)
 class RequestAnswered(Event):
-    """A request has ended, with a reply or without."""
+    """A request has ended, with a reply or with an error."""
 
     call: str
-    """What it was for."""
+    """Name of the call."""
     attempt: int
-    """Which one of its call, from 1."""
+    """Number of the attempt within the call, from 1."""
     status: int | None
-    """Of the reply; None where none came."""
+    """HTTP status of the reply; None if no reply came."""
     seconds: float
-    """From its sending to the end of the reply's body."""
+    """Seconds from sending the request to the end of the reply's body."""
     error: str | None
-    """Class of what was wrong with it; None if nothing was."""
+    """Class of the request's error; None for a success."""
     request_id: str | None = None
-    """The service's own id of it, for its support desk; None where it gave none."""
+    """The service's own id of the request, for its support desk; None if it gave none."""
 
 
 @frozen(kw_only=True)
 class RequestRetried(Event):
-    """A request has failed, and is made again after a pause."""
+    """A request has failed, and will be repeated after a pause."""
 
     call: str
-    """What it is for."""
+    """Name of the call."""
     attempt: int
-    """The one that failed, from 1."""
+    """Number of the attempt that failed, from 1."""
     status: int | None
-    """Of its reply; None where none came."""
+    """HTTP status of the failed attempt's reply; None if no reply came."""
     error: str
-    """Class of the failure."""
+    """Class of the attempt's error."""
     pause: float
-    """Seconds until the next."""
+    """Seconds until the next attempt."""
 
 
 @frozen(kw_only=True)
 class CallFinished(Event):
-    """A call has its result or its error."""
+    """A call has returned its result or raised its error."""
 
     call: str
-    """Its name."""
+    """Name of the call."""
     attempts: int
-    """Requests that it took."""
+    """Number of requests that the call sent."""
     seconds: float
-    """From its beginning to its end."""
+    """Seconds from the beginning of the call to its end."""
     waited: float
-    """Seconds of these in which no request of it was under way: queue, token, pauses."""
+    """Seconds of the call during which none of its requests was in flight: queue, token, pauses.
+    """
     status: int | None
-    """Of the reply to its last request; None where none came."""
+    """HTTP status of the reply to the last request; None if no reply came."""
     error: str | None
-    """Class of the error that it raised; None for a result."""
+    """Class of the error that the call raised; None for a result."""
     request_id: str | None = None
-    """The service's own id of its last request; None where it gave none."""
+    """The service's own id of the last request; None if it gave none."""
 
 
 @frozen(kw_only=True)
@@ -106,61 +107,64 @@ class FileFinished(Event):
     """The download of a document's file has ended."""
 
     application_id: str | None
-    """Of the application that it belongs to, where that is known."""
+    """Id of the document's application; None for a document made by hand."""
     document_id: str
-    """Of its document."""
+    """Id of the file's document."""
     size: int | None
-    """Bytes of the whole file; None where there is none."""
+    """Size of the whole file in bytes; None after an error."""
     was_there: bool
-    """Whether the same file was in its place already."""
+    """Whether the same file was already in its place, so that nothing was downloaded."""
     attempts: int
-    """Requests for it."""
+    """Number of requests for the file."""
     seconds: float
-    """From the beginning, once it was its turn, to the end."""
+    """Seconds from the download's turn in the queue to its end."""
     error: str | None
-    """Class of what was wrong; None if it is there."""
+    """Class of the download's error; None for a complete file."""
 
 
 @frozen(kw_only=True)
 class TokenRenewed(Event):
-    """There is a new access token."""
+    """The client has a new access token."""
 
     lifetime: float
-    """Seconds for which it is valid from now."""
+    """Seconds from now for which the token is valid."""
     is_shared: bool
-    """Whether it came from the token store; else it was requested."""
+    """Whether the token came from the token store; otherwise the client requested it."""
 
 
 @frozen(kw_only=True)
 class WindowSplit(Event):
-    """A page came back full, and its window is divided."""
+    """A page came back full, so its window is being split."""
 
     window: Window
-    """The requested one."""
+    """Window of the full page."""
     rows: int
-    """Rows of the page."""
+    """Number of rows of the page."""
 
 
 @frozen(kw_only=True)
 class PageCovered(Event):
-    """The consumer of a walk is done with a page."""
+    """The consumer of a walk has taken all applications of a page."""
 
     window: Window
-    """Its window."""
+    """Window of the page."""
     rows: int
-    """Applications of it that no page had given before."""
+    """Number of the page's applications that no earlier page had."""
     covered_fraction: float
-    """Share of the walk's seconds that is covered, 0 to 1."""
+    """Share of the walk's seconds that is covered, from 0 to 1."""
     requests: int
-    """List calls of the walk so far."""
+    """Number of list calls of the walk so far."""
 
 
 @frozen(kw_only=True)
 class RecordDelivered(Event):
-    """A record, or the documents of an application, is handed to its consumer, perhaps again."""
+    """A record, or an application's documents, is passed to the consumer.
+
+    Redeliveries count too.
+    """
 
     application_id: str
-    """Of its application."""
+    """Id of the record's application."""
 
 
 @frozen(kw_only=True)
@@ -168,58 +172,58 @@ class PollFinished(Event):
     """A poll has succeeded."""
 
     name: str
-    """Of the poller."""
+    """Name of the poller."""
     polls: int
-    """How many have succeeded."""
+    """Number of polls that have succeeded so far."""
     lag: float | None
-    """Seconds from the checkpoint to the service's present; None while it is not known."""
+    """Seconds from the checkpoint to the present service time; None while unknown."""
 
 
 @frozen(kw_only=True)
 class PollFailed(Event):
-    """A poll has failed, or its records could not be stored; the next one is planned already."""
+    """A poll has failed, or its records could not be stored; the next poll is already planned."""
 
     name: str
-    """Of the poller."""
+    """Name of the poller."""
     failures: int
-    """Failures since the last poll that succeeded."""
+    """Number of failures since the last successful poll."""
     lag: float | None
-    """Seconds from the checkpoint to the service's present; None while it is not known."""
+    """Seconds from the checkpoint to the present service time; None while unknown."""
     status: int | None
-    """Of the reply that was the reason; None where none came."""
+    """HTTP status of the reply that caused the failure; None if no reply came."""
     error: str
-    """Class of the error."""
+    """Class of the poll's error."""
     is_last: bool
     """Whether the error ends the poller."""
 
 
 @frozen(kw_only=True)
 class CheckpointCreated(Event):
-    """The store had no checkpoint of a poller's name: polling begins, or begins again."""
+    """The store had no checkpoint for a poller, so polling begins anew."""
 
     name: str
-    """Of the poller."""
+    """Name of the poller."""
     reached: int
-    """Service time at which it begins, in seconds since 1970."""
+    """Service time of the new checkpoint, in seconds since 1970."""
 
 
 @frozen(kw_only=True)
 class CheckpointCommitted(Event):
-    """The store has a poller's checkpoint."""
+    """A poller's checkpoint has been saved to the store."""
 
     name: str
-    """Of the poller."""
+    """Name of the poller."""
     reached: int
-    """Service time that it has come to, in seconds since 1970."""
+    """Service time that the checkpoint has reached, in seconds since 1970."""
 
 
 @frozen(kw_only=True)
 class DeadLettered(Event):
-    """Something could not be read, and is kept by the store to be tried again."""
+    """An application or window could not be read, and is kept in the store to be tried again."""
 
     name: str
-    """Of the poller."""
+    """Name of the poller."""
     letter: DeadLetter
-    """What, and why."""
+    """The dead letter, with its window and the reason."""
     is_new: bool = True
-    """Whether it has become a dead letter now; else it was one already, and was tried again."""
+    """Whether this is a new dead letter; otherwise another attempt to read it has failed."""

@@ -1,4 +1,4 @@
-"""The two things that waiting code needs of time; tests put in a clock that jumps."""
+"""The clock by which waiting code measures time; tests replace it with one that jumps."""
 
 import asyncio
 import time
@@ -6,14 +6,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """A source of durations; never of the time of day."""
+    """A source of durations, but never of the time of day."""
 
     def monotonic(self) -> float:
         """Return seconds since some fixed moment."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait this many seconds."""
+        """Sleep for a number of seconds."""
         ...
 
 
@@ -24,5 +24,5 @@ class SystemClock:
     monotonic: "staticmethod[[], float]" = staticmethod(time.monotonic)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait this many seconds."""
+        """Sleep for a number of seconds."""
         await asyncio.sleep(seconds)

@@ -1,8 +1,8 @@
-"""Bounded concurrency: tasks that belong to an iterator, iterators over them, work in threads.
+"""Bounded concurrency: tasks owned by an iterator, iterators over their results, work in threads.
 
-An iterator that is handed out cannot use a task group: its consumer may leave the loop
-between two items. So it owns its tasks by hand, and they end with it: when it is closed,
-cancelled, or dropped.
+An iterator that a caller consumes cannot use a task group: the caller may leave the loop
+between two items. The iterator therefore owns its tasks, and cancels them when it is closed,
+cancelled, or garbage-collected.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ Y = TypeVar("Y")
 
 @frozen
 class Finished(Generic[K]):
-    """A task that has finished, with a result or an error, and what it was started for."""
+    """A finished task: the key that it was started for, and its result or error."""
 
     key: K
     result: Any
@@ -34,9 +34,10 @@ class Finished(Generic[K]):
 
 
 class BoundedTasks(Generic[K]):
-    """Tasks in flight, each for a key, and the finished ones in the order of finishing."""
+    """Tasks in flight, each for a key, and finished tasks in the order of finishing."""
 
-    # What is started must not refer to the iterator, or dropping that would cancel nothing.
+    # Tasks must not refer to the iterator: it would never be garbage-collected, and the tasks
+    # of an abandoned iterator would run on.
 
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Task[Any], K] = {}
@@ -48,7 +49,7 @@ class BoundedTasks(Generic[K]):
         return bool(self._tasks or self._finished)
 
     def __del__(self) -> None:
-        # A copy: the loop may run in another thread, where the tasks end as they are cancelled.
+        # A copy, since tasks are removed while they are cancelled if the loop runs in a thread.
         for task in tuple(self._tasks):
             with suppress(RuntimeError):  # the loop is closed
                 # The collector may run in any thread.
@@ -56,27 +57,30 @@ class BoundedTasks(Generic[K]):
 
     @property
     def under_way(self) -> int:
-        """How many have not finished yet."""
+        """Number of tasks that have not finished."""
         return len(self._tasks)
 
     @property
     def keys(self) -> list[K]:
-        """Keys of the tasks in flight, and of the finished ones that are not taken yet."""
+        """Keys of the tasks in flight, and of finished tasks that `next` has not returned."""
         return [*self._tasks.values(), *(finished.key for finished in self._finished)]
 
     def start(self, key: K, work: Coroutine[Any, Any, Any]) -> None:
-        """Start a task."""
+        """Start a task for a key."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = key
         task.add_done_callback(partial(_report_end, weakref.ref(self)))
 
     def check_is_free(self) -> None:
-        """Refuse a second consumer while the first one waits."""
+        """Raise an error if another consumer is waiting for a task."""
         if self._waiter is not None:
             raise ConfigurationError("this iterator is waited for already; it has one consumer")
 
     async def next(self) -> Finished[K]:
-        """Wait for the next task to finish; raise `ClientClosedError` if they are cancelled."""
+        """Wait for the next task to finish.
+
+        Raise `ClientClosedError` if the tasks are cancelled.
+        """
         before = self._cancellations
         while not self._finished:
             self._waiter = asyncio.get_running_loop().create_future()
@@ -89,7 +93,7 @@ class BoundedTasks(Generic[K]):
         return self._finished.popleft()
 
     async def cancel(self) -> None:
-        """Cancel every task, forget the finished ones, and end the wait for one."""
+        """Cancel every task, forget the finished ones, and end a consumer's wait."""
         tasks = list(self._tasks)
         self._tasks.clear()
         self._finished.clear()
@@ -101,7 +105,7 @@ class BoundedTasks(Generic[K]):
             await asyncio.wait(tasks)
 
     def note_finished(self, task: "asyncio.Task[Any]", error: BaseException | None) -> None:
-        """Keep what a task has finished with for `next`."""
+        """Keep a finished task for `next`."""
         if task not in self._tasks:
             return
         key = self._tasks.pop(task)
@@ -123,7 +127,7 @@ def _report_end(owner: "weakref.ref[BoundedTasks[Any]]", task: "asyncio.Task[Any
 
 
 class Source(Generic[T]):
-    """The items of a caller's iterable, asynchronous or not; keeps an error until its turn."""
+    """A caller's iterable, asynchronous or not; its error is raised after the items before it."""
 
     def __init__(
         self,
@@ -147,7 +151,7 @@ class Source(Generic[T]):
                 raise InvalidArgumentError(expected, argument=argument)
 
     def take_item(self) -> T | None:
-        """Return the next one; None at the end or after an error."""
+        """Return the next item; None at the end or after an error."""
         try:
             return self._read(next(self._iterator))
         except StopIteration:
@@ -157,7 +161,7 @@ class Source(Generic[T]):
         return None
 
     async def await_item(self) -> T | None:
-        """Return the next one of an asynchronous source, None likewise."""
+        """Return the next item of an asynchronous iterable; None at the end or after an error."""
         try:
             return self._read(await anext(self._iterator))
         except StopAsyncIteration:
@@ -167,7 +171,7 @@ class Source(Generic[T]):
         return None
 
     async def aclose(self) -> None:
-        """Close an asynchronous source that can be closed."""
+        """Close the iterable if it is asynchronous and has ``aclose``."""
         self.is_exhausted = True
         if self.is_asynchronous:
             close = getattr(self._iterator, "aclose", None)
@@ -180,7 +184,7 @@ class Source(Generic[T]):
 
 
 class TaskIterator(ABC, Generic[K, Y]):
-    """An iterator over results of tasks that work through a source, for one consumer.
+    """An iterator over the results of tasks that work on a source's items, for one consumer.
 
     Subclasses say in ``_tasks_for`` which tasks an item of the source needs, each with a key, and
     make results of what `_next_finished` returns. At most ``concurrency`` tasks are under way,
@@ -227,7 +231,7 @@ class TaskIterator(ABC, Generic[K, Y]):
         return result
 
     async def aclose(self) -> None:
-        """Cancel what is in flight and close the source; again does nothing."""
+        """Cancel the tasks in flight and close the source; a second call does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -243,17 +247,17 @@ class TaskIterator(ABC, Generic[K, Y]):
 
     @abstractmethod
     def _tasks_for(self, item: Any) -> Iterator[tuple[K, Coroutine[Any, Any, Any]]]:
-        """Return what is to be done for an item of the source; each is started as it comes.
+        """Return the tasks for an item of the source; each is started as soon as it is returned.
 
         None of it may refer to this iterator, so that dropping that ends the tasks at once.
         """
 
     def _may_take_item(self) -> bool:
-        """Say whether another item of the source may be begun."""
+        """Return whether another item of the source may be started."""
         return True
 
     async def _next_finished(self) -> Finished[K] | None:
-        """Start tasks, and return the next one that has finished; None once all have.
+        """Start tasks, and return the next finished one; None once all have finished.
 
         What the source has raised is raised then.
         """
@@ -272,7 +276,7 @@ class TaskIterator(ABC, Generic[K, Y]):
             self._begin_item(finished.result)
 
     def _start_tasks(self) -> None:
-        """Start as many tasks as may be under way."""
+        """Start as many tasks as may be in flight."""
         while self._has_free_slot():
             task = next(self._to_start, None)
             if task is not None:
@@ -299,7 +303,7 @@ async def run_to_the_end(
     on_cancel: Callable[[], None] | None = None,
     executor: Executor | None = None,
 ) -> T:
-    """Run work in a thread and wait for its end, even if cancelled meanwhile.
+    """Run a function in a thread and wait for its end, even if the caller is cancelled meanwhile.
 
     A thread cannot be cancelled: left alone, it would keep using what belongs to somebody
     else by then. ``on_cancel`` asks the work to end early. ``executor=None`` means the event
@@ -317,7 +321,7 @@ async def run_to_the_end(
 async def wait_for_end(
     future: asyncio.Future[Any], on_cancel: Callable[[], None] | None = None
 ) -> asyncio.CancelledError | None:
-    """Wait for a future's end, and return the cancellation that came meanwhile."""
+    """Wait for a future's end, and return the cancellation that arrived meanwhile, if any."""
     cancellation: asyncio.CancelledError | None = None
     while not future.done():
         try:

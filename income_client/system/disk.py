@@ -1,4 +1,4 @@
-"""Private files and folders on the disk: opened without following links, made, locked, synced."""
+"""Private files and folders: open them without following links, create, lock and sync them."""
 
 import errno
 import os
@@ -10,11 +10,11 @@ from typing import IO, Final
 
 _NO_SYNC: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS})
 _CAN_OPEN_FOLDERS: Final = hasattr(os, "O_DIRECTORY")
-"""Windows cannot, and needs no sync of a folder."""
+"""False on Windows, which cannot open a folder and need not sync it."""
 _PRIVATE: Final = 0o600
 _PRIVATE_FOLDER: Final = 0o700
 _OTHERS: Final = 0o077
-"""What a mode allows to anybody but the owner."""
+"""Permission bits of a mode that allow access to anybody but the owner."""
 # Windows lacks most flags, and needs one that others lack.
 _SAFELY: Final = (
     getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -22,7 +22,7 @@ _SAFELY: Final = (
 
 
 def sync_descriptor(descriptor: int) -> None:
-    """Bring an open file or folder to the disk."""
+    """Flush an open file or folder to the disk."""
     try:
         os.fsync(descriptor)
     except OSError as error:
@@ -31,7 +31,7 @@ def sync_descriptor(descriptor: int) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Bring the names in a folder to the disk."""
+    """Flush the names in a folder to the disk."""
     if not _CAN_OPEN_FOLDERS:
         return
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -43,7 +43,7 @@ def sync_folder(path: Path) -> None:
 
 
 def has_locks() -> bool:
-    """Say whether open files can be locked, and renamed and removed too; not so on Windows."""
+    """Return whether open files can be locked, renamed and removed; False on Windows."""
     try:
         import fcntl  # noqa: F401, PLC0415 - not every system has it
     except ImportError:
@@ -52,7 +52,7 @@ def has_locks() -> bool:
 
 
 def lock_descriptor(descriptor: int, *, is_shared: bool = False) -> bool:
-    """Lock an open file or folder; return False if the system or file system has no locks.
+    """Lock an open file or folder; return False if the file system has no locks.
 
     The lock ends once the descriptor is closed, by the end of the process too.
 
@@ -74,7 +74,7 @@ def lock_descriptor(descriptor: int, *, is_shared: bool = False) -> bool:
 
 @contextmanager
 def locked_folder(path: Path) -> Iterator[None]:
-    """Keep others that lock a folder out of it; `BlockingIOError` if one of them has it.
+    """Hold the lock of a folder within a ``with`` block; raise `BlockingIOError` if it is locked.
 
     Where there are no such locks, nothing is kept out.
     """
@@ -90,12 +90,12 @@ def locked_folder(path: Path) -> Iterator[None]:
 
 
 def open_file(path: Path, flags: int) -> int:
-    """Open a file without following a link or waiting for a pipe's other end."""
+    """Open a file without following a link, and without waiting for the writer of a named pipe."""
     return os.open(path, flags | _SAFELY, _PRIVATE)
 
 
 def new_file(path: Path) -> int:
-    """Make a file for reading and writing, for its owner alone whatever the umask is."""
+    """Create a file for reading and writing with mode 0600, whatever the umask is."""
     descriptor = open_file(path, os.O_CREAT | os.O_EXCL | os.O_RDWR)
     try:
         # Windows has no such mode.
@@ -110,7 +110,7 @@ def new_file(path: Path) -> int:
 
 
 def file_of(descriptor: int, mode: str) -> IO[bytes]:
-    """Return the file of a descriptor, which is closed if that fails."""
+    """Return the file object of a descriptor, which is closed if that fails."""
     try:
         return os.fdopen(descriptor, mode, buffering=0)
     except BaseException:
@@ -119,13 +119,13 @@ def file_of(descriptor: int, mode: str) -> IO[bytes]:
 
 
 def remove(path: Path) -> None:
-    """Remove a file of no use; one that the disk does not remove is left."""
+    """Remove a file; leave it if the system refuses."""
     with suppress(OSError):
         path.unlink(missing_ok=True)
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a private file, whole or not at all, in place of one that an earlier run left."""
+    """Write a private file atomically, in place of a file that an earlier run left."""
     path.unlink(missing_ok=True)
     descriptor = new_file(path)
     try:
@@ -139,7 +139,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def publish_file(source: Path, place: Path) -> None:
-    """Give a file its place, and replace nothing; it may keep its own name too.
+    """Link a file to its final path without replacing another; it may keep its own name too.
 
     Raises:
         FileExistsError: something is there.
@@ -161,50 +161,53 @@ def publish_file(source: Path, place: Path) -> None:
         source.rename(place)
 
 
-def is_ours(found: os.stat_result) -> bool:
-    """Say whether a file or folder belongs to this user; where there are no owners, it does."""
-    return not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
+def is_ours(status: os.stat_result) -> bool:
+    """Return whether this user owns a file or folder; True on systems without owners."""
+    return not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
 
 
-def is_open_to_others(found: os.stat_result) -> bool:
-    """Say whether others than its owner may use a file or folder; Windows has no such modes."""
-    return hasattr(os, "geteuid") and bool(found.st_mode & _OTHERS)
+def is_open_to_others(status: os.stat_result) -> bool:
+    """Return whether other users may access a file or folder; False on Windows."""
+    return hasattr(os, "geteuid") and bool(status.st_mode & _OTHERS)
 
 
 def make_private(path: Path) -> None:
-    """Take from a file what others may do with it, if it is ours."""
+    """Remove the permissions of other users from a file that this user owns."""
     with suppress(OSError):
         if is_open_to_others(path.lstat()):
             path.chmod(_PRIVATE)
 
 
 def size_of_file(path: Path) -> int | None:
-    """Return the size of the file at a path, None for nothing; raise if it is not a file."""
+    """Return the size of the file at a path, None if the path is free.
+
+    Raise if it is not a file.
+    """
     try:
-        found = path.lstat()
+        status = path.lstat()
     except FileNotFoundError:
         return None
-    if stat.S_ISREG(found.st_mode):
-        return found.st_size
+    if stat.S_ISREG(status.st_mode):
+        return status.st_size
     kinds = ((stat.S_ISLNK, "a symbolic link"), (stat.S_ISDIR, "a folder"))
-    kind = next((text for is_kind, text in kinds if is_kind(found.st_mode)), "no regular file")
+    kind = next((text for is_kind, text in kinds if is_kind(status.st_mode)), "no regular file")
     raise FileExistsError(errno.EEXIST, f"{kind} is in its place")
 
 
 def check_folder(path: Path, inner: Sequence[str] = ()) -> Path:
-    """Return the folder at the end of these names; raise if one of them is a link or missing."""
+    """Return the path of nested folders; raise if one of them is a link or missing."""
     _check_is_folder(path.stat())
     for name in inner:
         path = path / name
-        found = path.lstat()
-        if stat.S_ISLNK(found.st_mode):
+        status = path.lstat()
+        if stat.S_ISLNK(status.st_mode):
             raise OSError(errno.ELOOP, "a symbolic link is in the place of a folder")
-        _check_is_folder(found)
+        _check_is_folder(status)
     return path
 
 
 def make_folder(path: Path, inner: Sequence[str] = ()) -> Path:
-    """Make what is missing of a folder, for its owner alone, and return it as `check_folder`."""
+    """Create the missing parts of nested folders with mode 0700, and return the path."""
     missing = [path, *path.parents]
     while missing and missing[-1].is_dir():
         missing.pop()
@@ -220,6 +223,6 @@ def make_folder(path: Path, inner: Sequence[str] = ()) -> Path:
     return path
 
 
-def _check_is_folder(found: os.stat_result) -> None:
-    if not stat.S_ISDIR(found.st_mode):
+def _check_is_folder(status: os.stat_result) -> None:
+    if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))

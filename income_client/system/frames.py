@@ -12,7 +12,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def strip_frames(target: F) -> F:
-    """Remove the frames of a function, and those below it, from an error that it raises.
+    """Remove a function's frames, and the frames below them, from an error that it raises.
 
     Crash reporters send the variables of frames. This is for functions that handle secrets,
     replies or records as plain values. The cause and the context, which may show what was
@@ -30,7 +30,7 @@ def strip_frames(target: F) -> F:
 
 
 def strip_all_frames(target: F) -> F:
-    """Remove frames as `strip_frames` does, also from any other exception.
+    """Remove frames as `strip_frames` does, but from any exception.
 
     That keeps its cause and context, and its stack as a note.
 

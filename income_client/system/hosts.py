@@ -1,4 +1,4 @@
-"""How hosts and addresses of http are spelled, and which a list of allowed ones names.
+"""Spelling of hosts and URLs, and the patterns of a list of allowed hosts.
 
 A host has one spelling here, `plain_host`, in which two are compared: a name in
 lower case, or an IP address in its shortest form, without brackets. Nothing is resolved.
@@ -22,36 +22,36 @@ _SHOWABLE: Final = re.compile(r"[A-Za-z0-9.*:\[\]_-]{1,100}")
 _LONGEST_NAME: Final = 253
 _HIGHEST_PORT: Final = 65535
 _TEXT: Final = re.compile(r"[!-\[\]-~]{1,2048}")
-"""Printable ASCII but the backslash, which some parsers read as a slash."""
+"""Pattern of printable ASCII without the backslash, which some parsers read as a slash."""
 _ADDRESS: Final = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://((?P<user>[^/?#]*)@)?"
     r"(?P<name>\[[^\[\]]*\]|[^:/?#\[\]@]*)(:(?P<port>[0-9]*))?"
     r"(?P<path>(/[^?#]*)?)(?P<query>(\?[^#]*)?)(?P<fragment>(#.*)?)"
 )
-"""The parts of an address (RFC 3986, appendix B)."""
+"""Pattern that splits a URL into its parts, after RFC 3986, appendix B."""
 _DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 
 
 @frozen(kw_only=True)
 class HostPattern:
-    """An entry of `DownloadPolicy.allowed_hosts`, read."""
+    """A parsed entry of `DownloadPolicy.allowed_hosts`."""
 
     host: str
-    """A host as `plain_host` spells it, or the domain behind ``*.``."""
+    """Host as `plain_host` spells it, or the domain after ``*.``."""
     is_wildcard: bool = False
-    """Whether every host below the domain is meant, and not the domain itself."""
+    """Whether the entry allows every host below the domain, but not the domain itself."""
     port: int | None = None
-    """The one port, None where the entry names none."""
+    """Allowed port; None if the entry names none."""
     is_any_port: bool = False
-    """Whether the entry ends with ``:*``."""
+    """Whether the entry ends with ``:*``, which allows every port."""
 
     @property
     def is_this_machine(self) -> bool:
-        """Whether it names this machine itself."""
+        """Whether the entry names this machine itself."""
         return not self.is_wildcard and is_this_machine(self.host)
 
     def allows(self, host: str, port: int, default_port: int) -> bool:
-        """Say whether it names this host, as `plain_host` spells it, and this port.
+        """Return whether the entry allows a host, as `plain_host` spells it, and a port.
 
         ``default_port`` is that of the address's scheme.
         """
@@ -65,7 +65,7 @@ class HostPattern:
 
 
 def read_host_pattern(text: object) -> HostPattern:
-    """Read an entry: ``name``, ``*.domain``, IPv4 or ``[IPv6]``, perhaps ``:port`` or ``:*``."""
+    """Parse an entry: ``name``, ``*.domain``, IPv4 or ``[IPv6]``, perhaps ``:port`` or ``:*``."""
     if not isinstance(text, str):
         raise _address_error("allowed_hosts", "an entry is not a str", ": ")
     for is_wrong, fault in (
@@ -105,7 +105,7 @@ def _entry_error(text: str, fault: str) -> ConfigurationError:
 
 
 def plain_host(text: str) -> str | None:
-    """Return the one spelling of a host, an IPv6 address in brackets; None if it is not a host.
+    """Return the canonical spelling of a host, an IPv6 address in brackets; None if invalid.
 
     Numbers that only old parsers take for an IPv4 address (``127.1``, ``0x7f.0.0.1``,
     ``2130706433``), zones of IPv6 addresses, percent signs and a dot at the end are not accepted.
@@ -128,31 +128,31 @@ def plain_host(text: str) -> str | None:
 
 @frozen(kw_only=True)
 class HttpAddress:
-    """An http or https address that somebody has configured, read."""
+    """A parsed http or https URL that a user configured."""
 
     scheme: str
     """``https`` or ``http``."""
     host: str
-    """As `plain_host` spells it."""
+    """Host as `plain_host` spells it."""
     origin: str
-    """Scheme, host and, unless it is the scheme's own, port."""
+    """Scheme, host and, unless it is the scheme's default, port."""
     path: str
-    """As it was written; may be empty."""
+    """Path as the user wrote it; may be empty."""
     has_user: bool
-    """Whether it holds a user name or a password."""
+    """Whether the URL contains a user name or a password."""
     has_query: bool
-    """Whether a query is in it, even an empty one."""
+    """Whether the URL contains a query, even an empty one."""
     has_fragment: bool
-    """The same of a fragment."""
+    """Whether the URL contains a fragment, even an empty one."""
 
     @property
     def is_exposed(self) -> bool:
-        """Whether what is sent there can be read on the way: plain http to another machine."""
+        """Whether requests can be read on the way: plain http to another machine."""
         return self.scheme == "http" and not is_this_machine(self.host)
 
 
 def read_address(name: str, text: object) -> HttpAddress:
-    """Read an address of http; the error of a refused one does not show it.
+    """Parse an http or https URL; the error about an invalid one does not show it.
 
     Args:
         name: the argument that it is, for errors.
@@ -192,10 +192,10 @@ def _address_error(name: str, detail: str, between: str = " ") -> ConfigurationE
 
 
 def is_this_machine(host: str) -> bool:
-    """Say whether a host, as `plain_host` spells it, is this machine by its very name."""
+    """Return whether a host, as `plain_host` spells it, names this machine itself."""
     return host in ("localhost", "::1") or (is_ip(host) and host.startswith("127."))
 
 
 def is_ip(host: str) -> bool:
-    """Say whether a host, as `plain_host` spells it, is an IP address."""
+    """Return whether a host, as `plain_host` spells it, is an IP address."""
     return ":" in host or host.rpartition(".")[2].isdigit()

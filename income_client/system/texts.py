@@ -1,10 +1,10 @@
-"""Texts from elsewhere: which can be written, and how they are shown to people."""
+"""Texts from outside: check whether they can be encoded, and make them safe to print."""
 
 import os
 
 
 def has_surrogate(text: str) -> bool:
-    """Say whether a text holds half a surrogate pair, which no encoding can write.
+    """Return whether a text contains half a surrogate pair, which no encoding can write.
 
     JSON and undecodable bytes of a command line or the environment can bring one.
     """
@@ -19,7 +19,7 @@ def printable(text: str) -> str:
 
 
 def reason_of(error: OSError, otherwise: str = "it cannot be used") -> str:
-    """Return why a call of the system failed, in its own words and without the name of a file."""
+    """Return the reason why a system call failed, in the system's words and without a file name."""
     if error.errno is not None and error.errno > 0:
         return os.strerror(error.errno).lower()
     return (error.strerror or otherwise).lower()
