@@ -1,8 +1,8 @@
 """Every error that the package raises, and what it offers a caller.
 
 IncomeClientError
-├── ConfigurationError              settings, or what cannot be done so; nothing was sent
-│   └── InvalidArgumentError        an argument; a ValueError too
+├── ConfigurationError              invalid settings or wrong use; nothing was sent
+│   └── InvalidArgumentError        an invalid argument; a ValueError too
 ├── ClientClosedError               used after closing, or from another event loop
 ├── TransportError                  no usable reply came
 │   ├── ConnectionFailedError       refused, reset, cut short, unreadable
@@ -134,7 +134,7 @@ def _rebuild_error(cls: type[E], message: str, state: dict[str, Any]) -> E:
 
 
 class ConfigurationError(IncomeClientError):
-    """A setting or an argument is invalid, or something is used as it cannot be; nothing was sent.
+    """A setting or an argument is invalid, or the package is used wrongly; nothing was sent.
 
     Attributes:
         argument: name of the argument or of the setting; None where it is about none, or several.

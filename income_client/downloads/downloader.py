@@ -127,7 +127,8 @@ class Downloader:
             raise
         self._report_end(download, outcome, began)
         if isinstance(outcome, BaseException):
-            raise outcome  # not within the block above, which would become its context
+            # Not in the block above, whose error would become its context.
+            raise outcome
         return outcome
 
     def _report_end(
