@@ -395,3 +395,35 @@ async def test_a_save_that_is_cancelled_in_a_transaction_closes_the_connection(
         with pytest.raises(asyncio.CancelledError):
             await saving
     assert (await store.load("default")).version == 1
+
+
+class FailingConnection(asyncpg.Connection):  # type: ignore[misc]
+    """Cannot undo transactions, and is confused by a reply."""
+
+    async def execute(self, query: str, *args: Any, **options: Any) -> Any:
+        if query.startswith("ROLLBACK"):
+            raise ConnectionResetError
+        return await super().execute(query, *args, **options)
+
+    async def fetchrow(self, *_args: Any, **_options: Any) -> Any:
+        raise asyncpg.InternalClientError("got result for unknown protocol state 3")
+
+
+async def test_a_connection_that_the_driver_has_lost_track_of_is_no_end(
+    postgres: PostgresServer, pool: Any
+) -> None:
+    """The next call gets another one; one whose transaction cannot be undone is closed.
+
+    Otherwise the next user of the pool would be given a connection that is in a transaction.
+    """
+    schema = await pool.fetchval("SELECT current_schema()")
+    async with postgres.pool(schema, connection_class=FailingConnection) as other:
+        failing = PostgresCheckpointStore(other)
+        error = await failure(failing.load("default"))
+        assert error.retryable
+        async with other.acquire() as connection:
+            with pytest.raises(ZeroDivisionError):
+                async with failing.transaction(connection):
+                    raise ZeroDivisionError
+            with pytest.raises(asyncpg.InterfaceError):
+                await connection.fetchval("SELECT 1")
