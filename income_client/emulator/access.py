@@ -1,4 +1,4 @@
-"""Which hosts an emulator answers for, and who may look into it and control it.
+"""Hosts that an emulator answers for, and who may inspect and control it.
 
 A web page that somebody has open must not reach an emulator of the same machine: its requests
 carry a foreign ``Origin``, or a ``Host`` that only its own name server leads here.
@@ -26,10 +26,10 @@ SECURITY_HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-"""Of every reply below ``/emulator/``; a page has a content policy of its own."""
+"""Header fields of every reply below ``/emulator/``; a page has a content policy of its own."""
 
 _OWN_SITES: Final = frozenset({"none", "same-origin"})
-"""What a browser says in ``Sec-Fetch-Site`` of a page from here, and of a typed address."""
+"""Values of ``Sec-Fetch-Site`` that a browser sends for a page from here, or for a typed URL."""
 _SHORTEST_TOKEN: Final = 8
 _LONGEST_TOKEN: Final = 1024
 
@@ -66,7 +66,7 @@ class ServedHosts:
 
 
 THIS_MACHINE: Final = ServedHosts()
-"""No host but this machine."""
+"""Access of this machine only."""
 
 
 def _read_host(entry: object) -> str:
@@ -98,7 +98,7 @@ def check_token(token: Secret, name: str = "control_token") -> None:
 
 @frozen
 class ControlAccess:
-    """Who may control an emulator.
+    """The clients that may control an emulator.
 
     Without a token, only this machine may. With one, whoever sends it as
     ``Authorization: Bearer TOKEN`` may, from any host, and on this machine also whoever

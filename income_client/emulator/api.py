@@ -40,14 +40,14 @@ _REALM: Final = 'realm="income emulator"'
 _JWT_HEADER: Final = b'{"alg":"HS256","typ":"JWT"}'
 _LIST_PARAMETERS: Final = ("application_reference_id", "limit", "updated_after", "updated_before")
 MOST_ROWS: Final = 1000
-"""Of a page (contract section 4.1)."""
+"""Largest number of rows of a page (contract section 4.1)."""
 USUAL_ROWS: Final = 25
 """Likewise, where no limit is given."""
 _LIMIT_DIGITS: Final = 4
 
 
 class Call(enum.Enum):
-    """What a path asks for."""
+    """The kind of call that a path asks for."""
 
     LIST_APPLICATIONS = "list_applications"
     GET_APPLICATION = "get_application"

@@ -66,7 +66,7 @@ _FAULTS: Final = (
     (aiohttp.ClientPayloadError, "cut_short"),
     (aiohttp.ClientResponseError, "unreadable"),
 )
-"""What an error is called; the first that fits."""
+"""Names of errors by their class; the first class that fits counts."""
 
 
 def _optional_type(*types: type) -> Any:
@@ -96,11 +96,13 @@ class CallbackTarget:
     """
 
     url: str = field(validator=_local, repr=False)
-    """Where callbacks go: http or https, this machine, without user name or fragment."""
+    """URL of the partner's endpoint: http or https, this machine, without user name or fragment.
+    """
     auth: BasicAuth | OAuth2ClientCredentials | None = field(
         default=None, kw_only=True, validator=_optional_type(BasicAuth, OAuth2ClientCredentials)
     )
-    """What the partner has supplied; None for callbacks without an Authorization header."""
+    """Credentials that the partner supplied; None for callbacks without an Authorization header.
+    """
     token_url: str | None = field(
         default=None, kw_only=True, validator=optional(_local), repr=False
     )
@@ -114,11 +116,12 @@ class CallbackTarget:
     timeout: float = field(default=10.0, kw_only=True, validator=positive)
     """Seconds until an attempt, or the request for a token, is given up."""
     renews_on_401: bool = field(default=True, kw_only=True, validator=flag)
-    """Whether a 401 makes it request a new token and send at once, a single time."""
+    """Whether a 401 makes the service request a new token and send again at once, a single time.
+    """
     honours_retry_after: bool = field(default=False, kw_only=True, validator=flag)
     """Whether Retry-After lengthens a pause."""
     resends_unanswered: bool = field(default=False, kw_only=True, validator=flag)
-    """Whether it sends again when no answer came, or no token could be had."""
+    """Whether the service sends again if no answer came, or if no token could be had."""
 
     def __attrs_post_init__(self) -> None:
         is_oauth2 = isinstance(self.auth, OAuth2ClientCredentials)
@@ -133,14 +136,14 @@ class CallbackTarget:
 
 @frozen(kw_only=True)
 class CallbackDelivery:
-    """What became of one callback."""
+    """The outcome of sending one callback."""
 
     application_id: str | None
     """The application it was about, if any."""
     event_type: str | None
-    """What it said had happened."""
+    """Event that the callback reported."""
     attempts: tuple[int | str, ...]
-    """What each attempt came to, in order: a status, or the name of a fault."""
+    """Outcome of each attempt, in order: an HTTP status, or the name of a fault."""
     is_json: bool
     """Whether the last answer was JSON, as the service is assumed to require."""
 
@@ -183,12 +186,12 @@ class _TokenReply:
 
 
 class TokenError(Exception):
-    """No token could be had."""
+    """A token could not be obtained."""
 
     def __init__(self, outcome: int | str) -> None:
         super().__init__(outcome)
         self.outcome: int | str = outcome
-        """What its request came to."""
+        """Outcome of the token request: an HTTP status, or the name of a fault."""
 
 
 @define

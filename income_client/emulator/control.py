@@ -42,7 +42,7 @@ Emulator: TypeAlias = Any
 _LONGEST_ADVANCE: Final = 100 * 366 * 86_400
 """Seconds: a hundred years, so that service time stays within the years that can be written."""
 _LARGEST: Final = 2**53
-"""What every language reads as a whole number."""
+"""Largest whole number that every language reads exactly."""
 _MOST_LISTED: Final = 1000
 _MOST_BUCKETS: Final = 1000
 _MOST_FAULTS: Final = 1000
@@ -98,9 +98,9 @@ class EmulatorState:
     faults_played: dict[str, int]
     """Number of requests that faults fell on, by status or kind."""
     callbacks_url: str | None
-    """Where callbacks go, without the query; None for nowhere."""
+    """URL of the callback endpoint, without the query; None if no callbacks are sent."""
     rules: ServiceRules
-    """How the service behaves where the contract is silent."""
+    """Behaviour of the service where the contract is silent."""
 
 
 @frozen(kw_only=True)
@@ -108,17 +108,17 @@ class EmulatedApplication:
     """An application as an emulator lists it to those who control it."""
 
     application_id: str
-    """Its id."""
+    """Id of the application."""
     application_reference_id: str
     """The partner's own reference."""
     application_date: datetime
-    """When it was made, in service time."""
+    """Creation of the application, in service time."""
     updated_at: datetime
-    """When it was last updated, in service time; the list may show that later."""
+    """Last update of the application, in service time; the list may show it later."""
     updates: int
     """Number of its updates since the start or the last reset."""
     added: bool
-    """Whether it was added, and not invented."""
+    """Whether the application was added by a user, rather than invented."""
 
 
 class _NeededOfApplication(msgspec.Struct):
@@ -499,7 +499,7 @@ class Command:
     """A command, and how it is sent over HTTP."""
 
     function: Callable[..., Coroutine[Any, Any, Any]]
-    """What carries it out, given the emulator and its arguments."""
+    """Coroutine function that carries out the command, with the emulator and its arguments."""
     method: str
     """HTTP method."""
     arguments: type[msgspec.Struct]

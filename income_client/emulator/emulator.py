@@ -63,7 +63,7 @@ _MAX_REQUESTS_SIZE: Final = 128 * 2**20
 _LONGEST_RECORDED: Final = 2000
 """Characters of a path, a query and a header field: more than a signed address has."""
 _CALLBACK_STRIDE: Final = 7919
-"""From one application to the next: a prime, so that callbacks are about each in turn."""
+"""Step from one application to the next: a prime, so that callbacks are about each in turn."""
 
 
 class Emulator:
@@ -203,7 +203,7 @@ class Emulator:
 
     @property
     def rules(self) -> ServiceRules:
-        """How the service behaves; may be replaced at any time."""
+        """Behaviour of the service where the contract is silent; may be replaced at any time."""
         return self.world.rules
 
     @rules.setter
@@ -212,7 +212,7 @@ class Emulator:
 
     @property
     def callbacks(self) -> CallbackTarget | None:
-        """Where callbacks go, None for nowhere; may be replaced at any time."""
+        """Endpoint for callbacks, None if none are sent; may be replaced at any time."""
         return self._callbacks
 
     @callbacks.setter
@@ -291,7 +291,7 @@ class Emulator:
 
     @property
     def download_policy(self) -> DownloadPolicy:
-        """What lets a client read files from here, in every region, and from nowhere else."""
+        """Policy that lets a client download from every region of this emulator, nowhere else."""
         return self._service.storage.policy()
 
     def file_of(self, document_id: str) -> StoredFile:

@@ -22,7 +22,7 @@ _HIGHEST_PORT: Final = 65535
 
 @frozen(kw_only=True)
 class HttpRequest:
-    """One request as it came over the wire."""
+    """A request as it was received."""
 
     method: str
     """HTTP method, in capitals."""
@@ -40,7 +40,7 @@ class HttpRequest:
 
 @frozen(kw_only=True)
 class ListedPage:
-    """What a page of the list holds, for the journal."""
+    """The content of a list page, for the journal."""
 
     after: int
     """``updated_after`` as applied, in service seconds."""
@@ -54,7 +54,7 @@ class ListedPage:
 
 @frozen(kw_only=True)
 class HttpReply:
-    """One reply, before anything is written."""
+    """A reply before it is sent."""
 
     status: int
     """HTTP status."""
@@ -63,12 +63,12 @@ class HttpReply:
     body: bytes = field(default=b"", repr=False)
     """The content."""
     listed: ListedPage | None = field(default=None, repr=False)
-    """What the page holds, where it is one of the list."""
+    """Content of the page; None unless the reply is a page of the list."""
 
 
 @frozen(kw_only=True)
 class RecordedRequest:
-    """What the emulator remembers of a request; never the credentials that came with it."""
+    """A request as the emulator remembers it, without the credentials that came with it."""
 
     name: str
     """The call: list_applications, get_application, get_documents, token, file, index, control,
@@ -82,7 +82,7 @@ class RecordedRequest:
     headers: Mapping[str, str] = field(repr=False)
     """Header fields, likewise, without Authorization, Proxy-Authorization and Cookie."""
     authorized: bool
-    """Whether an Authorization header came with it, good or bad."""
+    """Whether the request had an Authorization header, valid or not."""
     status: int
     """Status of the reply that was decided on; 0 where there is none."""
     fault: str | None

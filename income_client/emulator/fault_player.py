@@ -1,4 +1,4 @@
-"""Which request each fault falls on, and how it is written on a connection."""
+"""Choose the request that each fault falls on, and write the fault to its connection."""
 
 import asyncio
 import socket

@@ -32,7 +32,7 @@ _LEAST_STATUS: Final = 100
 
 
 class FaultKind(Choice):
-    """What goes wrong with a reply."""
+    """The kinds of faults of a reply."""
 
     STATUS = "status"
     RESET = "reset"
@@ -101,7 +101,7 @@ _USUAL_TIMES: Final[int | None] = Factory(_usual_times, takes_self=True)
 
 @frozen
 class Fault:
-    """One misbehaviour and the requests that it falls on.
+    """A fault and the requests that it falls on.
 
     ``status``, ``redirect`` and ``body`` replace the reply; ``reset``, ``drop``,
     ``stall`` and ``garbage`` leave the client without one; ``cut``, ``trickle``
@@ -115,7 +115,7 @@ class Fault:
     """
 
     kind: FaultKind = field(converter=_kind)
-    """What goes wrong."""
+    """Kind of the fault."""
     path: str = field(default="*", kw_only=True, validator=_is_str)
     """Pattern of the raw path, as in a shell."""
     method: str = field(default="*", kw_only=True, validator=_is_str)
@@ -135,7 +135,7 @@ class Fault:
     content_type: str = field(default="application/json", kw_only=True, validator=_is_str)
     """Media type of the content."""
     location: str = field(default="/", kw_only=True, validator=_is_str)
-    """Where a redirect leads."""
+    """URL that a redirect leads to."""
     keep: int | None = field(default=None, kw_only=True, validator=optional(whole))
     """Bytes of the content that come first: in a cut half of them unless given, in a stall none."""
     interval: float = field(default=0.05, kw_only=True, validator=not_negative)
@@ -161,7 +161,7 @@ class Fault:
 
     @property
     def withholds(self) -> bool:
-        """Whether the client is left without any part of a reply."""
+        """Whether the client gets no part of a reply."""
         is_late = self.kind is FaultKind.STALL and self.keep is not None
         return self.kind in _WITHHOLDING and not is_late
 

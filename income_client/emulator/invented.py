@@ -70,9 +70,9 @@ class Person:
     """An invented applicant, written in the two ways of the contract."""
 
     applicant: Mapping[str, Any] = field(repr=False)
-    """As in an application (contract section 2.2)."""
+    """The person as in an application (contract section 2.2)."""
     on_paystub: Mapping[str, Any] = field(repr=False)
-    """As on a paystub (contract section 2.3)."""
+    """The person as on a paystub (contract section 2.3)."""
 
     @property
     def name(self) -> str:
@@ -142,7 +142,7 @@ def invent_person(rng: Random, today: date) -> Person:
 
 @frozen(kw_only=True)
 class Employment:
-    """What stays the same over the paystubs of one employment."""
+    """The facts that all paystubs of one employment share."""
 
     frequency: str
     rate: int

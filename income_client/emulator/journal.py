@@ -15,7 +15,7 @@ from .exchange import HttpRequest, ListedPage
 from .times import parse_bound, stamp
 
 MOST_ENTRIES: Final = 10_000
-"""How many are kept: what a page of a browser can show, in a few megabytes."""
+"""Largest number of entries: as many as a browser's page can show, in a few megabytes."""
 _LONGEST_PATH: Final = 200
 _LONGEST_QUERY: Final = 1000
 _MOST_PARAMETERS: Final = 16
@@ -34,7 +34,7 @@ class JournalWindow:
 
 @frozen(kw_only=True)
 class JournalPage:
-    """What a list call asked for, and the page that it got."""
+    """The arguments of a list call, and the page that it got."""
 
     asked: JournalWindow
     """The window that was asked for."""
@@ -45,17 +45,17 @@ class JournalPage:
     rows: int | None
     """Number of rows of the page; None where there was none."""
     full: bool
-    """Whether it holds ``limit`` rows, so that the window may hold more."""
+    """Whether the page has ``limit`` rows, so that the window may have more."""
     by_reference: bool
-    """Whether it asked for one application by its reference."""
+    """Whether the call asked for one application by its reference."""
 
 
 @frozen(kw_only=True)
 class JournalEntry:
-    """One request, as the journal keeps it."""
+    """A request as the journal keeps it."""
 
     id: int
-    """Its number, in the order in which replies were decided; no number comes twice."""
+    """Number of the entry, in the order in which replies were decided; no number comes twice."""
     call: str
     """The call: list_applications, get_application, get_documents, token, file, unknown."""
     method: str
@@ -71,11 +71,11 @@ class JournalEntry:
     request_id: str | None = None
     """``X-Request-Id`` of the reply, which errors and logs name too; None where none was sent."""
     milliseconds: float
-    """From the request to its reply."""
+    """Milliseconds from the request to its reply."""
     service_time: str
     """Service time at which it came."""
     page: JournalPage | None
-    """Of a list call, None for the others."""
+    """Page of a list call; None for other calls."""
 
 
 @frozen

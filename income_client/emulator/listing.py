@@ -14,7 +14,7 @@ _GOLDEN: Final = 0.6180339887498949
 
 @frozen(kw_only=True)
 class ListReply:
-    """One page of the list: the window that was applied and the ids in it."""
+    """A page of the list: the window that was applied and the ids in it."""
 
     after: int
     """``updated_after`` as applied, in service seconds."""
@@ -31,7 +31,7 @@ class Refused:
     parameter: str
     """Name of the query parameter."""
     reason: str
-    """What would have been accepted."""
+    """Description of the values that would be accepted."""
 
 
 def _applied_bounds(

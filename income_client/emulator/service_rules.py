@@ -1,4 +1,4 @@
-"""What the contract leaves open about the service, one field for each."""
+"""Rules for the behaviour that the contract leaves open, one field for each."""
 
 import enum
 from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +25,7 @@ class Choice(enum.Enum):
 
 
 class Order(Choice):
-    """In which order the list gives its rows, and so which ones a full page hides."""
+    """Order of the rows of the list, which decides the rows that a full page hides."""
 
     ASCENDING = "ascending"
     DESCENDING = "descending"
@@ -34,14 +34,14 @@ class Order(Choice):
 
 
 class SpanClamp(Choice):
-    """Which bound the service moves when a window is wider than it serves."""
+    """Bound that the service moves when a window is wider than it serves."""
 
     AFTER = "after"
     BEFORE = "before"
 
 
 class FutureBounds(Choice):
-    """What the service does with a bound that lies behind the present second."""
+    """Treatment of a bound after the present second."""
 
     ACCEPT = "accept"
     CLAMP = "clamp"
@@ -71,7 +71,7 @@ integer: Final = validated(check_integer)
 
 @frozen(kw_only=True)
 class ServiceRules:
-    """One way to read the contract where it is silent; every time is in seconds.
+    """A way to read the contract where it is silent; every time is in seconds.
 
     Raises:
         ConfigurationError: a figure or a choice is invalid.
@@ -104,11 +104,11 @@ class ServiceRules:
     url_age: int = field(default=0, validator=whole)
     """Seconds of its life that are over when an address is handed out; all of them: expired."""
     url_signed_once: bool = field(default=False, validator=flag)
-    """Whether addresses are signed at the very beginning and never change, expired or not."""
+    """Whether URLs are signed once and never change, expired or not."""
     file_bytes: int = field(default=20_000, validator=counting)
     """Size of a document file, in bytes; another size is another file."""
     file_redirects: int = field(default=0, validator=whole)
-    """How often the host of files sends on to its other region before it gives a file."""
+    """Number of redirects to the other region before the storage serves a file."""
 
 
 def changed_rules(

@@ -43,7 +43,7 @@ _PNG_ENDS: Final = (
 
 
 class Region(enum.Enum):
-    """Where files are stored; the value is what credentials call it."""
+    """The region of a file storage; the value is its name in credentials."""
 
     FIRST = "us-east-1"
     SECOND = "us-west-2"
@@ -59,11 +59,11 @@ class StoredFile:
     """A document file."""
 
     content: bytes = field(repr=False)
-    """Its bytes."""
+    """Content of the file."""
     content_type: str
-    """Its media type."""
+    """Media type of the file."""
     etag: str
-    """Its entity tag, quotes included."""
+    """Entity tag of the file, quotes included."""
 
 
 class FileStorage:

@@ -1,4 +1,4 @@
-"""How invented update times spread over a span: evenly, in bursts, by office hours, and worse."""
+"""Distributions of invented update times over a span: even, in bursts, by office hours."""
 
 from array import array
 from bisect import bisect_left

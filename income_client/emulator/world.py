@@ -26,17 +26,17 @@ _HEX: Final = frozenset("0123456789abcdef")
 
 @frozen(kw_only=True)
 class Touched:
-    """What a changed application was and how often it changed."""
+    """A changed application: the second of its first version, and the number of changes since."""
 
     first: int
-    """Service second of the update that it began with."""
+    """Service second of the application's first update."""
     version: int
-    """Number of changes since."""
+    """Number of changes after the first update."""
 
 
 @frozen
 class DocumentFile:
-    """What the host of files knows of a document."""
+    """The facts of a document that the file storage needs."""
 
     document_id: str
     file_name: str
@@ -47,13 +47,14 @@ class Contents:
     """An application as the contents of the service's replies."""
 
     application: Mapping[str, Any] = field(repr=False)
-    """Of the application response (contract section 2.2)."""
+    """Content of the application reply (contract section 2.2)."""
     documents: Mapping[str, Any] = field(repr=False)
-    """Of the documents response (contract section 2.3); those without ``url`` have a file here."""
+    """Content of the documents reply (contract section 2.3); documents without ``url`` have a
+    file here."""
 
     @property
     def application_id(self) -> str:
-        """Its id."""
+        """Id of the application."""
         return str(self.application["application_id"])
 
     @property
@@ -119,7 +120,8 @@ class World:
         self._touched: dict[int, Touched] = {}
         self._listed_at: dict[int, int] = {}
         self._arrivals: list[tuple[int, int, int, int]] = []
-        """When an update shows in the list, of which number and version, and its own second."""
+        """Seconds at which updates show in the list, each with the application's number and
+        version, and the second of the update."""
         self._shown: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -127,7 +129,10 @@ class World:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """All application ids, made anew at each call; those that were added come last."""
+        """All application ids, listed anew at each call.
+
+        Applications that users added come last.
+        """
         numbers = range(len(self._updated))
         if self._removed:
             return tuple(self.id_of(each) for each in numbers if each not in self._removed)
