@@ -1,4 +1,4 @@
-"""Where pollers keep their checkpoints: the protocol, and two stores."""
+"""Stores of checkpoints: the protocol, and stores in memory and in SQLite."""
 
 from .sqlite import SQLiteCheckpointStore
 from .store import CheckpointStore, MemoryCheckpointStore, StoredCheckpoint

@@ -88,7 +88,7 @@ _RING: Final = """
 _COUNT_RINGS: Final = "SELECT rings FROM bells WHERE name = ?"
 
 _BUSY_SECONDS: Final = 0.5
-"""How long a lock is waited for: a stop or a cancellation waits no longer."""
+"""Seconds that a call waits for a lock; a stop or a cancellation waits no longer either."""
 _TRY_SECONDS: Final = 0.003
 _RETRYABLE_CODES: Final = frozenset(
     {
@@ -110,7 +110,7 @@ _ADVICE: Final = (
     "last checkpoint unless start lies before them"
 )
 _SIDE_FILES: Final = ("-journal", "-wal")
-"""What SQLite keeps beside a file while it writes; it would write an old one into a new file."""
+"""Suffixes of SQLite's side files; an old one would be written into a new database."""
 
 
 class SQLiteCheckpointStore(CheckpointStore):
@@ -148,7 +148,7 @@ class SQLiteCheckpointStore(CheckpointStore):
 
     @property
     def log_name(self) -> str:
-        """What the store is called in a log: with its path."""
+        """Name of the store in logs, with its path."""
         return repr(self)
 
     async def load(self, name: str) -> StoredCheckpoint:  # noqa: D102 - as the base class says

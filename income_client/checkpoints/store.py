@@ -18,12 +18,12 @@ _INTEGERS: Final = range(-(2**63), 2**63)
 
 @frozen(kw_only=True)
 class StoredCheckpoint:
-    """What a store holds under a name."""
+    """The checkpoint and the facts that a store keeps under a poller's name."""
 
     checkpoint: str | None = field(repr=False)
     """The text of the last save; None if nothing was saved."""
     version: int
-    """How often something was saved under this name; 0 if nothing was."""
+    """Number of saves under this name; 0 if there was none."""
 
 
 _NOTHING: Final = StoredCheckpoint(checkpoint=None, version=0)
@@ -41,14 +41,14 @@ class CheckpointStore(ABC):
     """
 
     is_of_event_loop: ClassVar[bool] = False
-    """Whether the store belongs to one event loop, as its connections may: `SyncIncomeClient`
+    """Whether the store belongs to one event loop, as its connections may; `SyncIncomeClient`
     refuses such a store."""
     has_bell: ClassVar[bool] = False
     """Whether the store counts rings, by which ``Poller.wake`` reaches the poller that works."""
 
     @property
     def log_name(self) -> str:
-        """What the store is called in a log."""
+        """Name of the store in logs."""
         return type(self).__name__
 
     @abstractmethod

@@ -95,7 +95,7 @@ _REMOVED: Final[Mapping[str, str]] = {
 }
 """Commands of earlier versions, and what to use in place of them."""
 _WORDS: Final[Mapping[str, str]] = {"help": "--help", "version": "--version"}
-"""What other programs have as a command."""
+"""Words that other programs have as commands, and the command of this one for each."""
 
 
 class _HelpFormatter(DefaultFormatter):

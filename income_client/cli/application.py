@@ -48,10 +48,10 @@ _EIGHTHS: Final = 8
 _EXACT: Final = Context(prec=200)
 """Room for every digit: an amount has at most 40 on either side of the point."""
 _LONGEST_AMOUNT: Final = 28
-"""What fits beside the branches of 40 columns."""
+"""Characters of the longest amount that fits beside the branches of 40 columns."""
 _SLOT: Final = re.compile(r"applicant[0-9]{1,3}", re.ASCII)
 _PLAIN_KEY: Final = re.compile(r"(?=.{1,40}\Z)[a-z][a-z0-9]*(_[a-z0-9]+)*", re.ASCII)
-"""How the contract writes its own words; names are not written like this."""
+"""Pattern of the contract's own words; names of persons do not match it."""
 _UNKNOWN: Final = frozenset({"extra", "extracted_extra"})
 
 

@@ -37,7 +37,7 @@ _NAMES: Final = {
     "password": "the secret",
     "password_file": "--secret-file",
 }
-"""How messages name each setting."""
+"""Name of each setting in messages."""
 _Text = Annotated[str | None, Parameter(show_default=False)]
 
 

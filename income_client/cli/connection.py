@@ -1,4 +1,4 @@
-"""Which service a command reads, and as whom: from options, the environment, a file, a prompt.
+"""The service and the credentials of a command: from options, environment, a file or a prompt.
 
 The rules of precedence are in `income_client.configuration`.
 """

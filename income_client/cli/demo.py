@@ -31,7 +31,7 @@ _LATENCY: Final = 0.02
 _SHOWN_LATENCY: Final = 0.2
 """Slow enough to follow on the page."""
 _OPEN_SECONDS: Final = 15.0
-"""How long a browser has to show the page before the demo begins without it."""
+"""Seconds that a browser has to show the page before the demo begins without it."""
 _LOOK_SECONDS: Final = 0.2
 _IN_FLIGHT: Final = 16
 _ALL: Final = timedelta(days=91)
@@ -107,14 +107,14 @@ async def _keep_page(service: "Emulator") -> None:
 
 @define
 class _Found:
-    """What was read."""
+    """Applications that the demo has read."""
 
     ids: list[str] = field(factory=list)
-    """Of all applications, in the order in which they were listed."""
+    """Ids of all applications, in the order in which they were listed."""
     list_requests: int = 0
     recent: frozenset[str] = frozenset()
     records: list[ApplicationRecord] = field(factory=list)
-    """Of the applications recently updated."""
+    """Records of the applications that were updated last."""
     documents: int = 0
     present_year: int = 0
     seconds: float = 0.0

@@ -225,10 +225,10 @@ class _Run:
         self._lines = OutputLines()
         self._began_at = monotonic()
         self._to_come: Counter[str | None] = Counter()
-        """How many files of each application are not finished."""
+        """Number of unfinished files of each application."""
         self._new = self._there = self._failed = self._unread = self._size = 0
         self.disk_failed: bool = False
-        """Whether the disk failed, which no other file would survive either."""
+        """Whether the disk failed, so that every further file would fail too."""
         self._refused: Counter[str] = Counter()
         self._refusals: dict[LinkRefusal, None] = {}
 

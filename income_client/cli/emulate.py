@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from income_client.emulator import CallbackTarget, Emulator
 
 _STRIDE: Final = 7919
-"""From one updated application to the next: a prime, so that each has its turn."""
+"""Step from one updated application to the next: a prime, so that each has its turn."""
 _MOST_CALLBACKS: Final = 16
 _TOKEN_VARIABLE: Final = "INCOME_EMULATOR_TOKEN"  # noqa: S105 - the name of a variable
 _SIZE: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?) ?([A-Za-z]*)", re.ASCII)
@@ -66,7 +66,7 @@ Amount = Annotated[float, Parameter(validator=Number(gte=0))]
 @Parameter(name="*", group=Group("How the service behaves", sort_key=1))
 @frozen(kw_only=True)
 class RuleOptions:
-    """How the service behaves where its contract is silent: the fields of `ServiceRules`."""
+    """Behaviour of the service where its contract is silent: the fields of `ServiceRules`."""
 
     order: Order = Order.ASCENDING
     """Order of the list by update time; random is a new one for each request."""
@@ -77,11 +77,11 @@ class RuleOptions:
     span_clamp: SpanClamp = SpanClamp.AFTER
     """The bound that is moved to narrow a window."""
     default_span: Annotated[Seconds | None, Parameter(show_default=False)] = None
-    """How far an unset updated_after reaches back. Default: to the beginning of time."""
+    """Seconds by which an unset updated_after reaches back. Default: to the beginning of time."""
     oldest: When | None = None
     """Time before which updates are not kept; UTC if it has no zone."""
     future: FutureBounds = FutureBounds.ACCEPT
-    """What is done with bounds in the future."""
+    """Treatment of bounds in the future."""
     visibility_delay: Seconds = 0
     """Seconds until an update shows in the list."""
     clock_offset: Annotated[Whole, Parameter(metavar="SECONDS", allow_leading_hyphen=True)] = 0

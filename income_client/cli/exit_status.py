@@ -1,4 +1,4 @@
-"""What the command exits with; imported before anything that takes long to load."""
+"""Exit statuses of the command; imported before anything that takes long to load."""
 
 import signal
 from enum import IntEnum

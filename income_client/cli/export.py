@@ -56,9 +56,9 @@ _RECORDS_AT_ONCE: Final = 20
 _IN_A_ROW: Final = 20
 """Failures in a row that may pass: so many are not about the applications."""
 _NEARLY: Final = 0.99
-"""As far as the bar gets before all is done."""
+"""Largest share that the progress bar shows before the export is complete."""
 _LATE: Final = timedelta(seconds=5)
-"""How long the service may take to list an update: spans that follow each other overlap by it."""
+"""Seconds that the service may take to list an update: consecutive spans overlap by as much."""
 
 
 def _check_target(_: object, to: Path) -> None:
@@ -184,7 +184,7 @@ class _StoppedError(Exception):
 
 
 class _Export:
-    """One run of the command: reads what the workspace does not have, and publishes it all."""
+    """A run of the command: reads the applications that the workspace lacks, publishes all."""
 
     def __init__(
         self,
@@ -205,9 +205,10 @@ class _Export:
         """Rows of the list, which the next run asks for again."""
         self._failures_in_a_row = 0
         self._checkpoint: str | None = workspace.fact("checkpoint")
-        """Of the walk; covers pages whose applications are kept, or waiting to be."""
+        """Checkpoint of the walk; it covers pages whose applications are stored, or waiting to
+        be."""
         self._share: float = workspace.fact("share") or 0.0
-        """How much of the span is read, 0 to 1, as the bar shows it."""
+        """Share of the span that is read, from 0 to 1, as the progress bar shows it."""
         self._earliest: str | None = workspace.fact("earliest")
         """The earliest date of an application that was listed."""
         self._bars = Bars()
@@ -215,7 +216,7 @@ class _Export:
         self._bars.update(self._bar, completed=self._share)
         self._named = 0
         self._chosen = Chosen(applications, on_known=self._expect_chosen) if applications else None
-        """Those chosen by id; None for all of a span."""
+        """Applications chosen by id; None to export the whole span."""
 
     async def run(self, free: AbstractSet[str], concurrency: int, *, allow_missing: bool) -> None:
         """Put the export at its place; raise what keeps it from being there.

@@ -1,4 +1,4 @@
-"""What an export has so far: a folder beside its place with the lines and one SQLite file."""
+"""State of an unfinished export: a folder beside its target with the lines and a SQLite file."""
 
 import os
 import shutil
@@ -80,7 +80,7 @@ class Workspace:
 
     @property
     def is_published(self) -> bool:
-        """Whether the target is this very export, put there by a run that was killed then."""
+        """Whether a run that was killed afterwards has already published this export."""
         name = self._facts.get("published")
         if name is None or not _is_there(self._target):
             return False

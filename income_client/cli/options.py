@@ -45,7 +45,7 @@ def _read_whole(_: Any, tokens: Sequence[Token]) -> int:
 Whole = Annotated[int, Parameter(converter=_read_whole, n_tokens=1, accepts_keys=False)]
 """A whole number: cyclopts alone would round a fraction."""
 Count = Annotated[Whole, Parameter(metavar="COUNT", validator=Number(gte=1))]
-"""How many, at least one."""
+"""A number of at least one."""
 TableOrJson = Annotated[
     Literal["table", "json"], Parameter(name=("--output", "-o"), metavar="FORMAT")
 ]
@@ -83,7 +83,7 @@ class Moment:
     at: datetime | None = None
     """A time in UTC, without zone."""
     back: timedelta | None = None
-    """How long before the service's present."""
+    """Time span before the service's present."""
 
     def seen_from(self, present: datetime) -> datetime:
         """Return the time that is meant; the service's present counts only for ``back``.
@@ -101,7 +101,7 @@ class Moment:
 
     @property
     def text(self) -> str:
-        """What one would type for it."""
+        """The moment as a user would type it."""
         if self.back is None:
             return _BEGINNING if self.at is None else self.at.isoformat()
         if not self.back:
@@ -209,13 +209,13 @@ async def span_between(client: "IncomeClient", after: Moment | None, before: Mom
 # Ids of applications
 
 STANDARD_INPUT: Final = "-"
-"""What it is called on a command line."""
+"""Name of standard input on a command line."""
 _PIECE: Final = 65536
 _LONGEST_ID: Final = 1000
 LONGEST_LINE: Final = 2**27
 """Bytes of a line: of a record that was exported, twice a reply of 64 MiB."""
 _NOT_OF_AN_ID: Final = re.compile(r'[\s,"\[\]{}]')
-"""What a row of a table, of CSV or of a JSON array has, and an id has not."""
+"""Pattern of characters that rows of a table, CSV or a JSON array contain, but ids do not."""
 
 
 def _read_id(_: Any, tokens: Sequence[Token]) -> str:

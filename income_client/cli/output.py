@@ -1,4 +1,4 @@
-"""What commands print: lines on standard output, messages on standard error."""
+"""Output of commands: results on standard output, messages on standard error."""
 
 import io
 import json
@@ -84,7 +84,7 @@ _IN_ASCII: Final = (
     | str.maketrans("•─━│┃▏▎▍▌▋▊▉█", "*--||########")
     | str.maketrans({"→": "->", "…": "...", "±": "+-"})
 )
-"""What is drawn where an encoding has no lines, blocks and arrows."""
+"""ASCII replacements for lines, blocks and arrows that an encoding cannot write."""
 
 
 def _replace_unencodable(line: str) -> str:
@@ -205,7 +205,7 @@ class Screen(Console):
 
     @property
     def is_for_progress(self) -> bool:
-        """Whether progress is drawn here: on a terminal whose lines no other process writes.
+        """Whether progress is drawn here: on a terminal that no other process writes to.
 
         The reader of a pipe may write to the same terminal, so nothing is drawn beside one.
         """
@@ -221,7 +221,7 @@ def error_screen() -> Screen:
 
 
 _WIDTH: Final = 100
-"""Where the output is not a terminal; a ticket takes that."""
+"""Width in columns where the output is not a terminal; enough for a ticket."""
 
 
 def print_lines(drawing: RenderableType) -> None:

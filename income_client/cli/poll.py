@@ -268,7 +268,7 @@ class Watch:
     _place: str
     _line: StatusLine
     _is_single: bool = field(kw_only=True)
-    """Whether it polls once, and what it did is printed at its end."""
+    """Whether the command polls once, and prints its result at the end."""
     losses: int = 0
     """Dead letters that were printed."""
     _poller: "Poller | None" = None

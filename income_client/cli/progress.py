@@ -73,7 +73,7 @@ class Bars(Progress):
 
 
 class StatusLine(Bars):
-    """One line that shows how far a command is, from when it is first drawn."""
+    """A line that shows a command's progress, from its first drawing on."""
 
     def __init__(self) -> None:
         self._text = Text()
@@ -81,7 +81,7 @@ class StatusLine(Bars):
 
     @property
     def is_drawn(self) -> bool:
-        """Whether it is there at the moment."""
+        """Whether the line is on the screen now."""
         return self.live.is_started
 
     def get_renderables(self) -> Iterable[RenderableType]:

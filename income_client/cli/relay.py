@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _CONNECT_SECONDS: Final = 5.0
 _ATTEMPTS_ONCE: Final = 6
-"""How often --once publishes a batch: with the pauses between, for half a minute or more."""
+"""Attempts of --once to publish a batch: with their pauses they last half a minute or more."""
 
 
 async def relay(

@@ -23,7 +23,7 @@ from income_client.system.texts import printable
 from .output import OutputLines, UnwritableError, drawn, inert
 
 Output = Literal["table", "jsonl", "csv", "json"]
-"""How rows are written; by default a table on a terminal, and JSON lines elsewhere."""
+"""Format of rows; by default a table on a terminal, and JSON lines elsewhere."""
 OutputOption = Annotated[
     Output | None, Parameter(name=("--output", "-o"), show_default=False, metavar="FORMAT")
 ]

@@ -54,7 +54,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 _SECONDS: Final = 10.0
-"""How long the server may take to answer."""
+"""Seconds that the server may take to answer."""
 _TRIES: Final = 100
 """Writes of a value while others write the same key: saves and removals of dead letters."""
 _LETTER_KEYS: Final = 256
@@ -73,7 +73,7 @@ class _Value(msgspec.Struct):
     version: int
     checkpoint: str
     dead_letters: list[DeadLetter]
-    """What versions stored there that kept all of them in this value; a save moves them."""
+    """Dead letters that older versions stored in this value; the next save moves them out."""
 
 
 @frozen
@@ -90,7 +90,7 @@ class _Token(msgspec.Struct):
     expires_at: datetime | None = None
     lifetime: float = 0.0
     claims: int = 0
-    """How often its renewal was claimed since it was saved."""
+    """Number of times that the token's renewal was claimed since it was saved."""
 
 
 class NatsCheckpointStore(CheckpointStore):
@@ -334,7 +334,8 @@ class NatsTokenStore(TokenStore):
     """
 
     is_of_event_loop: Final = True
-    """Its connections belong to the event loop of who made them: `SyncIncomeClient` refuses it."""
+    """The store is bound to the event loop that created its connections; `SyncIncomeClient`
+    refuses it."""
 
     def __init__(self, kv: KeyValue, key: str = "token") -> None:
         if not key or _NOT_OF_A_KEY.search(key.encode()):

@@ -25,7 +25,10 @@ class NoConnection(Enum):
 
 
 class NatsConnectionError(Exception):
-    """There is no connection; what the library says of it may hold the address, and is dropped."""
+    """There is no connection to the server.
+
+    The library's error may contain the address and is dropped.
+    """
 
     def __init__(self, reason: NoConnection) -> None:
         super().__init__(reason.value)

@@ -105,7 +105,7 @@ def _lower_limit_sql(setting: str, limit: str) -> str:
 
 
 _SECONDS: Final = 10.0
-"""Of one call at the most."""
+"""Longest duration of one call, in seconds."""
 # The process that asked may be gone: the save must not be made when a lock comes free much later.
 _WAITING: Final = _lower_limit_sql("lock_timeout", f"{_SECONDS * 1000:.0f}")
 _END_WHEN_IDLE: Final = f"SELECT {_lower_limit_sql('idle_in_transaction_session_timeout', '$1')}"
@@ -194,7 +194,7 @@ _NO_VERSION: Final = -1
 _LONGEST_LIMIT: Final = 2**31 - 1
 _READ_ONLY: Final = "25006"
 _STATEMENT_MODE: Final = "not allowed in statement pooling mode"
-"""Of PgBouncer's answer to BEGIN, whose code says no more than that the connection was lost."""
+"""Part of PgBouncer's answer to BEGIN, whose code says only that the connection was lost."""
 _SHOWN: Final = "income-client schema postgres"
 _ANSWERS: Final[Mapping[str, tuple[str, bool]]] = {
     "08": ("the connection was lost", True),
@@ -219,13 +219,13 @@ _ANSWERS: Final[Mapping[str, tuple[str, bool]]] = {
     "XX": ("the server failed", True),
     _STATEMENT_MODE: ("a pooler in statement mode cannot keep a transaction", False),
 }  # fmt: skip
-"""What codes of the server mean, or all that begin so, and whether to try again."""
+"""Meaning of the server's error codes, by code or its beginning, and whether to try again."""
 
 Work = Callable[[Any], Awaitable[T]]
 
 
 class _Database(Protocol):
-    """Where statements are run."""
+    """The pool or connection that runs statements."""
 
     async def run(self, work: Work[T]) -> T:
         """Run statements on a connection; only errors of ours are raised."""
@@ -266,7 +266,7 @@ class _Checkpoints(CheckpointStore):
 
 
 class _BoundCheckpoints(_Checkpoints):
-    """Those of a transaction."""
+    """The checkpoints of a store within a caller's transaction."""
 
     async def end_when_idle(self, seconds: float) -> None:
         """Have the server undo the transaction once nothing has come for so many seconds.
@@ -411,7 +411,8 @@ class PostgresTokenStore(TokenStore):
     """
 
     is_of_event_loop: Final = True
-    """Its connections belong to the event loop of who made them: `SyncIncomeClient` refuses it."""
+    """The store is bound to the event loop that created its connections; `SyncIncomeClient`
+    refuses it."""
 
     @strip_frames
     def __init__(self, pool: Any, key: str = "default") -> None:
@@ -604,7 +605,7 @@ class _Pool:
     """Connections of a pool."""
 
     what: str
-    """What runs statements there, for messages."""
+    """Name of the pool in messages."""
     pool: Any = field()
 
     @pool.validator
@@ -656,10 +657,10 @@ class _Connection:
     """A connection of the caller's, in a transaction."""
 
     what: str
-    """What runs statements there, for messages."""
+    """Name of the connection in messages."""
     connection: Any = field()
     pool: _Pool
-    """That of the store, which has probably reached the same server."""
+    """Pool of the store, which has probably reached the same server."""
 
     @connection.validator
     def _check_connection(self, _attribute: object, connection: object) -> None:

@@ -60,7 +60,7 @@ class _Message(msgspec.Struct, omit_defaults=True):
 
 @frozen(kw_only=True)
 class UpdateEvent:
-    """One update of an application, as it is published to workers."""
+    """An update of an application, as it is published to workers."""
 
     id: str
     """Id of this delivery: use it as the message id, by which a broker drops repeated events."""
@@ -160,7 +160,7 @@ class Message(Protocol):
 
     @property
     def body(self) -> Any:
-        """What was published."""
+        """The published text."""
         ...
 
 

@@ -44,7 +44,7 @@ from income_client.records.document_types import DOCUMENT_TYPES, type_of
 from income_client.records.fields import Amount, ServiceTime, UtcTime
 
 Applicants: TypeAlias = int | Sequence[Applicant] | Mapping[str, Applicant]
-"""How many, or which ones, or which ones by slot."""
+"""Number of the applicants, or the applicants themselves, in order or by slot."""
 INVENTED_ADDRESS: Final = "https://invented.s3.amazonaws.com/documents/"
 """Beginning of the addresses of documents that a factory made; a service serves their files."""
 

@@ -114,7 +114,7 @@ class Requests(Sequence[RecordedRequest]):
 
     @property
     def failed(self) -> "Requests":
-        """Those that got no reply, or one that reports a failure."""
+        """Requests that got no reply, or a reply that reports a failure."""
         return Requests(each for each in self if each.status == 0 or each.status >= 400)  # noqa: PLR2004 - where failures begin
 
     def __repr__(self) -> str:
@@ -267,7 +267,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
 
     @property
     def download_policy(self) -> DownloadPolicy:
-        """What lets a client read files from here, and from nowhere else."""
+        """Policy that lets a client download files from this service, and from nowhere else."""
         return self._emulator.download_policy
 
     @property
@@ -286,7 +286,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
 
     @property
     def requests(self) -> Requests:
-        """What was asked so far, in order of arrival."""
+        """Requests received so far, in order of arrival."""
         return self._call_in_loop(lambda: Requests(self._emulator.requests))
 
     @property
@@ -301,7 +301,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
 
     @property
     def rules(self) -> ServiceRules:
-        """How the service behaves where the contract is silent; may be replaced at any time."""
+        """Behaviour of the service where the contract is silent; may be replaced at any time."""
         return self._emulator.rules
 
     @rules.setter
@@ -310,7 +310,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
 
     @property
     def callbacks(self) -> CallbackTarget | None:
-        """Where callbacks go, None for nowhere; may be replaced at any time."""
+        """Endpoint for callbacks, None if none are sent; may be replaced at any time."""
         return self._emulator.callbacks
 
     @callbacks.setter

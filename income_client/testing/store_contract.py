@@ -1,4 +1,4 @@
-"""What every checkpoint store does, as checks for those who write one."""
+"""The contract of checkpoint stores, as checks for authors of a store."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,4 +1,4 @@
-"""What a check finds, and the first one: a connection to a server, to which nothing is sent."""
+"""Findings of checks, and the first check: a connection to a server, to which nothing is sent."""
 
 import asyncio
 import enum
@@ -16,7 +16,7 @@ from income_client.cli.output import counted
 from income_client.system.texts import reason_of
 
 _MOST_SECONDS: Final = 10.0
-"""As long as a client waits for a connection by default."""
+"""Seconds that the check waits for a connection: as long as a client does by default."""
 _DAY: Final = 86_400
 _URGENT_DAYS: Final = 7
 _SOON_DAYS: Final = 21
@@ -28,28 +28,28 @@ _OF_ANOTHER_NAME: Final = (62, 64)
 
 
 class Verdict(enum.StrEnum):
-    """What a finding means."""
+    """The result of a check."""
 
     OK = "ok"
     NOTE = "note"
     """Worth knowing."""
     WARNING = "warning"
-    """It works, and something should be done."""
+    """The check passed, but something should be done."""
     FAILED = "failed"
     SKIPPED = "skipped"
-    """Not looked at."""
+    """The check was not made."""
 
 
 @frozen
 class Finding:
-    """What a check has found."""
+    """A check's result, with its text and advice."""
 
     verdict: Verdict
     text: str
     advice: str = ""
-    """What to do."""
+    """Advice to the user."""
     cause: str = ""
-    """For a skipped check: the check that failed and that it needs."""
+    """The failed check that this one needs; only of a skipped check."""
 
 
 class UnansweredError(IncomeClientError):

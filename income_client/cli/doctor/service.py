@@ -1,4 +1,4 @@
-"""What the service does, as far as somebody can act on it.
+"""Checks of the service's behaviour, as far as the user can act on the results.
 
 ``credentials``: whether the first call succeeds, and what to change if it does not.
 ``clock``: tokens and certificates depend on this machine's clock.
@@ -59,7 +59,7 @@ T = TypeVar("T")
 _TIMEOUTS: Final = Timeouts(connect=5.0, read=10.0, deadline=15.0)
 _SECOND: Final = timedelta(seconds=1)
 _FURTHEST_ZONE: Final = timedelta(hours=26)
-"""No two zones are further apart: a bound beyond is not the present of any."""
+"""Largest difference of two time zones: a bound further away is not the present of any zone."""
 _SMALL_LIMIT: Final = 5
 
 _EQUAL_CLOCKS: Final = 2.0
@@ -70,7 +70,7 @@ _LEAST_ZONE: Final = 600
 """Seconds below which two times differ by their clocks, and not by their zones."""
 
 _SAMPLES: Final = (0.0, 0.07, 0.26, 0.43, 0.78, 1.0)
-"""Which rows of a page are read, as shares of its length."""
+"""Rows of a page that are read, as shares of its length."""
 
 
 @frozen
@@ -87,7 +87,7 @@ class _Offset:
 
     @property
     def error(self) -> float:
-        """How far to either side of the middle it may be."""
+        """Largest error of the offset to either side, in seconds."""
         return (self.high - self.low) / 2
 
     def __str__(self) -> str:
@@ -308,7 +308,7 @@ class Service:
 
     @property
     def _list_offset(self) -> _Offset | None:
-        """How far the list's clock is ahead, by upper bounds that are the service's present."""
+        """Measure how far the list's clock is ahead, by upper bounds that equal its present."""
         present = _offset_since(time.time(), self._present).seconds
         furthest = _FURTHEST_ZONE.total_seconds()
         return _offset_of(one for one in self._presents if abs(one.seconds - present) <= furthest)
@@ -415,7 +415,7 @@ _ADVICE: Final[Mapping[type[IncomeClientError], str]] = {
     NotFoundError: "there is no list at this address: check the path of {address}",
     ServerError: "the service has a problem: try again later, then tell its owner",
 }
-"""By class of error; the setting with the service's address is named."""
+"""Advice by class of error; the text names the setting with the service's address."""
 
 
 def _without_subject(error: IncomeClientError) -> str:
