@@ -30,7 +30,7 @@ A run: `plan` draws everything from the seed before the run begins, with all fau
 must be delivered. `deliveries` keeps the books: what was updated, delivered and committed, and by
 whom. `promises` judges by them at each save, each delivery and each quiet period. One function
 judges one promise of the package; its name is in the message of a failure. Whatever a promise
-excludes is excused by `promises.EXCLUDED`, with the sentence of the guide that says so.
+excludes is in `exclusions`, with the sentence of the guide that says so.
 
 There are other scenarios than that of pollers (`scenarios`), on the same machines:
 
@@ -46,9 +46,12 @@ There are other scenarios than that of pollers (`scenarios`), on the same machin
     python -m tests.simulation --seed 7            one seed; if it fails, what led to it
     python -m tests.simulation --seed 7 --shrink   the same with as few faults as possible
     python -m tests.simulation --minutes 5 --first 20261128000
-    python -m tests.simulation.mutants             faults put into the package, which must be found
+    python -m tests.simulation --profile full      longer runs, with more of everything
+    python -m tests.simulation.mutants             faults put into the package, each of which seeds
+                                                   or an ordinary test must find
 
-A failing seed is a fault of the package, of the simulator, or of the guide. Once it is mended, the
+A failure is printed with its scenario, profile and seed, with which the same tree plays it again.
+It is a fault of the package, of the simulator, or of the guide. Once it is mended, the
 seed goes into `situations.ONCE_FAILED`, which is run each time. The table at the end of a longer
 run says how often each situation came about; one that never does is a failure of the simulator.
 """
