@@ -10,12 +10,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from income_client import (
-    IncomeClient,
-    Poller,
-    SQLiteCheckpointStore,
-    to_json,
-)
+from income_client import IncomeClient, Poller, SQLiteCheckpointStore, to_json
 
 from .report import Row, Scale, at_most, compared, exactly, in_turns, timed
 from .services import BEGINNING, Asked, EmulatorProcess, FastClock, LivingService
