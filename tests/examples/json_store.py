@@ -7,13 +7,13 @@ from typing import Any
 
 from attrs import asdict
 
-from income_client import CheckpointConflictError, DeadLetter, StoredCheckpoint
+from income_client import CheckpointConflictError, CheckpointStore, DeadLetter, StoredCheckpoint
 from income_client.records import Window
 
 NEW: dict[str, Any] = {"checkpoint": None, "version": 0, "letters": {}}
 
 
-class JsonStore:
+class JsonStore(CheckpointStore):
     def __init__(self, path: Path) -> None:
         self._path = path
 
@@ -29,10 +29,11 @@ class JsonStore:
         version: int,
         dead_letters: Sequence[DeadLetter] = (),
         resolved: Sequence[str] = (),
+        replaces: str | None = None,
     ) -> int:
         held = self._held()
         before = held.get(name, NEW)
-        if before["version"] != version:
+        if before["version"] != version or replaces not in (None, before["checkpoint"]):
             raise CheckpointConflictError(f"at version {before['version']}, not at {version}")
         letters = {key: one for key, one in before["letters"].items() if key not in resolved}
         letters |= {letter.key: asdict(letter) for letter in dead_letters}
