@@ -1,4 +1,4 @@
-"""What the adapters of web servers share: a request's body, its connection, and the endpoints."""
+"""Tools of the adapters to web servers: a request's body, its connection, and the endpoints."""
 
 import asyncio
 import logging
@@ -24,7 +24,8 @@ from .exchange import (
 from .issuer import MAX_FORM_BYTES, CallbackTokenIssuer
 
 PEER_EXTENSION: Final = "income_client.connection"
-"""Where an ASGI scope's extensions say what `peer_of` found, whatever a middleware did since."""
+"""Key of an ASGI scope's extensions for the peer that `peer_of` read before any middleware ran.
+"""
 
 logger: Final = logging.getLogger("income_client.receivers")
 
@@ -135,7 +136,7 @@ class _TokenEndpoint:
 
 
 def endpoint_of(served: Endpoint | CallbackTokenIssuer) -> Endpoint:
-    """Return what answers the requests to a receiver or to an issuer's token address."""
+    """Return the endpoint of a receiver, or of an issuer of tokens."""
     if isinstance(served, CallbackTokenIssuer):
         return _TokenEndpoint(served)
     if not callable(getattr(served, "answer", None)):

@@ -1,4 +1,4 @@
-"""How callbacks show where they come from, and the order in which that is checked.
+"""Authentication of callbacks: the ways to configure, and the order of the checks.
 
 Everything here is decided from the head of a request, before its body is read.
 """
@@ -33,7 +33,7 @@ Verify: TypeAlias = Callable[[str], bool | Awaitable[bool]]
 GivenKey: TypeAlias = Mapping[str, Any] | str | bytes | Secret
 """A JWK, a set of them, a public key in PEM, or a shared secret."""
 ClaimValue: TypeAlias = str | int | bool
-"""What a further claim may have to equal."""
+"""Value that a further claim may be required to equal."""
 
 _LEEWAY: Final = 30.0
 _LONGEST_AUTHORIZATION: Final = LONGEST_TOKEN + 16
@@ -128,7 +128,7 @@ class CallbackBearerAuth:
     jwks_url: str | None = field(repr=False)
     verify: Verify | None = field(repr=False)
     rules: "TokenRules | None"
-    """What tokens must be and say; None where `verify` decides."""
+    """Rules for tokens; None if `verify` decides."""
     ssl: tls.SSLContext | None = field(repr=False)
 
     @strip_frames
@@ -192,7 +192,7 @@ def _check_address(url: object, rules: "TokenRules") -> None:
 CallbackAuth: TypeAlias = (
     CallbackBasicAuth | CallbackBearerAuth | CallbackClientCertificate | CallbackSourceNetworks
 )
-"""One way in which callbacks show where they come from."""
+"""A way to authenticate callbacks."""
 
 
 @frozen(init=False)
@@ -247,7 +247,7 @@ class CallbackGate:
 
     @property
     def challenges(self) -> tuple[str, ...]:
-        """What a 401 names as accepted; the same for every cause."""
+        """Values of WWW-Authenticate in a 401; the same for every cause."""
         offered = ((self.basic, "Basic"), (self.bearer, "Bearer"))
         return tuple(f"{scheme} {_REALM}" for method, scheme in offered if method is not None)
 
@@ -286,8 +286,8 @@ class CallbackGate:
 
 
 def _only_one_of(given: tuple[CallbackAuth, ...], kind: type[T]) -> T | None:
-    """Return the one of this kind, if there is one."""
-    found = [one for one in given if isinstance(one, kind)]
-    if len(found) > 1:
+    """Return the setting of a class, None if there is none; raise if there are several."""
+    settings = [setting for setting in given if isinstance(setting, kind)]
+    if len(settings) > 1:
         raise InvalidArgumentError(f"auth holds more than one {kind.__name__}", argument="auth")
-    return found[0] if found else None
+    return settings[0] if settings else None

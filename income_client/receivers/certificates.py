@@ -70,7 +70,8 @@ class CallbackClientCertificate:
     """Alternative names, each with its kind before it, as ``dns:callbacks.example``."""
     any_from_ca: bool
     proxy_header: bytes | None
-    """In lower case, as the name in ``verified_header``."""
+    """Name of the proxy's header field in lower case, from ``verified_header``; None without a
+    proxy."""
     verified_header: tuple[bytes, bytes] | None
 
     def __init__(

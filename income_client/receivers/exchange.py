@@ -46,10 +46,10 @@ def _to_raw_fields(headers: Fields) -> tuple[tuple[bytes, bytes], ...]:
 
 @frozen(kw_only=True)
 class RequestHead:
-    """What came before the body of a request, as a web server gives it."""
+    """A request's line, header fields and connection, before its body is read."""
 
     method: str
-    """As it is in the request line."""
+    """Method as in the request line."""
     headers: tuple[tuple[bytes, bytes], ...] = field(repr=False, converter=_to_raw_fields)
     """Header fields in their order, undecoded; given as pairs, or as a mapping, which cannot
     hold a field twice."""

@@ -52,9 +52,9 @@ class _TokenRequestError(Exception):
 class _Client:
     client_id: str
     digests: tuple[bytes, ...] = field(repr=False)
-    """Of the id and the secret, in each encoding that they may come in."""
+    """Digests of the client's id and secret, in each encoding that a request may use."""
     key: Secret
-    """What its tokens are signed with."""
+    """Key that signs the client's tokens."""
 
 
 @strip_all_frames

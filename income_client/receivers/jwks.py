@@ -41,7 +41,10 @@ FetchKeySet: TypeAlias = Callable[[str], Awaitable[Mapping[str, Any]]]
 
 
 class KeySetError(Exception):
-    """There is no key set; the reason shows neither an address nor anything received."""
+    """The key set could not be fetched.
+
+    The reason contains no URL and nothing that was received.
+    """
 
 
 async def fetch_key_set(
@@ -107,11 +110,11 @@ class KeySetCache:
         self._fetch = fetch
         self._keys: TokenKeys | None = None
         self._keys_asked_at = 0.0
-        """When the request was sent that brought them."""
+        """Monotonic time at which the request for the cached keys was sent."""
         self._asked_at: float | None = None
-        """When the last request was sent."""
+        """Monotonic time at which the last request was sent; None before the first."""
         self._has_failed = False
-        """Whether the last request has brought nothing, so far."""
+        """Whether the last request has returned no key set so far."""
         self._flight: asyncio.Task[None] | None = None
 
     @property

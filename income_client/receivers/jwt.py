@@ -97,7 +97,7 @@ _REGISTERED: Final[Mapping[str, Refusal]] = {
 
 
 class _Registry(jws.JWSRegistry):
-    """What joserfc is left to decide about a header: nothing, since it was checked before."""
+    """A registry for joserfc that checks no header, since the header was checked before."""
 
     default_header_registry: Final = {}  # type: ignore[misc]
 
@@ -111,12 +111,12 @@ _REGISTRY: Final = _Registry(strict_check_header=False)
 
 @frozen(kw_only=True)
 class TokenRules:
-    """What a token must be and say."""
+    """Rules that a token must meet."""
 
     algorithms: frozenset[str]
     issuer: str
     audiences: frozenset[str]
-    """Of these its ``aud`` holds one; empty where ``aud`` does not matter."""
+    """Accepted audiences, of which ``aud`` must contain one; empty if ``aud`` does not matter."""
     claims: tuple[tuple[str, Any], ...]
     leeway: float
     """Seconds by which clocks may differ."""
@@ -129,11 +129,11 @@ class TokenRules:
 
 @frozen(kw_only=True, eq=False)
 class TokenKey:
-    """One key, and the algorithms whose signatures it may verify."""
+    """A key, and the algorithms whose signatures it may verify."""
 
     kid: str | None
     algorithms: frozenset[str]
-    """All that fit its type, its length and what its owner says of its use."""
+    """Algorithms that fit the key's type, its length and the use that its owner declares."""
     material: Key = field(repr=False)
 
 
@@ -143,7 +143,7 @@ class TokenKeys:
 
     keys: tuple[TokenKey, ...] = ()
     most_tried: int = _MOST_TRIED
-    """How many are tried for a token that may be any of theirs."""
+    """Largest number of keys that are tried for a token without a key id."""
 
     def is_named(self, kid: str | None) -> bool:
         """Say whether a key has this name."""
@@ -159,7 +159,7 @@ class TokenKeys:
 
 
 NO_KEYS: Final = TokenKeys()
-"""What is known of an issuer's keys before they were fetched."""
+"""The keys of an issuer before the first fetch: none."""
 
 
 def check_token(token: str, keys: TokenKeys, rules: TokenRules, *, now: float) -> None:

@@ -1,4 +1,4 @@
-"""Where a request came from: its peer, or the sender that known proxies name."""
+"""The source of a request: its peer, or the sender named by trusted proxies."""
 
 import ipaddress
 from collections.abc import Iterable
@@ -118,7 +118,7 @@ class TrustedProxies:
 
     @property
     def are_any(self) -> bool:
-        """Whether there is one at all."""
+        """Whether any proxy is trusted."""
         return self.has_unix or bool(self.networks)
 
     def is_one(self, peer: str | None) -> bool:

@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from .jwt import TokenKeys, TokenRules
 
 OnCallback: TypeAlias = Callable[[Callback], Awaitable[Any] | Any]
-"""What is done about a callback, such as a poller's ``wake``."""
+"""Function that handles a callback, such as a poller's ``wake``."""
 Outcome: TypeAlias = Refusal | None
-"""What became of a run of it: None if it succeeded."""
+"""Refusal that a run of ``on_callback`` ended with; None if it succeeded."""
 
 _TAKEN: Final = make_answer(HTTPStatus.OK)
 _VERIFY_SECONDS: Final = 10.0
@@ -56,7 +56,7 @@ _BEARER: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 @frozen(kw_only=True)
 class ReceiverStatus:
-    """How a receiver is doing since it was made."""
+    """Counts of a receiver's callbacks since it was created."""
 
     handled: int
     """Callbacks that were answered with 200."""
@@ -67,7 +67,7 @@ class ReceiverStatus:
     refused: Mapping[str, int] = field(factory=dict)
     """Requests that were not answered with 200, by reason."""
     last_handled_at: datetime | None
-    """When the last callback was answered with 200, in UTC."""
+    """Time at which the last callback was answered with 200, in UTC."""
 
 
 @strip_all_frames
@@ -150,7 +150,7 @@ class CallbackReceiver:
 
     @property
     def status(self) -> ReceiverStatus:
-        """How it is doing, for a health endpoint."""
+        """State of the receiver, for a health endpoint."""
         return ReceiverStatus(
             handled=self._handled,
             repeats=self._repeats,
