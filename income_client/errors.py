@@ -165,7 +165,7 @@ class ClientClosedError(IncomeClientError):
 
 
 class TransportError(IncomeClientError):
-    """No usable reply came.
+    """The call got no usable reply.
 
     Attributes:
         is_foreign: whether what came is not HTTP, so that something else answers there.
@@ -239,12 +239,12 @@ class TokenError(IncomeClientError):
 
 @frozen
 class PayloadFault:
-    """One thing that is wrong in a payload."""
+    """A fault of a reply's content."""
 
     path: str
-    """Where, as a JSON path such as ``$.applicants.applicant1.ssn``."""
+    """Place of the fault as a JSON path, such as ``$.applicants.applicant1.ssn``."""
     reason: str
-    """What was expected and which kind of value was found; never the value."""
+    """Expected and actual kind of the value; never the value itself."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason}"
@@ -279,7 +279,7 @@ class DecodeError(IncomeClientError):
 
 
 class SaturatedWindowError(IncomeClientError):
-    """One second holds more rows than any list call can return.
+    """A second holds more rows than any list call can return.
 
     Raised at the end of a walk, after everything else was yielded.
 
@@ -340,17 +340,17 @@ class LinkRefusal(enum.Enum):
     """Why nothing is sent to a download address."""
 
     ADDRESS = "address"
-    """It is missing or malformed."""
+    """The URL is missing or malformed."""
     PLAIN_HTTP = "plain_http"
-    """It is not https, and must be."""
+    """The URL is not https, and the policy requires https."""
     HOST = "host"
-    """Its host is not one of those that files may come from."""
+    """The URL's host is not in ``allowed_hosts``."""
     PRIVATE_NETWORK = "private_network"
-    """Its host is in a private network, and those are not allowed."""
+    """The URL's host is in a private network, and the policy allows none."""
     THIS_MACHINE = "this_machine"
-    """Its host is this machine, which ``allowed_hosts`` does not name."""
+    """The URL's host is this machine, which ``allowed_hosts`` does not name."""
     SPECIAL_NETWORK = "special_network"
-    """Its host is in a network that no policy allows."""
+    """The URL's host is in a network that no policy allows."""
 
 
 class UnsafeLinkError(DownloadError):

@@ -93,7 +93,7 @@ class StaleApplication:
 
 @frozen(kw_only=True)
 class Audit:
-    """What the service lists, compared with what is held.
+    """The result of comparing the service's list with the ids and times that a program holds.
 
     Nothing else is missing, nor stale by more than ``margin``, but for what ``saturated`` seconds
     and ``unreadable`` rows may hide.
@@ -134,7 +134,7 @@ class Audit:
 
     @property
     def drift(self) -> int:
-        """How many are missing, stale or unlisted."""
+        """Number of ids that are missing, stale or unlisted."""
         return len(self.missing) + len(self.stale) + len(self.unlisted)
 
     @property

@@ -1,4 +1,4 @@
-"""Where a file goes: to a path on the disk, or into an open binary stream."""
+"""Destinations of files: a path on the disk, or an open binary stream."""
 
 import errno
 import hashlib
@@ -49,12 +49,12 @@ _NO_THREAD: Final = "no thread can be started to write to the stream"
 
 @frozen
 class Published:
-    """A file that is at its place, whole."""
+    """A complete file at its destination."""
 
     path: Path | None
-    """Where; None for a stream."""
+    """Path of the file; None for a stream."""
     size: int
-    """Its length in bytes."""
+    """Length of the file in bytes."""
     sha256: str
     """The hash of its content, in hex."""
     was_there: bool
@@ -68,16 +68,16 @@ class Published:
 
 @frozen
 class Existing:
-    """A file that is at a place already."""
+    """A file that was at the destination before."""
 
     path: Path
-    """Where."""
+    """Path of the file."""
     size: int
-    """Its length in bytes."""
+    """Length of the file in bytes."""
 
 
 class Place(Protocol):
-    """Where one file goes; every asynchronous method raises `DownloadError` if that fails."""
+    """The destination of one file; asynchronous methods raise `DownloadError` if they fail."""
 
     async def find_existing(self) -> tuple[Existing, ...]:
         """Return what is there; it may be several, where the extension is not known yet."""
@@ -268,7 +268,7 @@ def _reading_place() -> Iterator[None]:
 
 
 class BinaryStream(Protocol):
-    """What a caller gives to be written to."""
+    """A stream of the caller's that takes the bytes of a file."""
 
     def write(self, data: bytes, /) -> Any:
         """Take bytes, and return how many if not all.

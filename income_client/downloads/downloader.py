@@ -1,4 +1,4 @@
-"""One document file: requests until it is whole, and a fresh address when its address expired.
+"""The download of one file: requests until it is complete, with a fresh URL if one expires.
 
 What a reply means is decided by `Transfer`, where an address may lead by `links`, and where the
 bytes go by the destination.
@@ -52,9 +52,9 @@ _MD5_ETAG: Final = re.compile(r'"(?P<md5>[0-9a-f]{32})"')
 _MOST_RENEWALS: Final = 3
 _MOST_GUESSES: Final = 1
 _FRESH_SECONDS: Final = 60.0
-"""How long an answer of the service serves the files whose addresses have expired."""
+"""Seconds for which one answer of the service provides fresh URLs for the application's files."""
 _REMEMBERED: Final = 256
-"""Applications whose addresses are kept."""
+"""Number of applications whose fresh URLs are cached."""
 
 
 class ProgressError(Exception):
@@ -151,7 +151,7 @@ class Downloader:
 
 
 class _Download:
-    """One file on its way; every method raises what ends the download."""
+    """A download in progress; every method raises the error that ends the download."""
 
     _link: Link
 
@@ -359,7 +359,7 @@ class _Download:
 
 
 def _object_of(address: str) -> str:
-    """Return an address without its signature."""
+    """Return a URL without its signature."""
     return address.partition("?")[0]
 
 

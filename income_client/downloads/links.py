@@ -1,4 +1,4 @@
-"""Which addresses files are downloaded from: the text of an address, and the IP behind its host.
+"""Checks of URLs from which files are downloaded: the text of a URL, and the IP of its host.
 
 Nothing is connected to or resolved here. A refusal names its reason and the host, never the path
 or the query, which open the file to anyone who reads them. An IPv4 address inside an IPv6 one is
@@ -27,17 +27,17 @@ _ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 _plain_host: Final = lru_cache(maxsize=64)(plain_host)  # few hosts have all the files
 _UNREADABLE: Final = (ValueError, IndexError)
-"""What yarl raises; the second where it looks for the first character of an empty host."""
+"""Errors that yarl raises for an invalid URL; an IndexError if the host is empty."""
 
 
 @frozen
 class Link:
-    """An address that may be used."""
+    """A URL that the policy allows."""
 
     url: URL = field(repr=False)
-    """It, byte by byte as it came; it opens the file."""
+    """The signed URL exactly as received. Anyone who has it can read the file."""
     host: str
-    """Its host, as `plain_host` spells it."""
+    """Host of the URL, as `plain_host` spells it."""
 
 
 def read_link(address: object, policy: DownloadPolicy) -> Link:
@@ -137,16 +137,16 @@ _PRIVATE: Final = (
     ),
     _LOCAL_NAT64,
 )  # fmt: skip
-"""What ``allow_private_networks`` opens."""
+"""Private networks, which ``allow_private_networks`` opens."""
 _SPECIAL: Final = _parse_networks(
     "192.0.0.0/24", "192.88.99.0/24", "224.0.0.0/4", "2001::/23", "3fff::/20"
 )
-"""What `ipaddress` takes for public, by its version, and no file comes from."""
+"""Networks that `ipaddress` calls global, by IP version, but from which no file comes."""
 _GLOBAL_UNICAST: Final = ipaddress.IPv6Network("2000::/3")
 """Outside of it, a range that is assigned tomorrow is refused today."""
 _LAST_FOUR_BYTES: Final = _parse_networks("::ffff:0:0/96", "64:ff9b::/96")
 _NAT64_PLACES: Final = ((12, 13, 14, 15), (6, 7, 9, 10), (7, 9, 10, 11), (9, 10, 11, 12))
-"""Which bytes of a translated address hold the IPv4 one (RFC 6052), by length of prefix."""
+"""Positions of the IPv4 bytes in a NAT64 address (RFC 6052), by length of prefix."""
 
 
 def check_peer(ip: str, policy: DownloadPolicy) -> None:

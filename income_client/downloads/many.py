@@ -1,4 +1,4 @@
-"""What is to be downloaded: which documents, where their files go, and many of them at once."""
+"""Downloads of many documents: their arguments, the destinations, and the iteration."""
 
 import io
 import os
@@ -42,7 +42,7 @@ Documents = SomeDocuments | Iterable[SomeDocuments] | AsyncIterable[SomeDocument
 Folder: TypeAlias = str | os.PathLike[str]
 """The path of a folder for many files."""
 Destination: TypeAlias = str | os.PathLike[str] | BinaryStream
-"""Where one file goes: a path, or an object with ``write`` for bytes."""
+"""Destination of one file: a path, or an object with ``write`` for bytes."""
 OnProgress = Callable[[DownloadProgress], object]
 Ask = Callable[[str], Awaitable[ApplicationDocuments]]
 """Reads the documents of an application (contract section 4.3)."""
@@ -61,11 +61,12 @@ _OBJECT_STORES: Final = "for an object store, see `income-client guide files`"
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _SEPARATORS: Final = tuple(filter(None, (os.sep, os.altsep)))
 _OF_THE_LOOP: Final = ("drain", "get_write_buffer_size")
-"""What only the streams and transports of asyncio have, whose ``write`` no thread may call."""
+"""Methods that only streams and transports of asyncio have, whose ``write`` needs the loop's
+thread."""
 
 
 class Job:
-    """What the files of one call have in common; checked before anything is sent."""
+    """The arguments that all files of one call share, checked before any request."""
 
     def __init__(
         self,
@@ -209,7 +210,7 @@ class DownloadFailure:
     """A document whose file could not be downloaded, in place of the file."""
 
     document_id: str
-    """Which one."""
+    """Id of the document."""
     application_id: str | None
     """The application that it belongs to; None for a document made by hand."""
     document_type: str | None

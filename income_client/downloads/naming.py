@@ -1,4 +1,4 @@
-"""What a document's file is called in a folder or a store: its extension, and one safe path.
+"""Names of files in a folder or a store: the extension, and a safe path.
 
 Names from the service are data: each becomes one safe component, or a part of one, wherever it
 is in a template. The table of media types is the package's own, since that of the machine
@@ -101,7 +101,7 @@ def extension_of(content_type: str | None, head: bytes) -> str:
 
 @frozen
 class FileFacts:
-    """What is known of a file before it is there."""
+    """The facts of a document's file that are known before its download."""
 
     application_id: str | None
     """Id of the application, None where the document does not say."""
@@ -110,7 +110,7 @@ class FileFacts:
     document_id: str
     """Id of the document (contract section 2.3)."""
     file: int
-    """Which of the document's files, counted from 0."""
+    """Number of the file among the document's files, from 0."""
     file_reference_id: str | None
     """The lender's own name for the file, which need not be the only one of its kind."""
 
@@ -120,14 +120,14 @@ _FIELDS: Final = tuple(one.name for one in fields(FileFacts))
 
 @frozen
 class FileName:
-    """Where a file goes, relative to a folder, with its extension still open."""
+    """Relative path of a file whose extension is not known yet."""
 
     folders: tuple[str, ...]
     """Names of the folders on the way, the outermost first."""
     stem: str
     """The name without its extension; all of it where the template has no ``{ext}``."""
     has_extension: bool
-    """Whether an extension belongs behind the stem."""
+    """Whether the last component ends with an extension."""
 
     def with_extension(self, extension: str) -> str:
         """Return the last component, for a file with this extension."""
@@ -142,12 +142,12 @@ class FileName:
 
 @frozen
 class NameTemplate:
-    """How names are made of the facts; `read` makes one of a text."""
+    """A parsed template of file names."""
 
     components: tuple[tuple[_Piece, ...], ...]
-    """Its pieces, by component; an ``{ext}`` at the end is left out."""
+    """Text and fields of each path component, without a final ``{ext}``."""
     has_extension: bool
-    """Whether it ends with ``.{ext}``."""
+    """Whether the template ends with ``.{ext}``."""
 
     @classmethod
     def read(cls, text: object) -> Self:

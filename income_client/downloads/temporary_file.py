@@ -47,7 +47,7 @@ _SUFFIX: Final = ".income-client.part"
 _ABANDONED: Final = re.compile(r"\.[0-9a-f]{16}\..+\.part", re.DOTALL)
 """Names of temporary files, those of versions 0.1 and 0.2 too."""
 _TRIES: Final = 3
-"""For one that another process removes between its making and its lock: once is rare already."""
+"""Attempts to create a temporary file that no other process removes before it is locked."""
 _OF_THE_DISK: Final = frozenset({errno.EDQUOT, errno.EIO, errno.ENOSPC, errno.EROFS})
 """Errors that other files on the same disk meet as well."""
 _CLOSED: Final = "the file is closed"
@@ -68,7 +68,7 @@ class TemporaryFile:
 
     @classmethod
     def create(cls, folder: Path) -> Self:
-        """Make an empty one in a folder, and lock it."""
+        """Create an empty file in a folder, and lock it."""
         for _ in range(_TRIES):
             path = folder / f".{secrets.token_hex(8)}{_SUFFIX}"
             descriptor = new_file(path)
@@ -85,12 +85,12 @@ class TemporaryFile:
 
     @classmethod
     def unnamed(cls) -> Self:
-        """Make an empty one that is gone once it is closed."""
+        """Create an empty file that the system removes when it is closed."""
         return cls(tempfile.TemporaryFile(buffering=0))
 
     @property
     def is_closed(self) -> bool:
-        """Whether it is published or discarded."""
+        """Whether the file is published or discarded."""
         return self._path is None and self._file.closed
 
     @property

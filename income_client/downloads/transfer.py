@@ -1,4 +1,4 @@
-"""What the replies of a file storage mean, and which of their bytes may be joined to one file.
+"""Interpret the replies of a file storage, and decide which bytes may be joined to one file.
 
 Bytes of two replies are joined only if the second proves that it continues the same object at the
 right place; in any other case the file starts over. Error bodies are XML from anywhere: they are
@@ -51,21 +51,21 @@ class OutdatedError(Exception):
     def __init__(self, error: DownloadError, *, has_expired: bool) -> None:
         super().__init__()
         self.error = error
-        """What the download ends with if there is no fresh address."""
+        """Error that ends the download if there is no fresh URL."""
         self.has_expired = has_expired
-        """Whether the storage said that the address has expired."""
+        """Whether the storage reported that the URL has expired."""
 
 
 @frozen
 class StoredFile:
-    """What a storage says about a file."""
+    """The facts that a storage reports about a file."""
 
     size: int | None
-    """Its length in bytes, None if unknown."""
+    """Length of the file in bytes, None if unknown."""
     etag: str | None
-    """Its strong entity tag, quotes included."""
+    """Strong entity tag of the file, quotes included."""
     content_type: str | None
-    """Its media type."""
+    """Media type of the file."""
 
 
 def is_refusal(status: int) -> bool:

@@ -24,7 +24,7 @@ _TAKEN: Final = "something is at the folder's place already"
 _NEW: Final = "the tables are written within a with block"
 _FINISHED: Final = "the tables are finished"
 _GROUP_BYTES: Final = 32 * 2**20
-"""Of a row group at the most, before it is compressed; there are five tables."""
+"""Largest size of a row group in bytes, before compression; there are five tables."""
 
 
 def read_columns(path: Path, first: str, second: str) -> Iterator[tuple[object, object]]:
@@ -187,7 +187,7 @@ class ParquetTables:
 
 
 class _ParquetFile:
-    """One file, and the rows that wait to become its next row group."""
+    """A Parquet file, and the rows that wait to become its next row group."""
 
     def __init__(self, table: str, folder: Path, rows_per_group: int, files: ExitStack) -> None:
         import pyarrow.parquet as pq  # noqa: PLC0415 - an extra

@@ -139,7 +139,7 @@ ROWS: Final[Mapping[str, Callable[[ApplicationRecord], Iterator[Row]]]] = {
     "documents": document_rows,
     "paystub_amounts": paystub_amount_rows,
 }
-"""What makes the rows of each table."""
+"""Functions that make the rows of each table."""
 
 
 def _values_of(record: object, names: Iterable[str]) -> Row:

@@ -170,7 +170,7 @@ _LIMITED: Final[list[tuple[pa.DataType, str, str]]] = [
 _REFUSED: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 Batches = dict[str, pa.RecordBatch]
-"""By table."""
+"""Batches of rows by table."""
 
 
 @strip_frames
@@ -231,7 +231,7 @@ class RowBuffer:
 
 
 def batches_of(records: Iterable[object]) -> Iterator[Batches]:
-    """Yield what records become, a portion of them at a time."""
+    """Yield the rows of records as batches by table, a portion of the records at a time."""
     buffer = RowBuffer()
     for record in records:
         buffer.add(record)

@@ -73,16 +73,16 @@ WORDS: Final = (
     ("async with", "with"),
     ("aclose()", "close()"),
 )
-"""What docstrings say of the asynchronous client, and what of this one."""
+"""Phrases in docstrings of the asynchronous client, and their replacements for this client."""
 _MANY: Final = 1000
 """Items that cross to the loop at a time where all are read before anything is returned: a crossing
 costs tens of microseconds."""
 _OF_THE_LOOP: Final = (AsyncIterable, str, bytes, list, tuple, set, frozenset, Mapping)
-"""What the loop iterates over, or refuses, itself: nothing there is expected to block."""
+"""Types of iterables that the loop reads, or refuses, by itself, since they should not block."""
 
 
 def _documented(original: Callable[..., Any]) -> Callable[[F], F]:
-    """Give a function the docstring that another one has in the asynchronous client."""
+    """Give a function the docstring of its counterpart in the asynchronous client."""
 
     def document(function: F) -> F:
         text = original.__doc__ or ""
@@ -148,7 +148,7 @@ def _check_stores(arguments: Mapping[str, object]) -> None:
 def _wrapping(
     original: Callable[Concatenate[IncomeClient, P], A], around: Callable[[Portal, A], R]
 ) -> Callable[Concatenate[SyncIncomeClient, P], R]:
-    """Make the method that returns a plain object around an asynchronous one."""
+    """Make a method that wraps the asynchronous object in its synchronous counterpart."""
     shown = signature(original)
 
     @_method_like(original, around.__name__)
@@ -220,7 +220,7 @@ class SyncIterator(Generic[Y]):
 
 
 def _iterated(portal: Portal, items: Any, most: int = 1) -> tuple[Any, CallerIterator[Any] | None]:
-    """Return what the loop iterates over, and the part of it that the caller's thread reads."""
+    """Return the loop's iterable, and the iterator in it that the caller's thread reads."""
     if isinstance(items, SyncIterator) and items._portal is portal and not items._fetched:
         return items._items, items._iterator  # stays in the loop
     if isinstance(items, _OF_THE_LOOP) or not isinstance(items, Iterable):
@@ -274,7 +274,7 @@ class SyncApplicationPaginator(SyncIterator[ApplicationSummary]):
 
     @property
     def progress(self) -> WalkProgress:
-        """How far the walk has come."""
+        """Progress of the walk."""
         return self._portal.ask(lambda: self._items.progress)
 
     @property
@@ -307,11 +307,11 @@ class SyncBatch:
     number: int = field(init=False)
     """Counts the batches of this poller."""
     records: tuple[ApplicationRecord, ...] = field(init=False)
-    """What is new."""
+    """Records that are new since the last batch."""
     delivery_ids: tuple[str, ...] = field(init=False)
     """An id for each record, which is the same when the batch is delivered again."""
     checkpoint: str = field(init=False)
-    """What ``poll(start=...)`` takes."""
+    """Checkpoint of the batch, to pass to ``poll(start=...)``."""
     sequence: int = field(init=False)
     """Grows with each batch of the name, over takeovers as well."""
 
@@ -412,7 +412,7 @@ class SyncPoller(SyncIterator[ApplicationRecord]):
 
     @property
     def status(self) -> PollerStatus:
-        """How it is doing, for a health endpoint."""
+        """State of the poller, for a health endpoint."""
         return self._portal.ask(lambda: self._items.status)
 
 

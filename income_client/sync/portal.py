@@ -43,7 +43,8 @@ _SIGNAL_SECONDS: Final = 0.2
 """Time between two looks for a signal in a thread that waits: nothing interrupts a wait on Windows,
 nor elsewhere one that begins just as the signal comes."""
 _EXIT_SECONDS: Final = 5.0
-"""How long a user's coroutine that ignores its cancellation may delay the end of the program."""
+"""Seconds by which a user's coroutine that ignores its cancellation may delay the program's end.
+"""
 
 
 @frozen
@@ -51,7 +52,7 @@ class _End:
     """The end of a caller's iterable."""
 
     error: Exception | None
-    """What the iterable raised; None if it has no more items."""
+    """Error that the iterable raised; None if it has no more items."""
 
 
 class CallerIterator(Generic[T]):
