@@ -37,6 +37,19 @@ def polled(one: Schedule, now: float) -> None:
     one.succeed()
 
 
+def test_what_was_missed_while_a_clock_went_back_counts_from_the_last_success() -> None:
+    """Not from the beginning of the name, nor of a poll that has failed: a whole day otherwise."""
+    one = schedule()
+    assert one.seconds_since_success(5.0) is None
+    one.begin_name(10.0)
+    polled(one, 100.0)
+    one.begin_poll(130.0)
+    one.fail(131.0, FAILED, 1)
+    assert one.seconds_since_success(160.0) == 60
+    one.resume_name()
+    assert one.seconds_since_success(160.0) is None
+
+
 @given(intervals, chances, st.floats(0, 1e6))
 def test_no_poll_is_later_than_the_interval(interval: float, chance: float, now: float) -> None:
     """The jitter makes it earlier, by a tenth at most, and counts from where the last began."""
