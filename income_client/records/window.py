@@ -34,6 +34,22 @@ class Window:
         """First second after the span, as a time without zone in the service's frame."""
         return EPOCH + timedelta(seconds=min(self.before, _LAST_SECOND))
 
+    def overlaps(self, other: "Window") -> bool:
+        """Return whether both windows contain a common second.
+
+        Args:
+            other: a window that is not empty.
+        """
+        return self.after < other.before and other.after < self.before
+
+    def touches(self, other: "Window") -> bool:
+        """Return whether both windows overlap, or one begins where the other ends.
+
+        Args:
+            other: a window that is not empty.
+        """
+        return self.after <= other.before and other.after <= self.before
+
     def __bool__(self) -> bool:
         """Return whether the span contains any second."""
         return self.after < self.before

@@ -21,7 +21,7 @@ NAMES: Final = {
     "fetching": "FetchFailure Fetcher OnError",
     "paginator": "ApplicationPaginator OnSaturated WalkProgress",
 }
-"""The modules, and the names that each gives."""
+"""Public names by the module that defines them."""
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_names(__name__, NAMES)

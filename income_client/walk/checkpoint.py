@@ -1,4 +1,4 @@
-"""Checkpoints as short texts that come back whole or are refused; those of walks in full.
+"""Checkpoints as short texts with a checksum; the checkpoints of walks in full.
 
 A walk's checkpoint holds its outer bounds and what is covered; no row, no id.
 """
@@ -34,7 +34,7 @@ def write_checkpoint(bounds: Bounds, covered: Intervals) -> str:
 def read_checkpoint(
     text: object, after: int | None = None, before: int | None = None
 ) -> tuple[Bounds, list[Window]]:
-    """Return a walk's bounds and what of it is covered, in ascending order.
+    """Return a walk's bounds and the windows that it has covered, in ascending order.
 
     Raises `CheckpointError` if `write_checkpoint` did not write the text, or a newer one
     did, or if the walk has other bounds than those given.
@@ -91,10 +91,10 @@ def read_checked(
     `CheckpointError` for a version newer than ``version``; ``oldest`` is the same by default.
     """
     state = _parse_json(text)
-    found = state.get(kind) if isinstance(state, dict) else None
-    if type(found) is not int or found < (version if oldest is None else oldest):
+    stored_version = state.get(kind) if isinstance(state, dict) else None
+    if type(stored_version) is not int or stored_version < (version if oldest is None else oldest):
         return None
-    if found > version:
+    if stored_version > version:
         raise CheckpointError("the checkpoint was written by a newer version of this package")
     check = state.pop("check", None)
     try:

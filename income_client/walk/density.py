@@ -94,7 +94,7 @@ _GROWTH: Final = 8
 Measured, 1,000,000 rows: never, most rows in few hours 2.26 and 2.35; behind bursts too, bulk
 imports 1.88 and 1.94."""
 _HIDDEN: Final = 2.0
-"""Rows of a full window for each row of its page, where no share of its ids is known yet.
+"""Rows of a full window for each row of its page, while no share of its ids is measured.
 Measured: 2.5, U 2.09; 3, U 2.16 and R8 1.76."""
 _HIDDEN_BLIND: Final = 3.3
 """The same before a window was completed there. Measured, 4,000 commit times of aiohttp on pages of
@@ -105,7 +105,7 @@ _LARGE: Final = 0.5
 Measured: never, U 2.04 and 3.25; always, 1,000,000 rows, bulk imports 1.83 and 1.92.
 """
 _SAMPLE: Final = 8
-"""Ids of a full page that must be found again before their share is believed.
+"""Ids of a full page that must be seen again before the measured share is used.
 
 Derived: the share of n ids is out by 1 / sqrt(n), so by a third. Measured: never, U 2.05 and 2.21.
 """
@@ -124,15 +124,15 @@ Measured, 1,000,000 rows: never, bulk imports 1.80 and 2.12.
 
 @frozen
 class _Prediction:
-    """Rows of a window, and how far out they may be."""
+    """The predicted number of rows of a window, and the variance of the prediction."""
 
     rows: float
     variance: float
-    """Of the logarithm of the rows."""
+    """Variance of the logarithm of the predicted rows."""
 
 
 class Density:
-    """What is known of a walk's rows: one for the whole walk, asked by position.
+    """The estimated density of a walk's rows, by position.
 
     Args:
         limit: rows at which a page counts as full.
@@ -178,7 +178,7 @@ class Density:
         return middle
 
     def complete(self, window: Window, rows: Rows) -> None:
-        """Learn from a page that was not full: these are all rows of the window."""
+        """Learn from a page that was not full and so contained all rows of the window."""
         self._learn_errors(window, len(rows))
         self._region_at(window.after, window.before).learn_window(window, rows.keys())
         self._delays.learn(window, rows)
@@ -192,7 +192,9 @@ class Density:
         self._samples = [sample for sample in self._samples if sample.left > 0]
 
     def full(self, window: Window, rows: Rows) -> int | None:
-        """Learn from a full page; return where the window is best cut in two parts, if at all.
+        """Learn from a full page.
+
+        Return the second at which to cut its window, None to leave it whole.
 
         Nothing is updated before it was made, so where nothing else is known, one question
         probably does for all that lies before the oldest of the rows.
@@ -297,33 +299,33 @@ class Density:
             return _Prediction(self._limit * _HIDDEN, self._rate_variance)
         return _Prediction(region.rate * (end - start), self._rate_variance)
 
-    def _learn_errors(self, window: Window, found: int | None) -> None:
-        """Learn how far the predictions were out from what came, None for a full page."""
+    def _learn_errors(self, window: Window, actual: int | None) -> None:
+        """Learn the errors of the predictions from the rows that came, None for a full page."""
         start, end = window.after, window.before
         region = self._region_at(start, end)
         samples = self._samples_around(start)
         if samples and samples[0].window.after == start:
             return
         if region.rate is not None:
-            error = self._error(region.rate * (end - start), found)
+            error = self._error(region.rate * (end - start), actual)
             if error is not None:
                 self._rate_variance += _LEARNING * (error - self._rate_variance)
         if not _are_placed(samples):
             return
         rows, reached = _count_rows(samples, start, end)
         noise = (samples[0].scale + 1) / max(rows, 1.0) + 1 / samples[0].evidence
-        error = self._error(rows, found)
+        error = self._error(rows, actual)
         if reached >= end and error is not None:
             error = min(1.0, max(0.0, error - noise))
             self._dates_variance += _LEARNING * (error - self._dates_variance)
 
-    def _error(self, expected: float, found: int | None) -> float | None:
+    def _error(self, expected: float, actual: int | None) -> float | None:
         """Return the squared error of a prediction; None where a page cannot show it."""
-        if found is None:
-            found = self._limit
-            if expected >= found:
+        if actual is None:
+            actual = self._limit
+            if expected >= actual:
                 return None
-        return math.log(max(found, 1) / max(expected, 1)) ** 2
+        return math.log(max(actual, 1) / max(expected, 1)) ** 2
 
 
 def _are_placed(samples: list[Sample]) -> bool:
@@ -332,7 +334,7 @@ def _are_placed(samples: list[Sample]) -> bool:
 
 
 def _count_rows(samples: list[Sample], start: int, end: int) -> tuple[float, int]:
-    """Return the rows in ``[start, end)`` by these samples, and how far they reach."""
+    """Return the rows in ``[start, end)`` by these samples, and the end of the samples."""
     rows = 0.0
     for sample in samples:
         if sample.window.before > start and start < end and sample.is_placed:
@@ -343,7 +345,7 @@ def _count_rows(samples: list[Sample], start: int, end: int) -> tuple[float, int
 
 
 def _width_of_rows(samples: list[Sample], start: int, end: int, rows: float) -> float:
-    """Return the width from a second on that holds so many rows by these samples."""
+    """Return the width from ``start`` on that holds ``rows`` rows by these samples."""
     at = start
     for sample in samples:
         if sample.window.before > at and at < end and sample.is_placed:
@@ -384,57 +386,57 @@ def _guess_scale(expected: float, variance: float) -> tuple[float, float]:
 
 @define(kw_only=True)
 class FullPage:
-    """A full page, remembered until the windows inside it are done.
+    """A full page, kept until the narrower windows inside its window are complete.
 
-    It says two things: how many rows its span holds at least, and which rows they are. As
-    the narrower windows inside it come back, the share of its ids in them gives the rest.
+    The page gives a lower bound of the rows in its window, and some of their ids. The share
+    of these ids among the rows of the narrower windows estimates the rows that are ahead.
     """
 
     end: int
-    """Where its window ended."""
+    """End of the full page's window."""
     rows: float
-    """Rows that must still be ahead, at the least."""
+    """Lower bound of the rows that are still ahead."""
     ids: AbstractSet[str]
-    """Those of its rows that may still turn up ahead."""
-    found: int = 0
-    """How many of them have."""
+    """Ids of the page's rows that have not been seen again yet."""
+    seen_again: int = 0
+    """Number of the page's ids that have been seen again."""
     seen: int = 0
-    """All rows that turned up since."""
+    """Number of all rows that came since in the page's window."""
 
     def learn(self, ids: AbstractSet[str]) -> None:
-        """Take the rows of a window inside it."""
+        """Learn from the rows of a window inside the full page's."""
         before = len(self.ids)
         self.ids = self.ids - ids
-        self.found += before - len(self.ids)
+        self.seen_again += before - len(self.ids)
         self.seen += len(ids)
         self.rows -= len(ids)
 
     def divide(self, position: int, at: int) -> "FullPage":
-        """End here, and return the rest, without the ids: they may lie in either part."""
+        """Cut the window at ``at``, and return the rest, without ids: they may be in either."""
         rows = self.rows * (self.end - at) / (self.end - position)
         behind = FullPage(end=self.end, rows=rows, ids=frozenset())
         self.end, self.rows, self.ids = at, self.rows - rows, frozenset()
-        self.found = self.seen = 0
+        self.seen_again = self.seen = 0
         return behind
 
     @property
     def is_useful(self) -> bool:
-        """Whether it still says anything about the rows ahead."""
-        return self.rows > 0 or self.found >= _SAMPLE
+        """Whether the page still predicts rows ahead of the position."""
+        return self.rows > 0 or self.seen_again >= _SAMPLE
 
     def estimate_rows(self, *, is_rate_known: bool) -> float:
         """Return how many rows are probably ahead."""
         at_least = max(1.0, self.rows * (_HIDDEN if is_rate_known else _HIDDEN_BLIND))
-        if self.found < _SAMPLE:
+        if self.seen_again < _SAMPLE:
             return at_least
-        by_share = self.seen / self.found * len(self.ids)
+        by_share = self.seen / self.seen_again * len(self.ids)
         # Where every row was on the page it lists the oldest first: its share says nothing.
-        return max(by_share, at_least if self.found >= self.seen else 1.0)
+        return max(by_share, at_least if self.seen_again >= self.seen else 1.0)
 
 
 @define(eq=False, order=False)
 class _Region:
-    """Seconds whose rows are taken to be spread as those just seen there."""
+    """Seconds whose rows are assumed to be as dense as those seen last."""
 
     start: int
     end: int
@@ -461,7 +463,7 @@ class _Region:
         return wanted
 
     def width_of_rows(self, rows: float) -> float:
-        """Return the width that holds so many rows at the rate."""
+        """Return the width that holds a number of rows at the region's rate."""
         if self.rate is None:
             return math.inf
         return min(rows / self.rate, self.most_width)
@@ -495,7 +497,7 @@ class _Region:
         self.full_pages.append(FullPage(end=window.before, rows=len(ids), ids=frozenset(ids)))
 
     def divide(self, position: int, cut: int) -> "_Region":
-        """End here, and return what is known of ``cut`` and beyond."""
+        """Shorten the region to end at ``cut``, and return the region from ``cut`` on."""
         pages = [page.divide(position, cut) for page in self.full_pages if page.end > cut]
         beyond = _Region(cut, self.end, self.limit, pages, self.rate, self.most_width)
         self.end = cut

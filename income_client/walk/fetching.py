@@ -18,10 +18,10 @@ from income_client.system.frames import strip_frames
 Y = TypeVar("Y")
 
 ApplicationKey = str | ApplicationSummary | Application
-"""An application's id, or something that has one."""
+"""An application's id, or an object that has one."""
 Applications = Iterable[ApplicationKey] | AsyncIterable[ApplicationKey]
 OnError: TypeAlias = Literal["raise", "yield"]
-"""What methods that read many things do about one that fails."""
+"""Behaviour of methods that read many applications when one of them fails."""
 Call = Callable[[str], Coroutine[Any, Any, Any]]
 """A call of the client about the application with this id."""
 
@@ -34,14 +34,14 @@ class FetchFailure:
     """An application that could not be read, in place of its record."""
 
     application_id: str
-    """Which one."""
+    """Id of the application."""
     error: IncomeClientError
-    """Why."""
+    """Error of the application's call."""
 
 
 @define
 class _Entry:
-    """One application on its way, and what its calls have returned."""
+    """An application whose calls are in flight, and the results of its finished calls."""
 
     application_id: str
     results: dict[int, Any] = field(factory=dict)
@@ -49,7 +49,7 @@ class _Entry:
 
 
 class Fetcher(TaskIterator[tuple[_Entry, int], Y]):
-    """An iterator over what several calls about each application give.
+    """An iterator over the results of several calls about each application.
 
     The calls of one application are independent of each other and go out
     together. At most ``concurrency`` are in flight, results come in input order,
@@ -90,7 +90,7 @@ class Fetcher(TaskIterator[tuple[_Entry, int], Y]):
         self._entries: deque[_Entry] = deque()
 
     async def aclose(self) -> None:
-        """End the requests under way and the source; again does nothing."""
+        """Cancel the requests in flight and close the source; a second call does nothing."""
         self._entries.clear()
         await super().aclose()
 

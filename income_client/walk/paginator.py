@@ -45,16 +45,17 @@ from .tail import END_OF_TIME
 from .windows import Answer, Bounds, Delivery
 
 OnSaturated: TypeAlias = Literal["raise", "report"]
-"""What `IncomeClient.list_applications` does about seconds with more rows than one page holds."""
+"""Behaviour of `IncomeClient.list_applications` at seconds with more rows than one page holds."""
 ReadPage = Callable[[Request, Response], ApplicationPage]
 
 _LEAST_LIMIT: Final = 2
 _LONG_AGO: Final = 60
 """Seconds before the `Date` of its own reply from which an echo may be the end of a cut window."""
 _BEFORE_DATE: Final = (1, 3_600, 86_400 + 3_600)
-"""Seconds before `Date` from which the present is looked for: `Date` may be of another zone."""
+"""Seconds before `Date` from which the search for the present starts; `Date` may be of another
+zone."""
 _MOST_GUESSES: Final = 40
-"""More than it takes to find one second of all time by halves."""
+"""Upper bound of the steps of a binary search for one second in all of time."""
 _HOUR: Final = 3_600
 
 
@@ -129,11 +130,11 @@ async def ask_present(
         low = max(low, later.echo.before)
         guess = guesses.pop(0) if guesses else (low + high) // 2
         try:
-            found = (await ask(Bounds(guess, None))).echo.before
+            echoed = (await ask(Bounds(guess, None))).echo.before
         except InvalidRequestError:  # the guess lies in the future
-            found = guess
-        if found > guess:
-            low = max(low, found)
+            echoed = guess
+        if echoed > guess:
+            low = max(low, echoed)
         else:
             high = min(high, guess)
     raise UnexpectedResponseError("the service sends no time", call="list_applications")
@@ -165,39 +166,39 @@ async def find_by_reference(
     if reference is None:
         raise invalid("application_reference_id", "a str that is not empty", reference)
     read = partial(read_found, reference)
-    found: list[ApplicationSummary] = []
+    matches: list[ApplicationSummary] = []
 
     async def ask(bounds: Bounds | None) -> Answer:
         reply = await ask_page(session, None, zone, bounds, read=read, reference=reference)
         rows = reply.page.applications
-        found.extend(row for row in rows if row.application_reference_id == reference)
+        matches.extend(row for row in rows if row.application_reference_id == reference)
         return reply
 
     first = await ask(None)
-    if not found:
+    if not matches:
         await ask(Bounds(0, None))
-    if not found and first.present <= END_OF_TIME:
+    if not matches and first.present <= END_OF_TIME:
         # An exclusive upper bound hides what was updated this very second.
         present = (await ask_present(ask, first)).present
         with suppress(InvalidRequestError):
             await ask(Bounds(max(present - 2, FIRST_SECOND), min(present + _HOUR, LAST_SECOND)))
-    return found[0] if found else None
+    return matches[0] if matches else None
 
 
 @frozen(kw_only=True)
 class WalkProgress:
-    """How far a walk has come."""
+    """Progress of a walk."""
 
     covered_fraction: float
-    """Share of the span's seconds whose rows the consumer is done with, 0 to 1."""
+    """Share of the span's seconds whose rows the consumer has processed, from 0 to 1."""
     requests: int
-    """List calls answered."""
+    """Number of list calls answered."""
     rows: int
-    """Applications found."""
+    """Number of applications found."""
     duplicates: int
-    """Rows that a neighbouring window had given already."""
+    """Number of rows that an earlier page had already returned."""
     splits: int
-    """Pages that came back full, so that their window was divided."""
+    """Number of pages that came back full, so that their window was split."""
 
 
 class ApplicationPaginator:
@@ -321,7 +322,7 @@ class ApplicationPaginator:
 
     @property
     def progress(self) -> WalkProgress:
-        """How far the walk has come."""
+        """Progress of the walk."""
         planner = self._planner
         return WalkProgress(
             covered_fraction=self._covered_fraction,
@@ -333,7 +334,7 @@ class ApplicationPaginator:
 
     @property
     def checkpoint(self) -> str:
-        """A short text from which a walk can resume.
+        """A short text from which another walk can resume.
 
         It covers a row, and a malformed one that was raised, only once the consumer came
         back for the next one, and a saturated window never.
@@ -342,11 +343,11 @@ class ApplicationPaginator:
 
     @property
     def saturated(self) -> tuple[Window, ...]:
-        """The seconds found so far that hold more rows than can be asked for."""
+        """Saturated seconds found so far: seconds with more rows than any list call returns."""
         return tuple(self._planner.saturated)
 
     async def aclose(self) -> None:
-        """End the requests in flight; iterating again asks again for what they were for."""
+        """Cancel the requests in flight; iterating again sends them again."""
         # Taken back before anything is awaited: a second cancellation must not lose them.
         for question in self._tasks.keys:
             self._planner.drop(question)

@@ -1,4 +1,4 @@
-"""Where in its window the rows of a full page probably lie, by the dates of the applications.
+"""Estimate the positions of a full page's rows in their window, by the dates of the applications.
 
 An application is updated some time after its date. How long after is learned from every
 page, because its window bounds the update times of its rows. A full page is then a
@@ -36,11 +36,11 @@ equal dates 2.00 and 2.18.
 
 
 class Delays:
-    """How long after its date an application is updated: a histogram, in rows."""
+    """Histogram of the delays between the date of an application and its update, in rows."""
 
     def __init__(self) -> None:
         self.learned: int = 0
-        """Rows that it was learned from."""
+        """Number of rows that the histogram contains."""
         # Before any page, delays count for two rows: an update before the date is unlikely.
         counts = [0.02 if edge < 0 else 1.0 for edge in _EDGES[:-1]]
         self._set_counts([2 * count / sum(counts) for count in counts])
@@ -73,7 +73,7 @@ class Delays:
         return self.quantile(self.total - rare) - self.quantile(rare)
 
     def learn(self, window: Window, rows: Rows) -> None:
-        """Take rows of a page: each was updated at some second of the window.
+        """Learn from rows of a page, each of which was updated at some second of the window.
 
         A row counts for every delay that is possible, each as much as it is likely by now.
         """
@@ -112,8 +112,8 @@ class Sample:
     ) -> None:
         self.window = window
         self.left: int = window.before - window.after
-        """Seconds that no page is known of yet."""
-        self._found: float = 0
+        """Seconds of the window that no later page has covered yet."""
+        self._common: float = 0
         self._seen: float = 0
         self._ids = frozenset(rows)
         self._dates = sorted(second_of(row.application_date) for row in rows.values())
@@ -141,7 +141,7 @@ class Sample:
 
     @property
     def is_placed(self) -> bool:
-        """Whether dates tell where in the window its rows lie."""
+        """Whether dates show the positions of the rows in the window."""
         return bool(self._places)
 
     def refresh(self) -> None:
@@ -150,15 +150,15 @@ class Sample:
             self._place_rows()
 
     def learn(self, rows: Rows) -> None:
-        """Take the rows of another page about some of its window."""
-        self._found += self.count_common(rows)
+        """Learn from the rows of another page that covers part of the window."""
+        self._common += self.count_common(rows)
         self._seen += len(rows)
 
     def learn_share(self, rows: float, common: int) -> None:
-        """Take how many rows of a sample around lie in this window, and are on this page."""
+        """Learn from a full page around: its rows in this window, and its rows on this page."""
         if self._places:
             self._seen += rows
-            self._found += common
+            self._common += common
 
     def count_common(self, rows: Rows) -> int:
         """Return how many rows of another page are on this one."""
@@ -166,12 +166,12 @@ class Sample:
 
     @property
     def evidence(self) -> float:
-        """How many rows the scale is known from, the guess counted as some."""
-        return self._weight + self._found
+        """Number of rows that the scale is based on, plus the weight of the initial guess."""
+        return self._weight + self._common
 
     @property
     def scale(self) -> float:
-        """Rows of the window for each of the sample."""
+        """Rows of the window for each row of the sample."""
         return max(1.0, (self._guessed_scale * self._weight + self._seen) / self.evidence)
 
     def count(self, start: float, end: float) -> float:
@@ -180,7 +180,7 @@ class Sample:
         return between * self._rows_per_place
 
     def end_of(self, start: float, count: float) -> float | None:
-        """Return the second before which so many of the sample lie; None if beyond its window."""
+        """Return the second that ends ``count`` rows from ``start``; None at the sample's end."""
         first = bisect_left(self._places, start)
         steps = count / self._rows_per_place
         at = first + int(steps)

@@ -1,4 +1,4 @@
-"""The planner of a walk: which window to ask for next, and what a page of it settles.
+"""The planner of a walk: chooses the next window to request, and records what a page covers.
 
 A walk covers a span of whole seconds. Up to the present, each second whose rows are not all
 known belongs to one *gap*, which is walked from its start to its end with at most one question
@@ -56,7 +56,7 @@ _SECOND: Final = 1.0
 
 
 class WalkPlanner:
-    """Decides the next question of a walk, and takes the pages.
+    """Chooses the next question of a walk, and receives the pages.
 
     Args:
         bounds: the outer bounds, sent exactly as they are; without ``before``
@@ -111,12 +111,15 @@ class WalkPlanner:
 
     @property
     def present(self) -> int | None:
-        """The second before which all is known or planned; None before the first page."""
+        """The second before which all windows are covered or planned.
+
+        None before the first page.
+        """
         return self._tail.reached if self.requests else None
 
     @property
     def span(self) -> Window:
-        """The seconds that the walk answers for as far as is known by now."""
+        """The span of the walk, as far as its end is known."""
         return Window(self.bounds.after, self._tail.reached)
 
     @property
@@ -125,7 +128,7 @@ class WalkPlanner:
         return [Window(gap.start, gap.end) for gap in self._gaps]
 
     def next(self) -> "Question | None":
-        """Return what to ask now; None where there is nothing to ask before a page comes."""
+        """Return the next question; None if the planner needs a page first."""
         if self._in_flight >= self._walkers:
             return None
         if self._gaps:
@@ -144,7 +147,7 @@ class WalkPlanner:
         return question
 
     def receive(self, question: "Question", answer: Answer) -> None:
-        """Take the answer to a question; what it completes is put into ``ready``.
+        """Receive the answer to a question; completed deliveries are added to ``ready``.
 
         Raises:
             UnexpectedResponseError: it answers another question, so that this one will be
@@ -177,11 +180,11 @@ class WalkPlanner:
         return True
 
     def drop(self, question: "Question") -> None:
-        """Take a question back that failed or was cancelled; it will be asked again."""
+        """Take back a question that failed or was cancelled, so that it is asked again."""
         self._release_question(question)
 
     def acknowledge(self, delivery: Delivery) -> None:
-        """Record that the consumer is done with a delivery."""
+        """Record that the consumer has processed a delivery."""
         self.covered.add(delivery.covers)
 
     def _question_about(self, gap: "Gap") -> "Question":
@@ -195,7 +198,7 @@ class WalkPlanner:
         """Cut the gap with the most pages ahead in two, for a walker without work."""
         pages, fullest = max(
             ((self.density.pages(gap.free_from, gap.end), gap) for gap in self._gaps),
-            key=lambda found: found[0],
+            key=lambda candidate: candidate[0],
         )
         cut = self.density.middle(fullest.free_from, fullest.end)
         if pages < _WORTH_DIVIDING or not fullest.free_from < cut < fullest.end:
@@ -246,13 +249,13 @@ class WalkPlanner:
             gap.restart(cut)
 
     def _shorten_gap(self, gap: "Gap", start: int) -> None:
-        """Continue a gap behind what is known of it."""
+        """Move a gap's start to the first second that is not covered."""
         gap.restart(start)
         if gap.start >= gap.end:
             self._gaps.remove(gap)
 
     def _close_second(self, gap: "Gap", second: FullSecond) -> None:
-        """Close a second about which everything was asked that can be."""
+        """Close an overfull second once there is no further question about it."""
         if second.next() is not None:
             return
         if second.is_whole and not second.covered and gap.retries < _MOST_RETRIES:
@@ -320,11 +323,11 @@ class Gap:
     full_pages: int = 0
     """Windows at the start that came back full."""
     full_width: int = 0
-    """Width of the last of them."""
+    """Width of the last full window at the start."""
     second: FullSecond | None = None
     """The first second, while it is narrowed down."""
     retries: int = 0
-    """How often that second was asked for again because its rows moved."""
+    """Number of times that the overfull second was asked for again because its rows moved."""
 
     @property
     def free_from(self) -> int:
@@ -341,7 +344,7 @@ class Gap:
         return max(1, min(width, most))
 
     def restart(self, start: int) -> None:
-        """Begin at a later second, of which nothing is known."""
+        """Restart the gap at a later second."""
         self.start = start
         self.second = None
         self.full_pages = self.full_width = self.retries = 0
@@ -349,13 +352,13 @@ class Gap:
 
 @frozen(eq=False)
 class Question:
-    """One list call that the walk needs."""
+    """A list call that the walk needs."""
 
     bounds: Bounds
     """The bounds to send."""
     window: Window
     """The seconds that it is responsible for; empty for a question about the walk's end."""
     about: Gap | Tail
-    """What the answer is for."""
+    """Part of the walk that the question is about."""
     delay: float = 0.0
-    """Seconds to wait before it is asked, so that the service's clock can move."""
+    """Seconds to wait before sending the question, so that the service's clock can move."""

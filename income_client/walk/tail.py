@@ -39,7 +39,7 @@ _PATIENCE: Final = 3
 
 
 class State(Enum):
-    """What the end of a walk asks for."""
+    """The state of a walk's end, which decides the next question."""
 
     ASKING_ALL = auto()
     """The whole span, up to the walk's own bound: most spans are small."""
@@ -83,26 +83,26 @@ class State(Enum):
     """
 
     FINISHED = auto()
-    """Nothing: once the gaps are closed, the walk is over."""
+    """The walk is over once the gaps are closed; no question is left."""
 
 
 class Event(Enum):
-    """What a page has shown of the end of a walk."""
+    """The meaning of a page for the end of a walk."""
 
     LAST = auto()
-    """The page holds all that is left of the walk."""
+    """The page has every row that the walk still needs."""
 
     PASSED = auto()
     """The walk's own bound has passed: what is left is walked up to it."""
 
     PROVEN = auto()
-    """Nothing of the walk lies behind the present."""
+    """No row of the walk lies after the present."""
 
     MOVED = auto()
     """The present is a later second: what lies before it is walked, or on the page."""
 
     SAME = auto()
-    """The present is where it was: the service's clock is waited for."""
+    """The present has not moved: the next question waits for the service's clock."""
 
     STUCK = auto()
     """The present has not moved for some time, and its second is walked as it is."""
@@ -123,7 +123,7 @@ class Event(Enum):
     """Likewise, so that the present that was taken from its end lies later."""
 
     UNPROVEN = auto()
-    """The page shows none of this."""
+    """The page shows none of the other events."""
 
 
 TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
@@ -179,7 +179,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
 
 
 class Tail:
-    """The end of a walk: everything from ``reached`` on, for which its gaps do not answer.
+    """The end of a walk: every second from ``reached`` on, which no gap covers.
 
     ``start`` and ``upper_bound`` are the walk's bounds, ``upper_bound=None`` the present.
     ``date_ahead`` is for a walk that another will follow: the seconds by which the service's
@@ -198,7 +198,7 @@ class Tail:
         """Questions asked after a pause since the present last moved."""
         self._finish_past_bound()
         self._ahead = _YEAR
-        """Seconds from the present to a bound in the future, at most."""
+        """Largest number of seconds from the present to a bound in the future."""
         self._widest: int | None = None
         """Width of the widest window that the service applies; None while it cut none."""
         self._near: int | None = None
@@ -208,11 +208,12 @@ class Tail:
         self._passed, self._not_passed = reached, END_OF_TIME
         """The seconds between which the present is sought."""
         self._is_narrow = True
-        """Whether no echo so far was as asked, or wide enough to prove anything."""
+        """Whether every echo so far differed from the bounds sent, or was too narrow to prove
+        anything."""
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing is left to ask once the gaps are closed."""
+        """Whether no question is left once the gaps are closed."""
         return self.state is State.FINISHED
 
     @property
@@ -239,7 +240,7 @@ class Tail:
                 return Bounds(just_before, None)
 
     def refuse(self, bounds: Bounds) -> bool:
-        """Record a refusal; return whether there is another way to ask."""
+        """Record a refusal; return whether another form of the question is left."""
         if self.state is State.SEEKING_PRESENT and self._not_passed - self._passed > 1:
             self._not_passed = bounds.after
             return True
@@ -249,7 +250,7 @@ class Tail:
         return True
 
     def receive(self, bounds: Bounds, answer: Answer) -> bool:
-        """Take the page for these bounds, and move on if it shows how far the present has come.
+        """Receive the page for these bounds, and change state if it shows the present.
 
         Return whether the page answers for the seconds that are passed by this.
 
@@ -382,7 +383,7 @@ class Tail:
         return Event.PROVEN if self.reached > answer.echo.before else Event.STUCK
 
     def _reached_by(self, event: Event, answer: Answer) -> int:
-        """Return the second up to which the walk has come after a page."""
+        """Return the second that the walk has reached after a page."""
         is_seeking = self.state is State.SEEKING_PRESENT
         match event:
             case Event.PASSED:
@@ -494,14 +495,14 @@ def _width(page: Window) -> int:
 
 
 def _is_endless(answer: Answer) -> bool:
-    """Return whether a page without an upper bound echoes none that is worth the name."""
+    """Return whether the page's echo is beyond the end of time, and so gives no present."""
     if answer.served_at is None:
         return answer.echo.before - _BEHIND > END_OF_TIME
     return answer.echo.before - answer.served_at > _CENTURY
 
 
 def _present_of(answer: Answer) -> int:
-    """Return the present by a page without an upper bound."""
+    """Return the present according to a page without an upper bound."""
     if answer.served_at is not None and _is_endless(answer):
         return answer.served_at - _BEHIND
     return answer.echo.before - _BEHIND

@@ -1,4 +1,4 @@
-"""Windows of a walk: the bounds to ask with, and what a page proves about its window.
+"""Windows of a walk: the bounds of a request, and the seconds that its page covers.
 
 Everything here is a value or a rule about values. `planner` decides what is asked, and when.
 """
@@ -57,13 +57,13 @@ class Answer:
     page: ApplicationPage
     """The page as it came."""
     echo: Window
-    """The bounds that it applied."""
+    """Bounds that the service applied."""
     rows: Rows
     """The rows of the page, by their id; malformed ones by a key of their own."""
     is_full: bool
-    """Whether the page holds as many rows as it could, so that some may be hidden."""
+    """Whether the page has as many rows as it can, so that it may hide others."""
     served_at: int | None
-    """The second of the service's frame at which it says that it answered."""
+    """Second at which the service answered, in its own frame."""
 
     @property
     def present(self) -> int:
@@ -89,7 +89,7 @@ class Delivery:
     covers: Window
     """The window that the rows complete; may be empty."""
     page: ApplicationPage
-    """Its rows are those that no earlier delivery of a neighbouring window held."""
+    """Page with the rows that no delivery of a neighbouring window had."""
 
 
 def second_of(moment: datetime) -> int:
@@ -149,11 +149,11 @@ class Intervals:
 
     @property
     def seconds(self) -> int:
-        """How many seconds are in the set."""
+        """Number of seconds in the set."""
         return sum(self._ends) - sum(self._starts)
 
     def add(self, window: Window) -> None:
-        """Put every second of the window into the set, merging what it touches."""
+        """Add every second of a window to the set, and merge the windows that it touches."""
         if window.after >= window.before:
             return
         first = bisect_left(self._ends, window.after)
@@ -198,9 +198,9 @@ class Overlap:
     def add_page(self, seconds: Window, ids: AbstractSet[str]) -> AbstractSet[str]:
         """Remember the ids of a page, and return those that are new."""
         fresh = ids
-        for other, known in self._pages:
-            if other.after < seconds.before and seconds.after < other.before:
-                fresh = fresh - known
+        for other, other_ids in self._pages:
+            if other.overlaps(seconds):
+                fresh = fresh - other_ids
         self._pages.append((seconds, ids))
         return fresh
 
@@ -210,13 +210,13 @@ class Overlap:
         kept = []
         for seconds, ids in self._pages:
             at = bisect_left(ends, seconds.after)
-            if at < len(planned) and planned[at].after <= seconds.before:
+            if at < len(planned) and planned[at].touches(seconds):
                 kept.append((seconds, ids))
         self._pages = kept
 
 
 class Saturation:
-    """What overfull seconds have shown about the service so far."""
+    """Facts about the service that overfull seconds have shown so far."""
 
     def __init__(self) -> None:
         self.inclusive: bool = False
@@ -261,7 +261,7 @@ class FullSecond:
         self.answer: Answer = answer
         """The full page."""
         self.rows: dict[str, ApplicationSummary] = dict(answer.rows)
-        """Those of all pages."""
+        """Rows of all pages about the second."""
         self._saturation = saturation
         self._held: set[str] = set()
         self._complete: set[Bounds] = set()
@@ -276,12 +276,12 @@ class FullSecond:
 
     @property
     def covered(self) -> bool:
-        """Whether the pages so far prove that every row of the second was given."""
+        """Whether the pages so far prove that every row of the second was returned."""
         return self.is_whole and self.answer.rows.keys() <= self._held
 
     @property
     def is_whole(self) -> bool:
-        """Whether some form holds the second, whatever became of the full page's rows."""
+        """Whether the narrow questions cover the whole second, even without the full page."""
         is_alone = self._saturation.inclusive and self._alone in self._complete
         return is_alone or self._complete.issuperset(self._pair)
 
@@ -295,7 +295,7 @@ class FullSecond:
         return form if may_help or form not in self._neighbours else None
 
     def receive(self, form: Bounds, answer: Answer) -> None:
-        """Take the page of a form; one that was not echoed exactly proves nothing."""
+        """Receive the page of a form; a page whose echo differs from the form proves nothing."""
         self._to_ask.remove(form)
         self.rows.update(answer.rows)
         if (answer.echo.after, answer.echo.before) != (form.after, form.before):

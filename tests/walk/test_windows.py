@@ -34,6 +34,27 @@ def possible_seconds(bounds: Bounds) -> set[int]:
     return set(range(min(bounds.after, before), max(bounds.after, before) + 1))
 
 
+@pytest.mark.parametrize(
+    ("window", "overlaps", "touches"),
+    [
+        (Window(1, 2), False, False),
+        (Window(1, 3), False, True),
+        (Window(1, 4), True, True),
+        (Window(3, 6), True, True),
+        (Window(4, 5), True, True),
+        (Window(5, 8), True, True),
+        (Window(6, 8), False, True),
+        (Window(7, 8), False, False),
+    ],
+)
+def test_windows_that_meet_touch_and_overlap_only_in_a_common_second(
+    window: Window, overlaps: bool, touches: bool
+) -> None:
+    other = Window(3, 6)
+    assert (window.overlaps(other), window.touches(other)) == (overlaps, touches)
+    assert (other.overlaps(window), other.touches(window)) == (overlaps, touches)
+
+
 @given(BOUNDS)
 def test_a_page_shows_rows_between_its_bounds_and_of_both(bounds: Bounds) -> None:
     assert seconds_in(bounds.seconds) == possible_seconds(bounds)
