@@ -434,7 +434,7 @@ class IncomeClient:
         return await find_by_reference(self._session, application_reference_id, self._zone)
 
     async def get_json(self, path: str, params: Mapping[str, QueryValue] | None = None) -> Any:
-        """Read what the service has and this class no method for, with one GET.
+        """Send one GET to a path for which this class has no method, and return the JSON.
 
         As for every call there are the token, the deadline, retries, limits and events.
 
@@ -473,7 +473,7 @@ class IncomeClient:
         on_saturated: OnSaturated = "raise",
         resume: str | None = None,
     ) -> ApplicationPaginator:
-        """List every application updated in a span, however many (contract section 4.1).
+        """List every application updated in a span (contract section 4.1).
 
         Each comes once; one that is updated meanwhile may come twice.
 
@@ -528,7 +528,7 @@ class IncomeClient:
         margin: float | None = 86_400.0,
         concurrency: int = 4,
     ) -> Audit:
-        """Find out whether everything that the service lists is held (contract section 4.1).
+        """Compare the service's list with a program's ids and times (contract section 4.1).
 
         That nothing is missing is exact. An update is passed over only if it is listed in the same
         window as the time held: ``margin`` says how soon after that time it must lie then.
@@ -935,7 +935,7 @@ class IncomeClient:
         return await (await self._opened_downloader()).fetch(job, document)
 
     async def _opened_downloader(self) -> Downloader:
-        """Return what gets files, made when the first one is downloaded."""
+        """Return the downloader, which the first download makes."""
         if self._downloader is not None:
             return self._downloader
         if self._viewed is not None:
@@ -954,7 +954,7 @@ class IncomeClient:
 
 
 def find_telemetry() -> Telemetry | None:
-    """Return what reports calls to OpenTelemetry, where the program has set that up."""
+    """Return the listener that reports calls to OpenTelemetry, None if it is not set up."""
     # A program that has set it up has imported it; for all others it costs nothing.
     if _OPENTELEMETRY not in sys.modules:
         return None

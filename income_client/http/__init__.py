@@ -1,1 +1,1 @@
-"""One request to the service: what is asked, the token, retries, the connection and the reply."""
+"""Requests to the service: endpoints, access tokens, retries, connections and replies."""

@@ -1,4 +1,4 @@
-"""Connections of a pool: which of them are used again, and when idle ones are closed.
+"""Connections of a pool: decide which are used again, and when idle ones are closed.
 
 No private name of aiohttp is used. The undocumented ones that a reply's connection has to be
 watched with (`ClientRequest.send`, `protocol`, `transport` and `closed` of its `Connection`, and
@@ -28,7 +28,7 @@ _TURNS: Final = 5
 
 
 class _Watch(asyncio.Protocol):
-    """A protocol that passes everything on to aiohttp's, and notes bytes that come unasked."""
+    """A protocol in front of aiohttp's that records whether bytes come without a request."""
 
     def __init__(
         self, protocol: "ResponseHandler", transport: asyncio.Transport, origin: URL
@@ -39,7 +39,8 @@ class _Watch(asyncio.Protocol):
         self.has_unread: Callable[[], object] = _unread_check(transport)
         self.came_unasked: bool = False
         self.is_given_up: bool = False
-        """Whether another connection of its time has failed, and nothing was received since."""
+        """Whether another connection of its time has failed, and this one has received nothing
+        since."""
         self.user: Connection | None = None
         """aiohttp's object for the last use of the connection."""
         self._asked: Connection | None = None

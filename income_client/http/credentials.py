@@ -45,7 +45,7 @@ class CredentialSource:
         self._thread: asyncio.Future[object] | None = None
 
     async def obtain_token(self, request_token: Callable[[Auth], Awaitable[Token]]) -> Token:
-        """Return a token for the credentials of now; for newer ones where those are refused."""
+        """Return a token for the current credentials, or for newer ones if they are refused."""
         auth = await self.ask()
         try:
             return await request_token(auth)

@@ -17,7 +17,7 @@ from income_client.system.hosts import HttpAddress, is_this_machine, read_addres
 from income_client.system.texts import has_surrogate
 
 LARGEST_LIMIT: Final = 1000
-"""Most rows that one page may hold (contract section 8)."""
+"""Largest number of rows of one page (contract section 8)."""
 
 _TOKEN: Final = "/token"  # noqa: S105 - a path
 _APPLICATIONS: Final = "/v1/income/applications"
@@ -36,7 +36,7 @@ QueryValue: TypeAlias = str | int | Sequence[str | int]
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One request, without the credentials that will go with it."""
+    """A request without credentials."""
 
     name: str
     """The call, for logs and errors: ``get_application``."""
@@ -48,7 +48,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """The path with names in place of values, which a trace may show; None if it is the caller's
     own."""
     form: bytes | None = None
-    """What is posted to the token endpoint; None for every other request, a GET of the API."""
+    """Body of a request to the token endpoint; None for every other request, which is a GET."""
     subject: str | None = None
     """The application id that the request is about, for logs and errors."""
     place: str = "base_url"
@@ -64,7 +64,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
-    """One reply, read to its end."""
+    """A reply, read to its end."""
 
     status: int
     """HTTP status."""
@@ -73,7 +73,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
     """The content, decompressed."""
     kept: bytes | None = None
-    """What an error made of it keeps of the content; None unless the client keeps error bodies."""
+    """Part of the content that an error keeps; None unless the client keeps error bodies."""
 
     def __repr__(self) -> str:
         return f"<Response {self.status}>"
@@ -142,7 +142,7 @@ def get_documents(application_id: str, pages: bool = False) -> Request:
 
 
 def get_json(path: str, params: Mapping[str, QueryValue] | None = None) -> Request:
-    """Ask for what has no call of its own."""
+    """Send a GET to a path that has no function here."""
     if not isinstance(path, str):
         raise invalid("path", "a str", path)
     if not path.startswith("/") or path.startswith("//"):
@@ -245,12 +245,12 @@ def _is_control(char: str) -> bool:
 
 @frozen(kw_only=True)
 class Addresses:
-    """Where the API and the token endpoint are."""
+    """URLs of the API and of the token endpoint."""
 
     api: str
     """Origin and path prefix of the API, without a slash at the end."""
     token: str
-    """The same of the token endpoint."""
+    """Origin and path prefix of the token endpoint, without a slash at the end."""
 
 
 def addresses(base_url: str, auth_url: str | None = None) -> Addresses:

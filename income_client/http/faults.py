@@ -1,4 +1,4 @@
-"""Say what kind of failure a connection had: errors of aiohttp and of the system, each as ours.
+"""Classify connection failures, which aiohttp and the system report, and make errors of them.
 
 Their own text may show addresses, headers and what was received.
 """
@@ -25,18 +25,18 @@ from .replies import ReplyFacts, call_of, facts_of
 
 @frozen
 class ConnectionFault:
-    """One way in which no reply comes."""
+    """A kind of connection failure, after which there is no reply."""
 
     text: str
-    """For the message."""
+    """Text of the error's message."""
     cls: type[TransportError] = ConnectionFailedError
     """The error that is raised for it."""
     retryable: bool = True
-    """Whether it may be gone the next time."""
+    """Whether another attempt may succeed."""
     is_foreign: bool = False
-    """Whether what came is not HTTP."""
+    """Whether the bytes received were not HTTP."""
     facts: ReplyFacts = field(factory=ReplyFacts)
-    """What the error carries of a proxy's reply."""
+    """Facts of a proxy's reply, for the error."""
 
     def error(self, request: Request) -> TransportError:
         """Return the error for this request."""
@@ -83,7 +83,7 @@ FAILURES: Final[tuple[type[Exception], ...]] = (
     OSError,
     LostError,
 )
-"""What is raised where no reply comes; anything else is a bug."""
+"""Exceptions raised when there is no reply; any other exception is a bug."""
 
 UNASKED: Final = ConnectionFault("bytes came before anything was asked")
 _UNTRUSTED: Final = ConnectionFault("TLS certificate not accepted", retryable=False)
@@ -125,7 +125,7 @@ _BY_CLASS: Final[Mapping[type[BaseException], ConnectionFault]] = {
     aiohttp.http_exceptions.HttpProcessingError: _NOT_HTTP,
     ConnectionResetError: _RESET,
 }
-"""By class; the narrowest one of an error decides."""
+"""Connection faults by class of exception; the narrowest class of an error counts."""
 
 _TLS_REASON: Final = re.compile(r"\[SSL: (?P<reason>[A-Z0-9_]+)\]")
 _BY_TLS_REASON: Final[Mapping[str, ConnectionFault]] = {
@@ -139,13 +139,13 @@ _BY_TLS_REASON: Final[Mapping[str, ConnectionFault]] = {
     "TLSV1_ALERT_UNKNOWN_CA": _CLIENT_CERTIFICATE,
     "TLSV1_ALERT_ACCESS_DENIED": _CLIENT_CERTIFICATE,
 }
-"""By the name that OpenSSL gives to an alert of the other side."""
+"""Connection faults by OpenSSL's name of an alert from the server."""
 
 _UNDECODED: Final = "Can not decode content-encoding"
-"""What aiohttp says of a body that it cannot decompress."""
+"""Beginning of aiohttp's message about a body that it cannot decompress."""
 
 _BROKEN_OFF: Final = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
-"""What asyncio raises for it, without a number where the other side has closed in order."""
+"""Exceptions of a broken connection; asyncio's have no errno if the server closed it in order."""
 
 _WORTH_ANOTHER_TRY: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 

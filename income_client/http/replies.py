@@ -163,19 +163,19 @@ def label(request: Request) -> str:
 
 
 class CallFacts(TypedDict):
-    """What an error carries of the call that failed; see `IncomeClientError`."""
+    """The facts of a failed call that its error carries; see `IncomeClientError`."""
 
     call: str
     subject: str | None
 
 
 def call_of(request: Request) -> CallFacts:
-    """Return what every error of a call carries."""
+    """Return the facts of a call for its errors."""
     return CallFacts(call=request.name, subject=request.subject)
 
 
 class ReplyFacts(TypedDict, total=False):
-    """What an error carries of the reply that it was made of; see `IncomeClientError`."""
+    """The facts of a reply that its error carries; see `IncomeClientError`."""
 
     status: int
     retry_after: float | None
@@ -184,7 +184,7 @@ class ReplyFacts(TypedDict, total=False):
 
 
 def facts_of(response: Response) -> ReplyFacts:
-    """Return what every error made of a reply carries."""
+    """Return the facts of a reply for its error."""
     return ReplyFacts(
         status=response.status,
         retry_after=retry_after(response),

@@ -39,11 +39,11 @@ class Gate:
         self.opens_at: float = -math.inf
 
     def close(self, until: float) -> None:
-        """Keep the gate closed until this moment, or longer if it is already."""
+        """Close the gate until a moment, unless it is already closed for longer."""
         self.opens_at = max(self.opens_at, until)
 
     async def wait(self, clock: Clock, deadline_at: float) -> float | None:
-        """Wait until it is open, or return at once the seconds until then if that is too late."""
+        """Wait until the gate opens; if that is too late, return the seconds until then at once."""
         while (seconds := self.opens_at - clock.monotonic()) > 0:
             if self.opens_at >= deadline_at:
                 return seconds
@@ -91,14 +91,14 @@ class Pacer:
 
 
 class RetryBudget:
-    """Limits what all calls of a client spend on retries, so that an outage is not made worse."""
+    """Limits the retries of all calls of a client, so that they do not make an outage worse."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._left = capacity
 
     def pay(self, cost: int) -> bool:
-        """Pay for a retry, or return False if there is not that much left."""
+        """Pay for a retry, or return False if the budget does not suffice."""
         if cost > self._left:
             return False
         self._left -= cost

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Read = Callable[[Response], T]
-"""Makes the result of a reply, or raises what it says in place of one."""
+"""Function that turns a reply into a call's result, or raises the reply's error."""
 
 _LOGGER: Final = logging.getLogger("income_client.session")
 _OK: Final = 200
@@ -84,17 +84,17 @@ class SessionManager:
     """Gives numbers from 0 to 1 for the jitter."""
     concurrency: int
     slots: asyncio.Semaphore
-    """As many as ``concurrency``, one for each request in flight."""
+    """Semaphore of ``concurrency`` slots, one for each request in flight."""
     gate: Gate
     pacer: Pacer | None
-    """None where no ``max_rate`` limits the calls."""
+    """Queue for ``max_rate``; None if the rate is not limited."""
     budget: RetryBudget
     retry: RetryPolicy
     timeouts: Timeouts
     limits: SocketLimits
-    """Those of ``timeouts`` that end a single request."""
+    """Timeouts of a single request."""
     deadlines: Deadlines
-    """The one of ``timeouts`` that ends a whole call."""
+    """Timer of the deadlines of whole calls."""
 
     async def call(self, request: Request, read: Read[T]) -> T:
         """Send a request until a reply is read, no retry is allowed, or the deadline passes."""
@@ -214,7 +214,7 @@ def _time_limits(timeouts: Timeouts, transport: Transport) -> dict[str, Any]:
 
 
 class _Call:
-    """One call: its attempts, each behind the gate, the token, a slot and its turn at the rate."""
+    """A call: its attempts, each after the gate, the token, a slot and the rate limit."""
 
     __slots__ = ("_has_left_stale", "_refusals", "_request", "_retries", "_sent", "_session",
                  "_watch", "sent_at")  # fmt: skip
@@ -234,7 +234,7 @@ class _Call:
         self._refusals = 0
         self._has_left_stale = False
         self.sent_at: float = -math.inf
-        """When the last request was sent."""
+        """Time at which the last request was sent, by the client's clock."""
 
     async def result(self, read: Read[T]) -> T:
         """Make attempts until a reply is read, no retry is allowed, or the deadline passes."""

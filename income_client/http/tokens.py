@@ -45,14 +45,18 @@ _SAFETY_MARGIN: Final = 10.0
 """Seconds before its end from which a token is not sent: it must reach the service in time."""
 _LONGEST_LIFETIME: Final = 10 * 366 * 86400
 _STORE_SECONDS: Final = 10.0
-"""How long an answer of the store is waited for: a service may keep the newest token only, and a
-process that requests its own ends the others'."""
+"""Seconds that a call of the store may take.
+
+
+A service may keep only the newest token: a process that does not wait for the store and requests
+a token may end the token of the others.
+"""
 _AWAY_SECONDS: Final = 60.0
-"""How long a store that has not answered is done without, so that few calls wait for it."""
+"""Seconds for which a store that did not answer is not asked, so that few calls wait for it."""
 _RENEWAL_SECONDS: Final = 5.0
-"""How long the others wait for the process that renews the token, before one of them does."""
+"""Seconds that other processes wait for the one that renews the token, before another does."""
 _LOOK_SECONDS: Final = 0.25
-"""Seconds between two of their looks at the store."""
+"""Seconds between two looks at the store while another process renews the token."""
 _REFUSAL_SECONDS: Final = 10.0
 """Seconds for which refused credentials are not sent again: accounts get locked for it."""
 _REFUSED_TOKENS: Final = 8
@@ -73,21 +77,21 @@ class Token:
     authorization: Secret
     """The value of the Authorization header."""
     headers: Mapping[str, str] = field(init=False, repr=False, eq=False)
-    """That header."""
+    """Header field of the token."""
     obtained_at: float
-    """When the request for it was sent; its life began later."""
+    """Monotonic time at which the token was requested; its life began later."""
     lifetime: float
     """Seconds from then to its end."""
     is_shared: bool = False
-    """Whether another process has requested it."""
+    """Whether another process requested the token."""
     stale_at: float = field(init=False)
-    """When it is stale: used, while a new one is requested."""
+    """Monotonic time from which the token is renewed in the background while it is still used."""
     expired_at: float = field(init=False)
-    """When it stops being sent, a little before it expires."""
+    """Monotonic time from which the token is not sent any more, shortly before it expires."""
 
     @property
     def is_issued(self) -> bool:
-        """Whether the token endpoint has issued it; Basic credentials have no end."""
+        """Whether the token endpoint issued the token; Basic credentials never expire."""
         return math.isfinite(self.lifetime)
 
     @headers.default
@@ -139,9 +143,9 @@ class StoredToken:
     access_token: Secret = field(converter=_as_secret, validator=_check_sendable)
     """The token itself; a store reads it with ``reveal()``."""
     expires_at: datetime = field(validator=_check_aware)
-    """When it ends, with a zone."""
+    """Time at which the token expires, with a zone."""
     lifetime: float = field(default=CONTRACT_LIFETIME, validator=positive)
-    """Its whole life in seconds, which decides how early it is renewed."""
+    """Seconds from the token's issue to its end, which decide how early it is renewed."""
 
 
 def to_stored(token: Token, *, now: float, wall_time: datetime) -> StoredToken:
@@ -247,7 +251,7 @@ class TokenStore(Protocol):
 
 
 def fixed_token(authorization: Secret) -> Token:
-    """Return credentials that are sent themselves, as a token without end."""
+    """Return Basic credentials in the form of a token that never expires."""
     return Token(authorization=authorization, obtained_at=0.0, lifetime=math.inf)
 
 
@@ -258,15 +262,15 @@ class FixedCredentials:
         self._token = fixed_token(authorization)
 
     def current(self) -> Token:
-        """Return what is sent with every request."""
+        """Return the credentials."""
         return self._token
 
     async def get(self, _deadline_at: float = math.inf) -> Token:
-        """Return the same."""
+        """Return the credentials."""
         return self._token
 
     def invalidate(self, _token: Token) -> bool:
-        """Return False: nothing replaces them."""
+        """Return False, since no other credentials could replace them."""
         return False
 
     async def aclose(self) -> None:
@@ -297,7 +301,7 @@ class SharedToken:
         self._unsaved: Token | None = None
 
     async def load(self, is_wanted: Callable[[Token, float], bool]) -> Token | None:
-        """Return the stored token, if it is wanted now."""
+        """Return the stored token if it should replace the token in use."""
         if self._clock.monotonic() < self._away_until:
             return None
         try:
@@ -338,7 +342,7 @@ class SharedToken:
         return None
 
     def begin_saving(self, token: Token) -> None:
-        """Have a token saved, once the one before is."""
+        """Save a token in the background, after the one before."""
         self._unsaved = token
         if self._saving is None or self._saving.done():
             saving = self._save_newest()
@@ -374,14 +378,14 @@ class SharedToken:
 
 
 class Renewal:
-    """One renewal of the token, for all who wait for it: none of them ends it."""
+    """A token request shared by all waiting calls; a cancelled call does not cancel it."""
 
     def __init__(self, work: Coroutine[Any, Any, Token]) -> None:
         self._task = asyncio.create_task(_outcome_of(work), name="income_client token renewal")
 
     @property
     def is_over(self) -> bool:
-        """Whether another one may begin."""
+        """Whether the request has ended, so that another renewal may begin."""
         return self._task.done()
 
     async def wait(self) -> Token:
@@ -399,7 +403,7 @@ class Renewal:
         return outcome
 
     async def aclose(self) -> None:
-        """End it; those who wait for it get a `ClientClosedError`."""
+        """Cancel the request; waiting calls raise `ClientClosedError`."""
         await _end_task(self._task)
 
 
@@ -459,7 +463,7 @@ class TokenCache:
         self._refused: deque[Secret] = deque(maxlen=_REFUSED_TOKENS)
         """The last tokens that the service refused."""
         self._renewal: Renewal | None = None
-        """The one under way, or the last one."""
+        """Renewal in flight, or else the last one."""
         self._renew_from = -math.inf
         self._refusal: _Refusal | None = None
         self._is_closed = False

@@ -66,13 +66,13 @@ Either of the two could shut down connections that the parent still uses.
 """
 _FORKED: Final = "the client was used before this process was forked; make one after the fork"
 _PUT_THERE_FOR_ALL: Final = "_is_instrumented_by_opentelemetry"
-"""What marks the hooks of a process whose sessions are all instrumented as they are made."""
+"""Attribute of the trace hooks that OpenTelemetry adds to every new session of a process."""
 _USER_AGENT: Final = f"income-client/{__version__}"
 _HEADER_TEXT: Final = re.compile(r"[ -~]{1,256}")
 
 
 _REPEATED: Final = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
-"""After these aiohttp sends a GET again by itself."""
+"""Errors after which aiohttp itself would send a GET again."""
 
 _LONG_SILENCE: Final = 0.1
 """Share of the longest silence after which a caller who gives up has waited for nothing."""
@@ -95,7 +95,7 @@ class SocketLimits:
         self._connections = connections
 
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
-        """Return itself: libraries that mock aiohttp copy the arguments of a request."""
+        """Return this object: libraries that mock aiohttp copy the arguments of a request."""
         # A copy of the timer would begin a copy of the event loop, and fail half-way.
         return self
 
@@ -130,7 +130,7 @@ class SocketLimits:
         return LostError(fault, was_used=request.is_on_used_connection)
 
     async def read_body(self, reply: aiohttp.ClientResponse, most: int) -> bytes | None:
-        """Read a body, or return None as soon as it is longer than that."""
+        """Read a body, or return None as soon as it exceeds the limit."""
         content = reply.content
         if (reply.content_length or 0) > most:
             return None
@@ -179,7 +179,7 @@ class Pool:
             raise ClientClosedError("the session that the client borrowed was closed")
 
     def open(self) -> aiohttp.ClientSession:
-        """Return the session; raises `ClientClosedError` as `check` does."""
+        """Return the aiohttp session, which the first call makes; raise `ClientClosedError`."""
         loop = asyncio.get_running_loop()
         if self._session is None or self._loop is not loop or self._is_of_parent():
             self.check()
@@ -312,7 +312,7 @@ class Transport:
             raise
 
     def url_of(self, request: Request) -> URL:
-        """Return where a request goes."""
+        """Return the URL of a request."""
         scheme, authority, prefix = self._api if request.form is None else self._token
         # The same as of the whole text, which would be taken apart again.
         return URL.build(

@@ -61,7 +61,7 @@ _SAME_RULE: Final = frozenset({str, int, bool, date, tuple[str, ...]})
 it takes numbers in quotes, makes 1.0 of 1, rounds fractions of a second, and takes ``+00:00``."""
 
 _TEXTS: Final = frozenset({ServiceTime, UtcTime})
-"""Those it can take as texts."""
+"""Types whose values the typed parser can take as texts."""
 
 
 def compiled(kind: Any, reader_of: Callable[[Any], Reader]) -> Reader:
@@ -75,7 +75,7 @@ def compiled(kind: Any, reader_of: Callable[[Any], Reader]) -> Reader:
 
 @functools.cache
 def quick_reader(kind: Any) -> Callable[[bytes], Any] | None:
-    """Return what reads the text of an ordinary reply, None where there is no such way."""
+    """Return the function that reads a reply's text into a type; None if only the other way can."""
     if kind not in _QUICK:
         return None
     parse = msgspec.json.Decoder(_parsed_type(kind), float_hook=exactly).decode

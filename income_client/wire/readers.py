@@ -1,4 +1,4 @@
-"""How records are made of parsed JSON.
+"""Make records of parsed JSON.
 
 The converter is the one registry of rules. The classes of callers are read by functions of
 cattrs. The package's own records are read by functions that are written from their fields and
@@ -49,7 +49,7 @@ from .shapes import (
 T = TypeVar("T")
 
 MOST_FAULTS: Final = 1000
-"""Most that an error names of the faults of one kind."""
+"""Largest number of faults of one kind that an error names."""
 
 _document_types: Final[dict[str, type]] = {key: kind.data for key, kind in DOCUMENT_TYPES.items()}
 """The class that holds the data of a document type."""
@@ -129,7 +129,7 @@ def _check_type(name: str, kind: Any, around: frozenset[Any]) -> None:
 
 @functools.cache
 def reader_of(kind: Any) -> Reader:
-    """Return what reads a JSON value into a record of this class."""
+    """Return the function that reads a JSON value into a record class."""
     return _converter().get_structure_hook(kind)
 
 

@@ -23,7 +23,7 @@ from .times import parse_service_time
 _BOUNDS: Final = ("updated_after", "updated_before")
 _LONGEST_SHOWN: Final = 512
 _HALF_CHARACTER: Final = "\ud800"
-"""What no id of a sound row holds."""
+"""Half a surrogate pair, which no valid id contains."""
 
 
 @frozen(kw_only=True)
@@ -35,7 +35,7 @@ class MalformedRow(ApplicationSummary):
     key: str
     """A digest of the row: on every page it has the same content. No sound row has it as its id."""
     has_id: bool
-    """Whether ``application_id`` is the row's own; otherwise it is empty."""
+    """Whether the row itself has an ``application_id``; otherwise it is empty."""
 
 
 def key_of_row(row: ApplicationSummary) -> str:

@@ -100,7 +100,7 @@ class Shape:
 
     @property
     def required(self) -> int:
-        """How many keys must be there."""
+        """Number of keys that must be present."""
         return len(self.types) - len(self.defaults)
 
     def leftovers(self, value: Mapping[str, Any], record: Any) -> UntypedDict:

@@ -36,12 +36,12 @@ When = datetime | date | str
 
 
 class Rounding(enum.Enum):
-    """Where a bound goes that the wire cannot carry exactly: always outwards."""
+    """The direction in which a bound is rounded to a whole second: always outwards."""
 
     DOWN = "down"
-    """For a lower bound."""
+    """Rounding of a lower bound."""
     UP = "up"
-    """For an upper bound."""
+    """Rounding of an upper bound."""
 
 
 def has_hour_24() -> bool:
