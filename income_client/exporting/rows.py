@@ -13,7 +13,12 @@ from typing import Any, Final, TypeAlias, get_args
 
 import attrs
 
-from income_client.records.applications import Applicant, IncomeCalculation, IncomeSource
+from income_client.records.applications import (
+    Applicant,
+    Application,
+    IncomeCalculation,
+    IncomeSource,
+)
 from income_client.records.document_types import is_typed, type_of
 from income_client.records.documents import ApplicationRecord, Document
 from income_client.records.fields import Amount, ServiceTime, UtcTime
@@ -38,10 +43,7 @@ def application_rows(record: ApplicationRecord) -> Iterator[Row]:
     application = record.application
     sources = application.data_sources
     yield {
-        **_values_of(
-            application,
-            ("application_id", "application_reference_id", "application_date", "last_updated_at"),
-        ),
+        **_values_of(application, single_fields(Application)),
         "image_files": [
             _values_of(image, ("file_id", "file_reference_id")) for image in sources.image_files
         ],
@@ -148,9 +150,7 @@ def _values_of(record: object, names: Iterable[str]) -> Row:
 
 def _person_row(applicant: Applicant) -> Row:
     row = {
-        **_values_of(
-            applicant, ("first_name", "last_name", "email", "phone", "ssn", "date_of_birth")
-        ),
+        **_values_of(applicant, single_fields(Applicant)),
         "addresses": [
             _values_of(entry.address, _ADDRESS) | _values_of(entry, _TIME_THERE)
             for entry in applicant.address_info
@@ -180,7 +180,7 @@ def _numbered_documents(record: ApplicationRecord) -> Iterator[tuple[Row, Docume
 
 @functools.cache
 def columns_of(data: Any) -> Mapping[str, Any]:
-    """Return the columns of a typed document's data, by the names of its fields.
+    """Return the columns of a record, such as a typed document's data, by its fields' names.
 
     Each has the type of its values; ``object`` stands for JSON.
     """
@@ -190,6 +190,12 @@ def columns_of(data: Any) -> Mapping[str, Any]:
         if kind is not AmountPair and one.name != "extra":
             columns[one.name] = kind if kind in {*_SINGLE, PERSONS} else object
     return columns
+
+
+@functools.cache
+def single_fields(record: Any) -> Mapping[str, Any]:
+    """Return the fields of a record whose values a column holds as they are, with their types."""
+    return {name: kind for name, kind in columns_of(record).items() if kind in _SINGLE}
 
 
 @functools.cache

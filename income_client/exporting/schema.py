@@ -8,15 +8,18 @@ from datetime import date
 from decimal import Decimal
 from typing import Any, Final
 
+import attrs
 import pyarrow as pa
 
 from income_client.errors import ConfigurationError
+from income_client.records.applications import Applicant, Application
 from income_client.records.document_types import DOCUMENT_TYPES
 from income_client.records.documents import ApplicationRecord
 from income_client.records.fields import ServiceTime, UtcTime
 from income_client.system.frames import strip_frames
+from income_client.wire.shapes import optional_element
 
-from .rows import PERSONS, ROWS, Row, columns_of
+from .rows import PERSONS, ROWS, Row, columns_of, single_fields
 
 AT_ONCE: Final = 1000
 """Records that wait as rows at the most; rows take more room than columns."""
@@ -80,6 +83,17 @@ _TYPED: Final[Mapping[Any, pa.DataType]] = {
 """The columns of values of each type, in the order in which a table has them."""
 
 
+def _single_fields(record: Any) -> "list[pa.Field[Any]]":
+    """Return the columns of the fields of a record that hold single values."""
+    fields, kinds = attrs.fields_dict(record), single_fields(record)
+    return [
+        pa.field(name, column, nullable=optional_element(fields[name].type) is not None)
+        for kind, column in _TYPED.items()
+        for name in kinds
+        if kinds[name] == kind
+    ]
+
+
 def _typed_fields() -> "list[pa.Field[Any]]":
     """Return the columns that the typed documents have between them."""
     kinds: dict[str, Any] = {}
@@ -97,9 +111,7 @@ def _typed_fields() -> "list[pa.Field[Any]]":
 SCHEMAS: Final = {
     "applications": pa.schema(
         [
-            *_required_fields(_TEXT, "application_id", "application_reference_id"),
-            *_required_fields(_SERVICE_TIME, "application_date"),
-            *_required_fields(_UTC_TIME, "last_updated_at"),
+            *_single_fields(Application),
             *_required_fields(_list_of(_IMAGE_FILE), "image_files"),
             *_required_fields(_JSON, "structured_data"),
             *_required_fields(_FLAG, "documents_read"),
@@ -109,8 +121,8 @@ SCHEMAS: Final = {
     "applicants": pa.schema(
         [
             *_required_fields(_TEXT, "application_id", "applicant"),
-            *_optional_fields(_TEXT, "first_name", "last_name", "email", "phone", "ssn"),
-            *_optional_fields(_DAY, "date_of_birth"),
+            # Of whom only an income calculation is known, there are none.
+            *(field.with_nullable(nullable=True) for field in _single_fields(Applicant)),
             *_optional_fields(_TEXT, "current_street_address", "current_city"),
             *_optional_fields(_TEXT, "current_state", "current_zip"),
             *_optional_fields(_list_of(_ADDRESS), "addresses"),

@@ -332,9 +332,18 @@ def _make_data(document_type: str, number: int, slot: str, applicant: Applicant 
     )
 
 
-def _invent_fields(data: Any, number: int, applicants: Mapping[str, PaystubApplicant]) -> Any:
-    """Invent data by the types of its fields; what need not be there is not, arrays are empty."""
-    rng = _random_for(number, data.__name__)
+def _invent_fields(
+    cls: type[T],
+    number: int,
+    persons: Mapping[str, PaystubApplicant] | None = None,
+    **known: object,
+) -> T:
+    """Invent a record by the types of its fields; what need not be there is not, arrays are empty.
+
+    The persons of a document and the known fields are as they are given.
+    """
+    kind: Any = cls
+    rng = _random_for(number, kind.__name__)
     amount = Decimal(rng.randrange(1_000_000)) / 100
     values: dict[Any, object] = {
         int: rng.randrange(100),
@@ -345,11 +354,11 @@ def _invent_fields(data: Any, number: int, applicants: Mapping[str, PaystubAppli
         AmountPair: AmountPair(current=amount, ytd=amount),
         ServiceTime: START,
         UtcTime: _update_time(number),
-        Mapping[str, PaystubApplicant]: applicants,
+        Mapping[str, PaystubApplicant]: persons or {},
     }
-    made: dict[str, object] = {}
-    for field in attrs.fields(data):
-        if field.default is not attrs.NOTHING:
+    made: dict[str, object] = dict(known)
+    for field in attrs.fields(kind):
+        if field.default is not attrs.NOTHING or field.name in known:
             continue
         if field.type in values:
             made[field.name] = values[field.type]
@@ -358,10 +367,11 @@ def _invent_fields(data: Any, number: int, applicants: Mapping[str, PaystubAppli
         elif get_origin(field.type) in {tuple, Mapping}:
             made[field.name] = {} if get_origin(field.type) is Mapping else ()
         elif attrs.has(field.type):
-            made[field.name] = _invent_fields(field.type, number, applicants)
+            made[field.name] = _invent_fields(field.type, number, persons)
         else:
             made[field.name] = None
-    return data(**made)
+    record: T = kind(**made)
+    return record
 
 
 def _make_paystubs(
@@ -437,7 +447,9 @@ def _make_application(
         for document in documents
         for file_id, name in zip(document.file_ids, document.file_reference_ids, strict=False)
     ]
-    return Application(
+    return _invent_fields(
+        Application,
+        number,
         application_id=_application_id(number),
         last_updated_at=_update_time(number),
         application_reference_id=f"TEST-{number:08d}",

@@ -10,10 +10,12 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Final
 
+import attrs
 from attrs import evolve, frozen
 
 from income_client.errors import DecodeError
 from income_client.records.applications import ApplicationPage, ApplicationSummary
+from income_client.records.fields import ServiceTime
 from income_client.records.window import EPOCH
 
 from .codec import flaws_of, parse_leniently
@@ -21,6 +23,12 @@ from .readers import MOST_FAULTS, faults_of, reader_of
 from .times import parse_service_time
 
 _BOUNDS: Final = ("updated_after", "updated_before")
+_BLANKS: Final[dict[str, Any]] = {
+    field.name: EPOCH if field.type is ServiceTime else ""
+    for field in attrs.fields(ApplicationSummary)
+    if field.default is attrs.NOTHING
+}
+"""Values of the fields of a row that cannot be read."""
 _LONGEST_SHOWN: Final = 512
 _HALF_CHARACTER: Final = "\ud800"
 """Half a surrogate pair, which no valid id contains."""
@@ -78,10 +86,12 @@ def _read_row(place: int, row: Any) -> ApplicationSummary:
     application_id = str(found) if has_id else ""
     is_shown = application_id.isprintable() and 0 < len(application_id) <= _LONGEST_SHOWN
     error = DecodeError(faults, is_row=True, subject=application_id if is_shown else None)
+    known: dict[str, Any] = {
+        "application_id": application_id,
+        "application_date": _read_date(fields.get("application_date")),
+    }
     return MalformedRow(
-        application_id=application_id,
-        application_reference_id="",
-        application_date=_read_date(fields.get("application_date")),
+        **_BLANKS | known,
         error=error,
         key=_row_key(row),
         has_id=has_id,

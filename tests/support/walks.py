@@ -3,15 +3,22 @@
 A walk is dry, where the planner asks and the pure rule of the list call answers, or over sockets.
 """
 
+import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import timedelta
 from random import Random
 from typing import Any, Final, TypeVar
 
-from attrs import define, field
+from attrs import define, evolve, field
 from hypothesis import strategies as st
 
-from income_client import ApplicationSummary, DecodeError, IncomeClient, SaturatedWindowError
+from income_client import (
+    ApplicationSummary,
+    DecodeError,
+    IncomeClient,
+    SaturatedWindowError,
+    from_json,
+)
 from income_client.records.applications import ApplicationPage
 from income_client.records.window import EPOCH
 from income_client.walk import ApplicationPaginator
@@ -20,6 +27,7 @@ from income_client.walk.planner import Question, WalkPlanner
 from income_client.walk.windows import Answer, Bounds, Delivery
 
 from .listing import BASE, DAY, Listing, Page, Query, Rules, rows_at, text_of
+from .payloads import row_of_list
 
 L = TypeVar("L", bound=Listing)
 
@@ -122,15 +130,13 @@ def listings(
 
 # Dry walks
 
+_ROW: Final = from_json(ApplicationSummary, json.dumps(row_of_list()))
+
 
 def rows_of(dates: Mapping[str, int]) -> tuple[ApplicationSummary, ...]:
     """Return rows of the list with these ids, each with the second of its date."""
     return tuple(
-        ApplicationSummary(
-            application_id=key,
-            application_reference_id=key,
-            application_date=EPOCH + timedelta(seconds=second),
-        )
+        evolve(_ROW, application_id=key, application_date=EPOCH + timedelta(seconds=second))
         for key, second in dates.items()
     )
 

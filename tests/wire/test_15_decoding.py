@@ -211,11 +211,7 @@ def test_one_error_names_every_fault() -> None:
 
 # What JSON cannot carry
 
-ROW = ApplicationSummary(
-    application_id="a",
-    application_reference_id="r",
-    application_date=datetime(2024, 1, 5),  # noqa: DTZ001
-)
+ROW = from_json(ApplicationSummary, text_of(row_of_list()))
 
 
 MOMENT = datetime.fromisoformat("2024-01-31T05:00:00-05:00")
