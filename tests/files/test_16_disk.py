@@ -128,7 +128,7 @@ def check(
 
 
 def test_a_link_below_the_folder_is_no_folder(tmp_path: Path) -> None:
-    """It is neither followed nor replaced."""
+    """The link is neither followed nor replaced."""
     (tmp_path / "true").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "true")
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
@@ -224,7 +224,7 @@ NAMES_OF_EARLIER_VERSIONS: Final = (
     ".ca978112ca1bbdca.IjAxMjMuNDU2LmFiYyI=.0a0b0c0d.0a1b2c3d.part",
     f".ca978112ca1bbdca.{'x' * 136}.0a0b0c0d.0a1b2c3d.part",
 )
-"""What 0.2 and 0.1 called theirs."""
+"""Names of the temporary files of versions 0.2 and 0.1."""
 
 
 def tidy(folder: Path) -> None:
@@ -245,7 +245,7 @@ def test_one_that_is_written_to_is_left_alone_within_a_process_too(tmp_path: Pat
 
 
 def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
-    """That of earlier versions too; names that are no text stop nothing."""
+    """Files of earlier versions are removed too; names that are no text stop nothing."""
     odd = (b".ca978112ca1bbdca.\xff.part", b".ca978112ca1bbdca.\n\x1b.part")
     for name in (None, *NAMES_OF_EARLIER_VERSIONS, *map(os.fsdecode, odd)):
         left(tmp_path, b"left", name)

@@ -51,17 +51,17 @@ SIZES: Final = (5000, 700, 150_000, 5000, 2, 0)
 
 @frozen
 class Script:
-    """What a storage does, reply by reply; then it is honest."""
+    """The replies of a storage, one by one; after them it is honest."""
 
     versions: tuple[File, ...]
-    """What the file is, and what it becomes."""
+    """Content of the file, and the contents that it changes to."""
     acts: Sequence[tuple[str, float]]
-    """What is done to each reply, by name, with a figure."""
+    """Name of the fault of each reply, with a figure for it."""
     max_attempts: int
 
     @property
     def contents(self) -> frozenset[bytes]:
-        """What may be at the place in the end."""
+        """Contents that may be at the destination in the end."""
         return frozenset(version.content for version in self.versions)
 
     def play(self, storage: Storage) -> None:
@@ -155,7 +155,7 @@ ACTS: Final[dict[str, Callable[[Reply, float], Reply]]] = {
     "chunk": lambda reply, figure: chunked(reply),
     "chunk and cut": lambda reply, figure: _cut(chunked(reply), figure),
 }
-"""What may be done to an honest reply, by name; the figure, from 0 to 1, says where or how."""
+"""Faults of an honest reply, by name; a figure from 0 to 1 says where or how."""
 
 
 # Whole or absent
@@ -347,7 +347,7 @@ async def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("umask", [0o000, 0o277])
 async def test_a_file_is_private_to_its_owner(tmp_path: Path, umask: int) -> None:
-    """Whatever the umask, and whatever the mode of a file that it replaces or that is the same."""
+    """The mode is 0600 for any umask, and for any mode of a file that is replaced or kept."""
     names = {"same": CONTENT, "another": b"another"}
     for name, content in names.items():
         (tmp_path / name).write_bytes(content)
@@ -380,7 +380,10 @@ def ranges(storage: Storage) -> list[str | None]:
 async def test_a_cut_file_is_resumed_with_the_version_that_it_began_with(
     tmp_path: Path, etag: str | None
 ) -> None:
-    """Each byte comes once; without a strong ETag it may be of another version, and comes anew."""
+    """Each byte comes once.
+
+    Without a strong ETag the file may be another version, and comes anew.
+    """
     async with storing() as (storage, client):
         document = storage.store("/a", LONG, etag=etag)
         storage.tricks.extend(shortened(200_000) for _ in range(2 if etag == '"v1"' else 1))
@@ -395,7 +398,7 @@ async def test_a_cut_file_is_resumed_with_the_version_that_it_began_with(
 
 
 async def test_after_a_kill_the_next_run_begins_anew_and_tidies_up(tmp_path: Path) -> None:
-    """What killed processes left is not resumed; it is removed, whichever file it was of."""
+    """Parts that killed processes left are not resumed but removed, whichever file they were of."""
     for number in range(3):
         left(tmp_path, LONG[: 1_000_000 * number])
     async with storing() as (storage, client):
@@ -426,7 +429,7 @@ async def test_an_expired_address_is_replaced_by_that_of_the_same_document(tmp_p
 
 
 async def test_addresses_that_expire_after_each_cut_are_replaced_each_time(tmp_path: Path) -> None:
-    """Those that brought something are not counted as refused in a row."""
+    """Addresses that brought some bytes are not counted as refused in a row."""
     cut = shortened(200_000)
     async with storing() as (storage, client):
         document = storage.store("/a", LONG)

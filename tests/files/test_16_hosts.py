@@ -44,7 +44,7 @@ SENT = {"host", "user-agent", "accept", "accept-encoding", "range", "if-range", 
 
 @frozen
 class Lookups:
-    """What was looked up, and where connections were tried."""
+    """Names that were looked up, and addresses to which connections were tried."""
 
     looked_up: list[tuple[str, int]] = field(factory=list)
     connected: list[tuple[str, int]] = field(factory=list)
@@ -94,7 +94,7 @@ def leading_to(location: str, status: int = 307) -> Trick:
 async def test_a_storage_sees_no_credential_and_no_cookie(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """None of the client, the caller's session, a netrc file or a reply."""
+    """No credential of the client, the caller's session, a netrc file or a reply is sent."""
     netrc = tmp_path / "netrc"
     netrc.write_text("default login netrc-user password netrc-password\n", "ascii")
     netrc.chmod(0o600)

@@ -95,7 +95,7 @@ OTHERS: Final[dict[str, Callable[[Path, Path], None]]] = {
     "pipe": lambda path, _: os.mkfifo(path),
     "link to a folder": lambda path, outside: path.symlink_to(outside),
 }
-"""What may be in the place of a file, and how it is made."""
+"""Objects that may be in the place of a file, with functions that make them."""
 
 
 @pytest.mark.parametrize("kind", OTHERS)
@@ -121,7 +121,7 @@ async def test_nothing_but_a_file_is_ever_replaced(tmp_path: Path, kind: str) ->
 
 @pytest.mark.parametrize("etag", [hashlib.md5(CONTENT).hexdigest(), "v1"], ids=["MD5", "tag"])
 async def test_a_file_is_replaced_only_if_that_is_asked_for(tmp_path: Path, etag: str) -> None:
-    """One that is the same is left as it is, and refuses nothing."""
+    """A file with the same content is left as it is, and causes no error."""
     path = tmp_path / "slip"
     async with storing() as (storage, client):
         document = storage.store("/a", CONTENT, etag=f'"{etag}"')
@@ -166,7 +166,7 @@ async def test_a_file_with_another_extension_has_the_same_place(tmp_path: Path) 
 async def test_downloads_to_one_place_do_not_disturb_each_other(
     tmp_path: Path, kinds: int, overwrite: bool, succeed: int
 ) -> None:
-    """One whole file remains; downloads of another one are refused, or replace it."""
+    """One whole file remains; a download of another file is refused, or replaces it."""
     async with storing() as (storage, client):
         contents = [bytes([65 + number % kinds]) * 400_000 for number in range(8)]
         documents = [storage.store(f"/{content[:1]!r}", content) for content in contents]
@@ -219,11 +219,11 @@ CHANGED = {
     "lpt9 .a.b": "_lpt9 .a.b", "a~12345678": "a~12345678", "a~ABCDEF00": "a~ABCDEF00",
     "é" * 61: "é" * 55,
 }  # fmt: skip
-"""What is left of texts before their hash; the limit is one of bytes, and cuts no character."""
+"""Beginnings of changed texts, before the hash; the limit counts bytes and cuts no character."""
 
 
 def test_a_text_that_is_changed_is_marked() -> None:
-    """It ends with a part of its own hash; one that is safe stays as it is."""
+    """A changed text ends with a part of its own hash; a safe text stays as it is."""
     for text in SAFE:
         assert safe_component(text) == text
     for text, stem in CHANGED.items():
@@ -239,7 +239,7 @@ def test_no_file_is_named_like_a_device() -> None:
 
 @given(st.lists(st.one_of(ANY_TEXT, NASTY), unique=True, max_size=20))
 def test_two_texts_never_meet_in_one_name(texts: list[str]) -> None:
-    """What differs before differs after, and the result of one text is not that of another."""
+    """Different texts get different names, and no text's name is another text."""
     texts = list(dict.fromkeys([*texts, *map(safe_component, texts)]))
     assert len({safe_component(text) for text in texts}) == len(texts)
 

@@ -153,7 +153,7 @@ async def test_no_early_renewal_sends_refused_credentials_within_ten_seconds() -
 
 @given(lifetime=st.integers(1, 100_000), steps=st.integers(2, 12))
 async def test_the_margins_scale_with_the_life_of_the_token(lifetime: int, steps: int) -> None:
-    """Whatever its lifetime, a token is renewed before it expires and never sent after."""
+    """A token of any lifetime is renewed before it expires and never sent after."""
     clock = JumpingClock()
     async with running(in_turn(EMPTY_PAGE), clock=clock, lifetime=lifetime) as (service, client):
         for _ in range(2 * steps):
@@ -218,7 +218,7 @@ async def test_a_call_is_repeated_once_whatever_comes_between(failures: int) -> 
 
 
 async def test_a_repetition_goes_ahead_of_calls_that_were_not_sent_yet() -> None:
-    """It keeps its slot, and is first in the queue of ``max_rate``."""
+    """The repeated call keeps its slot, and is first in the queue of ``max_rate``."""
     async with running(uses=1, concurrency=1) as (service, client):
         assert set(await outcomes(client, "abcd")) == {"done"}
         assert service.references == list("abbccdd")
@@ -358,7 +358,7 @@ async def test_a_429_of_the_token_endpoint_is_honoured() -> None:
 async def test_a_token_request_has_attempts_of_its_own(
     out: Reply, cls: type[Exception], requests: int
 ) -> None:
-    """They are not multiplied by the attempts of the calls, which are never sent.
+    """The attempts are not multiplied by the attempts of the calls, which are never sent.
 
     Each of many that wait gets an error of its own.
     """

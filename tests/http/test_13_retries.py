@@ -80,7 +80,7 @@ def failed(cls: type[ResponseError] = ServerError, after: float | None = None) -
 def test_pauses_have_full_jitter_under_a_bound_that_doubles(
     chance: float, most: int, base: float, longest: float, cls: type[ResponseError]
 ) -> None:
-    """From ``base_delay``, or ``throttled_delay`` after a 429, up to the longest."""
+    """The bound doubles from ``base_delay``, or from ``throttled_delay`` after a 429."""
     options: dict[str, Any] = {"max_attempts": most, "max_delay": longest}
     options["throttled_delay" if cls is RateLimitedError else "base_delay"] = base
     retries = retries_of(RetryPolicy(**options), chance=lambda: chance)
@@ -90,7 +90,7 @@ def test_pauses_have_full_jitter_under_a_bound_that_doubles(
 
 
 def test_a_retry_is_logged_with_its_cause_and_its_pause(caplog: pytest.LogCaptureFixture) -> None:
-    """As fields of the record, which a log pipeline can count and add up."""
+    """Cause and pause are fields of the log record, which a log pipeline can count and add up."""
     caplog.set_level(logging.INFO, "income_client.session")
     retries = retries_of(RetryPolicy(), chance=lambda: 0.5)
     pause = retries.pause_after(failed())
@@ -265,7 +265,7 @@ DATES = {"Retry_After": "Wed, 01 Jul 2026 12:01:00 GMT", "Date": "Wed, 01 Jul 20
     ("status", "headers"), [(429, {"Retry_After": "60"}), (503, DATES)], ids=["seconds", "date"]
 )
 async def test_a_retry_after_is_honoured(status: int, headers: dict[str, Any]) -> None:
-    """As long as it is within the cap of 60 seconds, and the deadline; else it is raised."""
+    """A Retry-After beyond the cap of 60 seconds, or the deadline, raises the error instead."""
     answer = in_turn(reply(status, **headers), EMPTY_PAGE, reply(status, **headers))
     async with calling(answer) as (service, client, clock):
         await ask(client)
@@ -431,7 +431,7 @@ async def test_whatever_the_service_replies_the_limits_hold(
     rate: float | None,
     concurrency: int,
 ) -> None:
-    """For any replies: no excess request, no retry beyond the budget, no pause too long.
+    """For any replies, no request is needless, no retry beyond the budget, no pause too long.
 
     A call is repeated once, for nothing, after its first cut on a used connection.
     """

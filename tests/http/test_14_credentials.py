@@ -116,7 +116,7 @@ ODD_IDS: Final = (
 
 
 async def test_an_id_does_not_change_where_a_call_goes() -> None:
-    """It is always a single path segment, whatever it contains."""
+    """The id is always a single path segment, whatever characters it contains."""
     async with ScriptedServer(in_turn(reply(404))) as server, client_of(server.url) as client:
         for application_id in ODD_IDS:
             with pytest.raises(NotFoundError):
@@ -153,7 +153,7 @@ def test_credentials_are_not_sent_in_plain_text(address: str, proxy: str | None)
 
 
 async def test_https_and_this_machine_are_accepted() -> None:
-    """With a proxy as well: here nothing leaves the machine, and inside TLS it sees nothing."""
+    """A proxy may be set too: on this machine, or outside it with TLS to the service."""
     pairs = [*product(LOCAL, (None, *LOCAL)), *product([SERVICE], (None, *LOCAL, *FAR))]
     for address, proxy in pairs:
         async with client_of(address, auth=OAUTH, auth_url=address, proxy=proxy):
@@ -189,7 +189,7 @@ async def test_an_impostor_gets_nothing(fault: str, auth: Any) -> None:
     ids=["nobody's", "its own"],
 )
 async def test_a_proxy_sees_a_host_and_a_port(auth: Any, user: str, shown: str | None) -> None:
-    """Everything else is inside TLS: path, headers, token and body."""
+    """Path, headers, token and body are inside TLS."""
     tls, trust = tls_pair()
     async with (
         ScriptedServer(answer_to, tls) as server,

@@ -25,7 +25,7 @@ from tests.support.service import NOW, client_tasks, collect, quiet, until
 
 
 async def test_each_update_comes_once() -> None:
-    """Those of one second are told apart by content, also where the service's clock is stuck."""
+    """Updates of one second differ by content, also where the service's clock is stuck."""
     async with scene(time_flows=False) as place:
         poller = place.poll(documents=True)
         updated = place.touch(3, 4)
@@ -155,7 +155,7 @@ async def test_cancelled_anywhere_it_resumes_without_loss(
 
 
 async def test_a_redelivered_record_counts_again() -> None:
-    """In the events as in the status, after each delivered record."""
+    """Events and status count each delivered record."""
     delivered, got = list[str](), 0
 
     def hear(event: Event) -> None:
@@ -183,7 +183,7 @@ async def test_a_redelivered_record_counts_again() -> None:
 async def test_a_costly_lookback_is_warned_of_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says for how many seconds each poll reads everything again."""
+    """The warning says for how many seconds each poll reads everything again."""
 
     def warnings() -> list[logging.LogRecord]:
         return [one for one in caplog.records if hasattr(one, "unchanged")]

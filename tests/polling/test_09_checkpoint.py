@@ -160,7 +160,7 @@ async def test_all_of_history_comes_batch_by_batch() -> None:
 async def test_a_block_whose_commit_covers_a_skipped_batch_warns_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Those who collect batches commit the last one by a call, which says it on purpose."""
+    """A consumer that collects batches commits the last one by a call, which does not warn."""
     async with scene(50, batch_size=10) as place:
         place.touch(*range(50))
         collected = [batch async for batch in place.poll(name="collected", once=True).batches()]
@@ -217,7 +217,7 @@ async def test_batches_that_failed_come_again_in_their_order() -> None:
 async def test_a_batch_that_waits_for_one_that_failed_does_not_come_again(
     two_batches: Scene,
 ) -> None:
-    """Its consumer has committed it, and has left the loop before the other came again."""
+    """The consumer committed the waiting batch and left the loop before the failed one came."""
     poller = two_batches.poll()
     batches = poller.batches()
     one, two = await anext(batches), await anext(batches)
@@ -333,7 +333,7 @@ DAY = 86_400
 
 
 async def test_a_poller_without_a_start_begins_settle_seconds_before_the_present() -> None:
-    """What was written in those seconds is delivered although it became visible later."""
+    """Records of those seconds are delivered although they became visible later."""
     async with scene(visibility_delay=3) as place:
         place.service.advance(4_000)
         updated = place.touch(1)
@@ -531,7 +531,7 @@ async def test_a_lookback_covers_a_clock_that_was_set_back_meanwhile(
     ],
 )
 async def test_windows_that_are_cut_short_hold_nothing_up(rules: dict[str, Any]) -> None:
-    """Each poll comes to the present, and not only to the end of the first window it is shown."""
+    """Each poll reaches the present, and not only the end of the first window it is shown."""
     async with scene(range(NOW - 40, NOW - 20), **rules) as place:
         updated: list[str] = []
         for number in range(3):

@@ -50,7 +50,8 @@ FAULTS: Final[dict[str, tuple[dict[str, Any], int]]] = {
     "late":        (LATE, 1),
 }
 # fmt: on
-"""What is wrong with a record, and after how many attempts it is given up."""
+"""Faults of a record, each with the number of attempts before the record becomes a dead letter.
+"""
 
 
 @pytest.mark.parametrize(
@@ -151,7 +152,7 @@ async def test_an_outage_makes_no_dead_letters(place: Scene) -> None:
 
 
 async def test_others_show_that_the_service_works() -> None:
-    """Those of the next pages, where the page of one that fails holds nothing else.
+    """Records of later pages count where the failing application is alone on its page.
 
     Where there are none at all, the only one is not given up.
     """
@@ -172,7 +173,7 @@ async def test_others_show_that_the_service_works() -> None:
 async def test_a_saturated_second_is_reported_and_not_raised(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Its visible rows are delivered; the hidden ones come once the second has fewer rows."""
+    """Visible rows of the second are delivered; hidden rows come once it has fewer rows."""
     second = NOW - 500
     async with scene([second] * 25, page_size=20, order="shuffled") as place:
         poller = place.poll(start="2026-06-30")
@@ -204,7 +205,7 @@ async def test_a_saturated_second_is_reported_and_not_raised(
 
 
 async def test_a_saturated_second_is_kept_when_the_clock_is_set_back() -> None:
-    """It is set back between the listing and the retry of the second, which then lies ahead."""
+    """The clock is set back after the listing, so that the second lies in the future."""
     second = NOW - 500
     async with scene([second] * 25, page_size=20) as place:
         await rest(place.poll(start="2026-06-30"))
@@ -233,7 +234,7 @@ async def test_a_clock_that_does_not_move_saturates_no_second_to_come(future: st
 
 @pytest.mark.parametrize("row", [NO_ID, "invented"])
 async def test_a_row_without_an_id_does_not_hold_up_the_others(place: Scene, row: Any) -> None:
-    """It is a dead letter without an id, which polls of the same seconds do not repeat."""
+    """The row becomes a dead letter without an id; polls of the same seconds do not repeat it."""
     place.touch(0, 1)
     place.show(*map(row_of_list, place.ids[:2]), row, times=3)
     place.service.advance(10)
@@ -319,7 +320,10 @@ async def test_an_id_that_is_too_long_is_cut(
 
 
 async def test_one_that_was_read_shows_that_the_service_works(place: Scene) -> None:
-    """It is asked for once more, not delivered, and the list is not needed; until it is gone."""
+    """The poller requests the application once more until it is gone.
+
+    It is not delivered again.
+    """
     poller = place.poll()
     (witness,) = place.touch(1)
     assert ids_of(await first(poller, 1)) == [witness]
@@ -411,7 +415,7 @@ async def refused() -> AsyncIterator[Refused]:
 async def test_wrong_credentials_at_the_start_end_a_poller(
     refused: Refused, path: str, start: str | None
 ) -> None:
-    """They are not retried, as they have never worked in this run."""
+    """Credentials that have never worked in this run are not retried."""
     refused.refuse(path)
     with pytest.raises(AuthenticationError):
         await anext(refused.place.poll(start=start))
@@ -483,7 +487,7 @@ async def test_five_minutes_of_refused_applications_end_a_poller(refused: Refuse
 
 
 async def test_a_refused_application_among_others_is_a_dead_letter(refused: Refused) -> None:
-    """It does not end the poller, however often it is refused, alone or among others."""
+    """Refusals of one application do not end the poller, however often, alone or among others."""
     ids = refused.place.ids
     refused.refuse(f"*/{ids[3]}")
     poller = refused.place.poll(start="2026-06-30T11:00:00")
@@ -503,7 +507,7 @@ async def test_a_refused_application_among_others_is_a_dead_letter(refused: Refu
 
 @pytest.mark.parametrize("status", [403, 400, 404, 302])
 async def test_other_refusals_of_the_list_never_end_a_poller(refused: Refused, status: int) -> None:
-    """Not even the first poll: a firewall may answer so during a deployment."""
+    """A refusal of the first poll does not end it: a firewall may answer so while deploying."""
     refused.refuse(LIST, status)
     refused.look = lambda seconds: refused.relent() if seconds > 2 * FIVE_MINUTES else None
     poller = refused.place.poll()

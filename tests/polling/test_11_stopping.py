@@ -25,7 +25,7 @@ from tests.support.service import client_tasks, quiet, until
 
 @pytest.mark.parametrize("ending", ["left", "cancelled", "stopped", "closed"])
 async def test_a_poller_leaves_nothing_behind(place: Scene, ending: str) -> None:
-    """With standbys neither the renewal of its lease nor what listens, nor a wake-up on its way."""
+    """A standby leaves no renewal of its lease, no listener and no wake-up behind either."""
     single = place.poll()
     place.touch(1)
     async for _ in single:
@@ -160,7 +160,7 @@ async def test_a_wrong_local_clock_changes_nothing(monkeypatch: pytest.MonkeyPat
 
 
 async def test_one_poll_delivers_all_that_is_new() -> None:
-    """In batches of a hundred, each application once, and no poll after it.
+    """The poll delivers batches of a hundred, each application once; no other poll follows.
 
     The next begins where the last one ended; one that fails is not retried beyond what the client's
     own policy does.
@@ -191,7 +191,7 @@ async def test_one_poll_delivers_all_that_is_new() -> None:
 
 
 async def test_wrong_code_is_not_retried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its error comes out as it is, and the poller may be used again."""
+    """The error of the consumer's code is raised unchanged, and the poller may be used again."""
     clock = JumpingClock()
     jump = clock.sleep
 

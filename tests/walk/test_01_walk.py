@@ -33,7 +33,7 @@ CHICAGO = timezone(timedelta(hours=-6))
 def test_a_walk_yields_what_one_unlimited_query_returns(
     meaning: str, data: st.DataObject, limit: int, walkers: int
 ) -> None:
-    """Whatever the order of rows and replies, windows and data: every id exactly once."""
+    """Every id comes once, for every order of rows and replies, and all windows and data."""
     listing = data.draw(listings(Listing, limit, **MEANINGS[meaning]))
     after = BASE + data.draw(st.sampled_from([-10, -1, 0, 1, 7]), "after")
     before = max(after, listing.now - data.draw(st.sampled_from([0, 4, 5, 6, 20]), "before"))

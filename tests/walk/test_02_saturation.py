@@ -65,7 +65,7 @@ def overfull(first: Answer, outer: Bounds = OUTER) -> FullSecond:
 def test_a_second_is_covered_only_with_all_its_rows(
     sizes: tuple[int, int, int], lower: bool, upper: bool
 ) -> None:
-    """Whatever the meaning of the bounds, and always if each second fits a page."""
+    """The promise holds for every meaning of the bounds, and always if each second fits a page."""
     rows = rows_at([S + at - 1 for at in range(3) for _ in range(sizes[at])])
     rules = Rules(order="id", lower_closed=lower, upper_closed=upper)
     listing = Listing(rows=rows, now=LATER, rules=rules)
@@ -88,7 +88,7 @@ def test_a_second_is_covered_only_with_all_its_rows(
 
 @pytest.mark.parametrize("shift", [None, (0, 0), (-1, 0), (0, 1), (-1, 1), (1, 0), (0, -1)])
 def test_a_form_that_was_not_answered_exactly_proves_nothing(shift: tuple[int, int] | None) -> None:
-    """It was refused, or without a row of the full page, or is about another window."""
+    """Every meaning of the bounds is covered, and always if each second fits a page."""
     second = overfull(page(S - 1, S + 1, "a", limit=1))
     while (form := second.next()) is not None:
         if shift is None:
@@ -158,7 +158,7 @@ def test_every_row_outside_of_saturated_seconds_is_yielded(
 
 @pytest.mark.parametrize("sizes", [[2, 3, 2], [1, 9, 1]])
 def test_rows_beside_a_saturated_second_come_once(sizes: list[int]) -> None:
-    """With inclusive bounds both neighbours return its rows, and each is yielded once."""
+    """With inclusive bounds both neighbouring windows return the rows of the second."""
     listing = Listing.of([*rows_per_second(sizes), 50], **MEANINGS["both inclusive"])
     walked = dry_walk(listing, BASE - 3, BASE + 90, limit=3, walkers=2).run()
     assert walked.planner.saturated
@@ -167,7 +167,10 @@ def test_rows_beside_a_saturated_second_come_once(sizes: list[int]) -> None:
 
 @pytest.mark.parametrize("on_saturated", ["raise", "report"])
 async def test_a_saturated_second_is_named_after_everything_else(on_saturated: Any) -> None:
-    """By an error that has its rows, or by the walk, which then yields them."""
+    """An error with its rows, or the walk itself, names the second.
+
+    The walk then yields the rows.
+    """
     service = ListService.of([*[5] * 9, *range(0, 100, 20)], slowness=3)
     found: list[str] = []
     carried: list[str] = []
@@ -193,7 +196,7 @@ async def test_a_saturated_second_is_named_after_everything_else(on_saturated: A
 def test_every_row_is_yielded_or_its_second_is_reported(
     data: st.DataObject, limit: int, walkers: int
 ) -> None:
-    """With capped windows and future bounds too."""
+    """Capped windows and future bounds are included."""
     sizes = data.draw(st.lists(st.integers(0, 2 * limit), min_size=1, max_size=4))
     after = BASE + data.draw(st.sampled_from([-7, -1, 0]), "after")
     before = data.draw(st.sampled_from([None, BASE + len(sizes), BASE + 30]), "before")
@@ -229,7 +232,7 @@ def test_a_service_that_ignores_the_limit_loses_nothing(walkers: int, chance: Ra
 
 
 async def test_a_second_stays_saturated_if_narrower_windows_are_refused() -> None:
-    """If the service refuses empty windows the walk does not fail; it reports the second."""
+    """The walk does not fail at a service that refuses empty windows; it reports the second."""
     service = ListService.of([*[50] * 25, *range(0, 49, 7)])
 
     def refuse_narrow(query: Query, page: Page) -> Page | int:
@@ -275,7 +278,7 @@ def test_updates_while_seconds_are_narrowed_saturate_none_of_them(seconds: int, 
 @pytest.mark.parametrize("before", [None, BASE + 20 * DAY])
 @pytest.mark.parametrize("walkers", [1, 4])
 def test_a_service_that_ignores_the_bounds_is_an_error(before: int | None, walkers: int) -> None:
-    """It is detected early and each time, and a walk that continues has skipped no second."""
+    """The error comes early and each time; a walk that continues has skipped no second."""
     listing = Listing.of([0] * 10)
     listing.most_requests = 1_000
     keys = tuple(listing.rows)

@@ -47,7 +47,10 @@ def test_an_open_walk_reads_up_to_the_present_second(walked: DryWalk) -> None:
 
 @pytest.mark.parametrize("meaning", MEANINGS)
 def test_a_walk_that_is_followed_ends_at_the_present_that_is_echoed(meaning: str) -> None:
-    """One page that holds all is all it asks for; any other walk asks for a last one, too."""
+    """A walk whose first page holds every row makes one request.
+
+    Any other walk asks for a last page.
+    """
     listing = Listing.of(range(100), 90, **MEANINGS[meaning])
     followed = dry_walk(listing, BASE - 1, None, limit=1000, date_ahead=0).run()
     assert (followed.planner.requests, followed.planner.present) == (1, BASE + 89)
@@ -143,7 +146,7 @@ def test_updates_during_a_walk_lose_nothing(
 def test_an_update_at_any_request_of_the_walk_is_found(
     rounds_up: bool, seconds: int, meaning: str, future: Any
 ) -> None:
-    """Of its oldest application, and of one that was not updated after its lower bound."""
+    """The updated application is the oldest, or one not updated since the lower bound."""
     hides_the_present = future != "accept" and not MEANINGS[meaning]["upper_closed"]
     number = requests = 0
     while number <= requests:
@@ -173,7 +176,7 @@ def test_an_update_at_any_request_of_the_walk_is_found(
 @pytest.mark.parametrize("future", FUTURES)
 @pytest.mark.parametrize("meaning", MEANINGS)
 def test_the_last_page_is_read_after_everything_else(meaning: str, future: Any) -> None:
-    """It is requested when no other request is open, is complete, and reaches the present."""
+    """No other request is open then, and the page is complete and reaches the present."""
     times = range(0, 13 * 40, 13)
     listing = Listing.of(times, 600, future=future, order="random", **MEANINGS[meaning])
     walked = dry_walk(listing, BASE - 1, None, limit=5, walkers=4)
@@ -259,7 +262,7 @@ def test_a_burst_in_the_present_second_is_yielded_or_reported(
 
 
 def test_a_full_last_page_hides_no_application_that_moves_with_the_present() -> None:
-    """It is updated before each answer, and no page up to the present shows its second."""
+    """The application is updated before each answer, so that no other page shows its second."""
     listing = Listing.of([*[100] * 19, 0], 500, **MEANINGS["lower inclusive"], future="accept")
     *others, moving = listing.rows
 
@@ -283,7 +286,7 @@ def test_rows_of_a_clock_that_was_set_back_hold_up_no_walk() -> None:
 
 
 def test_a_service_whose_windows_all_end_with_time_is_an_error() -> None:
-    """Nothing that it says leads to the present, and nothing is covered."""
+    """No reply of the service leads to the present, and nothing is covered."""
     listing = Listing.of([0], 10, date_ahead=None, widest=DAY)
     tell_no_time(listing)
     walked = dry_walk(listing, BASE - 1, None, limit=5)

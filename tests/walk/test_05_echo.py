@@ -40,7 +40,7 @@ from tests.support.walks import (
 
 HOUR = 3_600
 FIFTY = range(0, 50 * 97, 97)
-"""When each of fifty rows was updated, in seconds after the first."""
+"""Seconds after the first at which each of fifty rows was updated."""
 
 # One page
 
@@ -75,7 +75,10 @@ COVERED: dict[str, tuple[Window, int | None, Window, Window, list[Window]]] = {
 def test_only_what_was_applied_is_covered(
     asked: Window, before: int | None, echo: Window, covered: Window, left: list[Window]
 ) -> None:
-    """What lies strictly between the echoed bounds is answered for, and the rest is left."""
+    """The seconds strictly between the echoed bounds are covered.
+
+    The others are asked for again.
+    """
     found, rest = split_by_echo(asked, Bounds(99, before), echo)
     assert rest == left
     assert found == covered or not (found or covered)
@@ -136,7 +139,7 @@ def test_windows_cut_short_at_random_lose_nothing(walked: DryWalk, cut: str) -> 
 @pytest.mark.parametrize("meaning", MEANINGS)
 @pytest.mark.parametrize("cut", ["start", "end"])
 def test_narrow_windows_are_walked_one_by_one(cut: Any, meaning: str) -> None:
-    """In about as many requests as needed; a row at whose second one is cut is yielded once."""
+    """The walk takes about as many requests as needed; rows at the edge of windows come once."""
     listing = Listing.of(range(50), widest=3, cut=cut, **MEANINGS[meaning])
     walked = dry_walk(listing, BASE - 1, BASE + 50, limit=60, walkers=3).run()
     assert sorted(walked.ids) == sorted(listing.ids)
@@ -148,7 +151,7 @@ def test_narrow_windows_are_walked_one_by_one(cut: Any, meaning: str) -> None:
 def test_wider_windows_hide_nothing(
     data: st.DataObject, limit: int, walkers: int, earlier: int, later: int
 ) -> None:
-    """From a service that rounds windows outwards, each requested row comes once."""
+    """A service that rounds windows outwards returns each requested row once."""
     gaps = data.draw(st.lists(st.integers(400, 2_400), max_size=30), "gaps")
     times = [BASE + sum(gaps[: number + 1]) for number in range(len(gaps))]
     last = BASE + sum(gaps)
@@ -173,7 +176,7 @@ def test_wider_windows_hide_nothing(
 def test_what_is_no_longer_kept_is_passed_over(
     chance: Random, walkers: int, oldest: int, pace: int, before: int | None
 ) -> None:
-    """What the service still keeps at the end is yielded, though it forget more meanwhile."""
+    """Rows that the service keeps to the end are yielded, though it deletes more meanwhile."""
     listing = Listing.of((chance.randrange(5_000) for _ in range(50)), 9_500, order="random")
     listing.chance = chance
 

@@ -119,7 +119,7 @@ NO_STATES: list[object] = [
 
 @pytest.mark.parametrize(("old", "new"), DAMAGE)
 def test_a_damaged_state_is_refused(old: str, new: str) -> None:
-    """Nothing is guessed: it is never a fresh start, though its check be its own."""
+    """A damaged state is never taken for a fresh start, even if its checksum fits."""
     changed = STATE.replace(old, new, 1)
     assert changed != STATE
     for damaged in (changed, checked(changed)):
@@ -152,7 +152,7 @@ def test_planned_and_covered_windows_partition_the_span_at_every_step(walked: Dr
 
 @given(walks(), st.integers(0, 12))
 def test_a_walk_that_crashed_anywhere_resumes_without_loss(first: DryWalk, steps: int) -> None:
-    """What was acknowledged before the crash and what the resumed walk yields is everything."""
+    """Rows acknowledged before the crash and rows of the resumed walk are all rows."""
     before = first.planner.bounds.before or first.listing.now + 1
     for _ in range(steps):
         first.step()
@@ -223,7 +223,7 @@ def test_walks_that_resume_each_other_lose_no_update(walked: DryWalk, rounds: li
 def test_walks_that_follow_each_other_lose_nothing(
     data: st.DataObject, limit: int, date_ahead: int
 ) -> None:
-    """Each ends at the first present that is echoed, and the next begins a second before that."""
+    """Each walk ends at the first echoed present; the next begins a second before it."""
     dates = st.sampled_from([0, None])
     listing = data.draw(listings(Listing, limit, [2], oldest=None, date_ahead=dates))
     rules, now = listing.rules, listing.now
@@ -377,7 +377,7 @@ async def test_what_is_covered_is_not_read_again() -> None:
 
 @pytest.mark.parametrize("before", [None, BASE + 9_000])
 async def test_progress_only_grows_and_ends_at_one(before: int | None) -> None:
-    """It is 1 only when the consumer is done, though updates move what lies ahead."""
+    """The progress is 1 only once the consumer has finished, though updates move rows ahead."""
     service = ListService.of(range(0, 9_000, 60), 9_000)
     unseen = dict.fromkeys(service.rows)
     fractions: list[float] = []
@@ -396,7 +396,10 @@ async def test_progress_only_grows_and_ends_at_one(before: int | None) -> None:
 
 
 async def test_a_checkpoint_is_checked_before_anything_is_requested() -> None:
-    """It carries its span: bounds may be omitted or repeated, other bounds raise an error."""
+    """The checkpoint contains its span: bounds may be omitted or repeated.
+
+    Others raise an error.
+    """
     service = ListService.of(range(0, 80 * 7, 7))
     after, before = text_of(BASE), text_of(BASE + 600)
     async with serving(service) as client:

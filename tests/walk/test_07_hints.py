@@ -130,7 +130,7 @@ HOSTILE_WIDTHS: dict[str, Callable[[Random], Callable[[int, int], int]]] = {
 def test_no_estimate_makes_a_walk_endless(
     data: st.DataObject, limit: int, walkers: int, widths: str
 ) -> None:
-    """Whatever width is wanted, few pages at one place are full, and the rows are the same."""
+    """For any widths, few pages at one place are full, and the walk yields the same rows."""
     chance = data.draw(CHANCES)
     is_narrow = HOSTILE_WIDTHS[widths](Random(0))(0, 1000) < 999
     span = 200 if is_narrow else data.draw(st.sampled_from([200, 10**6]), label="span")

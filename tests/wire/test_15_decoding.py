@@ -367,7 +367,7 @@ def test_the_empty_string_is_an_absent_amount_only_in_a_pair() -> None:
 
 @pytest.mark.parametrize("coding", ["told", "identity", "gzip", "deflate"])
 async def test_a_body_beyond_the_limit_is_not_read_to_its_end(coding: str) -> None:
-    """Whether its length is told or not, compressed or not, it takes no more memory than that."""
+    """Reading takes no more memory than the limit, with and without a length, compressed or not."""
     bits = {"gzip": 31, "deflate": 15}.get(coding)
     body = b" " * 8 * 2**20
     if bits:
@@ -408,7 +408,7 @@ async def test_a_body_of_just_the_limit_is_read() -> None:
 
 
 def test_bytes_of_half_a_character_spoil_their_row_only() -> None:
-    """They are no UTF-8, which some services write all the same; other bytes are no page."""
+    """Some services write such bytes, although they are not UTF-8; others spoil the page."""
     rows = [row_of_list(), row_of_list("app-2", application_reference_id="loan-2")]
     body = text_of({**PAGE, "applications": rows}).replace(b"loan-2", b"loan-\xed\xa0\x80")
     page = decode_rows(body, keep_extra=True)
