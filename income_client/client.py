@@ -70,7 +70,6 @@ if TYPE_CHECKING:
 
 _A_ZONE: Final = 'a tzinfo such as zoneinfo.ZoneInfo("America/New_York")'
 _OPENTELEMETRY: Final = "opentelemetry"
-_STORED: Final = "stored"
 _LEASE: Final = 15.0
 """Seconds of the lease of a standby that names none."""
 FILE_NAMES: Final = "{application_id}/{document_type}/{document_id}-{file}.{ext}"
@@ -707,6 +706,7 @@ class IncomeClient:
         concurrency: int | None = None,
         once: bool = False,
         standby: bool | float = False,
+        must_exist: bool = False,
         **deprecated: Unpack[DeprecatedPollOptions],
     ) -> Poller:
         """Read every application again and again as it is updated (contract sections 4.1 to 4.3).
@@ -726,7 +726,7 @@ class IncomeClient:
         more than a thousand are logged as a warning.
 
         Where the store has no checkpoint under the name, polling begins anew: that is logged,
-        reported as `CheckpointCreated`, and refused with ``start="stored"``.
+        reported as `CheckpointCreated`, and refused with ``must_exist``.
 
         Args:
             checkpoints: stores the position, and what could not be read.
@@ -734,9 +734,7 @@ class IncomeClient:
             start: where the very first poll begins: a time; None for the present, less
                 ``settle``. Once the store has a checkpoint under the name, polling continues
                 from there and a time given here is ignored. The ``checkpoint`` of a batch may
-                be given instead: of that and the store's, the further one counts. ``"stored"``
-                refuses to begin anew, for every run but the very first: a mistyped ``name`` or
-                path of a store is an error then.
+                be given instead: of that and the store's, the further one counts.
             interval: seconds from the start of one poll to that of the next.
             settle: seconds that the service may take to list an update. The checkpoint stays
                 that far behind, and each poll reads those seconds again.
@@ -763,6 +761,9 @@ class IncomeClient:
                 one that works, if the store has a bell, as those of this package have. Without
                 ``standby``, the newest poller of a name takes it at once, and the one before
                 ends with that error.
+            must_exist: whether to refuse to begin anew, for every run but the very first: a
+                mistyped ``name`` or path of a store is an error then. The store must have a
+                checkpoint under the name, whatever ``start`` is.
             deprecated: arguments of earlier versions, which go in version 0.4.
 
         Returns:
@@ -772,7 +773,7 @@ class IncomeClient:
             ConfigurationError: an argument is invalid, or ``start`` is more than a day later
                 than the service's present, which the first poll checks.
             CheckpointError: ``start`` is a checkpoint that is damaged, or of a newer version.
-                With ``start="stored"`` and no checkpoint in the store, the iteration raises it,
+                With ``must_exist`` and no checkpoint in the store, the iteration raises it,
                 before it sends anything.
         """
         from .polling.checkpoint import starting_point
@@ -780,7 +781,6 @@ class IncomeClient:
         from .polling.reading import PollSource
 
         warn_deprecated_arguments("poll", deprecated, DEPRECATED_POLL_OPTIONS)
-        must_exist = start == _STORED
         lease = deprecated.get("lease", _LEASE)
         if not isinstance(standby, bool):
             lease = check_positive("standby", standby)
@@ -795,7 +795,7 @@ class IncomeClient:
             source,
             checkpoints,
             name=name,
-            start=None if must_exist else starting_point(start, self._zone),
+            start=starting_point(start, self._zone),
             interval=interval,
             settle=settle,
             lookback=lookback,

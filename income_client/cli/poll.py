@@ -131,11 +131,13 @@ async def poll(
         poller = client.poll(
             checkpoints,
             name=name,
-            start=await start_of(start, client, is_known=is_known, must_exist=must_exist),
+            start=None if is_known else await start_time(start, client),
             interval=interval,
             settle=settle,
             lookback=lookback,
-            standby=lease if standby else False,
+            standby=standby,
+            lease=lease,
+            must_exist=must_exist,
             documents=documents,
             pages=pages,
         )
@@ -197,15 +199,9 @@ def check_name(name: str, place: str, start: Moment, *, is_known: bool, must_exi
         say(f"--start is ignored: {name!r} is known, and resumes where it was")
 
 
-async def start_of(
-    start: Moment, client: "IncomeClient", *, is_known: bool, must_exist: bool
-) -> datetime | str | None:
-    """Return the argument ``start`` of a poller; where a new name begins, by the service's time."""
-    if must_exist:
-        return "stored"
-    if is_known or start == NOW:
-        return None
-    return (await span_between(client, start, None)).after
+async def start_time(start: Moment, client: "IncomeClient") -> datetime | None:
+    """Return where a new name begins, by the service's time."""
+    return None if start == NOW else (await span_between(client, start, None)).after
 
 
 async def _write_all(

@@ -29,7 +29,7 @@ from .poll import (
     ending_status,
     is_said_by_watch,
     opened_store,
-    start_of,
+    start_time,
 )
 from .progress import StatusLine, filter_log
 from .signals import StopSignals
@@ -120,11 +120,13 @@ async def relay(
             poller = client.poll(
                 checkpoints,
                 name=name,
-                start=await start_of(start, client, is_known=is_known, must_exist=must_exist),
+                start=None if is_known else await start_time(start, client),
                 interval=interval,
                 settle=settle,
                 lookback=lookback,
-                standby=lease if standby else False,
+                standby=standby,
+                lease=lease,
+                must_exist=must_exist,
                 documents=documents,
             )
             if once:

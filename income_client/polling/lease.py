@@ -264,7 +264,7 @@ class Standby:
             if self.is_new and must_exist and self._past is None:
                 raise CheckpointError(
                     f"there is no checkpoint {self._store.name!r} in {self._store.log_name}: check "
-                    'the name and the store, or poll without start="stored" to begin anew'
+                    "the name and the store, or poll without must_exist to begin anew"
                 )
             found = self._read(stored)
             self._report_older(found)

@@ -113,19 +113,26 @@ async def test_a_new_beginning_is_reported(
     assert facts["store"] == "Chatty"
 
 
-@pytest.mark.parametrize("standby", [False, True])
-async def test_a_name_that_must_exist_does_not_begin_anew(place: Scene, standby: bool) -> None:
+@pytest.mark.parametrize(
+    ("start", "standby"), [(None, False), ("2026-06-30", True), ("a checkpoint", False)]
+)
+async def test_a_name_that_must_exist_does_not_begin_anew(
+    place: Scene, start: Any, standby: bool
+) -> None:
     """Without a checkpoint in the store it is an error, before anything is sent or stored."""
     place.store = Chatty()
+    if start == "a checkpoint":
+        start = await take_text(place)
     place.service.requests.clear()
-    with pytest.raises(CheckpointError, match=r'in Chatty: .*without start="stored"') as caught:
-        await rest(place.poll(start="stored", standby=standby))
+    options = {"start": start, "standby": standby, "must_exist": True}
+    with pytest.raises(CheckpointError, match=r"in Chatty: .*poll without must_exist") as caught:
+        await rest(place.poll(**options))
     assert not caught.value.retryable
     assert len(place.service.requests) == 0
     assert (await place.store.load("default")).version == 0
     await rest(place.poll())
     updated = place.touch(5)
-    assert ids_of(await rest(place.poll(start="stored", standby=standby))) == updated
+    assert ids_of(await rest(place.poll(**options))) == updated
     await until(lambda: client_tasks() == set())
 
 
