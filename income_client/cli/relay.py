@@ -124,8 +124,7 @@ async def relay(
                 interval=interval,
                 settle=settle,
                 lookback=lookback,
-                standby=standby,
-                lease=lease,
+                standby=lease if standby else False,
                 must_exist=must_exist,
                 documents=documents,
             )
