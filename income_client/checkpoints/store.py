@@ -74,7 +74,7 @@ class CheckpointStore(ABC):
         resolved: Sequence[str] = (),
         replaces: str | None = None,
     ) -> int:
-        """Replace the checkpoint and change the dead letters, all of it or nothing.
+        """Replace the checkpoint and change the dead letters, atomically.
 
         Versions are counts, and counts can meet: after a failover or a restore from a backup,
         two pollers may each have counted to the same number. The texts of two pollers differ,
@@ -184,7 +184,7 @@ class CheckpointStore(ABC):
         raise self._cannot("save in a transaction")
 
     async def end_when_idle(self, seconds: float) -> None:
-        """Have the database undo this store's transaction after so long a silence.
+        """Make the database end this store's transaction after a number of idle seconds.
 
         A poller calls it right before its save, of a store that ``transaction`` has given.
 

@@ -324,7 +324,7 @@ def _amount_text(amount: Decimal) -> str:
 def _facts_of(
     record: Any, names: Collection[str] | None = None, *, hides_texts: bool = False
 ) -> Iterator[str]:
-    """Yield the fields of a record in words, those of records in it too.
+    """Yield the fields of a record and of the records in it as lines of text.
 
     Args:
         record: what is described.

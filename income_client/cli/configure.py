@@ -165,7 +165,7 @@ def _kind_of(name: str) -> "CredentialKeys":
 
 
 def _ask_for_missing(given: Mapping[str, str | None], secret_file: Path | None) -> dict[str, str]:
-    """Return what is to be saved, by key; asks for what the options leave out."""
+    """Return the settings to save, by key, and ask for settings that no option sets."""
     base_url = given["base_url"] or _ask_visibly("Address of the service")
     key = "username" if given["username"] else "client_id"
     name = given[key] or _ask_visibly("Client id (none for a user name)")

@@ -360,7 +360,7 @@ class _Bars(Bars):
         super().stop()
 
     def expect(self, count: int, is_all: bool) -> None:
-        """Have the bar of all be of as many applications as are known by now."""
+        """Set the length of the bar of all applications to the number known by now."""
         text = counted(count, "application") if is_all else f"{count:,}+ applications"
         self._all.update(self._task, total=count, description=text)
 

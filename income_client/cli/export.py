@@ -54,7 +54,7 @@ _MOST_BYTES: Final = 8 * 2**20
 _RECORDS_AT_ONCE: Final = 20
 """Records written to tables before progress is drawn and a signal is seen."""
 _IN_A_ROW: Final = 20
-"""Failures in a row that may pass: so many are not about the applications."""
+"""Failures in a row that may pass; more of them mean that the service itself fails."""
 _NEARLY: Final = 0.99
 """Largest share that the progress bar shows before the export is complete."""
 _LATE: Final = timedelta(seconds=5)
@@ -310,7 +310,7 @@ class _Export:
         )
 
     def _check_others(self, count: int) -> None:
-        """Refuse ids that are not all of those that an earlier run was given."""
+        """Raise an error if the ids differ from those of the run that began the export."""
         if self._chosen is not None and count > self._named:
             others = counted(count - self._named, "application")
             raise ConfigurationError(
@@ -439,7 +439,7 @@ class _Export:
         self._bars.update(self._bar, completed=completed, count=counted(records, "application"))
 
     async def _missing_among(self, chosen: Chosen) -> AsyncGenerator[str, None]:
-        """Yield those of the chosen applications that the workspace lacks."""
+        """Yield the chosen applications that the workspace lacks."""
         async with aclosing(chosen.ids()) as ids:
             async for chosen_id in ids:
                 for one in self._workspace.new((chosen_id,)):

@@ -119,7 +119,7 @@ class Workspace:
         self._write(b"")
 
     def new(self, application_ids: Sequence[str]) -> list[str]:
-        """Return those that are neither there nor noted as missing."""
+        """Return the ids that are neither stored nor noted as missing."""
         query = "SELECT 1 FROM applications WHERE id = ?"
         with self._turn:
             return [
@@ -159,7 +159,7 @@ class Workspace:
             self.records += len(fresh)
 
     def empty_tables(self) -> Path:
-        """Return where Parquet files are to be made, without those of an earlier run."""
+        """Return an empty folder for the Parquet files; remove the files of an earlier run."""
         for path in self.folder.iterdir():
             if path.name.lstrip(".").startswith(_TABLES):
                 shutil.rmtree(path)

@@ -33,7 +33,7 @@ async def trigger(
     count: Count = 1,
     output: OutputOption = None,
 ) -> int:
-    """Have a running emulator send callbacks, and show what came of each.
+    """Make a running emulator send callbacks, and show the outcome of each.
 
     INCOME_BASE_URL must be set, as income-client emulate prints it; that command's
     --callbacks says where they go. An emulator with a control token asks for

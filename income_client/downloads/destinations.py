@@ -80,10 +80,10 @@ class Place(Protocol):
     """The destination of one file; asynchronous methods raise `DownloadError` if they fail."""
 
     async def find_existing(self) -> tuple[Existing, ...]:
-        """Return what is there; it may be several, where the extension is not known yet."""
+        """Return the existing files; there may be several while the extension is unknown."""
 
     async def match_existing(self, existing: Existing, md5: str) -> Published | None:
-        """Read what is there, and return it if its content has this MD5, in hex."""
+        """Read the existing files, and return the one whose content has an MD5, in hex."""
 
     def create(self) -> TemporaryFile:
         """Make the file that the bytes are written to, in the thread that writes them."""
@@ -91,7 +91,7 @@ class Place(Protocol):
     async def publish(
         self, spool: Spool, *, content_type: str | None = None, overwrite: bool = False
     ) -> Published:
-        """Put what was written where it belongs, all of it or nothing."""
+        """Move the written file to its destination, atomically."""
 
 
 FoldersSeen: TypeAlias = dict[Path, set[str]]

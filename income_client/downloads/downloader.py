@@ -104,7 +104,7 @@ class Downloader:
         return view
 
     async def aclose(self) -> None:
-        """Close the connections; again does nothing."""
+        """Close the connections; a second call does nothing."""
         await self.pool.aclose()
 
     @strip_frames
@@ -168,7 +168,7 @@ class _Download:
         self._reported = 0
 
     def name_document(self, error: BaseException) -> None:
-        """Have an error say which document it is about."""
+        """Add the document's id to an error."""
         if isinstance(error, DownloadError):
             name_call(error, "download", self.facts.document_id)
             error.attempts = self.attempts

@@ -165,7 +165,7 @@ class FileReply:
         return piece
 
     async def error_text(self, limit: int = _ERROR_BYTES, seconds: float = _ERROR_SECONDS) -> str:
-        """Return the first bytes of an error's body as text, as far as they come in time."""
+        """Return the beginning of an error's body as text, as far as it arrives in time."""
         start = bytearray()
         with suppress(TimeoutError, ClientClosedError, DownloadError):
             async with asyncio.timeout(seconds):

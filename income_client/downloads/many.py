@@ -214,7 +214,7 @@ class DownloadFailure:
     application_id: str | None
     """The application that it belongs to; None for a document made by hand."""
     document_type: str | None
-    """The service's key of the document's type; None likewise."""
+    """The service's key of the document's type; None for a document made by hand."""
     error: IncomeClientError
     """Why."""
 

@@ -125,7 +125,7 @@ class FileName:
     folders: tuple[str, ...]
     """Names of the folders on the way, the outermost first."""
     stem: str
-    """The name without its extension; all of it where the template has no ``{ext}``."""
+    """The name without its extension; the whole name if the template has no ``{ext}``."""
     has_extension: bool
     """Whether the last component ends with an extension."""
 

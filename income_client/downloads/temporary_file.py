@@ -45,7 +45,7 @@ BLOCK: Final = 2**20
 _AHEAD: Final = 32 * BLOCK
 _SUFFIX: Final = ".income-client.part"
 _ABANDONED: Final = re.compile(r"\.[0-9a-f]{16}\..+\.part", re.DOTALL)
-"""Names of temporary files, those of versions 0.1 and 0.2 too."""
+"""Pattern of the names of temporary files, also of versions 0.1 and 0.2."""
 _TRIES: Final = 3
 """Attempts to create a temporary file that no other process removes before it is locked."""
 _OF_THE_DISK: Final = frozenset({errno.EDQUOT, errno.EIO, errno.ENOSPC, errno.EROFS})
@@ -148,7 +148,10 @@ class TemporaryFile:
             raise disk_fault(error, _NOT_SYNCED, in_place=True) from None
 
     def discard(self) -> None:
-        """Close it, and remove its name if the disk lets it; again does nothing."""
+        """Close the file, and remove its name if the system allows it.
+
+        A second call does nothing.
+        """
         path, self._path = self._path, None
         if path is not None:
             with suppress(OSError):
@@ -163,7 +166,7 @@ class TemporaryFile:
             self._file.close()
 
     def _hand_over(self) -> None:
-        """Have the disk begin with what it would have to do at the end, all at once."""
+        """Make the system start writing to the disk now, rather than all at once at the end."""
         # Linux starts to write such pages back, and does not wait for it.
         if hasattr(os, "posix_fadvise"):
             descriptor, length = self._file.fileno(), self.size - self._handed_over
@@ -173,7 +176,7 @@ class TemporaryFile:
 
 
 def remove_abandoned(folder: Path, names: Iterable[str]) -> None:
-    """Remove those of the files in a folder that downloads of killed processes have left there.
+    """Remove temporary files that downloads of killed processes left in a folder.
 
     Where there are no locks, nobody knows which these are, and all are left.
     """
@@ -237,13 +240,13 @@ class Spool:
         on_cancel: Callable[[], None] | None = None,
         executor: Executor | None = None,
     ) -> T:
-        """Write what is left, and do the last work on the file in the same thread, to its end."""
+        """Write the remaining bytes, then run the last work on the file in the same thread."""
         await self._wait_for_block()
         block = self._take_block()
         return await on_disk(lambda: work(self._write_block(block)), on_cancel, executor)
 
     async def aclose(self) -> None:
-        """Discard what is not published; again does nothing."""
+        """Discard the file unless it is published; a second call does nothing."""
         cancellation = None
         if self._writing is not None:
             cancellation = await wait_for_end(self._writing)

@@ -42,7 +42,7 @@ _LIST_PARAMETERS: Final = ("application_reference_id", "limit", "updated_after",
 MOST_ROWS: Final = 1000
 """Largest number of rows of a page (contract section 4.1)."""
 USUAL_ROWS: Final = 25
-"""Likewise, where no limit is given."""
+"""Rows of a page for a call without a limit (contract section 4.1)."""
 _LIMIT_DIGITS: Final = 4
 
 
@@ -96,7 +96,7 @@ class AccessTokens:
         self._issued = 0
 
     def issue(self, client_id: str, *, now: int, lifetime: int) -> str:
-        """Make a token that expires after so many service seconds."""
+        """Make a token that expires after a number of service seconds."""
         self._issued += 1
         claims = {
             "iss": "income-emulator",
@@ -202,7 +202,7 @@ class Service:
         return self._contents(number, self.world.history(number).version)
 
     def stamped(self, reply: HttpReply) -> HttpReply:
-        """Return a reply with service time and a request id, where it has none of its own."""
+        """Return a reply with service time, and with a request id if it has none."""
         self._replies += 1
         headers = {
             "Date": http_date(self.world.now + self.world.rules.clock_offset),

@@ -337,7 +337,7 @@ async def post(
     seconds: float,
     tls: SSLContext | None = None,
 ) -> CallbackAnswer:
-    """Send one POST, and return its answer within so many seconds; raises only cancellation.
+    """Send one POST, and return its answer within a time limit; raise nothing but cancellation.
 
     Redirects are not followed, and cookies, proxies and netrc are not used.
     """

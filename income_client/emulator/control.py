@@ -390,7 +390,7 @@ async def touch(emulator: Emulator, application_id: str) -> EmulatedApplication:
 
 
 async def replace_file(emulator: Emulator, document_id: str) -> None:
-    """Put another file in the place of that of ``document_id``; its addresses stay valid.
+    """Replace the file of the document ``document_id``; its URLs stay valid.
 
     Raises:
         ConfigurationError: there is no such document.

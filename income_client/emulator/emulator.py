@@ -311,7 +311,7 @@ class Emulator:
         return self.file_of(document_id).content
 
     def replace_file(self, document_id: str) -> None:
-        """Put another file in the place of that of ``document_id``; its addresses stay valid.
+        """Replace the file of the document ``document_id``; its URLs stay valid.
 
         Raises:
             ConfigurationError: there is no such document.

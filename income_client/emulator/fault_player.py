@@ -61,7 +61,7 @@ class Faults:
         return len(self._armed)
 
     def add(self, *plans: FaultPlan) -> None:
-        """Add faults behind those that are there; their time begins now.
+        """Add faults after the existing ones; their time begins now.
 
         Args:
             *plans: text as in `script`, a `Fault`, or several of them.

@@ -132,7 +132,7 @@ class Journal:
 
     @property
     def first(self) -> int:
-        """Number of the oldest request that is kept; that of the next one if there is none."""
+        """Number of the oldest request that is kept, or of the next one if none is kept."""
         return self.last + 1 - len(self._entries)
 
     def add(
@@ -177,7 +177,7 @@ class Journal:
         self._entries.append(noted)
 
     def after(self, number: int, limit: int = MOST_ENTRIES) -> list[JournalEntry]:
-        """Return the first of those that come after a number.
+        """Return the first of the requests after a number.
 
         Args:
             number: of a request; 0 for all.

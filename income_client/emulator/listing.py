@@ -37,7 +37,7 @@ class Refused:
 def _applied_bounds(
     rules: ServiceRules, after: int | None, before: int | None, now: int
 ) -> tuple[int, int]:
-    """Turn the bounds that were sent into those that the service applies."""
+    """Return the bounds that the service applies for the bounds that were sent."""
     if after is None:
         after = 0 if rules.default_span is None else now - rules.default_span
     if before is None:

@@ -122,7 +122,7 @@ class FileStorage:
         region: Region = Region.FIRST,
         hops: int = 0,
     ) -> str:
-        """Return the signed raw query for a path, redirected so many times already."""
+        """Return the signed raw query for a path after a number of redirects."""
         terms = (
             f"{_signed_terms(signed_at, self._world.rules.url_lifetime, region)}"
             f"&response-content-disposition={_DISPOSITION}{quote(file_name, safe='')}%22"

@@ -401,7 +401,7 @@ class World:
         return (self._times[0], self._times[-1]) if self._times else None
 
     def counts(self, first: int, width: int, number: int) -> list[int]:
-        """Return how many updates the list has in each of so many spans of equal width.
+        """Return the number of updates in the list for each of a number of equal spans.
 
         Args:
             first: service second with which the first span begins.

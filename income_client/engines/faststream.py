@@ -260,7 +260,7 @@ class _Worker:
     async def _give_back(
         self, message: NatsMessage, event: UpdateEvent, attempt: int, error: BaseException
     ) -> NoReturn:
-        """Have the event come again after a pause."""
+        """Return the event to the broker, to be redelivered after a pause."""
         pause = min(_LONGEST_PAUSE_SECONDS, _PAUSE_SECONDS * 2.0 ** min(attempt, 10))
         name = type(error).__name__
         facts = {"application_id": event.application_id, "attempt": attempt, "error": name}

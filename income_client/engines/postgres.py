@@ -98,7 +98,7 @@ _LOAD: Final = "SELECT checkpoint, version FROM income_checkpoints WHERE name = 
 
 
 def _lower_limit_sql(setting: str, limit: str) -> str:
-    """Return SQL that lowers a time limit, until the transaction ends, to so many milliseconds."""
+    """Return SQL that lowers a time limit, in milliseconds, until the transaction ends."""
     current = f"extract(epoch FROM current_setting('{setting}')::interval) * 1000"
     lowest = f"least({limit}::bigint, nullif(({current})::bigint, 0))"  # 0: without a limit
     return f"set_config('{setting}', {lowest}::text, true)"
@@ -269,7 +269,7 @@ class _BoundCheckpoints(_Checkpoints):
     """The checkpoints of a store within a caller's transaction."""
 
     async def end_when_idle(self, seconds: float) -> None:
-        """Have the server undo the transaction once nothing has come for so many seconds.
+        """Make the server undo the transaction after a number of idle seconds.
 
         Otherwise its locks are held for hours if the machine is lost before the commit. A
         poller sets this right before its save.
@@ -534,7 +534,7 @@ async def _try_save(name: str, connection: Any) -> None:
 
 
 def _changed_letters(change: Change) -> tuple[Any, ...]:
-    """Return the digests of those that are removed, and the columns of those that are added."""
+    """Return the digests of the removed letters, and the columns of the added ones."""
     letters = {_digest_of(letter.key): in_whole_seconds(letter) for letter in change.dead_letters}
     # A statement changes a row once: one that is replaced is not removed before.
     removed = {_digest_of(key) for key in change.resolved} - letters.keys()

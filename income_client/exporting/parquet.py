@@ -139,7 +139,7 @@ class ParquetTables:
             self._give_up(exc_type)
 
     def close(self) -> None:
-        """Finish the files and put the folder at its place; again does nothing.
+        """Finish the files and move the folder to its place; a second call does nothing.
 
         Raises:
             ConfigurationError: something has come to the folder's place, or the

@@ -33,7 +33,7 @@ class _Failed:
 
 
 class CredentialSource:
-    """The function of a client: asked within so many seconds, never more than once at a time.
+    """A client's function for credentials, called with a time limit, never twice at a time.
 
     Who asks is one renewal of a `TokenCache`; what is left of an earlier one is a thread that
     has not returned yet, whose answer is waited for.

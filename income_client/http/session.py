@@ -118,7 +118,10 @@ class SessionManager:
         return session
 
     async def aclose(self) -> None:
-        """Close the connections opened here and end a token request; again does nothing."""
+        """Close the connections opened here and end a token request.
+
+        A second call does nothing.
+        """
         pool = self.transport.pool
         try:
             await pool.aclose()

@@ -613,7 +613,7 @@ def _closed_error() -> ClientClosedError:
 
 
 async def _end_task(task: "asyncio.Task[Any] | None") -> None:
-    """Cancel a task and wait for its end; that of a loop that has ended does not run any more."""
+    """Cancel a task and wait for its end, unless its event loop has ended."""
     if task is not None and not task.done() and task.get_loop().is_running():
         task.cancel()
         await asyncio.wait((task,))

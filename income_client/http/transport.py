@@ -51,7 +51,7 @@ TraceConfig: TypeAlias = aiohttp.TraceConfig
 """aiohttp's own hooks, which also see the Authorization header."""
 
 MAX_RESPONSE_BYTES: Final = 64 * 2**20
-"""Length of the longest reply that is read: hundreds of times that of a page of 1,000 rows."""
+"""Size of the largest reply that is read: hundreds of times a page of 1,000 rows."""
 _OK: Final = HTTPStatus.OK.value
 _FORM_HEADERS: Final = {"Content-Type": "application/x-www-form-urlencoded"}
 _KEEP_ALIVE_SECONDS: Final = 15.0
@@ -384,7 +384,7 @@ def _own_traces(configs: object) -> tuple[TraceConfig, ...]:
 
 
 def _traces_of(session: BorrowedSession | None) -> list[TraceConfig]:
-    """Return the hooks of a session, without those that every new session gets anyway."""
+    """Return the hooks of a session, without hooks that every new session gets anyway."""
     configs = () if session is None else session.trace_configs
     return [one for one in configs if not hasattr(one, _PUT_THERE_FOR_ALL)]
 

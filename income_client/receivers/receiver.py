@@ -266,7 +266,7 @@ class CallbackReceiver:
         return None
 
     def _turns_here(self) -> asyncio.Semaphore:
-        """Return what lets so many in at a time, of the running loop."""
+        """Return the semaphore of the running loop that limits callbacks in parallel."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             # Some test clients have a loop for each of them.

@@ -206,7 +206,7 @@ class SyncIterator(Generic[Y]):
         return item
 
     def close(self) -> None:
-        """End what is in flight, and wait for that; again does nothing."""
+        """Cancel the tasks in flight, and wait for their end; a second call does nothing."""
         close = getattr(self._items, "aclose", None)
         if close is not None and not self._portal.is_closed:
             self._portal.run(close)
@@ -355,7 +355,9 @@ class SyncBatch:
         return self._batch.has_failed
 
     def commit(self) -> None:
-        """Store the checkpoint, which covers every batch before as well; again does nothing.
+        """Store the checkpoint, which covers every batch before as well.
+
+        A second call does nothing.
 
         Raises:
             CheckpointConflictError: another poller has taken over the name; nothing was stored.

@@ -89,7 +89,7 @@ class CallerIterator(Generic[T]):
         return item
 
     def attach(self, queue: CallerQueue) -> None:
-        """Have the thread of this queue read the items; called in the loop."""
+        """Make the thread of a queue read the items; called in the loop."""
         if self._queue is None:
             self._queue = queue
             self._enqueue()
@@ -259,7 +259,7 @@ class _LoopThread:
         return call.result()
 
     def stop(self) -> None:
-        """Have the loop end, without waiting for that."""
+        """Tell the loop to end, without waiting for it."""
         if not self.is_of_parent:
             with suppress(ClientClosedError):
                 self._submit(self._stop)

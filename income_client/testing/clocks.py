@@ -36,7 +36,7 @@ class JumpingClock:
         return self._now
 
     def advance(self, seconds: float) -> None:
-        """Move the clock forward by so many ``seconds``."""
+        """Move the clock forward by ``seconds``."""
         with self._moving:
             self._now += seconds
 

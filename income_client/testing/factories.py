@@ -272,7 +272,7 @@ def make_record(
 
 
 def documents_of(application: Application, documents: Iterable[Document]) -> ApplicationDocuments:
-    """Return documents by their type, which is that of their source, else a pay slip's."""
+    """Return documents by the type of their source, or as paystubs without a source."""
     by_type: dict[str, tuple[Document, ...]] = {}
     for document in documents:
         kind = document.source.document_type if document.source else "paystub"
@@ -463,7 +463,10 @@ def _make_application(
 def _make_calculations(
     number: int, slots: Sequence[str], documents: Sequence[Document], doubted: Sequence[str]
 ) -> Mapping[str, IncomeCalculation]:
-    """Return the income that documents support; those that name no applicant go to the first."""
+    """Return the income that documents support.
+
+    A document without applicants counts for the first.
+    """
     first = slots[0] if slots else ""
     slot_of: dict[str, str] = {}
     for document in documents:

@@ -116,7 +116,7 @@ class LoopThread:
         return future.result()
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Have a coroutine run in the loop, and return its future at once."""
+        """Start a coroutine in the loop, and return its future at once."""
         if self._loop is None:
             work.close()
             raise ConfigurationError("the service does not run; enter it first, by with")

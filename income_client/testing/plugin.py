@@ -84,7 +84,7 @@ def income_service(
     income_clock: "Clock",
     _income_thread: "LoopThread",
 ) -> "Iterator[IncomeService]":
-    """A service on this machine with 100 invented applications, in a thread of its own."""
+    """A service on this machine with 100 invented applications, in a separate thread."""
     from .service import IncomeService  # noqa: PLC0415 - as above
 
     usual = {"clock": income_clock, "time_flows": True}

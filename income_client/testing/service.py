@@ -84,7 +84,7 @@ class Requests(Sequence[RecordedRequest]):
         return self._requests[place]
 
     def of(self, call: str, application_id: str | None = None) -> "Requests":
-        """Return those of one kind of call.
+        """Return the requests of one kind of call.
 
         Args:
             call: list_applications, get_application, get_documents, token, file, index,
@@ -145,7 +145,7 @@ class ServiceFaults:
         return self._thread.call(self._emulator.faults.__len__)
 
     def add(self, *plans: FaultPlan) -> None:
-        """Add faults behind those that are there; spans of time begin now.
+        """Add faults after the existing ones; their time begins now.
 
         Args:
             *plans: text as in `script`, a `Fault`, or several of them.

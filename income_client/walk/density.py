@@ -368,7 +368,7 @@ def _pool_variances(variance: float, other: float) -> float:
 
 
 def _guess_scale(expected: float, variance: float) -> tuple[float, float]:
-    """Return the pages that a full window probably holds, of which so many were expected.
+    """Estimate the pages that a full window holds, from the number that was expected.
 
     And how many rows of a sample say as much as that guess. The pages are the mean of a
     log-normal distribution above 1; what is above 1 varies about as much as it is.

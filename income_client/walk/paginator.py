@@ -402,7 +402,7 @@ class ApplicationPaginator:
         return None
 
     def _take_rest(self) -> ApplicationPage | None:
-        """Take what is left of a page that was handed out row by row."""
+        """Return the rest of a page that was yielded row by row."""
         rows = tuple(self._rows)
         if not rows or self._handed_out is None:
             return None

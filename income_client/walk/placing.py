@@ -51,7 +51,7 @@ class Delays:
         self.total: float = self._sums[-1]
 
     def count_below(self, delay: float) -> float:
-        """Return how many rows of the histogram have a shorter delay."""
+        """Return the number of rows of the histogram with a shorter delay."""
         if delay <= _EDGES[0]:
             return 0.0
         if delay >= _EDGES[-1]:
@@ -61,7 +61,7 @@ class Delays:
         return self._sums[at] + self._counts[at] * share
 
     def quantile(self, count: float) -> float:
-        """Return the delay below which so many rows of the histogram lie."""
+        """Return the delay below which a number of the histogram's rows lie."""
         at = min(max(bisect_right(self._sums, count) - 1, 0), len(self._counts) - 1)
         share = (count - self._sums[at]) / self._counts[at] if self._counts[at] else 0.0
         return _EDGES[at] + share * (_EDGES[at + 1] - _EDGES[at])

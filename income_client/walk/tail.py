@@ -93,7 +93,7 @@ class Event(Enum):
     """The page has every row that the walk still needs."""
 
     PASSED = auto()
-    """The walk's own bound has passed: what is left is walked up to it."""
+    """The walk's own bound has passed: the remaining seconds up to the bound are walked."""
 
     PROVEN = auto()
     """No row of the walk lies after the present."""

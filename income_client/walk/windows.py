@@ -224,7 +224,7 @@ class Saturation:
         self._last: tuple[int, frozenset[str], int] | None = None
 
     def contradicts(self, second: int, rows: Rows, present: int) -> bool:
-        """Take a saturated second; return whether its rows were those of another one.
+        """Record a saturated second; return whether its rows were those of another one.
 
         A row belongs to one second. Pages about seconds that are three apart have
         none in common, unless the service gives the same rows whatever it is asked.

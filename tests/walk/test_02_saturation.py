@@ -88,7 +88,7 @@ def test_a_second_is_covered_only_with_all_its_rows(
 
 @pytest.mark.parametrize("shift", [None, (0, 0), (-1, 0), (0, 1), (-1, 1), (1, 0), (0, -1)])
 def test_a_form_that_was_not_answered_exactly_proves_nothing(shift: tuple[int, int] | None) -> None:
-    """Every meaning of the bounds is covered, and always if each second fits a page."""
+    """The form was refused, or its page lacks a known row, or is about another window."""
     second = overfull(page(S - 1, S + 1, "a", limit=1))
     while (form := second.next()) is not None:
         if shift is None:

@@ -269,7 +269,7 @@ class Service:
         )
 
     async def _problems_with(self, application_ids: Iterable[str]) -> Counter[str]:
-        """Read applications; return what those that cannot be read fail with, without an id."""
+        """Read applications; return the errors of the unreadable ones, without ids."""
         problems: Counter[str] = Counter()
         for application_id in application_ids:
             try:
@@ -419,7 +419,7 @@ _ADVICE: Final[Mapping[type[IncomeClientError], str]] = {
 
 
 def _without_subject(error: IncomeClientError) -> str:
-    """Return an error's message with dots for an id, so that those of one kind are equal."""
+    """Return an error's message with dots for the id, so that errors of one kind are equal."""
     return error.message if error.subject is None else f"{error.call}(…): {error.detail}"
 
 
