@@ -379,7 +379,7 @@ def _make_database(path: Path) -> None:
 
 
 def _link_database(new: Path, path: Path) -> None:
-    """Give a store its name, unless something has that; it may keep its own name too."""
+    """Link a new store to its final path without replacing a file; it may keep its own name too."""
     try:
         # Unlike a rename, a link replaces nothing.
         os.link(new, path)

@@ -67,7 +67,7 @@ class Pacer:
         self._ahead = 0
 
     def join(self, call: object, *, ahead: bool = False) -> None:
-        """Put a call at the end of the queue, or behind those that went ahead of the others."""
+        """Add a call at the end of the queue, or with ``ahead`` after the calls that are ahead."""
         if ahead:
             self._line.insert(self._ahead, call)
             self._ahead += 1

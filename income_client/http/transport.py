@@ -75,7 +75,7 @@ _REPEATED: Final = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
 """Errors after which aiohttp itself would send a GET again."""
 
 _LONG_SILENCE: Final = 0.1
-"""Share of the longest silence after which a caller who gives up has waited for nothing."""
+"""Share of the read timeout after which a cancelled request makes its connection suspect."""
 
 
 class SocketLimits:

@@ -114,7 +114,7 @@ class ForeignStore:
         await _call_store(self.store.check_rights, self.name)
 
     async def ring(self) -> None:
-        """Wake the poller that works."""
+        """Wake the poller that holds the lease."""
         await _call_store(self.store.ring, self.name)
 
     async def count_rings(self) -> int:

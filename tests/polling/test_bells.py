@@ -82,7 +82,10 @@ async def resting(made: Cluster) -> tuple[Replica, Replica]:
 
 @pytest.mark.parametrize("is_file", [False, True])
 async def test_a_wake_up_in_a_standby_reaches_the_leader(tmp_path: Path, *, is_file: bool) -> None:
-    """Each time within seconds, where the interval is an hour; the standby stays one."""
+    """The wake-up arrives within seconds, though the interval is an hour.
+
+    The standby stays one.
+    """
     async with cluster(SQLiteCheckpointStore(tmp_path / "store") if is_file else None) as made:
         leader, standby = await resting(made)
         for number in (1, 2, 3):
@@ -195,7 +198,7 @@ async def test_a_poller_looks_in_its_pauses_only(made: Cluster, bells: Bells) ->
 async def test_a_poller_that_was_replaced_rings_for_what_it_was_woken_for(
     made: Cluster, bells: Bells
 ) -> None:
-    """It learns of that at its next poll."""
+    """The replaced poller learns of the takeover at its next poll."""
     leader, standby = await resting(made)
     await made.pass_time(20, paused=leader)
     updated = made.place.touch(1)
@@ -221,7 +224,10 @@ async def test_a_store_without_a_bell_is_a_warning_once(caplog: pytest.LogCaptur
 async def test_a_ring_that_fails_is_tried_again(
     made: Cluster, bells: Bells, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With one warning; after some tries it is given up, and the next one is made anew."""
+    """The failure is warned of once.
+
+    After some tries the ring is dropped, and the next one is new.
+    """
     leader, standby = await resting(made)
     bells.ring_failures = 2
     updated = made.place.touch(1)
@@ -247,7 +253,7 @@ async def test_a_ring_that_fails_is_tried_again(
 async def test_a_bell_that_cannot_be_read_is_tried_again(
     made: Cluster, bells: Bells, caplog: pytest.LogCaptureFixture, *, is_final: bool
 ) -> None:
-    """With one warning; when it can be read again, the leader polls.
+    """The failure is warned of once; when the bell can be read again, the leader polls.
 
     It never can be where a user lacks rights: what was said once is enough then.
     """

@@ -94,7 +94,7 @@ def test_no_character_can_be_another_or_missing_or_too_many() -> None:
 def test_a_checked_text_of_any_content_is_a_sound_checkpoint_or_none(
     value: Any, change: dict[str, Any]
 ) -> None:
-    """Where the check fits, the values are looked at one by one all the same."""
+    """Values are checked one by one even if the checksum fits."""
     with pytest.raises(CheckpointError):
         read_checkpoint(text_of(value).decode())
     try:
@@ -124,7 +124,7 @@ WRONG: dict[str, list[Any]] = {
 
 
 def test_a_wrong_or_missing_member_is_an_error_even_with_the_right_check() -> None:
-    """No value is taken for another, and none that means nothing is passed on."""
+    """No value is taken for another, and no invalid value is passed on."""
     assert read_checkpoint(signed(STATE)) == SAMPLE
     for name, values in WRONG.items():
         for value in values:
@@ -153,7 +153,7 @@ def test_the_checkpoint_of_a_walk_is_no_poller_s() -> None:
 
 
 DEEP = TEXT.replace('"seen":', f'"seen":{"[" * 300}{"]" * 300},"more":')
-"""What reads deeper than what writes."""
+"""Nested data that can be read but not written."""
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_a_checkpoint_is_told_from_a_time() -> None:
 
 
 def test_a_checkpoint_is_short_and_shows_no_version() -> None:
-    """What is remembered takes twenty bytes at most; none of it is in a repr."""
+    """Each remembered version takes twenty bytes at most, and no repr shows one."""
     seen = {n.to_bytes(KEY_BYTES): Seen(n.to_bytes(DIGEST_BYTES), n % 7) for n in range(5000)}
     checkpoint = Checkpoint(since=0, reached=9, seen=seen)
     assert len(checkpoint.text) < 5000 * 20
@@ -186,11 +186,14 @@ FIRST_TEXT = (
     '"seen":[[1700000003,"a2V5b2ZvbmUAAQIDBAUGBwgJCgsMDQ4P"],'
     '[null,"a2V5b2Z0d28QERITFBUWFxgZGhscHR4f"]],"check":2751869629}'
 )
-"""What the first version of this package has written."""
+"""Checkpoint that the first version of this package wrote."""
 
 
 def test_a_checkpoint_of_the_first_version_is_read() -> None:
-    """What it remembers is cut to what is remembered now; a second not known is the one reached."""
+    """Its versions are cut to today's length.
+
+    Without the lower second, polling resumes as reached.
+    """
     assert read_checkpoint(FIRST_TEXT) == Checkpoint(
         since=-5,
         reached=1_700_000_000,

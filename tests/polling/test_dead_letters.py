@@ -46,7 +46,7 @@ def pause_after(attempts: int) -> int:
 
 
 def test_pauses_double_up_to_a_day() -> None:
-    """Each is as long as its letter says."""
+    """Each pause is as long as its letter says."""
     pauses = [pause_after(attempts) for attempts in range(1, 60)]
     assert pauses[:4] == [60, 120, 240, 480]
     assert all(later == min(2 * one, DAY) for one, later in pairwise(pauses))
@@ -105,7 +105,7 @@ steps = st.lists(
 def test_a_store_that_is_told_has_what_is_dead_and_nothing_else(
     drawn: list[tuple[str, str | None]],
 ) -> None:
-    """Whatever the order of findings, all that is needed is said."""
+    """The store gets every change that it needs, for any order of findings."""
     letters = DeadLetters()
     stored: dict[str, DeadLetter] = {}
     for step, one in [*drawn, ("save", None)]:
@@ -156,7 +156,7 @@ def test_a_reason_names_the_error_and_stays_short() -> None:
 def test_windows_of_rows_without_an_id_leave_no_second_out(
     known: list[tuple[int, int]], shown: tuple[int, int], expected: list[tuple[int, int]]
 ) -> None:
-    """Where dead letters hold some of it, the others are extended or new, an hour at most."""
+    """Windows that dead letters cover in part are extended or added, by an hour at most."""
     letters = DeadLetters()
     for edges in known:
         letters.record_failure(None, Window(*edges), "invented", attempts=1, now=900)
@@ -207,7 +207,7 @@ class HookedStore(FailingStore):
 
 
 async def test_a_forgotten_one_is_neither_tried_nor_shown_nor_stored_again(place: Scene) -> None:
-    """Its poller runs all the time, gets no conflict, and keeps the other."""
+    """The poller runs all the time, gets no conflict, and keeps the other dead letter."""
     store = place.store = HookedStore()
     lost, kept, late = (lose(place, number) for number in (1, 2, 3))
     poller = place.poll()
@@ -229,7 +229,7 @@ async def test_a_forgotten_one_is_neither_tried_nor_shown_nor_stored_again(place
 
 @pytest.mark.parametrize("is_late", [False, True], ids=["before-the-poll", "during-the-poll"])
 async def test_one_that_is_listed_again_is_a_new_one(place: Scene, is_late: bool) -> None:
-    """It is never lost, also if the old one is forgotten while the new one is being read."""
+    """The new letter is never lost, also if the old one is forgotten while it is being read."""
     store = place.store = HookedStore()
     lost = lose(place, 1)
     poller = place.poll()

@@ -1,4 +1,4 @@
-"""What a poller knows of its name: both tables, for every order of events."""
+"""The ownership of a poller's name: both tables, for every order of events."""
 
 from itertools import product
 from typing import Final
@@ -99,7 +99,7 @@ def test_what_a_poller_believes_to_be_its_own_is(events: list[str]) -> None:
 
 
 def test_a_store_that_went_back_is_not_the_pollers_own() -> None:
-    """Its mark is in it, but what was saved after it is lost."""
+    """The store has the poller's mark, but the saves after it are lost."""
     later = Save.following(FIRST.stored, evolve(OWN, reached=103), 1.0)
     ownership = Ownership(FIRST).sending(later).made()
     assert ownership.seen(FIRST.stored) is None

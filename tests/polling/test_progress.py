@@ -49,7 +49,7 @@ class Service:
     is_upper_closed: bool
     progress: Progress = field(init=False)
     rows: dict[bytes, tuple[int, int, bytes]] = field(factory=dict)
-    """By application: the second of its update, how many there were, and the content."""
+    """By application: the second of its last update, the number of updates, and the content."""
     updates: int = 0
     delivered: list[tuple[bytes, int, bytes]] = field(factory=list)
     began: int = field(init=False)
@@ -119,7 +119,7 @@ steps = st.lists(
 def test_each_version_is_delivered_once_and_the_last_always(
     service: Service, ways: list[str], data: st.DataObject
 ) -> None:
-    """Whatever the bounds mean and whenever updates fall, an A after a B is an A again."""
+    """For any bounds and times of updates, an A after a B is delivered again."""
     for way in [*ways, "tick", "tick"]:
         reached = service.progress.reached
         match way:
@@ -174,7 +174,7 @@ def test_a_checkpoint_is_bounded_by_what_is_listed_again(
 def test_what_the_next_listing_may_show_is_kept(
     listed: int, updated: int | None, is_kept: bool
 ) -> None:
-    """In the checkpoint; in memory everything is known for a while longer."""
+    """The checkpoint keeps those versions; memory keeps every version for a while longer."""
     one = progress(10)
     admit(one, 1, listed=listed, updated=updated)
     one.advance(20)
@@ -227,7 +227,7 @@ def test_what_is_held_is_not_forgotten() -> None:
 
 
 def test_a_checkpoint_does_not_change_with_what_it_was_taken_of() -> None:
-    """What a batch will commit is what was true when it was made."""
+    """A batch commits the progress of the time when it was made."""
     one = progress(5, since=5)
     one.deliver()
     before = one.checkpoint()
@@ -240,7 +240,7 @@ def test_a_checkpoint_does_not_change_with_what_it_was_taken_of() -> None:
 
 
 def test_a_clock_that_has_fallen_back_is_followed_until_it_is_where_it_was() -> None:
-    """What was reached stays so, and the list is asked from where the clock is."""
+    """The reached second stays the same, and the list is asked from the clock's second on."""
     one = progress(1_000, settle=5)
     one.fall_back(400)
     assert (one.lower, one.reached) == (400, 1_000)
@@ -255,7 +255,7 @@ def test_a_clock_that_has_fallen_back_is_followed_until_it_is_where_it_was() -> 
 
 @pytest.mark.parametrize("reached", [900, 1_000])
 def test_a_clock_that_falls_back_is_followed_before_the_beginning(reached: int) -> None:
-    """What is updated after that was updated after polling began, whatever its times say."""
+    """Updates after the fall were made after polling began, even if their times are earlier."""
     one = progress(reached, since=900)
     one.fall_back(100)
     assert one.lower == 100

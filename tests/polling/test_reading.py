@@ -1,4 +1,4 @@
-"""What a poller reads: pages whose good rows survive bad ones, and versions that go by content."""
+"""Reading for a poller: pages whose good rows survive bad ones, and versions by content."""
 
 import json
 from collections.abc import Iterator
@@ -68,7 +68,7 @@ def documents_of(payload: Any) -> Versioned[ApplicationDocuments]:
     ],
 )
 def test_an_address_in_the_data_is_content(payload: Any, path: str) -> None:
-    """What was read from a document is never passed over: a site is not the address of a file."""
+    """A value that was read from a document is content: a web site is not the URL of a file."""
     steps = tuple(int(step) if step.isdigit() else step for step in path.split())
     read = documents_of if payload is DOCUMENTS else application_of
     one, two = (read(changed(payload, steps, address)) for address in ("https://a", "https://b"))
@@ -93,7 +93,7 @@ def test_a_reply_nested_too_deeply_is_an_error(depth: int, brackets: tuple[bytes
 
 @pytest.mark.parametrize("number", ["1e999", "9" * 4000, "-1e-999", "0." + "1" * 60])
 def test_a_number_beyond_all_amounts_is_content(number: str) -> None:
-    """It is kept where no type is known, and two that differ are told apart."""
+    """The number is kept in untyped fields, and two different numbers are different versions."""
     bodies = [
         json.dumps(APPLICATION).encode()[:-1] + b',"new":' + text.encode() + b"}"
         for text in (number, number + "1")
@@ -105,7 +105,7 @@ def test_a_number_beyond_all_amounts_is_content(number: str) -> None:
 
 
 def test_a_record_is_both_its_parts() -> None:
-    """Its id counts, also where it looks like an address, which content leaves out."""
+    """The ids of both parts count, even if one looks like a URL, which content leaves out."""
     updated = APPLICATION | {"last_updated_at": "2024-02-01T10:00:00Z"}
     others = [APPLICATION | {"application_id": f"https://id/{n}"} for n in range(2)]
     applications = [application_of(one) for one in (APPLICATION, updated, *others)]
@@ -232,7 +232,7 @@ def test_neither_order_nor_the_way_it_is_written_means_anything(
 
 @pytest.mark.parametrize("payload", [APPLICATION, DOCUMENTS], ids=["application", "documents"])
 def test_a_change_of_any_value_is_another_version(payload: Any) -> None:
-    """Each leaf of a whole reply, an address of a document aside, and what comes or goes."""
+    """Each leaf of a reply counts, except URLs of documents, and each added or removed field."""
     paths = [path for path in leaves(payload) if path[-1] != "url"]
     assert len(paths) > 25
     seen = {meaning(payload)}
@@ -319,7 +319,7 @@ def test_a_page_of_the_contract_is_read_as_ever(payload: dict[str, Any]) -> None
 
 @given(st.lists(st.none() | st.sampled_from(FAULTS), min_size=1, max_size=20))
 def test_good_rows_survive_bad_ones(faults: list[dict[str, Any] | None]) -> None:
-    """All are there, in order and whole in number, also one listed twice: a full page is."""
+    """All good rows are there, in order, also a row listed twice: a full page stays full."""
     rows = [GOOD | {"application_id": f"app-{n}"} | (fault or {}) for n, fault in enumerate(faults)]
     page = page_of({**BOUNDS, "applications": [*rows, rows[0]]})
     found = [row.application_id for row in page.applications]
@@ -328,7 +328,7 @@ def test_good_rows_survive_bad_ones(faults: list[dict[str, Any] | None]) -> None
 
 
 def test_a_page_whose_own_extra_is_refused_keeps_its_rows() -> None:
-    """What nobody knows on the page is no reason to wait."""
+    """An unknown field of the page is no reason to wait."""
     page = page_of({**BOUNDS, "applications": [GOOD], "next": DEEP})
     assert [row.application_id for row in page.applications] == ["app-1"]
     assert page.updated_after.isoformat() == BOUNDS["updated_after"]
@@ -336,7 +336,7 @@ def test_a_page_whose_own_extra_is_refused_keeps_its_rows() -> None:
 
 @pytest.mark.parametrize("row", [None, 7, CANARY, [], {}, *NAMELESS])
 def test_a_row_without_an_id_hides_no_other(row: Any) -> None:
-    """It counts as a row of the page, gives no id, and its error shows nothing of it."""
+    """The row counts as one of the page, has no id, and its error shows no content."""
     page = page_of({**BOUNDS, "applications": [row, GOOD]})
     assert len(page.applications) == 2
     assert ids_on(page) == ("app-1",)
@@ -361,7 +361,7 @@ def test_a_reply_that_is_not_a_page_is_an_error() -> None:
 
 
 def test_what_a_retry_may_mend_can_be_asked_for_again() -> None:
-    """Nothing is salvaged from half a page, nor from one in the body of a failure."""
+    """Nothing is salvaged from half a page, nor from the body of a failure."""
     for body in (b"", b'{"applications":[', b"\xff", b"[" + b"{" * 9):
         assert error_of(body).retryable
     assert isinstance(error_of({**BOUNDS, "applications": [GOOD]}, status=503), ServerError)

@@ -1,4 +1,4 @@
-"""When the next poll begins: never late, never in a hurry while the service is down."""
+"""The time of the next poll: never late, never in a hurry while the service is down."""
 
 import asyncio
 import gc
@@ -38,7 +38,7 @@ def polled(one: Schedule, now: float) -> None:
 
 
 def test_what_was_missed_while_a_clock_went_back_counts_from_the_last_success() -> None:
-    """Not from the beginning of the name, nor of a poll that has failed: a whole day otherwise."""
+    """Counting from the beginning, or from a failed poll, would cost a whole day."""
     one = schedule()
     assert one.seconds_since_success(5.0) is None
     one.begin_name(10.0)
@@ -63,7 +63,7 @@ def test_no_poll_is_later_than_the_interval(interval: float, chance: float, now:
 def test_pauses_double_up_to_the_longer_of_interval_and_minute(
     interval: float, longest: float, chance: float, factor: float
 ) -> None:
-    """They begin with a second, half of it by chance, so that the end of an outage is seen soon."""
+    """Pauses begin at a second, half of it random, so that the end of an outage is seen soon."""
     one = schedule(interval, chance=chance)
     for failures in [*range(1, 30), 10**9]:
         one.begin_poll(1000)

@@ -32,7 +32,7 @@ async def made() -> AsyncIterator[Cluster]:
 async def test_waiting_taking_over_and_losing_the_lease_are_logged_once_each(
     made: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With the seconds without a renewal; one that starts alone logs nothing of it."""
+    """The log has the seconds without a renewal; a poller that starts alone logs none of it."""
     caplog.set_level("INFO", "income_client.poller.lease")
     leader, standby = await leader_and_standby(made, interval=30.0)
     await made.pass_time(40)
@@ -58,7 +58,7 @@ async def test_waiting_taking_over_and_losing_the_lease_are_logged_once_each(
 async def test_a_poller_that_ends_gives_its_lease_up(
     made: Cluster, ending: str, *, standby: bool
 ) -> None:
-    """So that a deployment does not wait for it to expire; nothing comes again."""
+    """A deployment need not wait for the lease to expire, and nothing is delivered again."""
     updated = made.place.touch(1, 2)
     once = ending == "once" and not standby
     leader = await made.started(2, interval=3600.0, standby=standby, once=once)
@@ -116,7 +116,7 @@ async def test_what_a_poller_without_standbys_has_left_comes_again(
 
 
 async def test_a_poller_without_standbys_continues_after_an_error(made: Cluster) -> None:
-    """It has not ended, and so has not given up its name."""
+    """The poller has not ended, and so has not released its lease."""
     single = made.add(standby=False, once=True)
     path = "/v1/income/applications"
     made.place.service.faults.add(Fault("status", status=401, path=path))
@@ -130,7 +130,9 @@ async def test_a_poller_without_standbys_continues_after_an_error(made: Cluster)
 
 @pytest.mark.parametrize("way", ["records", "last record", "commit"])
 async def test_a_poller_that_was_replaced_waits_for_its_turn(made: Cluster, way: str) -> None:
-    """It drops what is left of its batch, which the other has delivered; a commit is refused.
+    """The poller drops the rest of its batch, which the leader has delivered.
+
+    A commit is refused.
 
     What comes next is what was updated since, in a poll that does not wait for the interval.
     """
@@ -181,7 +183,10 @@ class RivalStore(MemoryCheckpointStore):
 
 
 async def test_a_poller_that_leads_again_polls_at_once() -> None:
-    """It has lost the lease at the end of a poll, between two renewals; the interval is an hour."""
+    """The poller lost the lease at the end of a poll, between two renewals.
+
+    The interval is an hour.
+    """
     async with cluster(store := RivalStore()) as made:
         leader = await made.started(12, interval=3600.0)
         store.before = partial(made.place.touch, 1)
@@ -216,7 +221,7 @@ async def test_a_poller_that_is_not_closed_does_not_keep_its_lease(
 async def test_a_poller_takes_its_lease_again_after_a_batch_that_took_too_long(
     made: Cluster,
 ) -> None:
-    """No standby has taken over; without a lease, one that starts would not wait for its end."""
+    """No standby has taken over; without the lease, a new poller would not wait."""
     made.place.touch(1)
     replica, batches, batch = await made.batch()
     await made.pass_time(int(11 * LEASE))
@@ -232,7 +237,7 @@ async def test_a_poller_takes_its_lease_again_after_a_batch_that_took_too_long(
 async def test_the_lease_is_renewed_while_the_consumer_works(
     made: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """For ten leases; a consumer that has not come back by then hangs, and loses it.
+    """The consumer may take ten leases; one that has not returned by then loses the lease.
 
     The log says why when it is given up, and so does the conflict of the commit that comes late.
     Where no standby waits, the commit is made all the same.
@@ -333,7 +338,7 @@ async def test_closing_waits_for_a_lease_that_is_being_given_up(*, comes_back: b
 
 
 async def test_a_store_says_once_whether_a_standby_could_save() -> None:
-    """When it begins to wait; who takes the name at once finds out by its first save."""
+    """A standby finds out when it begins to wait; a leader finds out by its first save."""
 
     class Narrow(MemoryCheckpointStore):
         asked = 0
@@ -358,7 +363,7 @@ async def test_a_store_says_once_whether_a_standby_could_save() -> None:
 async def test_a_store_that_has_lost_what_was_saved_leads_to_redelivery(
     caplog: pytest.LogCaptureFixture, *, is_gone: bool, standby: bool
 ) -> None:
-    """It was restored to an older state, or emptied: all since comes again, which the log says."""
+    """The store was restored or emptied: every record since comes again, and the log says so."""
     async with cluster(store := MemoryCheckpointStore()) as nodes:
         await (await nodes.started(2, standby=standby)).poller.aclose()
         leader = await nodes.started(interval=5.0, standby=standby)

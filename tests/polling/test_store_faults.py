@@ -1,4 +1,4 @@
-"""What is saved under a name, and by whom, where the store fails for a while."""
+"""Checkpoints and their pollers while the store fails for a time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -62,7 +62,7 @@ class LateStore(MemoryCheckpointStore):
 async def test_a_save_that_is_made_late_does_not_replace_its_poller(
     *, compares_texts: bool, is_asked: bool
 ) -> None:
-    """Its sender has given up, and has asked the store for it before it is made."""
+    """The sender of the late save gave up, and has read the store before the save is made."""
     store = LateStore()
     with nullcontext() if compares_texts else pytest.deprecated_call():
         used = ForeignStore.checked(store if compares_texts else OfVersions(store), "default")
@@ -241,7 +241,10 @@ async def test_a_failing_commit_costs_no_request(
 
 
 async def test_pauses_of_a_failing_commit_grow_and_are_shown() -> None:
-    """By the client's clock, up to a minute; meanwhile the status says when the next try is."""
+    """Pauses grow to a minute by the client's clock.
+
+    The status shows the time of the next try.
+    """
     planned: list[float] = []
 
     def look(event: Event) -> None:
@@ -268,7 +271,7 @@ async def test_pauses_of_a_failing_commit_grow_and_are_shown() -> None:
 
 @pytest.mark.parametrize("way", ["save", "save unsaid", "dead letters"])
 async def test_a_new_beginning_is_reported_although_the_store_fails(way: str) -> None:
-    """It is reported once, also if the first save was made and only its answer was lost."""
+    """The report comes once, also if the first save was made and only its answer was lost."""
     events: list[Event] = []
     async with scene(on_event=events.append) as place:
         place.store = store = FailingStore()
@@ -370,7 +373,7 @@ async def test_a_batch_is_given_out_again_once_the_store_answers(
 
 @pytest.mark.parametrize("way", ["records", "batches", "commit", "block"])
 async def test_an_error_shows_nothing_of_what_the_poller_reads(place: Scene, way: str) -> None:
-    """Its frames hold the records, and crash reporters send the variables of frames."""
+    """The error's frames hold the records, and crash reporters send the variables of frames."""
     place.store = store = FailingStore()
     place.touch(1)
     poller = place.poll()

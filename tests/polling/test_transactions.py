@@ -30,7 +30,7 @@ class Connection:
     rows: list[str] = field(factory=list)
     fails: str | None = None
     late: "tuple[list[str], _Bound] | None" = None
-    """What a commit holds that has not reached the database yet."""
+    """Content of a commit that has not reached the database yet."""
 
     def fail(self, when: str) -> None:
         """Lose the connection ``before``, ``after`` or ``during`` the commit, if asked to."""
@@ -198,7 +198,7 @@ async def test_a_commit_whose_fate_is_learnt_later_is_not_repeated(
 async def test_a_batch_is_not_committed_within_its_own_transaction(
     place: Scene, connection: Connection
 ) -> None:
-    """If that failed, its rows would be lost."""
+    """If the transaction failed after such a commit, its rows would be lost."""
     poller = place.poll()
     place.touch(1)
 

@@ -22,7 +22,10 @@ def service_of(*kinds: str, times: Iterable[int] = range(0, 120, 10), **rules: A
 
 
 async def test_each_malformed_row_is_raised_once_and_named_without_its_value() -> None:
-    """All good rows of the page come first; then each new iteration raises one, and then ends."""
+    """Good rows of the page come first.
+
+    Then each iteration raises the error of one row, and ends.
+    """
     service = service_of(*MALFORMED)
     found: list[str] = []
     async with serving(service) as client:
@@ -50,7 +53,7 @@ async def test_each_malformed_row_is_raised_once_and_named_without_its_value() -
 
 
 async def test_pages_hold_neither_rows_taken_before_nor_malformed_ones() -> None:
-    """One is raised once, whichever way the rest of its page is read; without a rest is no page."""
+    """Each row is raised once, however the rest of its page is read; no page is empty."""
     service = service_of("null", "no date", times=range(6))
     async with serving(service) as client:
         paginator = walk(client, BASE - 1, BASE + 200)
@@ -91,7 +94,7 @@ async def test_the_checkpoint_covers_a_malformed_row_once_it_was_raised_and_pass
 async def test_a_malformed_row_of_a_saturated_second_is_raised_too(
     kind: str, on_saturated: Any
 ) -> None:
-    """It is no row of the error about the second, since it cannot be read."""
+    """The error about the second does not contain the row, since it cannot be read."""
     service = service_of(kind, times=[0, 0, 0, 0, 50])
     async with serving(service) as client:
         paginator = walk(client, BASE - 3, BASE + 100, limit=3, on_saturated=on_saturated)

@@ -1,4 +1,4 @@
-"""How a walk learns the present and ends there, as talks between its tail and a service."""
+"""Conversations between a walk's tail and a service: finding the present, and ending there."""
 
 from functools import partial
 from typing import Any
@@ -39,12 +39,12 @@ Turn = tuple[tuple[int, int | None], Told | str]
 
 @frozen
 class End:
-    """What the tail makes of a talk."""
+    """The result of a conversation."""
 
     reached: int
     """The second before which all is left to the page or the walkers at the end."""
     then: tuple[int, int | None] | None = None
-    """What is asked next."""
+    """Bounds of the next question."""
     is_finished: bool = False
     is_answer: bool = True
     """Whether the last page answers for the seconds passed by it."""
@@ -238,7 +238,7 @@ def begun(
 def test_the_tail_asks_and_ends_as_the_answers_tell(
     tail_of: dict[str, Any], turns: list[Turn], end: End
 ) -> None:
-    """Each question is as expected, and so is what is concluded from its answer."""
+    """Each question and each conclusion from an answer are as expected."""
     tail, is_answer = begun(**tail_of), True
     for asked, told in turns:
         assert not tail.is_finished
@@ -256,7 +256,7 @@ def test_the_tail_asks_and_ends_as_the_answers_tell(
 
 
 def test_the_talks_take_every_way_of_the_table() -> None:
-    """Each pair of states that an event connects comes up in one of them, and no other pair."""
+    """Each pair of states that an event connects occurs in a conversation, and no other pair."""
     taken = set()
     for tail_of, turns, _ in TALKS.values():
         tail = begun(**tail_of)
@@ -289,7 +289,7 @@ def test_every_state_has_an_answer_to_every_page(
     date_ahead: int | None,
     answers: list[tuple[int, int, int | None, bool, bool]],
 ) -> None:
-    """Whatever is echoed, or refused, the walk moves along the table, and never back."""
+    """For any echo or refusal, the walk moves along the table, and never back."""
     tail = begun(reached=reached, upper_bound=upper_bound, date_ahead=date_ahead)
     for after, before, date, is_full, is_refused in answers:
         if tail.is_finished:

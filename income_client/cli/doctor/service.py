@@ -70,12 +70,12 @@ _LEAST_ZONE: Final = 600
 """Seconds below which two times differ by their clocks, and not by their zones."""
 
 _SAMPLES: Final = (0.0, 0.07, 0.26, 0.43, 0.78, 1.0)
-"""Rows of a page that are read, as shares of its length."""
+"""Positions of the rows that are read, as shares of the page's length."""
 
 
 @frozen
 class _Offset:
-    """Between which seconds another clock is ahead of this machine's."""
+    """Lower and upper bound of the seconds by which another clock is ahead of this machine's."""
 
     low: float
     high: float
