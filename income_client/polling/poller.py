@@ -421,6 +421,10 @@ class Poller:
             self._monitor.began(checkpoint.reached, store, is_given=given is not None)
         self._monitor.committed(checkpoint.reached)
         await self._schedule.unless_stopped(self._bell.begin())
+        if self._lease.renewal is not None:
+            # Another poller may have taken over: a long pause would leave the name without standby.
+            end_pause = self._schedule.end_pause
+            self._lease.renewal.add_done_callback(lambda _: end_pause())
         return PollerState(progress=progress, letters=DeadLetters(letters))
 
     async def _find_first_second(self) -> int:

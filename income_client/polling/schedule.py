@@ -126,6 +126,11 @@ class Schedule:
         self.is_woken = True
         self._bell.set()
 
+    def end_pause(self) -> None:
+        """End the pause before the next poll, without a wake-up that the poll would answer."""
+        self._at = self._not_before = float("-inf")
+        self._bell.set()
+
     def stop(self) -> None:
         """Stop the poller: end the current wait, and all later ones at once."""
         self._stopped.set()

@@ -128,6 +128,18 @@ async def test_a_poller_without_standbys_continues_after_an_error(made: Cluster)
     assert ids_of([await made.result(anext(single.poller))]) == updated
 
 
+async def test_a_leader_that_was_replaced_in_a_long_pause_stands_by_at_once(made: Cluster) -> None:
+    """Otherwise nobody would take over until its next poll, an hour later."""
+    leader, other = await leader_and_standby(made)
+    await made.pass_time(20, paused=leader)
+    assert not other.poller.status.is_standby
+    await made.pass_time(6)
+    assert leader.poller.status.is_standby
+    await made.kill(other)
+    await made.pass_time(20)
+    assert not leader.poller.status.is_standby
+
+
 @pytest.mark.parametrize("way", ["records", "last record", "commit"])
 async def test_a_poller_that_was_replaced_waits_for_its_turn(made: Cluster, way: str) -> None:
     """The poller drops the rest of its batch, which the leader has delivered.
