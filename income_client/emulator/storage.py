@@ -109,7 +109,7 @@ class FileStorage:
         return self._stored_file_of(self._get_file(document_id))
 
     def replace(self, document_id: str) -> None:
-        """Put another file in the place of a document's; its addresses stay valid."""
+        """Replace the file of a document; its URLs stay valid."""
         document_id = self._get_file(document_id).document_id
         self._versions[document_id] = self._versions.get(document_id, 0) + 1
 

@@ -33,7 +33,7 @@ IDS = st.text(CHARACTERS, min_size=1, max_size=60).filter(lambda text: text not 
 @given(IDS)
 @example("10:00")
 def test_an_id_is_one_segment_of_the_path(application_id: str) -> None:
-    """Whatever an id holds, it neither adds a segment nor a query and comes out whole."""
+    """No character of the id adds a segment or a query, and the id arrives whole."""
     path = get_application(application_id).path
     assert path == f"/v1/income/applications/{quote(application_id, safe='')}"
     assert get_documents(application_id).path == path + "/documents"
@@ -102,7 +102,7 @@ async def test_a_page_is_given_just_as_the_service_gives_it() -> None:
 
 
 async def test_a_record_is_read_whole() -> None:
-    """It holds all that the service sent, and nothing else; pages only when asked for."""
+    """The record holds everything that the service sent, and pages only if requested."""
     async with served(6) as (service, client):
         for one in service.world.ids:
             path = f"/v1/income/applications/{one}"
@@ -153,7 +153,7 @@ async def test_an_application_updated_this_second_is_found(knobs: dict[str, Any]
 
 
 async def test_a_call_leaves_no_reply_in_memory() -> None:
-    """Its connection would be let go of by the garbage collector only."""
+    """Otherwise only the garbage collector would close the reply's connection."""
     async with served(1) as (service, client):
         (row,) = (await client.get_application_page()).applications
         await client.get_application(row.application_id)

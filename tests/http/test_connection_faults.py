@@ -174,7 +174,7 @@ def demanding(authority: trustme.CA, version: ssl.TLSVersion) -> Iterator[str]:
 async def test_a_service_that_wants_a_client_certificate_is_understood(
     kind: str, version: ssl.TLSVersion, text: str, tmp_path: Path
 ) -> None:
-    """Where none is sent, or another one, the message says so, and no attempt is wasted."""
+    """The message names the missing or refused certificate, and no attempt is wasted."""
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     authority.configure_trust(context)
@@ -210,7 +210,7 @@ async def one_call(answer: Answer, **options: Any) -> IncomeClientError:
 
 
 async def test_an_encoding_that_was_not_asked_for_is_named_as_such() -> None:
-    """It is HTTP all right: the reply's facts are in the error. The token request says the same."""
+    """The reply is valid HTTP: the error has its facts. The token request says the same."""
 
     def encoded(request: Request) -> Reply:
         # One that aiohttp knows, and did not ask for as its library is not installed.
@@ -236,7 +236,7 @@ async def test_an_encoding_that_was_not_asked_for_is_named_as_such() -> None:
 
 
 async def test_a_body_that_cannot_be_decompressed_is_told() -> None:
-    """It is not in the encoding that it names, or damaged."""
+    """The body is damaged, or not in the encoding that its header names."""
     for body in (b"{}", gzip.compress(b"{}")[:-12] + bytes(12)):
         error = await one_call(in_turn(reply(body=body, Content_Encoding="gzip")))
         assert isinstance(error, ConnectionFailedError)
@@ -281,7 +281,7 @@ async def refusal(client: IncomeClient) -> ConnectionFailedError:
 async def test_a_proxy_that_refuses_is_treated_as_a_service_is(
     statuses: tuple[int, ...], retry_after: str, attempts: int
 ) -> None:
-    """It is asked again if it may connect later, after the pause that it asks for."""
+    """The proxy is asked again after the pause that it asks for, if it may connect later."""
     for status in statuses:
         async with refusing(status, retry_after) as (client, proxy, clock):
             error = await refusal(client)
@@ -297,7 +297,7 @@ async def test_a_proxy_that_refuses_is_treated_as_a_service_is(
 
 
 async def test_the_errors_of_tokens_and_downloads_say_so_as_well(tmp_path: Path) -> None:
-    """With the same rules; that of a token request is made once, and its secret stays with it."""
+    """The rules are the same; a token request is made once, and its secret stays hidden."""
     async with refusing(407, auth=OAUTH) as (client, proxy, _):
         error = await refusal(client)
     assert error.message == "token: proxy refused the connection with status 407"
@@ -355,7 +355,7 @@ WORK: Final[dict[str, Callable[[IncomeClient], Any]]] = {
     ],
 )
 async def test_a_bug_comes_out_as_itself(work: str, hook: str, auth: Auth) -> None:
-    """It is not retried, not even by a poller, and shows where it was raised without variables."""
+    """The error of a bug is not retried, not even by a poller, and shows no variables."""
     trace, calls = broken_hook(hook)
     clock = JumpingClock()
     async with (

@@ -68,7 +68,7 @@ class MortalService:
     """A service whose connections die when a test says so."""
 
     death: Reply
-    """What happens on a dead connection when a request comes."""
+    """Reply of a dead connection when a request comes."""
     server: ScriptedServer = field(init=False)
     released: asyncio.Event = field(factory=asyncio.Event)
     """Until then the replies about the application ``slow`` are kept back."""
@@ -79,7 +79,7 @@ class MortalService:
 
     @property
     def over(self) -> list[int]:
-        """For each request, which connection it came over: 0, 1, ..."""
+        """Number of the connection of each request: 0, 1, ..."""
         return [request.connection for request in self.server.requests]
 
     async def fill(self, client: IncomeClient, number: int = ALL_AT_ONCE) -> None:
@@ -172,7 +172,9 @@ async def test_no_call_is_lost_when_all_idle_connections_are_dead(death: Reply, 
 
 
 async def test_calls_at_once_over_dead_connections_all_succeed() -> None:
-    """Each of them finds out by itself, and is sent twice; where all die, no call lasts for ever.
+    """Each call detects its dead connection and is sent twice.
+
+    If all die, no call lasts for ever.
 
     It is one request for nothing then, and as many as the policy allows.
     """
@@ -257,7 +259,7 @@ async def test_a_token_is_requested_over_a_new_connection_as_well() -> None:
 
 @pytest.mark.parametrize("giving_up", ["deadline", "timeout of the caller"])
 async def test_a_call_that_gives_up_a_dead_connection_is_the_last_one(giving_up: str) -> None:
-    """Where nothing came for long, the next call does not find out for itself."""
+    """After a long silence, the next call need not detect the dead connection by itself."""
     async with mortal(SILENT) as (service, client, _):
         await service.fill(client)
         service.die()
@@ -305,7 +307,7 @@ async def test_a_repeated_request_waits_for_its_turn() -> None:
 def test_a_client_whose_loop_has_ended_can_be_closed(
     is_tls: bool, in_order: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Its sockets are closed when they are collected, and no call is sent over them."""
+    """The client's sockets are closed when they are collected, and no call is sent over them."""
     tls, trust = tls_pair() if is_tls else (None, {})
     with (
         beside(ScriptedServer(answer_to, tls)) as server,
@@ -328,7 +330,7 @@ def test_a_client_whose_loop_has_ended_can_be_closed(
 
 
 async def test_a_forked_child_leaves_the_connection_to_its_parent(tmp_path: Path) -> None:
-    """In the same, a new or the running event loop, it can neither send over it nor close it."""
+    """In the same, a new or the running event loop, the child can neither use nor close it."""
     issuer, authority = trustme.CA(), tmp_path / "authority.pem"
     issuer.cert_pem.write_to_path(authority)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

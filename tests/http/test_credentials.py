@@ -59,7 +59,7 @@ class Vault:
 
 
 class Account:
-    """What the service accepts; its tokens end with the secret that they were requested with."""
+    """An account that the service accepts; its tokens end with the secret that requested them."""
 
     def __init__(self, auth: Auth) -> None:
         self.auth = auth
@@ -114,7 +114,7 @@ async def test_calls_go_on_with_rotated_credentials(old: Auth, new: Auth) -> Non
 
 
 async def test_a_token_request_asks_each_time() -> None:
-    """So a secret that is rotated in time is never refused; one that was is not sent again.
+    """A secret that is rotated in time is never refused; a refused one is not sent again.
 
     The function may learn of a rotation while the old secret is on its way. Where it gives the
     same credentials, they are refused as fixed ones are, and newer ones are read after ten seconds.
@@ -218,7 +218,7 @@ async def test_another_type_is_named_and_not_shown(auth: Any) -> None:
 
 
 async def test_the_deadline_and_the_end_of_the_client_end_the_waiting_for_a_function() -> None:
-    """It is cancelled, and the next call asks again."""
+    """The function is cancelled, and the next call asks again."""
     hangs = asyncio.Event()
 
     async def function() -> Auth:
@@ -291,7 +291,7 @@ async def test_a_stored_token_of_another_client_serves_until_it_is_refused() -> 
 
 
 async def test_basic_credentials_have_no_token_to_share() -> None:
-    """They are neither put into the store nor reported as one."""
+    """Basic credentials are neither put into the store nor reported as a token."""
     shelf, events = Shelf(), list[Event]()
     async with running(auth=Vault(BASIC).read, token_store=shelf) as (_, client):
         with pytest.raises(ConfigurationError, match="token_store is for OAuth2ClientCredentials"):

@@ -19,7 +19,7 @@ TICK = 100.0
 
 
 class TimeIsUpError(Exception):
-    """What the blocks of these tests raise."""
+    """The error that the blocks of these tests raise."""
 
 
 async def hang(deadlines: Deadlines) -> None:

@@ -91,7 +91,7 @@ def test_a_message_names_the_call_and_the_status() -> None:
     ],
 )
 def test_a_date_of_no_time_of_ours_is_none(date: str, year: int | None) -> None:
-    """Whatever is returned can be converted to any zone."""
+    """Every returned time can be converted to any zone."""
     moment = served_at(answered(date=date))
     assert (moment.year if moment else None) == year
 
@@ -109,7 +109,7 @@ def test_a_date_of_no_time_of_ours_is_none(date: str, year: int | None) -> None:
     )
 )
 def test_no_date_breaks_its_reader(date: str) -> None:
-    """What looks like a date is a second of the service's frame, or nothing."""
+    """The reader returns a second of the service's frame, or nothing."""
     moment = served_at(answered(date=date))
     if moment is not None:
         for hours in (-23, 23):
@@ -117,7 +117,7 @@ def test_no_date_breaks_its_reader(date: str) -> None:
 
 
 def test_a_login_page_is_unexpected_and_not_shown() -> None:
-    """What is neither JSON nor called so is reported by type and size only."""
+    """Content that is neither JSON nor labelled so is reported by type and size only."""
     error = read(answered(200, b"<html>S3CRET</html>", content_type="text/html; charset=utf-8"))
     assert isinstance(error, UnexpectedResponseError)
     assert error.retryable
@@ -173,7 +173,7 @@ def test_a_pause_is_read_as_seconds_or_relative_to_the_date(
 
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_no_header_breaks_the_reading_of_a_pause(text: str, date: str) -> None:
-    """Whatever the headers hold, the pause is a finite number or none."""
+    """For any headers, the pause is a finite number or None."""
     seconds = retry_after(answered(429, retry_after=text, date=date))
     assert seconds is None or 0 <= seconds < float("inf")
 

@@ -195,7 +195,7 @@ def shop(clock: JumpingClock) -> Shop:
 
 
 async def test_a_refused_token_is_not_taken_from_the_store(shop: Shop) -> None:
-    """What one received, another takes from there, unless it was refused."""
+    """A process takes the token of another process from the store, unless it was refused."""
     shelf = Shelf()
     first, second = shop.cache(shelf), shop.cache(shelf)
     tokens = [await first.get()]
@@ -212,7 +212,7 @@ async def test_a_refused_token_is_not_taken_from_the_store(shop: Shop) -> None:
 
 
 async def test_no_refused_token_is_taken_from_the_store_again(shop: Shop) -> None:
-    """Not after another of the store was refused, nor if the store gave it once more."""
+    """A second refused token of the store, or the first one again, changes nothing."""
     shelf = Shelf()
     cache = shop.cache(shelf)
     first = await cache.get()
@@ -277,7 +277,7 @@ async def test_early_renewal_takes_a_fresh_token_of_others(shop: Shop, clock: Ju
 async def test_a_failing_store_never_breaks_a_call(
     shop: Shop, fault: Any, is_claimed: bool, warnings: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is warned about by type only, and done without."""
+    """A warning names the error's type only, and the call works without the store."""
     shelf = ClaimedShelf(shop.clock) if is_claimed else Shelf()
     if isinstance(fault, Exception):
         shelf.fault = fault
@@ -305,7 +305,7 @@ class Abyss(Shelf):
 
 
 async def test_loading_leaves_a_short_deadline_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a call's time, a store that hangs takes no more than a part."""
+    """A store that hangs takes only a part of a call's time."""
     monkeypatch.setattr("income_client.http.tokens._STORE_SECONDS", 1000)
     answer = token_rules(in_turn(reply(body=b"fine")))
     options: dict[str, Any] = {"token_store": Abyss(30), "timeouts": Timeouts(deadline=100)}
@@ -316,7 +316,7 @@ async def test_loading_leaves_a_short_deadline_its_time(monkeypatch: pytest.Monk
 async def test_a_store_that_does_not_answer_is_done_without_for_a_minute(
     shop: Shop, clock: JumpingClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One call waits ten seconds for it, and not each that needs a token."""
+    """One call waits ten seconds for the store, rather than each call that needs a token."""
     shop.lifetime, abyss = 8.0, Abyss(11)
     cache = shop.cache(abyss)
     for seconds, loads in ((0, 1), (8, 1), (50, 1), (8, 2)):
@@ -427,7 +427,7 @@ async def test_one_of_many_processes_renews(shop: Shop, clock: JumpingClock) -> 
 
 
 async def test_a_claim_is_not_waited_for_long(shop: Shop, clock: JumpingClock) -> None:
-    """Its process may have ended, and one that has turned out to be needless is ended itself."""
+    """The claim's process may have ended; a needless claim is removed by its own process."""
 
     class LateShelf(ClaimedShelf):
         async def claim(self, seconds: float) -> bool:
@@ -453,7 +453,7 @@ class Service(Shop):
     """Accepts the newest token only, until it expires."""
 
     newest = ("", 0.0)
-    """Its text, and when it expires."""
+    """Text of the newest token, and the time when it expires."""
     calls = refused = 0
 
     async def request(self) -> Token:
@@ -480,7 +480,7 @@ class Service(Shop):
 
 @pytest.mark.parametrize("seconds", [0.5, 1.3])
 async def test_no_call_fails_because_the_store_is_slow(seconds: float) -> None:
-    """Each process waits for its answers."""
+    """Each process waits for the store's answers."""
     clock = ManualClock()
     service, shelf = Service(clock, 8.0), ClaimedShelf(clock, seconds)
     caches = [service.cache(shelf) for _ in range(4)]

@@ -144,7 +144,7 @@ async def test_a_handshake_that_fails_is_told_from_a_refusal(kind: str) -> None:
 @pytest.mark.parametrize("moment", ["connecting", "head", "body"])
 @pytest.mark.parametrize("ending", ["cancelled", "closed"])
 async def test_what_is_under_way_can_be_ended(kind: str, moment: str, ending: str) -> None:
-    """By a cancellation, which closes its connection, or by closing the transport for good."""
+    """A cancellation closes the request's connection; closing the transport ends all requests."""
     out = reply(body=b"x" * 100, cut=-50 if moment == "body" else 0, held=True)
     async with serving(kind, in_turn(out)) as (ask, pool, server):
         task = asyncio.ensure_future(ask(read=3600))
@@ -223,7 +223,7 @@ async def test_a_status_that_is_no_success_needs_no_body() -> None:
 
 @pytest.mark.parametrize("prefix", ["/income%2Fapi", "/%7Elender", "/a%20b"])
 async def test_the_path_of_the_address_is_sent_as_it_was_given(prefix: str) -> None:
-    """What is quoted in it stays quoted: it may mean something else to a gateway."""
+    """Quoted characters stay quoted: a gateway may interpret them."""
     async with ScriptedServer(in_turn(reply())) as server:
         transport = Transport(addresses(f"{server.url}{prefix}"))
         await send(transport, get_application("app-1"))
@@ -255,7 +255,7 @@ async def test_a_silent_service_is_given_up(kind: str, sent: int) -> None:
 
 
 async def test_a_slow_body_is_read() -> None:
-    """What comes in pieces may take longer than the longest silence."""
+    """A body in pieces may take longer than the read timeout."""
 
     async def drops() -> AsyncIterator[bytes]:
         for _ in range(8):

@@ -62,7 +62,7 @@ class StrayService:
 
     @property
     def over(self) -> list[int]:
-        """For each request, which connection it came over: 0, 1, ..."""
+        """Number of the connection of each request: 0, 1, ..."""
         return [request.connection for request in self.server.requests]
 
     async def pass_time(self) -> None:
@@ -144,7 +144,7 @@ async def test_what_nobody_asked_for_answers_no_call(
 @pytest.mark.parametrize("when", [When.SAME, When.TAIL])
 @pytest.mark.parametrize("part", [STRAY[:30], b"\r\n"], ids=["half a head", "an empty line"])
 async def test_a_part_that_comes_with_a_reply_spoils_no_other(part: bytes, when: When) -> None:
-    """It cannot be told apart from the reply before it, and is ignored."""
+    """The part cannot be distinguished from the reply before it, and is ignored."""
     async with straying(when, part) as (service, client):
         await get(client, "app-1")
         await service.pass_time()
@@ -289,7 +289,7 @@ async def test_a_reply_that_is_no_token_ends_its_connection() -> None:
 async def test_a_reply_about_another_application_is_not_taken(
     call: Callable[..., Awaitable[object]],
 ) -> None:
-    """Its connection is closed and the call retried; if that does not help, it fails."""
+    """The reply's connection is closed and the call retried; if that does not help, it fails."""
     whole = {**APPLICATION, **DOCUMENTS, "application_id": "somebody-else"}
     out = json_reply(whole, X_Request_Id="r-1")
     async with straying(When.SAME, answer=lambda _: out) as (service, client):
