@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from income_client import (
+    ApplicationRecord,
     Batch,
     CheckpointConflictError,
     IncomeClient,
@@ -32,7 +33,7 @@ from tests.support.polling import (
     scene,
     take,
 )
-from tests.support.service import NOW, until
+from tests.support.service import NOW, collect, until
 
 
 class SlowStore(MemoryCheckpointStore):
@@ -485,6 +486,29 @@ async def test_a_store_that_is_emptied_while_the_clock_is_back_costs_no_dead_let
         store._stored.clear()
         store._letters.clear()
         assert lost in ids_of(await waiting)
+
+
+async def test_a_store_that_is_restored_from_before_the_clock_went_back_costs_no_update() -> None:
+    """A poller with standbys resumes from the backup, although its own last poll is newer."""
+    async with scene() as place:
+        place.store = store = MemoryCheckpointStore()
+        run_ahead(place, HOUR, replies=3)
+        poller = place.poll(start=None, standby=2.0, interval=5.0)
+        records: list[ApplicationRecord] = []
+        waiting = asyncio.create_task(collect(poller, records))
+        await until(lambda: poller.status.polls >= 1)
+        backup = dict(store._stored)
+        await until(lambda: poller.status.polls >= 4)
+        (lost,) = place.touch(3)
+        await until(lambda: ids_of(records) == [lost])
+        place.service.advance(100)
+        polls = poller.status.polls
+        await until(lambda: poller.status.polls > polls + 30)
+        store._stored = backup
+        await until(lambda: poller.status.polls > polls + 40)
+        poller.stop()
+        await waiting
+        assert lost in ids_of(records[1:])
 
 
 async def test_a_poll_that_finds_nothing_stores_that_the_clock_was_set_back(place: Scene) -> None:
