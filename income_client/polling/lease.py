@@ -326,9 +326,11 @@ class Standby:
         """Return the stored checkpoint, and remember the furthest one that was seen."""
         if stored.checkpoint is None:
             return None
-        found, past = read_checkpoint(stored.checkpoint), self._past
-        if past is None or found.progress >= past.progress:
-            self._past = found
+        found = read_checkpoint(stored.checkpoint)
+        past = self._past or found
+        furthest = found if found.progress >= past.progress else past
+        # A name that was begun anew may have begun earlier than before.
+        self._past = evolve(furthest, since=min(found.since, past.since))
         return found
 
     def _watch(self, stored: StoredCheckpoint, own_lease: float) -> _Watched:

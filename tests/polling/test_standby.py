@@ -18,7 +18,7 @@ from income_client import (
 )
 from income_client.emulator import Fault
 from income_client.events.kinds import CheckpointCreated, Event
-from income_client.polling.checkpoint import read_checkpoint
+from income_client.polling.checkpoint import Checkpoint, read_checkpoint
 from tests.support.polling import LEASE, Cluster, FailingStore, cluster, ids_of, leader_and_standby
 from tests.support.service import NOW
 
@@ -422,6 +422,24 @@ async def test_a_standby_that_never_led_resumes_from_what_it_has_watched(
     assert "gone from the store" in line.getMessage()
     assert line.getMessage() == str(error)
     assert len([one for one in events if isinstance(one, CheckpointCreated)]) == 1
+
+
+async def test_a_standby_resumes_from_the_earliest_beginning_that_it_has_watched() -> None:
+    """The store is emptied, begun anew from an earlier time, and emptied again."""
+    async with cluster(store := MemoryCheckpointStore()) as nodes:
+        first = Checkpoint(since=NOW - 60, reached=NOW, batches=9, lease=10.0, holder="one")
+        second = Checkpoint(since=NOW - 600, reached=NOW - 600, lease=10.0, holder="two")
+        await store.save("default", first.text, version=0)
+        standby = await nodes.started(2, start=None, settle=0.0)
+        await nodes.pass_time(2)
+        store._stored.clear()
+        await store.save("default", second.text, version=0)
+        await nodes.pass_time(2)
+        store._stored.clear()
+        await nodes.pass_time(10)
+        assert not standby.poller.status.is_standby
+        stored = await store.load("default")
+    assert read_checkpoint(stored.checkpoint).since == NOW - 600
 
 
 async def test_without_standby_the_newest_takes_over_at_once(made: Cluster) -> None:
