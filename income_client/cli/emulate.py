@@ -71,7 +71,7 @@ class RuleOptions:
     order: Order = Order.ASCENDING
     """Order of the list by update time; random is a new one for each request."""
     bounds: Literal["neither", "after", "before", "both"] = "neither"
-    """Which of updated_after and updated_before are inclusive."""
+    """Bounds that are inclusive: updated_after, updated_before, both or neither."""
     max_span: Annotated[SomeSeconds | None, Parameter(show_default=False)] = None
     """Widest window that is served; a wider one is narrowed. Default: no limit."""
     span_clamp: SpanClamp = SpanClamp.AFTER

@@ -1,1 +1,1 @@
-"""What any module may use: waiting, tasks of an iterator, files and folders, hosts, texts."""
+"""Tools for every module: waiting, tasks of an iterator, files and folders, hosts, texts."""

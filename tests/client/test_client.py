@@ -110,7 +110,7 @@ def test_a_client_shows_its_host_and_no_secret() -> None:
 
 
 async def test_a_borrowed_session_that_was_closed_is_told() -> None:
-    """Its owner closed it: the client is closed as well."""
+    """The session's owner closed it: the client is closed as well."""
     async with served(5) as (service, _):
         session = ClientSession()
         async with IncomeClient(service.url, auth=service.basic, session=session) as client:
@@ -304,7 +304,7 @@ async def test_the_deadline_ends_a_call_whose_strategy_never_does() -> None:
 
 
 async def test_a_strategy_sees_the_failure_and_none_of_our_frames() -> None:
-    """It knows the error, the attempt and the time, and cannot log a header or a reply."""
+    """The strategy gets the error, the attempt and the time, and no header or reply to log."""
     seen: list[tuple[int, float | None]] = []
 
     def wait(state: RetryCallState) -> float:
@@ -321,7 +321,7 @@ async def test_a_strategy_sees_the_failure_and_none_of_our_frames() -> None:
 
 
 async def test_a_strategy_with_a_bug_ends_the_call() -> None:
-    """What it raises comes out as it is, and is not retried."""
+    """The strategy's own error is raised unchanged, and is not retried."""
 
     def wait(state: RetryCallState) -> float:
         raise KeyError(state.attempt_number)

@@ -197,7 +197,7 @@ TOKENS = {"INCOME_AUTH_URL": "https://token.example"}
 def test_either_kind_of_credentials_will_do(
     variables: dict[str, str], auth: object, auth_url: str | None
 ) -> None:
-    """What is set is taken; what is empty counts as not set."""
+    """An empty variable counts as not set."""
     found = from_variables(URL | variables)
     assert found.account.base_url == URL["INCOME_BASE_URL"]
     assert found.auth() == auth
@@ -323,7 +323,7 @@ def toml_of(settings: Mapping[str, str]) -> str:
 @pytest.mark.shows_private("file", reason="the file is where the secret is kept")
 @pytest.mark.parametrize("asked", ASKED)
 def test_one_place_counts_and_is_taken_whole(asked: str, tmp_path: Path) -> None:
-    """Whatever the others say: no address, name or secret of theirs is used, or shown.
+    """No address, name or secret of another profile is used or shown.
 
     A profile or a path that was asked for counts; else the environment if it sets any of address
     and credentials; else the top level of the user's own file.
@@ -529,7 +529,7 @@ def test_a_client_is_of_the_place_that_counts(tmp_path: Path, environ: Environ) 
 
 
 def test_an_option_is_named_as_one_and_a_setting_by_its_place(tmp_path: Path) -> None:
-    """What is given in code replaces the proxy of any place, and is not taken for it."""
+    """A proxy given in code replaces the proxy of any place, and is named as an option."""
     path = written(tmp_path / "file.toml", f'proxy = "ftp://c4n4ry"\n{table("x.example")}')
     with pytest.raises(ConfigurationError, match=f"^proxy in {path} "):
         IncomeClient.from_config(path=path)
@@ -642,7 +642,7 @@ UNUSABLE_SECRETS: Final[dict[str, tuple[bytes | None, str]]] = {
 @pytest.mark.parametrize("name", AUTHS)
 @pytest.mark.parametrize("what", UNUSABLE_SECRETS)
 def test_an_unusable_file_of_a_secret_is_an_error(what: str, name: str, tmp_path: Path) -> None:
-    """It names the setting and the file, and nothing of what it holds."""
+    """The message names the setting and the file, and nothing of the file's content."""
     content, fault = UNUSABLE_SECRETS[what]
     path = tmp_path / "secret"
     if content is not None:

@@ -1,4 +1,4 @@
-"""What errors say, that the caller's own pass unaltered, and what is left in frames."""
+"""Texts of errors, errors of the caller that pass unaltered, and the content of frames."""
 
 import asyncio
 import copy
@@ -80,7 +80,7 @@ def copies_of(error: IncomeClientError) -> tuple[IncomeClientError, ...]:
 async def test_an_error_knows_its_call(
     call: str, subject: str | None, fault: Fault | None, detail: str
 ) -> None:
-    """It has the call, its subject and the rest apart, and all of it in its message."""
+    """The error has the call, its subject and other facts apart, and all in its message."""
     ask = IncomeClient.check if subject is None else methodcaller(call, subject)
     for error in copies_of(await failure_of(*([fault] if fault else []), ask=ask)):
         assert (error.call, error.subject) == (call, subject)
@@ -92,7 +92,7 @@ async def test_an_error_knows_its_call(
 
 
 async def test_an_error_of_a_file_is_about_its_document(tmp_path: Path) -> None:
-    """Its subject is the document's id, which has its older name as well."""
+    """The subject is the document's id, which has its older name as well."""
     async with Emulator(1) as service, IncomeClient(service.url, auth=service.oauth2) as client:
         (row,) = (await client.get_application_page()).applications
         documents = await client.get_documents(row.application_id)
@@ -108,7 +108,7 @@ async def test_an_error_of_a_file_is_about_its_document(tmp_path: Path) -> None:
 
 
 async def test_a_bad_argument_and_a_deadline_are_errors_of_python_too() -> None:
-    """They are a ValueError and a TimeoutError, with the facts and texts of the tree alone."""
+    """The errors are a ValueError and a TimeoutError too, with the facts and texts of the tree."""
     async with IncomeClient("https://income.example", auth=BasicAuth("user", "pass")) as client:
         with pytest.raises(ValueError, match="application_id") as caught:
             await client.get_application("")
@@ -279,7 +279,7 @@ CALLERS_CODE: Final[dict[str, Use]] = {
 @pytest.mark.shows_private("file", reason="a downloaded file is what was served")
 @pytest.mark.parametrize("code", CALLERS_CODE)
 async def test_an_error_of_the_callers_code_is_not_altered(code: str, tmp_path: Path) -> None:
-    """It keeps its traceback down to the line that raised it, its cause and its context."""
+    """The error keeps its traceback down to the line that raised it, its cause and its context."""
     async with (
         Emulator(2) as service,
         IncomeClient(service.url, auth=service.oauth2, downloads=HERE) as client,

@@ -1,4 +1,4 @@
-"""What hooks and OpenTelemetry get to know of calls, walks, records, polls and files."""
+"""Reports to hooks and OpenTelemetry about calls, walks, records, polls and files."""
 
 import asyncio
 import contextlib
@@ -162,7 +162,7 @@ async def test_a_call_is_told_from_its_first_request_to_its_end(
     [("cancelled", "CancelledError"), ("late", "DeadlineExceededError")],
 )
 async def test_a_request_that_is_cut_off_has_its_end_too(ending: str, error: str) -> None:
-    """Whoever counts what was sent and answered comes to the same sum."""
+    """Requests sent and requests answered add up to the same number."""
 
     async def answer(request: Request) -> Reply:
         if ending == "cancelled":
@@ -285,7 +285,7 @@ async def listened(
 
 
 async def test_a_walk_tells_of_its_pages() -> None:
-    """Their rows add up to what came, their share to the whole, and splits are as many as told."""
+    """Rows of the events add up to the rows received, shares to 1, and splits to their number."""
     async with listened(400) as (_, client, events):
         walk = client.list_applications(updated_before=wire_time(NOW), limit=20)
         rows = [row async for row in walk]
@@ -300,7 +300,7 @@ async def test_a_walk_tells_of_its_pages() -> None:
 
 
 async def test_a_poller_tells_of_polls_checkpoints_and_records() -> None:
-    """Its name, how far it has come, and each record as often as it is handed out."""
+    """The events have the poller's name, its progress, and each record as often as delivered."""
     async with listened() as (service, client, events):
         poller = client.poll(MemoryCheckpointStore(), name="mine", start=NOW_TEXT, documents=False)
         poller.stop(after_poll=True)
@@ -463,7 +463,7 @@ async def test_the_error_of_a_call_is_in_its_spans(exported: Collected) -> None:
 
 
 async def test_the_token_is_requested_within_the_call_that_needed_it(exported: Collected) -> None:
-    """Its purchase is a span of its own, below the call's."""
+    """The token request is a span of its own, below the call's."""
     async with playing(token_rules(in_turn(reply()))) as (session, _, _):
         await call(session)
     request, token, _, application = exported.spans
@@ -565,7 +565,7 @@ async def test_a_listener_that_raises_breaks_nothing(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It is complained of once, by the class of its error; a hook is called on, for views too."""
+    """A failing hook is logged once, by the class of its error, and is called again."""
     failed: list[None] = []
 
     def fail(*_: object, **__: object) -> None:

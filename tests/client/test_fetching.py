@@ -156,7 +156,7 @@ async def test_documents_are_read_only_where_wanted() -> None:
 
 
 async def test_failures_are_raised_in_their_turn() -> None:
-    """What came before the failure is yielded, the failure is raised, and that is the end."""
+    """Results before the failure are yielded, the failure is raised, and the iteration ends."""
     async with served(6) as (service, client):
         one, two, three = service.world.ids[:3]
         fetcher = client.fetch_records([one, two, NOWHERE, three])

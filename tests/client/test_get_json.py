@@ -79,7 +79,7 @@ def test_whatever_a_query_holds_comes_out_whole(params: dict[str, str]) -> None:
 
 @given(st.lists(st.sampled_from(SEGMENTS), max_size=6).map("".join))
 async def test_no_path_leads_out_of_the_prefix(tail: str) -> None:
-    """It is refused, or it arrives as it was given, below the prefix of the address."""
+    """The path is refused, or arrives unchanged below the prefix of the address."""
     path = f"/v1/{tail}"
     async with (
         ScriptedServer(in_turn(reply())) as server,
@@ -110,7 +110,7 @@ async def test_no_path_leads_out_of_the_prefix(tail: str) -> None:
     ],
 )
 async def test_any_json_is_returned_with_exact_numbers(body: bytes, value: object) -> None:
-    """Whatever it is; the digits of a number are those that were sent."""
+    """Any JSON is returned; numbers keep the digits that were sent."""
     async with running(in_turn(reply(body=body))) as (_, client):
         found = await client.get_json(PATH)
     assert found == value

@@ -292,7 +292,7 @@ def failing(of_others: Answer, of_tokens: Answer | None = None) -> Answer:
 
 @pytest.mark.shows_private("file", reason="a downloaded file is what was served")
 async def test_a_good_service(tmp_path: Path) -> None:
-    """What is read is neither printed nor logged, and a poller's file has nothing of it."""
+    """Records are neither printed nor logged, and a poller's file has nothing of them."""
     async with place(GOOD, tmp_path) as at:
         for call in CALLS:
             assert await error_of(call, at) is None, call
@@ -313,7 +313,7 @@ def note_objects(shown: dict[str, set[str]]) -> None:
 @pytest.mark.shows_private("file", reason="a downloaded file is what was served")
 @pytest.mark.parametrize("auth", [BASIC, lambda: OAUTH])
 async def test_no_object_shows_what_it_holds(auth: Auth, tmp_path: Path) -> None:
-    """Whatever is alive while a call waits for its reply, or once its result is there."""
+    """Objects count that are alive while a call waits for its reply, or once it has its result."""
     shown: dict[str, set[str]] = {}
 
     def looked_at(request: Request) -> Reply | Awaitable[Reply]:

@@ -79,7 +79,7 @@ def run_away(query: Query, page: Page) -> Outcome:
 
 @pytest.mark.parametrize("twist", [tomorrow, unbounded])
 async def test_an_upper_bound_in_the_future_is_not_the_present(twist: Twist) -> None:
-    """What is updated later today is not read yet."""
+    """An update later today is not read yet."""
     service = service_of()
     service.twist = twist
     async with serving(service) as client:

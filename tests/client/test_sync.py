@@ -61,7 +61,7 @@ SHARED: Final = {
     Fetcher: SyncIterator,
     Downloads: SyncIterator,
 }
-"""What the methods of the two clients return."""
+"""Return types of the methods of the two clients."""
 LEFT_OUT: Final = {"transaction"}
 """A connection of asyncpg belongs to an event loop."""
 
@@ -633,7 +633,10 @@ def test_ctrl_c_before_the_block_of_a_batch_delivers_it_again() -> None:
 
 
 def test_closing_ends_calls_of_other_threads_and_a_dropped_client_ends_by_itself() -> None:
-    """Their error is that of a closed client; what needs no loop can still be read."""
+    """The calls raise the error of a closed client.
+
+    Values that need no loop can still be read.
+    """
     with scripted(in_turn(EMPTY_PAGE, SILENT)) as (server, client):
         walk = client.list_applications()
         poller = client.poll(MemoryCheckpointStore())
@@ -723,7 +726,7 @@ def test_errors_show_nothing_of_what_was_passed_through_threads() -> None:
 
 
 async def test_stores_and_sessions_on_connections_of_the_callers_are_refused() -> None:
-    """They belong to another event loop: in PostgreSQL and NATS alike."""
+    """The stores belong to another event loop, in PostgreSQL and NATS alike."""
     kv: Any = None
     pool = asyncpg.create_pool("postgresql:///lending")
     make: Any = partial(SyncIncomeClient, "https://service.example", auth=OAUTH)

@@ -1,4 +1,4 @@
-"""What the client works with: other event loops, eager tasks, other processes, any aiohttp."""
+"""Environments of the client: other event loops, eager tasks, other processes, any aiohttp."""
 
 import asyncio
 import pickle

@@ -20,7 +20,7 @@ from income_client.records.fields import NO_EXTRA, masked
 
 @frozen(kw_only=True)
 class BankStatement:
-    """What is read from a bank statement."""
+    """The data that is read from a bank statement."""
 
     bank_name: str = field(repr=masked)
     opened_on: date

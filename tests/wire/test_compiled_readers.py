@@ -37,7 +37,7 @@ PIECES = (
     b"Z", b"z", b"t", b".5", b".9999999", b"24:00:00", b"\xff", b"\\ud800", b"\\u0041",
     b"\xef\xbb\xbf", b"9" * 50, b"1e400",
 )  # fmt: skip
-"""What makes another meaning of a text, or none."""
+"""Replacements that give a text another meaning, or none."""
 
 
 def _assert_read_or_refused(cls: Any, payload: Any) -> None:
@@ -64,7 +64,7 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 def test_what_has_a_fault_is_refused_and_all_else_is_read(
     reply: tuple[type[Any], dict[str, Any]], data: st.DataObject
 ) -> None:
-    """Whatever a reply holds, whole or with something of it replaced."""
+    """A whole reply, or one with a part of it replaced."""
     cls, payload = reply
     _assert_read_or_refused(cls, payload)
     container, key = data.draw(st.sampled_from(list(_places(payload))))
@@ -117,7 +117,7 @@ def test_what_is_read_quickly_is_read_as_thoroughly(
 
 @OF_EACH
 def test_an_ordinary_reply_is_read_quickly(cls: type[Any]) -> None:
-    """It is not read again, and one with an unknown field is."""
+    """The reply is not read a second time; one with an unknown field is."""
     payload = REPLIES[cls]
     quick, thorough = _read_either_way(cls, text_of(payload))
     assert quick == thorough
@@ -134,7 +134,7 @@ FIRST_VALUES = (
 
 @OF_EACH
 def test_a_key_given_twice_is_read_as_ever(cls: type[Any]) -> None:
-    """What the second replaces is looked at as well."""
+    """The value that a repeated key replaces is checked as well."""
     body = text_of(REPLIES[cls])
     for key, first in product(REPLIES[cls], FIRST_VALUES):
         name = b'"%s":' % key.encode()

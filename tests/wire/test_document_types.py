@@ -78,7 +78,7 @@ def _document(**data: Any) -> Any:
 
 
 def test_a_registered_class_holds_the_data_of_its_type() -> None:
-    """Its fields are typed, absent ones have their defaults, unknown ones are in extra."""
+    """Fields of the class are typed, absent ones have their defaults, unknown ones are in extra."""
     register_document_type("unknown_form", Form)
     register_document_type("unknown_form", Form)
     data: dict[str, Any] = {
@@ -101,7 +101,7 @@ def test_a_registered_class_holds_the_data_of_its_type() -> None:
 
 
 def test_a_class_without_extra_loses_nothing_either() -> None:
-    """What it has no field for is kept by the document, and written back."""
+    """The document keeps the fields that the class lacks, and writes them back."""
     register_document_type("unknown_form", Closed)
     document = _document(wages=1, box="none", tips={"x": 1})
     assert document.extracted_data == Closed(1)
@@ -134,7 +134,7 @@ def test_a_registered_class_is_read_strictly(data: dict[str, Any], path: str, re
 
 
 def test_a_number_beyond_a_float_is_a_fault() -> None:
-    """It would be read as infinity, which JSON cannot carry."""
+    """The number would be read as infinity, which JSON cannot carry."""
     register_document_type("unknown_form", Form)
     text = _reply({"wages": 1, "rate": 0.25}).replace("0.25", "1e400")
     with pytest.raises(DecodeError, match="beyond the range of a float"):

@@ -154,7 +154,7 @@ def test_the_hour_that_comes_twice_widens_a_bound() -> None:
 def test_no_zone_makes_a_bound_cut_off_what_it_should_hold(
     zone: ZoneInfo, moment: datetime, apart: timedelta
 ) -> None:
-    """What is updated at or after a lower bound, or before an upper one, lies within it."""
+    """An update at or after a lower bound, or before an upper one, lies within the bound."""
     later = moment + apart
     seconds = [
         (instant.astimezone(zone).replace(tzinfo=None) - EPOCH) // timedelta(seconds=1)
