@@ -511,6 +511,17 @@ async def test_a_store_that_is_restored_from_before_the_clock_went_back_costs_no
         assert lost in ids_of(records[1:])
 
 
+async def test_a_poller_that_was_replaced_while_it_waited_lists_nothing_more(place: Scene) -> None:
+    """What it would read is delivered by the other, and could not be committed."""
+    poller = place.poll()
+    await one_poll(poller)
+    await rest(place.poll())
+    lists = place.requests("list_applications")
+    with pytest.raises(CheckpointConflictError):
+        await anext(poller)
+    assert place.requests("list_applications") == lists
+
+
 async def test_a_poll_that_finds_nothing_stores_that_the_clock_was_set_back(place: Scene) -> None:
     """The next process is started when the clock has caught up, and lists what it has missed."""
     run_ahead(place, HOUR, replies=3)
