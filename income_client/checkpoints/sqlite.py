@@ -402,7 +402,7 @@ def _remove_leftovers(path: Path) -> None:
 
 
 def _is_lock(error: Exception) -> bool:
-    """Say whether somebody else keeps the file, or the folder in which it is made, locked."""
+    """Return whether an error means that another connection has locked the file or its folder."""
     return not isinstance(error, sqlite3.Error) or _code_of(error) == sqlite3.SQLITE_BUSY
 
 

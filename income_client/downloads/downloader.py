@@ -54,7 +54,7 @@ _MOST_GUESSES: Final = 1
 _FRESH_SECONDS: Final = 60.0
 """Seconds for which one answer of the service provides fresh URLs for the application's files."""
 _REMEMBERED: Final = 256
-"""Number of applications whose fresh URLs are cached."""
+"""Largest number of applications whose fresh URLs are cached."""
 
 
 class ProgressError(Exception):

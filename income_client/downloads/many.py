@@ -35,7 +35,7 @@ from .naming import FileFacts, NameTemplate
 Y = TypeVar("Y")
 
 OneDocument = Document | DocumentEntry
-"""A document, alone or with its type."""
+"""Argument for one document: a `Document`, or a `DocumentEntry`, which has its type too."""
 SomeDocuments = OneDocument | ApplicationDocuments | ApplicationRecord
 """A document, or something that has documents."""
 Documents = SomeDocuments | Iterable[SomeDocuments] | AsyncIterable[SomeDocuments]

@@ -477,7 +477,7 @@ async def _await_answer(work: Awaitable[T]) -> T:
 
 
 async def _in_time(work: Awaitable[T]) -> T:
-    """Return what the server answers to one question."""
+    """Await one request to the server; raise `TimeoutError` if it takes too long."""
     async with asyncio.timeout(_SECONDS):
         return await work
 

@@ -326,7 +326,7 @@ class PostgresCheckpointStore(_Checkpoints):
         super().__init__(self._pool)
 
     async def check_rights(self, name: str) -> None:
-        """Raise the error that a save would raise; it changes nothing.
+        """Raise `CheckpointError` if the server allows no save under the name; write nothing.
 
         A poller with ``standby`` does so at its start: a server that is read-only, or lacks a
         table or a right, would only be noticed when the leader has died.

@@ -113,7 +113,7 @@ def read_rows(request: Request, response: Response, *, keep_extra: bool = True) 
 
 
 def read_found(reference: str, request: Request, response: Response) -> ApplicationPage:
-    """Read the list of the one application with a reference, as `read_reply` does.
+    """Parse the reply to a search by reference, as `read_reply` does.
 
     A list of other applications, or of several with that reference, is an error: it
     is neither an application found nor proof that there is none.

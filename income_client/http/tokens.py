@@ -317,7 +317,7 @@ class SharedToken:
         return token if is_wanted(token, now) else None
 
     async def wait_for_other(self, is_wanted: Callable[[Token, float], bool]) -> Token | None:
-        """Return the token that another process renews; None if this process is to request it."""
+        """Wait for a token that another process requests; return None if this process must."""
         claim = getattr(self._store, "claim", None)
         if claim is None or self._clock.monotonic() < self._away_until:
             return None
@@ -542,7 +542,7 @@ class TokenCache:
         return self._renewal
 
     async def _renew_token(self) -> Token:
-        """Replace the token in use."""
+        """Obtain a token, make it the token in use, and return it."""
         try:
             token = await self._obtain_token()
         except IncomeClientError as failure:

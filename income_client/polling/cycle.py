@@ -435,7 +435,7 @@ class Poll:
         return _Retrying(window, WalkPlanner(bounds, limit=self._source.limit, walkers=1), later)
 
     async def _list_again(self, retrying: _Retrying) -> bool:
-        """Continue to list the window of a dead letter; return False at its end."""
+        """List more of a dead letter's window; return False once that is over or has failed."""
         try:
             if await self._list_further(retrying.planner):
                 return True

@@ -44,7 +44,7 @@ class DeadLetters:
 
     @property
     def seconds(self) -> tuple[Window, ...]:
-        """The saturated seconds among the dead letters."""
+        """Windows of the dead letters that stand for a saturated second."""
         return tuple(window for window in self._windows if is_second(window))
 
     @property
@@ -67,7 +67,7 @@ class DeadLetters:
         return [one.window for one in self._letters.values() if one.application_id is None]
 
     def windows_around(self, window: Window) -> list[Window]:
-        """Return the windows of the dead letters for a row without an id that a page has shown.
+        """Return the windows to record as dead letters when a page contains a row without an id.
 
         Each poll lists the last seconds again, in another window, and shows the same row again.
         Where dead letters cover the page's window already, the latest of them stands for the

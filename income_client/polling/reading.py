@@ -47,7 +47,7 @@ _FULL_KEY: Final = 8
 _FULL_DIGEST: Final = 16
 """Bytes of digests before they are cut; checkpoints of version 1 contain the whole."""
 _SORTED: Final = msgspec.json.Encoder(decimal_format="number", order="deterministic", enc_hook=str)
-"""Encoder that writes equal content as equal bytes; the hook writes numbers beyond an amount's."""
+"""Encoder that writes equal content as equal bytes; ``enc_hook`` writes unusual numbers as text."""
 _ADDRESS: Final = ("http://", "https://")
 _NO_ADDRESSES: Final = frozenset(
     {

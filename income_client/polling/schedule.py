@@ -82,13 +82,13 @@ class Schedule:
         return self._stopped.is_set()
 
     def begin_poll(self, now: float) -> None:
-        """Note that a poll begins."""
+        """Record the start of a poll, which is urgent if a wake-up is pending."""
         self._began = now
         self.is_urgent = self.is_woken or self._is_owed
         self.is_woken = self._is_owed = False
 
     def resume_name(self) -> None:
-        """Note that polling resumes from a checkpoint, whose last poll is of unknown age."""
+        """Treat the time of the last successful poll as unknown: no checkpoint contains it."""
         self._succeeded = None
 
     def begin_name(self, now: float) -> None:

@@ -102,7 +102,7 @@ class IncomeSource:
     source_type: str
     """Kind of income; the contract lists no values."""
     calculated_income_amount: Decimal = field(repr=masked)
-    """Income calculated for the year, exact."""
+    """Income from this source in the year, as the service has calculated it, with every digit."""
     document_ids: tuple[str, ...]
     """Identifiers of the documents that support the amount."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)

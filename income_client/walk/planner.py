@@ -331,7 +331,7 @@ class Gap:
 
     @property
     def free_from(self) -> int:
-        """First second that no question in flight is about."""
+        """First second after the window of the question in flight; without one, ``start``."""
         return self.start if self.question is None else self.question.window.before
 
     def narrow(self, width: int) -> int:

@@ -67,7 +67,10 @@ class Answer:
 
     @property
     def present(self) -> int:
-        """The present, if the window was not cut: the smaller of the echo and `Date`."""
+        """The present second, if the service has not shortened the window.
+
+        That is the smaller of the echoed upper bound and `Date`.
+        """
         return self.echo.before if self.served_at is None else min(self.echo.before, self.served_at)
 
     @classmethod

@@ -41,7 +41,7 @@ class MalformedRow(ApplicationSummary):
     error: DecodeError
     """Names the row, and what is wrong with it."""
     key: str
-    """A digest of the row: on every page it has the same content. No sound row has it as its id."""
+    """Digest of the row, used in place of an id: the same on every page, and never a valid id."""
     has_id: bool
     """Whether the row itself has an ``application_id``; otherwise it is empty."""
 

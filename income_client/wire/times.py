@@ -39,9 +39,9 @@ class Rounding(enum.Enum):
     """The direction in which a bound is rounded to a whole second: always outwards."""
 
     DOWN = "down"
-    """Rounding of a lower bound."""
+    """Round a lower bound to the previous whole second."""
     UP = "up"
-    """Rounding of an upper bound."""
+    """Round an upper bound to the next whole second."""
 
 
 def has_hour_24() -> bool:
