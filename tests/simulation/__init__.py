@@ -22,7 +22,7 @@ What is simulated:
 - `consumers`: programs that use the poller as the guide shows, and fail now and then.
 - `callbacks`: updates for which somebody wakes the poller, itself or through the store.
 
-What is not simulated: sockets, TLS, HTTP, files, documents, and the real stores
+What is not simulated: sockets, TLS, HTTP, files of documents, and the real stores
 and brokers. Those have tests of their own.
 
 A run: `plan` draws everything from the seed before the run begins, with all faults and their times.

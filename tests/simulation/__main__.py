@@ -27,13 +27,15 @@ def main() -> int:
     parser.add_argument("--profile", choices=PROFILES, default="small")
     parser.add_argument("--seed", type=int, help="play one seed, and show what led to a failure")
     parser.add_argument("--shrink", action="store_true", help="show it with as few faults")
-    parser.add_argument("--first", type=int, default=0, help="first of several seeds")
-    parser.add_argument("--count", type=int, default=100, help="how many seeds")
+    parser.add_argument("--first", type=int, default=0, help="first of several seeds (0)")
+    parser.add_argument("--count", type=int, default=100, help="how many seeds (100)")
     parser.add_argument("--minutes", type=float, help="play seeds for so long, and no fixed number")
     parser.add_argument("--stop", action="store_true", help="stop at the first that fails")
     parser.add_argument("--once-failed", action="store_true", help="play those that failed once")
     parser.add_argument("--digests", action="store_true", help="print the digest of each seed")
     given = parser.parse_args()
+    if given.shrink and given.seed is None:
+        parser.error("--shrink needs --seed")
     _prepare()
     scenario, profile = SCENARIOS[given.scenario or "pollers"], PROFILES[given.profile]
     if given.seed is not None:
@@ -108,7 +110,9 @@ def _play_all(
             print(f"{seed} {outcome.digest}", flush=True)
         if outcome.violation is not None:
             failed += 1
-            print(f"{scenario.name} {profile.name} seed {seed}: {outcome.violation}", flush=True)
+            print(f"{scenario.name} {profile.name} seed {seed}: {outcome.violation}")
+            replay = f"--scenario {scenario.name} --profile {profile.name} --seed {seed}"
+            print(f"    python -m tests.simulation {replay} --shrink", flush=True)
             if stops:
                 break
     seconds = time.process_time() - began

@@ -26,6 +26,8 @@ class Version:
     """The service's second that it carries."""
     listed_at: float
     """When the list shows it at the latest, in the world's time."""
+    parts: tuple[int, int] = (0, 0)
+    """Numbers of the last updates of the application itself and of its documents."""
 
     def __str__(self) -> str:
         return f"{self.application_id} v{self.number} of second {self.second - EPOCH_OF_RUNS}"
@@ -56,6 +58,18 @@ class Application:
         """Return the version that was made by a moment."""
         return next((one for one in reversed(self.versions) if one.made_at <= moment), None)
 
+    def made_of(self, parts: tuple[int, int]) -> Version | None:
+        """Return the version that has these parts; None if they were never there together."""
+        return next((one for one in reversed(self.versions) if one.parts == parts), None)
+
+    def containing(self, parts: tuple[int, int]) -> Version:
+        """Return the latest version that is contained in parts read at two moments."""
+        return next(
+            one
+            for one in reversed(self.versions)
+            if one.parts[0] <= parts[0] and one.parts[1] <= parts[1]
+        )
+
     def shown_at(self, moment: float) -> Version | None:
         """Return the version that the list shows; one that is late leaves the one before."""
         return next((one for one in reversed(self.versions) if one.listed_at <= moment), None)
@@ -78,6 +92,15 @@ def body_of(version: Version, defect: str | None = None) -> dict[str, Any]:
         "applicants": [] if defect == "invalid" else {},
         "income_calculations": {},
         "data_sources": {"image_files": [], "structured_data": []},
+        "version": version.number,
+    }
+
+
+def documents_of(version: Version, defect: str | None = None) -> dict[str, Any]:
+    """Return the documents of an application as a version of it is read."""
+    return {
+        **row_of(version.application_id),
+        "documents": [] if defect == "invalid" else {},
         "version": version.number,
     }
 

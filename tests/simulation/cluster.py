@@ -31,7 +31,7 @@ class Cluster:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.world = World(plan.seed)
-        self.service = SimulatedService(self.world, plan.rules)
+        self.service = SimulatedService(self.world, plan.rules, plan.documents)
         note_removal = partial(note_forgotten, self)
         self.store = StoreServer(self.world, plan.kind, self._on_save, note_removal)
         self.books = Books(self.world, self.service)

@@ -120,7 +120,7 @@ class Process:
         source = PollSource(
             session=session,
             zone=UTC,
-            documents=False,
+            documents=plan.documents,
             pages=False,
             concurrency=_CONCURRENCY,
             limit=plan.page,
@@ -167,14 +167,23 @@ class Process:
         return self._rows(batch.records, batch.sequence)
 
     def _rows(self, records: Iterable[ApplicationRecord], sequence: int) -> list[Row]:
-        return [
-            Row(one.application_id, one.application.extra["version"], sequence) for one in records
-        ]
+        return [self.row_of(record, sequence) for record in records]
+
+    def row_of(self, record: ApplicationRecord, sequence: int) -> Row:
+        """Return the row of a record, with the latest version that it contains."""
+        own = record.application.extra["version"]
+        parts = (own, own if record.documents is None else record.documents.extra["version"])
+        application = self.run.service.applications[record.application_id]
+        version = application.made_of(parts)
+        number = application.containing(parts).number if version is None else version.number
+        return Row(record.application_id, number, sequence, is_torn=version is None)
 
     def receive(self, rows: Iterable[Row]) -> None:
         """Note and judge the records that it was given."""
         for row in rows:
             self.run.world.count("consumer: record received")
+            if row.is_torn:
+                self.run.world.count("consumer: record read amid an update")
             promises.judge_delivery(self.run, self.machine, row)
             self.run.books.delivered(self.machine, row)
 

@@ -130,18 +130,20 @@ class Books:
     def is_repeated(self, machine: Machine, row: Row) -> bool:
         """Return whether a process is given what its poller must know to be delivered."""
         life = self.lives[machine]
-        return life.known.get(row.application_id) == row.version and row not in life.returned
+        is_known = life.known.get(row.application_id) == row.version and not row.is_torn
+        return is_known and row not in life.returned
 
     def delivered(self, machine: Machine, row: Row) -> None:
         """Note that a process was given a record."""
         life = self.lives[machine]
         # A batch that comes again says nothing of what its poller has read since.
         if row not in life.returned:
-            life.known[row.application_id] = row.version
+            _remember(life.known, row)
         life.returned.discard(row)
         life.failed.discard(row)
         life.uncommitted.append(row)
-        self.received.add(row.version)
+        if not row.is_torn:
+            self.received.add(row.version)
 
     def returned(self, machine: Machine, rows: Iterable[Row], *, has_failed: bool) -> None:
         """Note that a batch may be delivered again; it must, if it has failed."""
@@ -203,7 +205,7 @@ class Books:
         covered = dict(life.remembered)
         for row in life.uncommitted:
             if row.sequence <= checkpoint.sequence:
-                covered[row.application_id] = row.version
+                _remember(covered, row)
         oldest = position_of(checkpoint) - life.settings.lookback - 1
         latest, seconds = self.service.second + _SKEW, self.service.seconds
         return {
@@ -235,3 +237,11 @@ class Books:
         for application in self.service.applications.values():
             if (application.id, application.latest.number) not in kept:
                 self.pending[application.id] = application.latest
+
+
+def _remember(versions: dict[str, int], row: Row) -> None:
+    """Note the version that a poller delivered last, or that it was none that ever was."""
+    if row.is_torn:
+        versions.pop(row.application_id, None)
+    else:
+        versions[row.application_id] = row.version

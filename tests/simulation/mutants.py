@@ -126,6 +126,8 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=100, help="for each, at most")
     given = parser.parse_args()
     mutants, failed = read_mutants(), 0
+    if unknown := [number for number in given.numbers if not 1 <= number <= len(mutants)]:
+        parser.error(f"there are mutants 1 to {len(mutants)}, and no {unknown[0]}")
     for number, mutant in enumerate(mutants, start=1):
         if given.numbers and number not in given.numbers:
             continue

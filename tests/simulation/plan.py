@@ -135,6 +135,8 @@ class Plan:
     changes_settings: bool
     """Whether a process may be started with other settings than the one before."""
     rules: Rules
+    documents: bool
+    """Whether documents are read and updated as well."""
     page: int
     """Rows of a page of the list."""
     batch: int
@@ -177,6 +179,7 @@ class Plan:
         quiet = profile.quiet + 3 * settings.interval + 15 * settings.lease
         begins = [number * (epoch + quiet) for number in range(profile.epochs)]
         applications, is_calm = chance.choice(profile.applications), chance.random() < _CALM
+        release = Release.drawn(chance, settings.lease)
         return cls(
             seed=seed,
             profile=profile,
@@ -187,6 +190,7 @@ class Plan:
             settings=settings,
             changes_settings=chance.random() < 0.3,
             rules=Rules.drawn(chance, settings.settle),
+            documents=release is None and chance.random() < 0.4,
             page=chance.choice((5, 50, 1000)),
             batch=chance.choice((1, 7, 100)),
             starts_now=chance.random() < 0.4,
@@ -199,7 +203,7 @@ class Plan:
             else draw_faults(chance, FAULTS, profile.fault_gaps, begins, epoch, machines),
             epoch=epoch,
             quiet=quiet,
-            release=Release.drawn(chance, settings.lease),
+            release=release,
             callbacks=draw_callbacks(chance, begins, epoch + quiet / 3, applications, machines),
         )
 
@@ -213,6 +217,7 @@ class Plan:
             "store": self.kind,
             "settings": self.settings,
             "rules": self.rules,
+            "documents": self.documents,
             "page": self.page,
             "batch": self.batch,
             "release": self.release,

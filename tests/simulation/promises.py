@@ -38,7 +38,7 @@ def judge_delivery(run: "Cluster", machine: Machine, row: Row) -> None:
 def judge_effects(run: "Cluster", rows: Iterable[Row]) -> None:
     """Judge rows that are committed with the checkpoint: each takes effect once."""
     for row in rows:
-        if run.store.state.committed.get(row.application_id) == row.version:
+        if not row.is_torn and run.store.state.committed.get(row.application_id) == row.version:
             _fail(run, "8, once", f"{_name(row)} takes effect twice", row.application_id)
 
 

@@ -21,7 +21,7 @@ from income_client.http.session import SessionManager, open_session
 from income_client.http.transport import SocketLimits, Transport
 from income_client.records.window import EPOCH
 
-from .applications import Application, Version, body_of, row_of, stamp_of
+from .applications import Application, Version, body_of, documents_of, row_of, stamp_of
 from .loops import EPOCH_OF_RUNS, Machine, MachineClock, World
 
 T = TypeVar("T")
@@ -87,6 +87,8 @@ class SimulatedService:
 
     world: World
     rules: Rules
+    has_documents: bool = False
+    """Whether an update may change the documents of an application and nothing else."""
     applications: dict[str, Application] = field(factory=dict)
     trouble: Trouble = field(factory=Trouble)
     lists: list[float] = field(factory=list)
@@ -180,10 +182,22 @@ class SimulatedService:
             second=self.second - int(ago),
             listed_at=self.world.now - ago + late,
         )
+        version.parts = self._parts_of(application, version.number)
         application.versions.append(version)
         self.seconds[version.number] = version.second
         self.world.note("service", f"updates {version}, listed {late:.2f} s later", application_id)
         return version
+
+    def _parts_of(self, application: Application, number: int) -> tuple[int, int]:
+        """Draw what an update changes: the application itself, its documents, or both."""
+        if not (application.versions and self.has_documents):
+            return number, number
+        own, documents = application.latest.parts
+        changed = self.world.chance.choice(("own", "documents", "both"))
+        return (
+            own if changed == "documents" else number,
+            documents if changed == "own" else number,
+        )
 
     async def send(self, machine: Machine, request: Request, silence: float) -> Response:
         """Answer a request over a network that delays and loses."""
@@ -304,7 +318,11 @@ class SimulatedService:
             self.world.count(f"service: {application.defect} application")
         if application.defect == "failing":
             return self._reply(self.world.chance.choice((500, 503)))
-        return self._reply(200, body=body_of(version, application.defect))
+        body = documents_of if request.name == "get_documents" else body_of
+        # Parts that were not updated are as they were, with the time of their own last update.
+        number = version.parts[body is documents_of]
+        part = next(one for one in application.versions if one.number == number)
+        return self._reply(200, body=body(part, application.defect))
 
 
 class SimulatedTransport(Transport):

@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-ONCE_FAILED: Final[tuple[tuple[str, str, int], ...]] = (("pollers", "small", 20261128046),)
-"""Scenarios, profiles and seeds that have shown a fault; each is run every time."""
+ONCE_FAILED: Final[tuple[tuple[str, str, int], ...]] = ()
+"""Scenarios, profiles and seeds that have shown a fault; each is run every time. A new draw changes
+the plans of all seeds: a fault that was mended has a directed test as well."""
 
 _OF_POLLERS: Final = (
     "clock set back: far",
@@ -15,6 +16,7 @@ _OF_POLLERS: Final = (
     "consumer: block failed on a poisonous record",
     "consumer: holds a batch for long",
     "consumer: loop left with a batch",
+    "consumer: record read amid an update",
     "consumer: record received",
     "consumer: transaction too early",
     "dead letter: application",

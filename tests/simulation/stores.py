@@ -66,6 +66,8 @@ class Row:
     version: int
     sequence: int
     """That of its batch."""
+    is_torn: bool = False
+    """Whether application and documents were read at two moments with an update between."""
 
 
 @define

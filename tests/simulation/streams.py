@@ -103,8 +103,7 @@ async def run_relay(process: "Process", poller: Poller) -> None:
     async def publish(event: UpdateEvent) -> None:
         assert event.record is not None
         assert event.sequence is not None
-        version = event.record.application.extra["version"]
-        row = Row(event.application_id, version, event.sequence)
+        row = process.row_of(event.record, event.sequence)
         process.receive([row])
         try:
             await _send(run, machine, event.id, row)

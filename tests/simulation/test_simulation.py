@@ -21,7 +21,7 @@ from tests.simulation.walk_promises import EXCLUDED as EXCLUDED_OF_WALKS
 _ROOT = Path(__file__).parents[2]
 _GUIDE = _ROOT / "income_client" / "guide"
 
-SEEDS: Final = {"pollers": (8, 4), "relay": (2, 2), "tokens": (0, 8), "walks": (0, 12)}
+SEEDS: Final = {"pollers": (8, 4), "relay": (2, 1), "tokens": (0, 6), "walks": (0, 8)}
 """The first seed of each scenario, and how many; all of them take some seconds."""
 
 
