@@ -61,10 +61,10 @@ _SECRETS: Final = {
 _QUIET: Final = {
     "invented": r"\binvented\b(?!-)",  # short passwords and tokens of tests
     "token-": r"\btoken-\d",
-    # of the emulator; not the checksum of a checkpoint, which is any number
-    "666": r"(?<![\d.])(?<!\"check\":)666\d{6}\b",
+    # of the emulator; not the checksum of a checkpoint, which is any number, nor digits of its mark
+    "666": r"(?<![\w.])(?<!\"check\":)666\d{6}\b",
     "@example": r"\.\d+@example\.com",
-    "55501": r"(?<![\d.])(?<!\"check\":)\d{3}55501\d{2}\b",
+    "55501": r"(?<![\w.])(?<!\"check\":)\d{3}55501\d{2}\b",
     # of tests/support/payloads.py
     **_plain("000112222", "ada@example", "ada-sample", "Invented Way", "51234.56"),
 }
