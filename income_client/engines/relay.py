@@ -127,7 +127,10 @@ class UpdateEvent:
         if isinstance(value, cls):
             return value
         if not isinstance(value, dict) or "record" in value:
-            raise invalid("event", "a message without a record: use faststream_decoder", value)
+            # No ValueError: Pydantic would replace one by its own error, which shows the record.
+            raise ConfigurationError(
+                "event must be a message without a record: use faststream_decoder", argument="event"
+            )
         return cls.from_json(msgspec.json.encode(value))
 
     @classmethod
