@@ -104,7 +104,8 @@ async def serving(
             partial(limits.accept, server),
             host,
             port,
-            backlog=min(_MOST_AT_ONCE, max(1, most // 2)),
+            # Connections of two rounds of the loop may be open before the first excess is closed.
+            backlog=min(_MOST_AT_ONCE, max(1, most // 4)),
             ssl=ssl,
             ssl_handshake_timeout=tls_timeout,
             ssl_shutdown_timeout=tls_timeout,
