@@ -201,17 +201,19 @@ class Books:
 
         What the list can show no more is forgotten, and so are times far ahead of the service's
         clock. Both may be delivered once more after the clock was set back: the guide says so.
+        A poller knows the time that a record reports, which an update of its documents alone
+        does not change.
         """
         covered = dict(life.remembered)
         for row in life.uncommitted:
             if row.sequence <= checkpoint.sequence:
                 _remember(covered, row)
         oldest = position_of(checkpoint) - life.settings.lookback - 1
-        latest, seconds = self.service.second + _SKEW, self.service.seconds
+        latest, reported = self.service.second + _SKEW, self.service.reported
         return {
             application_id: number
             for application_id, number in covered.items()
-            if oldest <= seconds[number] <= latest
+            if oldest <= reported[number] <= latest
         }
 
     def store_lost_saves(

@@ -103,8 +103,8 @@ class SimulatedService:
     """When its clock was set back, and by how many seconds."""
     _settings: list[tuple[float, float, bool]] = field(factory=lambda: [(0.0, 0.0, True)])
     """Of its clock: from when on, what it showed then, and whether it moves."""
-    seconds: dict[int, int] = field(factory=dict)
-    """The second of each version, by its number."""
+    reported: dict[int, int] = field(factory=dict)
+    """The second that the record of each version, by its number, reports as its last update."""
 
     def second_at(self, moment: float) -> int:
         """Return the second that its clock showed at a moment."""
@@ -177,14 +177,16 @@ class SimulatedService:
         late = self.rules.latest * self.world.chance.choice((0, self.world.chance.random(), 1))
         version = Version(
             application_id,
-            len(self.seconds) + 1,
+            len(self.reported) + 1,
             made_at=self.world.now - ago,
             second=self.second - int(ago),
             listed_at=self.world.now - ago + late,
         )
         version.parts = self._parts_of(application, version.number)
         application.versions.append(version)
-        self.seconds[version.number] = version.second
+        # Of documents that are updated alone, the application's record reports nothing.
+        own = version.parts[0]
+        self.reported[version.number] = self.reported.get(own, version.second)
         self.world.note("service", f"updates {version}, listed {late:.2f} s later", application_id)
         return version
 
