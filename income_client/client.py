@@ -948,9 +948,9 @@ class IncomeClient:
                 await self._downloader.aclose()
         return self._downloader
 
-    def _checked_concurrency(self, given: int | None) -> int:
+    def _checked_concurrency(self, concurrency: int | None) -> int:
         own = self._session.concurrency
-        return own if given is None else check_count("concurrency", given)
+        return own if concurrency is None else check_count("concurrency", concurrency)
 
 
 def find_telemetry() -> Telemetry | None:

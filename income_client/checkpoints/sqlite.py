@@ -278,16 +278,16 @@ class SQLiteCheckpointStore(CheckpointStore):
     def _is_there(self, path: Path) -> bool:
         was_used = self._was_used  # before the look: another call may make it right after that
         try:
-            found = path.stat()
+            status = path.stat()
         except FileNotFoundError:
             path.parent.stat()
             if was_used:
                 raise self._store_error("is gone since it was used last") from None
             self._check_side_files(path)
             return False
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise self._store_error("is not a regular file")
-        if found.st_nlink > 1:  # a process was killed when it had just made it
+        if status.st_nlink > 1:  # a process was killed when it had just made it
             _remove_leftovers(path)
         return True
 

@@ -247,9 +247,9 @@ class Change:
         )
 
 
-def reason_of_conflict(stored: int, known: int) -> str:
+def reason_of_conflict(stored_version: int, own_version: int) -> str:
     """Return why a store may be at another version than the one that a poller has saved."""
-    if stored >= known:
+    if stored_version >= own_version:
         return "another process or poller has taken over"
     return (
         "the store is older than what this poller has saved, as after a restore from a backup; "
@@ -266,9 +266,9 @@ def check_name(name: object, argument: str = "name") -> None:
 def checked_keys(keys: object) -> tuple[str, ...]:
     """Return keys of dead letters, each once; raise `ConfigurationError` for anything else."""
     if isinstance(keys, Iterable) and not isinstance(keys, str):
-        given = tuple(keys)
-        if all(map(_is_text, given)):
-            return tuple(dict.fromkeys(given))
+        texts = tuple(keys)
+        if all(map(_is_text, texts)):
+            return tuple(dict.fromkeys(texts))
     raise InvalidArgumentError("keys must be keys of dead letters", argument="keys")
 
 

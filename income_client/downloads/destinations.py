@@ -234,8 +234,8 @@ def _match_file(path: Path, md5: str) -> Published | None:
 def _sizes_of(paths: Iterable[Path]) -> dict[Path, int]:
     """Return which of these files are there, with their lengths in bytes."""
     with _reading_place():
-        found = ((path, size_of_file(path)) for path in paths)
-        return {path: size for path, size in found if size is not None}
+        sizes = ((path, size_of_file(path)) for path in paths)
+        return {path: size for path, size in sizes if size is not None}
 
 
 def _sha256_of(path: Path) -> str:
@@ -347,16 +347,16 @@ class StreamPlace:
     def _write_block(self, block: bytes) -> None:
         rest = block
         while rest and not self._is_stopped:
-            taken = self._stream.write(rest)
-            if inspect.isawaitable(taken):
-                if inspect.iscoroutine(taken):
-                    taken.close()
+            written = self._stream.write(rest)
+            if inspect.isawaitable(written):
+                if inspect.iscoroutine(written):
+                    written.close()
                 raise TypeError("write() returned an awaitable, so it has written nothing")
             # A raw stream may take less; one that does not say took all.
-            if taken is None and isinstance(self._stream, io.RawIOBase):
+            if written is None and isinstance(self._stream, io.RawIOBase):
                 raise BlockingIOError(errno.EAGAIN, "the stream would block")
-            if not isinstance(taken, int):
+            if not isinstance(written, int):
                 return
-            if not 0 < taken <= len(rest):
+            if not 0 < written <= len(rest):
                 raise ValueError("a stream takes at least one byte")
-            rest = rest[taken:]
+            rest = rest[written:]

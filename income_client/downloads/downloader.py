@@ -389,9 +389,9 @@ class FreshAddresses:
         key = (document_type, document_id)
         asked_before = self._times_asked
         async with self._lock:
-            known = self._addresses.get(key)
-            if known is not None and known != stale and self._came_at >= since:
-                return known
+            cached = self._addresses.get(key)
+            if cached is not None and cached != stale and self._came_at >= since:
+                return cached
             if self._times_asked == asked_before:
                 await self._renew_addresses(ask)
         if self._failure is not None:
@@ -418,8 +418,8 @@ class FreshAddresses:
 
 def _addresses_by_key(documents: ApplicationDocuments) -> dict[tuple[str, str], str | None]:
     """Return the address of each document, None where the service gives two for one."""
-    found: dict[tuple[str, str], str | None] = {}
+    addresses: dict[tuple[str, str], str | None] = {}
     for document_type, document in documents.all():
         key = (document_type, document.document_id)
-        found[key] = document.url if found.get(key, document.url) == document.url else None
-    return found
+        addresses[key] = document.url if addresses.get(key, document.url) == document.url else None
+    return addresses

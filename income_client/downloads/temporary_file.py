@@ -189,8 +189,8 @@ def remove_abandoned(folder: Path, names: Iterable[str]) -> None:
 def _remove_unlocked(path: Path) -> None:
     descriptor = open_file(path, os.O_RDWR)
     try:
-        found = os.fstat(descriptor)
-        if stat.S_ISREG(found.st_mode) and is_ours(found) and lock_descriptor(descriptor):
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode) and is_ours(status) and lock_descriptor(descriptor):
             path.unlink()
     finally:
         os.close(descriptor)

@@ -82,16 +82,17 @@ def failure_of_reply(
 
     Another attempt may help unless the file was refused.
     """
-    found = _CODE.search(text)
-    code = None if found is None else found["code"]
+    code_match = _CODE.search(text)
+    code = None if code_match is None else code_match["code"]
     error = DownloadError(
         f"the storage answered {status} {code}" if code else f"the storage answered {status}",
         retryable=status >= HTTPStatus.BAD_REQUEST and not is_refusal(status),
         code=code,
         **facts_of(Response(status=status, headers=headers, body=b"")),
     )
-    said = _MESSAGE.search(text)
-    if code in _EXPIRED_CODES or (said is not None and "expired" in said["message"].lower()):
+    message_match = _MESSAGE.search(text)
+    message = "" if message_match is None else message_match["message"]
+    if code in _EXPIRED_CODES or "expired" in message.lower():
         return OutdatedError(error, has_expired=True)
     return OutdatedError(error, has_expired=False) if status in _OUTDATED else error
 
@@ -104,9 +105,9 @@ def read_stored_file(status: int, headers: Mapping[str, str]) -> StoredFile:
         return StoredFile(int(length) if _LENGTH.fullmatch(length) else None, etag, media_type)
     content_range = headers.get("content-range", "")
     is_empty = status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
-    found = (_UNSATISFIED_RANGE if is_empty else _CONTENT_RANGE).fullmatch(content_range)
-    if found is not None:
-        return StoredFile(int(found["total"]), etag, media_type)
+    match = (_UNSATISFIED_RANGE if is_empty else _CONTENT_RANGE).fullmatch(content_range)
+    if match is not None:
+        return StoredFile(int(match["total"]), etag, media_type)
     if is_empty:
         # An empty file has no first byte, and not every storage reports that correctly.
         return StoredFile(None, None, None)
@@ -177,8 +178,8 @@ class Transfer:
             raise self._too_long()
         self.etag = strong_etag(headers)
         # The reply with the rest of a file need not repeat its media type.
-        known = None if starts_over else self.content_type
-        self.content_type = headers.get("content-type", known)
+        earlier_type = None if starts_over else self.content_type
+        self.content_type = headers.get("content-type", earlier_type)
         return starts_over
 
     def count_bytes(self, length: int, now: float) -> None:
@@ -264,10 +265,10 @@ def _check_usable(headers: Mapping[str, str], status: int) -> None:
 
 def _read_content_range(headers: Mapping[str, str]) -> tuple[int, int, int] | None:
     """Return first byte, end and total of a 206; None if it is absent or contradicts itself."""
-    found = _CONTENT_RANGE.fullmatch(headers.get("content-range", ""))
-    if found is None:
+    match = _CONTENT_RANGE.fullmatch(headers.get("content-range", ""))
+    if match is None:
         return None
-    first, end, total = int(found["first"]), int(found["last"]) + 1, int(found["total"])
+    first, end, total = int(match["first"]), int(match["last"]) + 1, int(match["total"])
     length = headers.get("content-length", str(end - first))
     is_sane = first < end <= total and length == str(end - first)
     return (first, end, total) if is_sane else None

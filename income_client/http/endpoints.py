@@ -177,11 +177,11 @@ def _query_items(params: Any) -> Iterator[tuple[str, str]]:
         return
     if not isinstance(params, Mapping):
         raise invalid("params", "a mapping of names to values", params)
-    for name, given in params.items():
+    for name, param in params.items():
         if not isinstance(name, str) or not name:
             raise wrong("params", "must have names that are a str and not empty")
-        is_several = isinstance(given, Sequence) and not isinstance(given, str | bytes | bytearray)
-        for value in given if is_several else (given,):
+        is_several = isinstance(param, Sequence) and not isinstance(param, str | bytes | bytearray)
+        for value in param if is_several else (param,):
             text = _query_text(value)
             if any(has_surrogate(one) or any(map(_is_control, one)) for one in (name, text)):
                 raise wrong("params", "holds a control character or half a character")
@@ -231,8 +231,8 @@ def _quote_segment(text: str) -> str:
 
 def _check_id(name: str, text: object) -> None:
     if not isinstance(text, str) or not text:
-        found = "an empty one" if text == "" else type(text).__name__
-        raise wrong(name, f"must be a non-empty str, found {found}")
+        kind = "an empty one" if text == "" else type(text).__name__
+        raise wrong(name, f"must be a non-empty str, found {kind}")
     if len(text) > LONGEST_ID:
         raise wrong(name, f"must not be longer than {LONGEST_ID} characters")
     if not text.isprintable() and (has_surrogate(text) or any(map(_is_control, text))):
@@ -269,14 +269,14 @@ def proxy_address(proxy: str) -> Secret:
     return Secret(proxy)
 
 
-def check_route(found: Addresses, proxy: Secret) -> None:
+def check_route(addresses: Addresses, proxy: Secret) -> None:
     """Refuse a proxy that credentials would be sent to outside of TLS.
 
     Over http the proxy itself gets each request, with its Authorization header. So an http
     address of this machine can be combined only with a proxy on this machine.
     """
     is_here = is_this_machine(read_address("proxy", proxy.reveal()).host)
-    for name, address in (("base_url", found.api), ("auth_url", found.token)):
+    for name, address in (("base_url", addresses.api), ("auth_url", addresses.token)):
         if not is_here and address.startswith("http:"):
             raise wrong(
                 name,

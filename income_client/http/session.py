@@ -110,8 +110,8 @@ class SessionManager:
         """Return a view with other timeouts, as far as they are given, or another retry policy."""
         session = self
         if timeouts is not None:
-            given = _check_instance("timeouts", Timeouts, timeouts)
-            limits = _time_limits(merged(given, self.timeouts), self.transport)
+            changes = _check_instance("timeouts", Timeouts, timeouts)
+            limits = _time_limits(merged(changes, self.timeouts), self.transport)
             session = evolve(session, **limits)
         if retry is not None:
             session = evolve(session, retry=_check_instance("retry", RetryPolicy, retry))

@@ -597,8 +597,8 @@ class TokenCache:
             return False
         if now < shared.stale_at:
             return True
-        held = self._token
-        return now < shared.expired_at and (held is None or now >= held.expired_at)
+        current = self._token
+        return now < shared.expired_at and (current is None or now >= current.expired_at)
 
 
 def needless_store_error() -> ConfigurationError:

@@ -319,12 +319,12 @@ class Poll:
         for window in listing.saturated:
             if key_of_window(window) not in letters:
                 self._put_window(window, _OVERFULL)
-        done = Intervals([*listing.covered, *listing.saturated])
+        covered = Intervals([*listing.covered, *listing.saturated])
         start = listing.bounds.after
-        edge = next((w.before for w in done if w.after <= start < w.before), start)
+        edge = next((window.before for window in covered if window.contains(start)), start)
         progress = self._state.progress
-        held = {key_of(one) for one in letters.application_ids}
-        progress.advance(min(edge, self._present_second - progress.settle), held)
+        dead_keys = {key_of(application_id) for application_id in letters.application_ids}
+        progress.advance(min(edge, self._present_second - progress.settle), dead_keys)
 
     # Reading
 

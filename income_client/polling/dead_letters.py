@@ -75,19 +75,21 @@ class DeadLetters:
         """
         # A dead letter of a single second means that the second is saturated.
         window = Window(window.after, max(window.before, window.after + 2))
-        known = [one for one in self._windows if not is_second(one)]
-        known.sort(key=attrgetter("after"))
-        gaps = Intervals(known).gaps(window)
+        earlier = [other for other in self._windows if not is_second(other)]
+        earlier.sort(key=attrgetter("after"))
+        gaps = Intervals(earlier).gaps(window)
         if not gaps:
-            return [one for one in known if one.after < window.before][-1:]
-        found = []
+            return [other for other in earlier if other.after < window.before][-1:]
+        windows = []
         for gap in gaps:
-            ends_there = [one for one in known if one.before == gap.after <= one.after + _HOUR]
-            after = max((one.after for one in ends_there), default=gap.after)
+            adjacent = (
+                other for other in earlier if other.before == gap.after <= other.after + _HOUR
+            )
+            after = max((other.after for other in adjacent), default=gap.after)
             if gap.before > after + _HOUR:
                 after = gap.after
-            found.append(Window(after, max(gap.before, after + 2)))
-        return found
+            windows.append(Window(after, max(gap.before, after + 2)))
+        return windows
 
     def due(self, now: int, *, most: int) -> list[DeadLetter]:
         """Return the dead letters to try again, at most ``most``, the most overdue first."""
@@ -122,12 +124,12 @@ class DeadLetters:
         )
         if not is_retry:
             self._listed[letter.key] = letter
-        known = self._letters.get(letter.key)
-        if known is not None:
+        earlier = self._letters.get(letter.key)
+        if earlier is not None:
             letter = evolve(
                 letter,
-                attempts=known.attempts + attempts,
-                first_tried_at=known.first_tried_at,
+                attempts=earlier.attempts + attempts,
+                first_tried_at=earlier.first_tried_at,
             )
         self._letters[letter.key] = self._unsaved[letter.key] = letter
         self._resolved.pop(letter.key, None)

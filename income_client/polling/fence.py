@@ -116,11 +116,11 @@ class Fence:
         """Save a checkpoint at the end of the block, in the transaction of the block's writes."""
         transaction = self._store.begin_transaction(connection)
         replaced: Save | None = None  # set once the store has accepted the save
-        async with AsyncExitStack() as held:
+        async with AsyncExitStack() as stack:
             try:
                 async with transaction as bound:
                     yield
-                    await held.enter_async_context(self._lock)
+                    await stack.enter_async_context(self._lock)
                     store = self._store.bound_to(bound)
                     await store.end_when_idle(self._seconds or _LONGEST_SILENCE)
                     await self._check_if_doubtful()
@@ -165,12 +165,12 @@ class Fence:
             self._monitor.lost_lease(silence, has_vanished=stored.checkpoint is None)
         return self._conflict_error(stored)
 
-    def _conflict_error(self, found: StoredCheckpoint) -> CheckpointConflictError:
-        known = self.last.stored.version
-        reason = reason_of_conflict(found.version, known)
-        if found.checkpoint is None:
+    def _conflict_error(self, stored: StoredCheckpoint) -> CheckpointConflictError:
+        own_version = self.last.stored.version
+        reason = reason_of_conflict(stored.version, own_version)
+        if stored.checkpoint is None:
             reason = "it is gone from the store, which was emptied or made again"
-        elif isinstance(self.hold, Overdue) and found.version > known:
+        elif isinstance(self.hold, Overdue) and stored.version > own_version:
             reason = (
                 f"this poller gave its lease up after its consumer had held a batch for "
                 f"{self.hold.seconds:.0f} s, and another has taken over"

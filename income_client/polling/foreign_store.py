@@ -148,8 +148,8 @@ class _StoreOfVersions(CheckpointStore):
         return type(self._store).__name__
 
     async def load(self, name: str) -> StoredCheckpoint:
-        found: StoredCheckpoint = await self._store.load(name)
-        return found
+        stored: StoredCheckpoint = await self._store.load(name)
+        return stored
 
     async def save(
         self,
@@ -170,8 +170,8 @@ class _StoreOfVersions(CheckpointStore):
         return saved
 
     async def dead_letters(self, name: str) -> Sequence[DeadLetter]:
-        found: Sequence[DeadLetter] = await self._store.dead_letters(name)
-        return found
+        letters: Sequence[DeadLetter] = await self._store.dead_letters(name)
+        return letters
 
     @asynccontextmanager
     async def transaction(self, connection: Any) -> AsyncIterator[CheckpointStore]:

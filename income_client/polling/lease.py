@@ -109,13 +109,13 @@ class Lease:
 
     async def acquire(
         self,
-        given: Checkpoint | None,
+        start: Checkpoint | None,
         begin: Callable[[], Awaitable[int]],
         *,
         must_exist: bool = False,
     ) -> tuple[Checkpoint, tuple[DeadLetter, ...]]:
         """Acquire the lease; return the checkpoint to resume from, and the dead letters."""
-        self._fence = fence = await self._standby.acquire(given, begin, must_exist=must_exist)
+        self._fence = fence = await self._standby.acquire(start, begin, must_exist=must_exist)
         letters = await fence.load_letters()
         self._begin_renewing()
         return fence.last.checkpoint, letters
@@ -156,9 +156,9 @@ class Lease:
         """Renew the lease if the last save is ``age`` seconds old; return whether it is held."""
         if self.is_lost:
             return False
-        held = 0.0 if self.idle_since is None else self._clock.monotonic() - self.idle_since
-        if held > _LONGEST_ABSENCE * (self._seconds or 0.0):
-            await self._give_up(held)
+        idle_seconds = 0.0 if self.idle_since is None else self._clock.monotonic() - self.idle_since
+        if idle_seconds > _LONGEST_ABSENCE * (self._seconds or 0.0):
+            await self._give_up(idle_seconds)
             return False
         try:
             await self.fence.renew(age)
@@ -170,16 +170,16 @@ class Lease:
             self._monitor.renewal_failed(error)
         return True
 
-    async def _give_up(self, held: float) -> None:
+    async def _give_up(self, idle_seconds: float) -> None:
         _LEASE_LOGGER.warning(
             "poller %r gives its lease up, so that a standby can take over: its consumer has "
             "held a batch for %.0f s, more than ten leases of %g s",
             self._store.name,
-            held,
+            idle_seconds,
             self._seconds,
-            extra={"poller": self._store.name, "seconds": held, "lease": self._seconds},
+            extra={"poller": self._store.name, "seconds": idle_seconds, "lease": self._seconds},
         )
-        await self.fence.give_up(Overdue(held))
+        await self.fence.give_up(Overdue(idle_seconds))
 
     def _begin_renewing(self) -> None:
         if self._seconds is None:
@@ -250,7 +250,7 @@ class Standby:
 
     async def acquire(
         self,
-        given: Checkpoint | None,
+        start: Checkpoint | None,
         begin: Callable[[], Awaitable[int]],
         *,
         must_exist: bool,
@@ -266,10 +266,10 @@ class Standby:
                     f"there is no checkpoint {self._store.name!r} in {self._store.log_name}: check "
                     "the name and the store, or poll without must_exist to begin anew"
                 )
-            found = self._read(stored)
-            self._report_older(found)
+            previous = self._read(stored)
+            self._report_older(previous)
             checkpoint = evolve(
-                await self._choose_beginning(found, given, begin),
+                await self._choose_beginning(previous, start, begin),
                 holder=secrets.token_hex(_MARK_BYTES),
                 lease=self._seconds,
             )
@@ -282,9 +282,9 @@ class Standby:
                     await self._clock.sleep(self._seconds / LOOKS)
                 continue
             self._monitor.failed_renewals = 0
-            if (seen := self._watched) is not None:
-                silence = self._clock.monotonic() - seen.seen_at
-                self._monitor.took_over(silence, was_given_up=not seen.lease)
+            if (watched := self._watched) is not None:
+                silence = self._clock.monotonic() - watched.seen_at
+                self._monitor.took_over(silence, was_given_up=not watched.lease)
             return Fence(
                 self._store, first, clock=self._clock, seconds=self._seconds, monitor=self._monitor
             )
@@ -292,21 +292,21 @@ class Standby:
 
     async def _choose_beginning(
         self,
-        found: Checkpoint | None,
-        given: Checkpoint | None,
+        previous: Checkpoint | None,
+        start: Checkpoint | None,
         begin: Callable[[], Awaitable[int]],
     ) -> Checkpoint:
         """Return the checkpoint to resume from, with one takeover more."""
-        known, takeovers = found, 0 if found is None else found.takeovers
-        if given is not None and (found is None or given.progress > found.progress):
-            known = given
-        if known is None and self._past is not None:
+        beginning, takeovers = previous, 0 if previous is None else previous.takeovers
+        if start is not None and (previous is None or start.progress > previous.progress):
+            beginning = start
+        if beginning is None and self._past is not None:
             since, takeovers = self._past.since, self._past.takeovers
-            known = Checkpoint(since=since, reached=since, batches=self._past.batches)
-        if known is None:
+            beginning = Checkpoint(since=since, reached=since, batches=self._past.batches)
+        if beginning is None:
             second = await begin()
-            known = Checkpoint(since=second, reached=second)
-        return evolve(known, takeovers=max(known.takeovers, takeovers) + 1)
+            beginning = Checkpoint(since=second, reached=second)
+        return evolve(beginning, takeovers=max(beginning.takeovers, takeovers) + 1)
 
     async def _wait_until_free(self) -> StoredCheckpoint:
         """Load the checkpoint; with standbys, wait until no other poller holds the lease."""
@@ -326,16 +326,16 @@ class Standby:
         """Return the stored checkpoint, and remember the furthest one that was seen."""
         if stored.checkpoint is None:
             return None
-        found = read_checkpoint(stored.checkpoint)
-        past = self._past or found
-        furthest = found if found.progress >= past.progress else past
+        checkpoint = read_checkpoint(stored.checkpoint)
+        past = self._past or checkpoint
+        furthest = checkpoint if checkpoint.progress >= past.progress else past
         # A name that was begun anew may have begun earlier than before.
-        self._past = evolve(furthest, since=min(found.since, past.since))
-        return found
+        self._past = evolve(furthest, since=min(checkpoint.since, past.since))
+        return checkpoint
 
     def _watch(self, stored: StoredCheckpoint, own_lease: float) -> _Watched:
-        found = self._read(stored)
-        lease = 0.0 if found is None else found.lease
+        checkpoint = self._read(stored)
+        lease = 0.0 if checkpoint is None else checkpoint.lease
         return _Watched(stored, self._clock.monotonic(), own_lease if lease is None else lease)
 
     async def _try_rights(self) -> None:
@@ -344,9 +344,9 @@ class Standby:
             await self._store.check_rights()
         self._may_save = True
 
-    def _report_older(self, found: Checkpoint | None) -> None:
+    def _report_older(self, checkpoint: Checkpoint | None) -> None:
         """Log a warning if the stored checkpoint is older than one that this poller has seen."""
         past = self._past
-        if past is not None and (found is None or found.progress < past.progress):
-            resumes_at = past.since if found is None else found.reached
-            self._monitor.lost_checkpoint(resumes_at, is_gone=found is None)
+        if past is not None and (checkpoint is None or checkpoint.progress < past.progress):
+            resumes_at = past.since if checkpoint is None else checkpoint.reached
+            self._monitor.lost_checkpoint(resumes_at, is_gone=checkpoint is None)

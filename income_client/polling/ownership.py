@@ -123,13 +123,13 @@ class Ownership:
         """Return the ownership after a look at the store; None if another poller has saved."""
         if self.sent is not None and stored == self.sent.stored:
             return self.made()
-        last, known = self.last, self.last.stored
-        if stored != known:
+        last, last_stored = self.last, self.last.stored
+        if stored != last_stored:
             checkpoint = self._read_own(stored)
             if checkpoint is None:
                 return None
             # With an equal version, the store has only reordered the members of the text.
-            if stored.version > known.version:
+            if stored.version > last_stored.version:
                 last = Save(checkpoint, stored, last.sent_at)  # a save that the store made late
         return evolve(self, last=last, sent=None)
 

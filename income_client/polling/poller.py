@@ -409,16 +409,16 @@ class Poller:
         self._schedule.wake()
 
     async def _acquire_lease(self) -> PollerState:
-        given = self._start if isinstance(self._start, Checkpoint) else None
+        start = self._start if isinstance(self._start, Checkpoint) else None
         self._schedule.resume_name()
         checkpoint, letters = await self._schedule.unless_stopped(
-            self._lease.acquire(given, self._find_first_second, must_exist=self._must_exist)
+            self._lease.acquire(start, self._find_first_second, must_exist=self._must_exist)
         )
         progress = Progress(checkpoint, settle=self._settle, lookback=self._lookback)
         self._monitor.progress = progress
         if self._lease.is_new:
             store = self._lease.log_name
-            self._monitor.began(checkpoint.reached, store, is_given=given is not None)
+            self._monitor.began(checkpoint.reached, store, is_given=start is not None)
         self._monitor.committed(checkpoint.reached)
         await self._schedule.unless_stopped(self._bell.begin())
         if self._lease.renewal is not None:

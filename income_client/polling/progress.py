@@ -98,7 +98,7 @@ class Progress:
         """Count a delivered batch."""
         self._batches += 1
 
-    def advance(self, second: int, held: Container[bytes] = ()) -> None:
+    def advance(self, second: int, dead_keys: Container[bytes] = ()) -> None:
         """Note that every update before a second is delivered; never go back."""
         if second <= self._position:
             return
@@ -107,7 +107,9 @@ class Progress:
         oldest = self.lower - 1  # since an inclusive lower bound lists one second more
         # Dead letters may be read again, in the version that was delivered last.
         past = [
-            key for key, seen in self._seen.items() if seen.last_listed < oldest and key not in held
+            key
+            for key, seen in self._seen.items()
+            if seen.last_listed < oldest and key not in dead_keys
         ]
         for key in past:
             self._recent[key] = self._seen.pop(key).digest

@@ -50,6 +50,10 @@ class Window:
         """
         return self.after <= other.before and other.after <= self.before
 
+    def contains(self, second: int) -> bool:
+        """Return whether a second of the service's clock lies in the window."""
+        return self.after <= second < self.before
+
     def __bool__(self) -> bool:
         """Return whether the span contains any second."""
         return self.after < self.before

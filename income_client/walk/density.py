@@ -150,10 +150,10 @@ class Density:
     def width(self, start: int, end: int) -> int:
         """Return the width in seconds, 1 to ``end - start``, of the window to ask for."""
         region = self._region_at(start, end)
-        wanted = self._width_by_dates(region, start, end)
-        if wanted is None:
-            wanted = region.width(start, end)
-        return max(1, min(end - start, int(wanted)))
+        width = self._width_by_dates(region, start, end)
+        if width is None:
+            width = region.width(start, end)
+        return max(1, min(end - start, int(width)))
 
     def pages(self, start: int, end: int) -> float:
         """Return how many pages probably lie in ``[start, end)``."""
@@ -245,9 +245,7 @@ class Density:
         """Return the full pages around a second, the narrowest first; none where they mislead."""
         if self._dates_variance > _MISLEADING:
             self._samples.clear()
-        around = [
-            one for one in reversed(self._samples) if one.window.after <= start < one.window.before
-        ]
+        around = [sample for sample in reversed(self._samples) if sample.window.contains(start)]
         for sample in around:
             sample.refresh()
         return around
@@ -272,12 +270,12 @@ class Density:
             if saved * _WIDE > 1 and ahead > 2 * _WIDE * page:
                 return _width_of_rows(samples, start, end, _WIDE * page)
         target = page * max(_LEAST, _CERTAIN - _CAUTION * math.sqrt(variance))
-        wanted = _width_of_rows(samples, start, end, target)
+        width = _width_of_rows(samples, start, end, target)
         if region.rate is not None and not is_first:
-            other = region.width_of_rows(target)
-            wanted = _pool(other, wanted, by_rate / (by_rate + by_dates))
+            width_by_rate = region.width_of_rows(target)
+            width = _pool(width_by_rate, width, by_rate / (by_rate + by_dates))
         most = _SHRUNK * (sample.window.before - start) if is_first else gap
-        return min(wanted, most)
+        return min(width, most)
 
     def _variance_by_dates(self, sample: Sample) -> float:
         """Return the variance of the rows of a page: by dates, and by a sample's size and scale."""
@@ -357,9 +355,10 @@ def _width_of_rows(samples: list[Sample], start: int, end: int, rows: float) -> 
     return float(max(1, at - start))
 
 
-def _pool(known: float, seen: float, weight: float) -> float:
+def _pool(first: float, second: float, weight_of_second: float) -> float:
     """Return the weighted mean of two estimates on a logarithmic scale."""
-    return math.exp(weight * math.log(seen) + (1 - weight) * math.log(known))
+    first_part = (1 - weight_of_second) * math.log(first)
+    return math.exp(first_part + weight_of_second * math.log(second))
 
 
 def _pool_variances(variance: float, other: float) -> float:
@@ -454,13 +453,13 @@ class _Region:
     def width(self, position: int, end: int) -> float:
         """Return the width of the window to ask for next, by the rate and the full pages."""
         target = FILL * (self.limit - 1)
-        wanted = min(end - position, self.width_of_rows(target))
+        width = min(end - position, self.width_of_rows(target))
         if self.full_pages:
             ahead = self.full_pages[-1].end - position
-            if wanted > _LARGE * ahead > 0:
+            if width > _LARGE * ahead > 0:
                 rows = self.full_pages[-1].estimate_rows(is_rate_known=self.rate is not None)
-                wanted = min(wanted, target / rows * ahead)
-        return wanted
+                width = min(width, target / rows * ahead)
+        return width
 
     def width_of_rows(self, rows: float) -> float:
         """Return the width that holds a number of rows at the region's rate."""
@@ -481,11 +480,11 @@ class _Region:
         width = window.before - window.after
         # An empty window counts as a small part of a row: zero has no logarithm.
         rate = max(len(ids), self.limit / 2000) / width
-        known = rate if self.rate is None else self.rate
-        most = max(len(ids), known * width)
-        self.rate = _pool(known, rate, most / (most + self.limit / 10))
+        expected = rate if self.rate is None else self.rate
+        most = max(len(ids), expected * width)
+        self.rate = _pool(expected, rate, most / (most + self.limit / 10))
         # With less than half of the rows expected, a burst is over.
-        self.most_width = math.inf if len(ids) < known * width / 2 else _GROWTH * width
+        self.most_width = math.inf if len(ids) < expected * width / 2 else _GROWTH * width
         for page in self.full_pages:
             page.learn(ids)
         self.full_pages = [

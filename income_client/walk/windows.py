@@ -236,10 +236,10 @@ class Saturation:
         """
         ids = frozenset(rows)
         if self._last is not None:
-            last, known, present_then = self._last
-            if abs(second - last) < _APART:
+            last_second, last_ids, last_present = self._last
+            if abs(second - last_second) < _APART:
                 return False
-            if second < present_then and 2 * len(ids & known) > len(ids):
+            if second < last_present and 2 * len(ids & last_ids) > len(ids):
                 return True
         self._last = (second, ids, present)
         return False

@@ -192,13 +192,14 @@ def decode(cls: type[T], body: bytes, on_tree: Callable[[Any], None] | None = No
         DecodeError: with every fault; retryable if the body is not whole JSON.
     """
     kind: Any = cls
+    record: T
     if on_tree is None and (quick := _quick_reader(kind)) is not None:
-        with contextlib.suppress(Exception):  # read again below, where what is unknown is kept
-            found: T = quick(body)
-            return found
+        with contextlib.suppress(Exception):  # read again below, which keeps unknown fields
+            record = quick(body)
+            return record
     tree = parse_exactly(body)
     try:
-        record: T = _readers_module().reader_of(cls)(tree, cls)
+        record = _readers_module().reader_of(cls)(tree, cls)
     except Exception as error:  # noqa: BLE001 - a class of the user's raises what it likes
         # If the text is as the fields say, a registered class has raised, by a validator or by a
         # bug of its own, and only the name of the error distinguishes them.

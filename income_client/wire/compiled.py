@@ -167,11 +167,11 @@ class _Function:
             # Otherwise only a dict gets past the first key: nothing else that JSON has takes one.
             lines += [f"if type({value}) is not dict:", "    raise TypeError"]
         for name, kind_of_field in shape.types.items():
-            taken = f"{x} = {value}[{name!r}]\n{self.lines(x, kind_of_field)}"
+            code = f"{x} = {value}[{name!r}]\n{self.lines(x, kind_of_field)}"
             if name in shape.defaults:
                 default = self._bind_name("default", shape.defaults[name])
-                taken = f"{x} = {default}\nif {name!r} in {value}:\n{_indent_lines(taken)}"
-            lines += [taken, f"{record}.{name} = {x}"]
+                code = f"{x} = {default}\nif {name!r} in {value}:\n{_indent_lines(code)}"
+            lines += [code, f"{record}.{name} = {x}"]
         data: Any = shape.types.get("extracted_data")
         if attrs.has(data) and not has_extra(data):
             rest = f"({value}['extracted_data'], {record}.extracted_data)"
@@ -248,8 +248,8 @@ class _TypedFunction(_Function):
                 lines.append(
                     f"{record}.{name} = {self._bind_name('default', shape.defaults[name])}"
                 )
-            elif taken := self.lines(x, kind_of_field):
-                lines += [f"{x} = {value}.{name}", taken, f"{record}.{name} = {x}"]
+            elif conversion := self.lines(x, kind_of_field):
+                lines += [f"{x} = {value}.{name}", conversion, f"{record}.{name} = {x}"]
             else:
                 lines.append(f"{record}.{name} = {value}.{name}")
         return "\n".join([*lines, *self._last_lines(record, shape, value)])

@@ -81,17 +81,17 @@ def _read_row(place: int, row: Any) -> ApplicationSummary:
         summary: ApplicationSummary = reader_of(ApplicationSummary)(row, ApplicationSummary)
         return summary
     fields = row if isinstance(row, dict) else {}
-    found = fields.get("application_id")
-    has_id = isinstance(found, str)
-    application_id = str(found) if has_id else ""
+    raw_id = fields.get("application_id")
+    has_id = isinstance(raw_id, str)
+    application_id = str(raw_id) if has_id else ""
     is_shown = application_id.isprintable() and 0 < len(application_id) <= _LONGEST_SHOWN
     error = DecodeError(faults, is_row=True, subject=application_id if is_shown else None)
-    known: dict[str, Any] = {
+    readable: dict[str, Any] = {
         "application_id": application_id,
         "application_date": _read_date(fields.get("application_date")),
     }
     return MalformedRow(
-        **_BLANKS | known,
+        **_BLANKS | readable,
         error=error,
         key=_row_key(row),
         has_id=has_id,

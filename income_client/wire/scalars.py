@@ -88,9 +88,9 @@ class Refusal(Exception):  # noqa: N818 - never leaves the package
         self.reason = reason
 
 
-def expected(what: str, found: object) -> Refusal:
+def expected(what: str, value: object) -> Refusal:
     """Return the refusal of a value of the wrong kind."""
-    return Refusal(f"expected {what}, found {_KINDS.get(type(found), 'something else')}")
+    return Refusal(f"expected {what}, found {_KINDS.get(type(value), 'something else')}")
 
 
 def _reader_of_type(kind: type, what: str) -> Reader:

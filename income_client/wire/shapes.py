@@ -105,13 +105,13 @@ class Shape:
 
     def leftovers(self, value: Mapping[str, Any], record: Any) -> UntypedDict:
         """Return the members of an object for which its record has no field."""
-        known, left = self.types, {}
+        types, rest = self.types, {}
         for key in value:
-            if key not in known:
+            if key not in types:
                 item = value[key]
-                left[key] = item if type(item) is str else keep_untyped(item)
+                rest[key] = item if type(item) is str else keep_untyped(item)
         # A default that was sent would be lost on the way back: a null for ``pages``, say.
         for name in self.defaults:
             if name in value and getattr(record, name) == self.defaults[name]:
-                left[name] = value[name]
-        return UntypedDict(left) if left else NO_EXTRA
+                rest[name] = value[name]
+        return UntypedDict(rest) if rest else NO_EXTRA

@@ -91,9 +91,9 @@ def aware_time(second: int, zone: tzinfo, near: datetime | None) -> datetime:
     moment = (EPOCH + timedelta(seconds=second)).replace(tzinfo=zone)
     if near is None:
         return moment
-    known = near.astimezone(UTC)
+    near_utc = near.astimezone(UTC)
     passes = (moment.replace(fold=fold) for fold in (0, 1))
-    return min(passes, key=lambda one: abs(one.astimezone(UTC) - known))
+    return min(passes, key=lambda one: abs(one.astimezone(UTC) - near_utc))
 
 
 def service_second(value: When, zone: tzinfo, *, rounding: Rounding, name: str = "the time") -> int:

@@ -220,7 +220,7 @@ def test_what_is_held_is_not_forgotten() -> None:
     """A dead letter may come back as it was delivered, to the next process as well."""
     one = progress(10)
     admit(one, 1, listed=11)
-    one.advance(100, held={key(1)})
+    one.advance(100, dead_keys={key(1)})
     assert kept(one) == {key(1)}
     one.advance(101)
     assert kept(one) == set()

@@ -55,6 +55,13 @@ def test_windows_that_meet_touch_and_overlap_only_in_a_common_second(
     assert (other.overlaps(window), other.touches(window)) == (overlaps, touches)
 
 
+@pytest.mark.parametrize(
+    ("second", "contains"), [(2, False), (3, True), (5, True), (6, False), (7, False)]
+)
+def test_a_window_contains_its_first_second_and_not_its_end(second: int, contains: bool) -> None:
+    assert Window(3, 6).contains(second) == contains
+
+
 @given(BOUNDS)
 def test_a_page_shows_rows_between_its_bounds_and_of_both(bounds: Bounds) -> None:
     assert seconds_in(bounds.seconds) == possible_seconds(bounds)
