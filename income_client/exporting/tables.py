@@ -81,13 +81,13 @@ def require_pyarrow() -> None:
 
 
 def _iterate_records(records: object) -> Iterator[Any]:
+    if isinstance(records, Iterable):
+        return iter(records)
     if isinstance(records, AsyncIterable):
         raise ConfigurationError(
             "gather records that are awaited first: [record async for record in ...]"
         )
-    if not isinstance(records, Iterable):
-        raise InvalidArgumentError(
-            f"records must be an iterable, such as a list, not {type(records).__name__}",
-            argument="records",
-        )
-    return iter(records)
+    raise InvalidArgumentError(
+        f"records must be an iterable, such as a list, not {type(records).__name__}",
+        argument="records",
+    )

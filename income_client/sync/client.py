@@ -15,7 +15,6 @@ import os
 from collections import deque
 from collections.abc import (
     AsyncGenerator,
-    AsyncIterable,
     AsyncIterator,
     Callable,
     Coroutine,
@@ -77,8 +76,12 @@ WORDS: Final = (
 _MANY: Final = 1000
 """Items that cross to the loop at a time where all are read before anything is returned: a crossing
 costs tens of microseconds."""
-_OF_THE_LOOP: Final = (AsyncIterable, str, bytes, list, tuple, set, frozenset, Mapping)
-"""Types of iterables that the loop reads, or refuses, by itself, since they should not block."""
+_OF_THE_LOOP: Final = (str, bytes, list, tuple, set, frozenset, Mapping)
+"""Types of iterables that the loop reads, or refuses, by itself, since they should not block.
+
+An asynchronous iterable is not among them: one that is an iterable too, such as a QuerySet of
+Django's, is bound to the caller's thread, transaction and connection.
+"""
 
 
 def _documented(original: Callable[..., Any]) -> Callable[[F], F]:

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import partial
@@ -39,6 +39,7 @@ from income_client.downloads import Downloads
 from income_client.emulator import Emulator, Fault
 from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore
 from income_client.engines.postgres import PostgresCheckpointStore, PostgresTokenStore
+from income_client.exporting import to_arrow
 from income_client.sync import SyncApplicationPaginator, SyncBatch, SyncIterator, SyncPoller, portal
 from income_client.sync import client as sync_client
 from income_client.sync.client import WORDS
@@ -382,6 +383,38 @@ def test_leaving_a_loop_ends_its_requests_in_whichever_thread_it_is_collected() 
         with ThreadPoolExecutor(1) as threads:
             until(is_collected)
         until(lambda: tasks_of(client) == 0)
+
+
+class Query:
+    """Items that one thread alone can read, as those of a QuerySet of Django's.
+
+    Read asynchronously, the query is made in another thread, whose transaction has none of them.
+    """
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        self._items = list(items)
+        self._thread = threading.get_ident()
+
+    def __iter__(self) -> Iterator[Any]:
+        assert threading.get_ident() == self._thread
+        return iter(self._items)
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        for item in ():
+            yield item
+
+
+def test_what_iterates_both_ways_is_read_in_the_thread_that_waits(tmp_path: Path) -> None:
+    with emulated(6) as (_, client):
+        ids = [row.application_id for row in client.list_applications()]
+        entries = list(next(client.fetch_documents(ids)).all())
+        records = list(client.fetch_records(Query(ids)))
+        assert [record.application_id for record in records] == ids
+        assert [one.application_id for one in client.fetch_documents(Query(ids))] == ids
+        assert len(list(client.download_all(Query(entries), tmp_path))) == len(entries)
+        report = client.audit(Query((one.application_id, one.last_updated_at) for one in records))
+        assert (report.held, report.missing) == (6, ())
+    assert to_arrow(Query(records)).applications.num_rows == 6
 
 
 # Signals
