@@ -53,7 +53,8 @@ class Batch:
     batches calls ``commit`` of the last one; the end of a block that commits over a batch whose
     block was never entered warns of that in the log. A consumer that stores ``batch.checkpoint``
     together with its data starts its next poller with ``start=``, and commits all the same after
-    that, so that the store moves on as well.
+    that, so that the store moves on as well. It also stores ``sequence``, and writes nothing unless
+    the stored one is smaller: a process that was replaced may commit late, over newer data.
     """
 
     number: int
@@ -68,7 +69,8 @@ class Batch:
     application updated within ``settle`` and ``lookback``, or listed by the page being read."""
     sequence: int
     """Grows with each batch of the name, over takeovers as well: of two records of an application,
-    the one with the greater number is the newer. The same when this poller delivers it again."""
+    the one with the greater number is the newer. The same when this poller delivers it again. It
+    needs 64 bits."""
     _commit: _Commit
     _batches: "Batches"
     has_failed: bool = field(default=False, init=False)

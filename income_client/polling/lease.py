@@ -240,6 +240,8 @@ class Standby:
         """The content of the store after this poller's last save, if that save was made."""
         self._watched: _Watched | None = None
         self._may_save = False  # whether a standby's check of its rights has succeeded
+        self._first_seen: Checkpoint | None = None
+        """The first checkpoint that was seen in the store, until ``start`` is compared with it."""
         self.is_new: bool = False
         """Whether the store had no checkpoint of the name when the lease was acquired."""
 
@@ -297,6 +299,7 @@ class Standby:
         begin: Callable[[], Awaitable[int]],
     ) -> Checkpoint:
         """Return the checkpoint to resume from, with one takeover more."""
+        self._compare_with_start(start)
         beginning, takeovers = previous, 0 if previous is None else previous.takeovers
         if start is not None and (previous is None or start.progress > previous.progress):
             beginning = start
@@ -327,6 +330,8 @@ class Standby:
         if stored.checkpoint is None:
             return None
         checkpoint = read_checkpoint(stored.checkpoint)
+        if self._past is None:
+            self._first_seen = checkpoint
         past = self._past or checkpoint
         furthest = checkpoint if checkpoint.progress >= past.progress else past
         # A name that was begun anew may have begun earlier than before.
@@ -343,6 +348,17 @@ class Standby:
         if not self._may_save:
             await self._store.check_rights()
         self._may_save = True
+
+    def _compare_with_start(self, start: Checkpoint | None) -> None:
+        """Log a warning if batches were committed after the checkpoint that the caller has.
+
+        Later saves prove nothing: the leader that a standby has watched committed batches too.
+        """
+        first, self._first_seen = self._first_seen, None
+        if start is None or first is None or start.progress > first.progress:
+            return
+        if start.batches < first.batches:
+            self._monitor.start_is_older(first.batches - start.batches)
 
     def _report_older(self, checkpoint: Checkpoint | None) -> None:
         """Log a warning if the stored checkpoint is older than one that this poller has seen."""

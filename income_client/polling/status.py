@@ -200,6 +200,16 @@ class Monitor:
         facts = {"poller": self._name, "reached": resumes_at}
         _LEASE_LOGGER.warning("%s", message, extra=facts)
 
+    def start_is_older(self, batches: int) -> None:
+        """Warn that the store has so many more batches than the checkpoint given as ``start``."""
+        message = (
+            "poller %r: %d batches were committed after the checkpoint given as start=, and are "
+            "not delivered again. If your data was restored from a backup, poll under a new name"
+        )
+        _LOGGER.warning(
+            message, self._name, batches, extra={"poller": self._name, "batches": batches}
+        )
+
     def clock_fell_back(self, seconds: int) -> None:
         """Warn that the service's clock is at least so many seconds behind what it has shown."""
         if seconds > _SKEW:

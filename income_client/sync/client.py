@@ -302,7 +302,7 @@ class SyncBatch:
     The commit covers every batch before that has not failed. If the block fails, the batch is
     delivered again; a consumer that collects batches calls ``commit`` of the last one. There is no
     ``transaction``, since a connection of asyncpg belongs to an event loop: store ``checkpoint``
-    with your data instead.
+    and ``sequence`` with your data instead, and write nothing unless the stored one is smaller.
     """
 
     _portal: Portal
@@ -316,7 +316,7 @@ class SyncBatch:
     checkpoint: str = field(init=False)
     """Checkpoint of the batch, to pass to ``poll(start=...)``."""
     sequence: int = field(init=False)
-    """Grows with each batch of the name, over takeovers as well."""
+    """Grows with each batch of the name, over takeovers as well; it needs 64 bits."""
 
     def __attrs_post_init__(self) -> None:
         batch = self._batch

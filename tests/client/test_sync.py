@@ -3,7 +3,9 @@
 import asyncio
 import gc
 import inspect
+import runpy
 import signal
+import sqlite3
 import sys
 import threading
 import weakref
@@ -33,6 +35,7 @@ from income_client import (
     PermissionDeniedError,
     Poller,
     RateLimitedError,
+    SQLiteCheckpointStore,
     SyncIncomeClient,
 )
 from income_client.downloads import Downloads
@@ -48,6 +51,7 @@ from income_client.walk import ApplicationPaginator, Fetcher
 from tests.support.canaries import held_by, private_in
 from tests.support.clients import OAUTH
 from tests.support.listing import BASE, text_of
+from tests.support.pages import EXAMPLES
 from tests.support.polling import poll_sizes
 from tests.support.processes import beside, until
 from tests.support.server import EMPTY_PAGE, SILENT, ScriptedServer, in_turn, reply, token_rules
@@ -383,6 +387,40 @@ def test_leaving_a_loop_ends_its_requests_in_whichever_thread_it_is_collected() 
         with ThreadPoolExecutor(1) as threads:
             until(is_collected)
         until(lambda: tasks_of(client) == 0)
+
+
+def test_a_process_that_was_replaced_cannot_write_over_newer_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old process of a deployment has a batch in its block while the new one polls."""
+    monkeypatch.chdir(tmp_path)
+    example = runpy.run_path(str(EXAMPLES / "own_database.py"))
+    with emulated(3) as (service, client), closing(sqlite3.connect("incomes.db")) as database:
+        monkeypatch.setattr(SyncIncomeClient, "from_env", lambda: nullcontext(client))
+        database.executescript(example["SCHEMA"])
+        store = SQLiteCheckpointStore("polls.db")
+        batch = next(client.poll(store, start="2026-01-01", once=True).batches())
+
+        def commit_late() -> None:
+            with batch, database:
+                service.advance(60)
+                service.touch(batch.records[0].application_id)
+                service.advance(60)
+                example["main"]()
+                newer.extend(database.execute("SELECT * FROM incomes, place"))
+                example["write"](database, batch)
+
+        newer: list[tuple[str, ...]] = []
+        with pytest.raises(RuntimeError, match="later batch"):
+            commit_late()
+        assert len(newer) == 3
+        assert database.execute("SELECT * FROM incomes, place").fetchall() == newer
+        service.touch(newer[1][0])
+        service.advance(60)
+        example["main"]()
+        rows = dict(database.execute("SELECT application_id, updated_at FROM incomes"))
+        listed = {row.application_id: row for row in client.fetch_records(list(rows))}
+        assert rows == {key: str(row.last_updated_at) for key, row in listed.items()}
 
 
 class Query:

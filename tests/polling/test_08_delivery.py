@@ -62,6 +62,33 @@ async def test_the_further_checkpoint_of_a_name_counts(place: Scene) -> None:
     assert await rest(place.poll(start=batch.checkpoint)) == []
 
 
+async def test_a_start_behind_committed_batches_is_a_warning(
+    place: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The caller's database was restored, and lacks rows that the store counts as delivered."""
+    place.touch(1)
+    poller = place.poll()
+    restored = await take(poller)
+    [record] = await rest(place.poll())
+    place.touch(2, 3)
+    last = await take(place.poll())
+    assert await rest(place.poll(start=last.checkpoint)) == []
+    await rest(place.poll(start=last.checkpoint))
+    await rest(place.poll(start="2026-01-01"))
+    assert not said_of_start(caplog)
+    assert await rest(place.poll(start=restored.checkpoint)) == []
+    [message] = said_of_start(caplog)
+    assert message.startswith("poller 'default': 1 batches were committed after the checkpoint")
+    again = await rest(place.poll(name="anew", start=restored.checkpoint))
+    assert sorted(ids_of(again)) == sorted([place.ids[2], place.ids[3]])
+    assert record.application_id == place.ids[1]
+
+
+def said_of_start(caplog: pytest.LogCaptureFixture) -> list[str]:
+    messages = [record.getMessage() for record in caplog.records]
+    return [message for message in messages if "given as start=" in message]
+
+
 async def take_text(place: Scene) -> str:
     place.touch(1)
     return (await take(place.poll(name="other"))).checkpoint

@@ -243,6 +243,19 @@ for address in sys.argv[1:]:
     assert len(asked(service, "token")) == 1
 
 
+async def writes_rows_and_place(service: Emulator, path: Path) -> None:
+    """Every application is a row; a further run writes the updated ones alone."""
+    wanted = set(service.world.ids)
+    for _ in range(2):
+        service.requests.clear()
+        assert await python(service, path.parent, path.name) == []
+        assert set(asked(service)) == wanted
+        wanted = updated(service, range(2))
+    with contextlib.closing(sqlite3.connect(path.parent / "incomes.db")) as database:
+        rows = dict(database.execute("SELECT * FROM incomes"))
+    assert rows.keys() == set(service.world.ids)
+
+
 async def serves_and_polls(service: Emulator, path: Path) -> None:
     """It reads, polls, takes callbacks and maps errors, from start to end; then it is refused."""
     with pytest.MonkeyPatch.context() as patch:
@@ -332,6 +345,7 @@ RUN: Final[Mapping[str, RunExample]] = {
     "lookup_waiting.py": looks_up_waiting,
     "measured_worker.py": measures,
     "nightly.py": polls_once,
+    "own_database.py": writes_rows_and_place,
     "own_session.py": lends_a_session,
     "rotated_secret.py": reads_rotated_secrets,
     "save_files.py": saves_files,
