@@ -27,6 +27,7 @@ from income_client.errors import (
 )
 from income_client.records.applications import ApplicationPage
 from income_client.wire.codec import decode, decode_untyped
+from income_client.wire.rows import MalformedRow, decode_rows
 
 from .endpoints import Request, Response
 
@@ -98,9 +99,6 @@ def read_rows(request: Request, response: Response, *, keep_extra: bool = True) 
     try:
         return read_reply(ApplicationPage, request, response)
     except IncomeClientError:
-        # Imported when it is needed, since it reads records, see `income_client.wire.codec`.
-        from income_client.wire.rows import MalformedRow, decode_rows  # noqa: PLC0415
-
         page = None
         if response.status == _OK:
             page = decode_rows(response.body, keep_extra=keep_extra)

@@ -11,14 +11,13 @@ import math
 import random
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from tenacity import AsyncRetrying, RetryCallState, stop_after_attempt, wait_exponential
 
 from income_client.errors import DeadlineExceededError, IncomeClientError, copy_without_traceback
 from income_client.settings import RetryPolicy
 from income_client.system.clock import Clock
-
-if TYPE_CHECKING:
-    from tenacity import RetryCallState
 
 Chance = Callable[[], float]
 
@@ -171,9 +170,6 @@ class Retries:
 
     def _consult_strategies(self, error: IncomeClientError, now: float) -> tuple[float, bool]:
         """Return the pause after an attempt that failed, and whether it was the last one."""
-        # Not before something has failed: it takes longer to import than a call lasts.
-        from tenacity import AsyncRetrying, RetryCallState  # noqa: PLC0415
-
         policy = self._policy
         if self._state is None:
             strategies = AsyncRetrying(wait=_wait_of(policy, self._chance), stop=_stop_of(policy))
@@ -192,26 +188,22 @@ class Retries:
         return pause, is_over
 
 
-def _wait_of(policy: RetryPolicy, chance: Chance) -> "Callable[[RetryCallState], float]":
+def _wait_of(policy: RetryPolicy, chance: Chance) -> Callable[[RetryCallState], float]:
     """Return the caller's strategy for pauses, or full jitter under a bound that doubles."""
-    from tenacity import wait_exponential  # noqa: PLC0415 - as above
-
     if policy.wait is not None:
         return policy.wait
     bound = wait_exponential(multiplier=policy.base_delay, max=policy.max_delay)
     throttled = wait_exponential(multiplier=policy.throttled_delay, max=policy.max_delay)
 
-    def wait(state: "RetryCallState") -> float:
+    def wait(state: RetryCallState) -> float:
         failure = None if state.outcome is None else state.outcome.exception()
         return chance() * (throttled if _is_throttled(failure) else bound)(state)
 
     return wait
 
 
-def _stop_of(policy: RetryPolicy) -> "Callable[[RetryCallState], bool]":
+def _stop_of(policy: RetryPolicy) -> Callable[[RetryCallState], bool]:
     """Return the caller's strategy for the end, or a number of attempts."""
-    from tenacity import stop_after_attempt  # noqa: PLC0415 - as above
-
     return policy.stop or stop_after_attempt(policy.max_attempts)
 
 
