@@ -962,4 +962,4 @@ def find_telemetry() -> Telemetry | None:
         from .telemetry import Telemetry
     except ImportError:
         return None
-    return Telemetry.found()
+    return Telemetry.if_configured()

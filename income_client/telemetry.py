@@ -74,7 +74,7 @@ class Telemetry:
         )
 
     @classmethod
-    def found(cls) -> Self | None:
+    def if_configured(cls) -> Self | None:
         """Return telemetry if the program has set a provider of spans or metrics, else None."""
         has_tracer = not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
         has_meter = type(metrics.get_meter_provider()).__name__ != _NO_METER_YET
@@ -87,8 +87,8 @@ class Telemetry:
 
         Return the function that takes the call's events.
         """
-        known = _known({"income_client.call": name, "server.address": host})
-        of_requests = _known(
+        attributes = _without_none({"income_client.call": name, "server.address": host})
+        of_requests = _without_none(
             {
                 "http.request.method": method,
                 "server.address": host,
@@ -96,13 +96,13 @@ class Telemetry:
                 "url.template": template,
             }
         )
-        spans = _CallSpans(self._tracer, name, known, of_requests)
+        spans = _CallSpans(self._tracer, name, attributes, of_requests)
 
         def take(event: Event) -> None:
             try:
                 spans.take(event)
             finally:
-                self._count_call(event, known)
+                self._count_call(event, attributes)
 
         return take
 
@@ -125,14 +125,14 @@ class Telemetry:
             case _:
                 self._count_poll(event)
 
-    def _count_call(self, event: Event, known: Attributes) -> None:
+    def _count_call(self, event: Event, attributes: Attributes) -> None:
         match event:
             case RequestAnswered(status=status, error=error):
-                self._requests.add(1, known | _ending_attributes(status, error))
+                self._requests.add(1, attributes | _ending_attributes(status, error))
             case RequestRetried(error=error):
-                self._retries.add(1, known | {"error.type": error})
+                self._retries.add(1, attributes | {"error.type": error})
             case CallFinished(seconds=seconds, status=status, error=error):
-                self._calls.record(seconds, known | _ending_attributes(status, error))
+                self._calls.record(seconds, attributes | _ending_attributes(status, error))
             case _:
                 pass
 
@@ -158,11 +158,11 @@ class _CallSpans:
     """The span of a call, current in its task, with a span below it for the request in flight."""
 
     def __init__(
-        self, tracer: trace.Tracer, name: str, known: Attributes, of_requests: Attributes
+        self, tracer: trace.Tracer, name: str, attributes: Attributes, of_requests: Attributes
     ) -> None:
         self._tracer = tracer
         self._of_requests = of_requests
-        self._call = tracer.start_span(f"{_SCOPE} {name}", attributes=known)
+        self._call = tracer.start_span(f"{_SCOPE} {name}", attributes=attributes)
         self._before_call = _make_current(self._call)
         self._request: trace.Span = trace.INVALID_SPAN
         self._before_request: Token[Context] | None = None
@@ -186,10 +186,10 @@ class _CallSpans:
 
     def _begin_request(self, attempt: int) -> None:
         of_resent = {"http.request.resend_count": attempt - 1} if attempt > 1 else {}
-        known = self._of_requests | of_resent
-        words = (known.get(name) for name in ("http.request.method", "url.template"))
+        attributes = self._of_requests | of_resent
+        words = (attributes.get(name) for name in ("http.request.method", "url.template"))
         name = " ".join(str(word) for word in words if word is not None)
-        self._request = self._tracer.start_span(name, kind=SpanKind.CLIENT, attributes=known)
+        self._request = self._tracer.start_span(name, kind=SpanKind.CLIENT, attributes=attributes)
         self._before_request = _make_current(self._request)
 
     def _end_request(self, status: int | None, error: str | None) -> None:
@@ -214,7 +214,7 @@ class _CallSpans:
             self._call.end()
 
 
-def _known(attributes: Mapping[str, str | int | None]) -> Attributes:
+def _without_none(attributes: Mapping[str, str | int | None]) -> Attributes:
     return {name: value for name, value in attributes.items() if value is not None}
 
 

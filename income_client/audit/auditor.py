@@ -195,8 +195,8 @@ class Auditor:
         listed_from = next((w.after for w in covered if w.after <= until <= w.before), until)
         saturated += await self._walk(until, None, comparison.add_recent)
         await self._ask_all(
-            (window, partial(comparison.look_again, window, found))
-            for window, found in comparison.findings().items()
+            (window, partial(comparison.look_again, window, findings))
+            for window, findings in comparison.findings().items()
         )
         await self._ask_all(
             (part, partial(comparison.take_part, page, part)) for page, part in comparison.parts()

@@ -118,22 +118,22 @@ class Comparison:
 
     def findings(self) -> Mapping[Window, Findings]:
         """Return missing and stale ids by the window in which they were listed."""
-        found: dict[Window, Findings] = defaultdict(Findings)
+        findings: dict[Window, Findings] = defaultdict(Findings)
         for application_id, window in self.missing.items():
-            found[window].missing.append(application_id)
+            findings[window].missing.append(application_id)
         for slot, window in self.stale.items():
-            found[window].stale.append(slot)
-        return found
+            findings[window].stale.append(slot)
+        return findings
 
-    def look_again(self, window: Window, found: Findings, answer: Answer | None) -> None:
+    def look_again(self, window: Window, findings: Findings, answer: Answer | None) -> None:
         """Drop findings of a window that a complete page of the window does not show."""
         if answer is None or not _is_whole(window, answer):
             return
         there = {row.application_id for row in answer.page.applications}
-        for application_id in found.missing:
+        for application_id in findings.missing:
             if application_id not in there:
                 del self.missing[application_id]
-        for slot in found.stale:
+        for slot in findings.stale:
             if self.held.id_of(slot) not in there:
                 del self.stale[slot]
 

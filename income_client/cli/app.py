@@ -189,13 +189,14 @@ def _error_text(error: CycloptsError) -> str:
         return f"Unexpected argument: {' '.join(error.unused_tokens or ())}."
     if isinstance(error, UnknownOptionError):
         if error.app is not None and not error.argument_collection:
-            # It was found among ids, where the options of the command are not known.
+            # Among ids, cyclopts does not read the options of the command.
             error.argument_collection = error.app.assemble_argument_collection()
         option = (error.token.keyword or error.token.value or "").partition("=")[0]
-        known = {_VERBOSE, *(name for one in error.argument_collection or () for name in one.names)}
-        if option in known:
+        arguments = error.argument_collection or ()
+        names = {_VERBOSE, *(name for argument in arguments for name in argument.names)}
+        if option in names:
             return f"{option} is behind --, where all is an argument: options come before it."
-        if hint := _option_hint(option, known):
+        if hint := _option_hint(option, names):
             return hint
     if isinstance(error, UnknownCommandError):
         (word, *_) = error.unused_tokens or ("",)
@@ -218,11 +219,11 @@ def _command_hint(word: str) -> str | None:
     return None
 
 
-def _option_hint(option: str, known: Collection[str]) -> str | None:
+def _option_hint(option: str, names: Collection[str]) -> str | None:
     """Return what to say of an option that means something elsewhere; None for any other."""
     letter = option[:2]  # with a value behind it, as in -n3
     meant = _MEANT.get(option if option.startswith("--") else letter)
     if meant is None:
         return None
-    named = next((one for one in meant if one.split()[0] in known), None)
-    return f"Unknown option: {option}." + (f" Did you mean {named}?" if named else "")
+    suggestion = next((one for one in meant if one.split()[0] in names), None)
+    return f"Unknown option: {option}." + (f" Did you mean {suggestion}?" if suggestion else "")

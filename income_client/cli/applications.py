@@ -99,16 +99,16 @@ async def _write_found(reference: str, rows: RowWriter, connection: Connection |
     """Write the application with a reference; return the exit status."""
     async with connect(connection) as client:
         try:
-            found = await client.find_application(reference)
+            summary = await client.find_application(reference)
         except ConfigurationError as error:
             if error.argument != "application_reference_id":
                 raise
             raise ConfigurationError(f"--reference {error.detail}") from None
-    if found is None:
+    if summary is None:
         say(f'no application has the reference "{reference}"')
         return ExitStatus.FAILED
     with rows:
-        _write_summary(found, rows)
+        _write_summary(summary, rows)
     return ExitStatus.DONE
 
 
@@ -123,10 +123,10 @@ async def _write_page(client: "IncomeClient", span: Span, rows: RowWriter, limit
     # A service may apply other bounds than those requested.
     begins_inside = span.after is None or span.after <= page.updated_after
     ends_inside = span.before is None or page.updated_before <= span.before
-    found = {summary.application_id: summary for summary in page.applications}
-    if len(found) < limit or not begins_inside or not ends_inside:
+    summaries = {summary.application_id: summary for summary in page.applications}
+    if len(summaries) < limit or not begins_inside or not ends_inside:
         return False
-    for summary in [*found.values()][:limit]:
+    for summary in [*summaries.values()][:limit]:
         _write_summary(summary, rows)
     return True
 

@@ -91,7 +91,7 @@ async def audit(
         async with connect(connection, on_event=progress.draw_event) as client:
             span = await span_between(client, updated_after, updated_before)
             after, before = exported_span(held)
-            found = await client.audit(
+            result = await client.audit(
                 read_pairs(held),
                 updated_after=after if updated_after is None else span.after,
                 updated_before=before if updated_before is None else span.before,
@@ -101,16 +101,16 @@ async def audit(
     finally:
         line.stop()
     if output == "json" and not quiet:
-        write_text(msgspec.json.format(inert(msgspec.json.encode(_report(found)))).decode())
+        write_text(msgspec.json.format(inert(msgspec.json.encode(_report(result)))).decode())
     else:
         with rows:
-            for row in _rows_of(found):
+            for row in _rows_of(result):
                 if not quiet or row["finding"] != "unlisted":
                     rows.write(row)
-    for window in found.saturated:
+    for window in result.saturated:
         say(overfull(window))
-    say(_summary(found))
-    return ExitStatus.DONE if found.is_complete else ExitStatus.FAILED
+    say(_summary(result))
+    return ExitStatus.DONE if result.is_complete else ExitStatus.FAILED
 
 
 def _check_exists(path: Path) -> None:
@@ -120,55 +120,56 @@ def _check_exists(path: Path) -> None:
         raise IncomeClientError(f"{path} cannot be read: {reason_of(error)}") from None
 
 
-def _rows_of(found: "Audit") -> Iterator[Mapping[str, object]]:
-    for application_id in found.missing:
+def _rows_of(result: "Audit") -> Iterator[Mapping[str, object]]:
+    for application_id in result.missing:
         yield {"finding": "missing", "application_id": application_id}
-    for one in found.stale:
+    for stale in result.stale:
         yield {
             "finding": "stale",
-            "application_id": one.application_id,
-            "held_at": one.held_at,
-            "updated_after": one.listed_in.starts_at,
-            "updated_before": one.listed_in.ends_at,
+            "application_id": stale.application_id,
+            "held_at": stale.held_at,
+            "updated_after": stale.listed_in.starts_at,
+            "updated_before": stale.listed_in.ends_at,
         }
-    for application_id in found.unlisted:
+    for application_id in result.unlisted:
         yield {"finding": "unlisted", "application_id": application_id}
 
 
-def _findings(found: "Audit") -> Mapping[str, Sequence[object]]:
-    return {"missing": found.missing, "stale": found.stale, "unlisted": found.unlisted}
+def _findings(result: "Audit") -> Mapping[str, Sequence[object]]:
+    return {"missing": result.missing, "stale": result.stale, "unlisted": result.unlisted}
 
 
-def _report(found: "Audit") -> Mapping[str, object]:
+def _report(result: "Audit") -> Mapping[str, object]:
     return {
-        "is_complete": found.is_complete,
-        "updated_after": found.after,
-        "until": found.until,
-        "held": found.held,
-        "listed": found.listed,
-        **{name: len(ids) for name, ids in _findings(found).items()},
-        "undecided": found.undecided,
-        "margin_seconds": int(found.margin.total_seconds()),
-        "saturated": [second.starts_at for second in found.saturated],
-        "unreadable": found.unreadable,
-        "list_calls": found.requests,
-        "findings": list(_rows_of(found)),
+        "is_complete": result.is_complete,
+        "updated_after": result.after,
+        "until": result.until,
+        "held": result.held,
+        "listed": result.listed,
+        **{name: len(ids) for name, ids in _findings(result).items()},
+        "undecided": result.undecided,
+        "margin_seconds": int(result.margin.total_seconds()),
+        "saturated": [second.starts_at for second in result.saturated],
+        "unreadable": result.unreadable,
+        "list_calls": result.requests,
+        "findings": list(_rows_of(result)),
     }
 
 
-def _summary(found: "Audit") -> str:
-    begins = "the beginning" if found.after is None else found.after.strftime(_TIME)
+def _summary(result: "Audit") -> str:
+    begins = "the beginning" if result.after is None else result.after.strftime(_TIME)
+    ends = result.until.strftime(_TIME)
     parts = [
-        ", ".join(f"{len(ids):,} {name}" for name, ids in _findings(found).items()),
-        f"{found.listed:,} listed that were updated from {begins} to {found.until.strftime(_TIME)}",
-        f"{found.held:,} held",
-        counted(found.requests, "request"),
+        ", ".join(f"{len(ids):,} {name}" for name, ids in _findings(result).items()),
+        f"{result.listed:,} listed that were updated from {begins} to {ends}",
+        f"{result.held:,} held",
+        counted(result.requests, "request"),
     ]
-    if found.margin:
-        margin = duration(found.margin.total_seconds())
+    if result.margin:
+        margin = duration(result.margin.total_seconds())
         parts.append(f"an update up to {margin} after the time held may have been passed over")
-    if found.undecided:
-        parts.append(f"{found.undecided:,} undecided")
-    if found.unreadable:
-        parts.append(f"{counted(found.unreadable, 'row')} of the list without a readable id")
+    if result.undecided:
+        parts.append(f"{result.undecided:,} undecided")
+    if result.unreadable:
+        parts.append(f"{counted(result.unreadable, 'row')} of the list without a readable id")
     return "; ".join(parts)

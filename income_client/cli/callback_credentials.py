@@ -20,10 +20,10 @@ def callback_client() -> OAuth2ClientCredentials | None:
 
 
 def _read_pair(name: str, secret: str) -> tuple[str, str] | None:
-    found = os.environ.get(name, ""), os.environ.get(secret, "")
-    if not any(found):
+    pair = os.environ.get(name, ""), os.environ.get(secret, "")
+    if not any(pair):
         return None
-    for variable, text in zip((name, secret), found, strict=True):
+    for variable, text in zip((name, secret), pair, strict=True):
         if not text:
             raise ConfigurationError(f"{variable} is not set")
-    return found
+    return pair

@@ -101,16 +101,16 @@ def configure(
         path.resolve()
     except RuntimeError:
         raise ConfigurationError(f"cannot use {name}: it is a link to itself") from None
-    given = {
+    options = {
         "base_url": base_url, "auth_url": auth_url, "client_id": client_id, "username": username
     }  # fmt: skip
     if _has_settings(parse_toml(_read_file(path, name), name), profile):
         has = "settings" if profile is None else f"a profile {profile}"
         say(f"{name} has {has} already: change these lines of it by hand")
-        lines = _toml_of(profile, _fill_in(given, secret_file)).splitlines()
+        lines = _toml_of(profile, _fill_in(options, secret_file)).splitlines()
         write_text(*map(printable, lines))
         return ExitStatus.MISUSED
-    settings = _ask_for_missing(given, secret_file)
+    settings = _ask_for_missing(options, secret_file)
     _check_settings(settings)
     _save_file(path, name, profile, settings, is_checked=not no_check)
     say(f"saved in {name}" + (f"; use it with --profile {profile}" if profile else ""))
@@ -146,15 +146,15 @@ def _toml_of(profile: str | None, settings: Mapping[str, str]) -> str:
     return header + "".join(f"{key} = {text}\n" for key, text in texts.items())
 
 
-def _fill_in(given: Mapping[str, str | None], secret_file: Path | None) -> dict[str, str]:
+def _fill_in(options: Mapping[str, str | None], secret_file: Path | None) -> dict[str, str]:
     """Return the settings that options name, with dots for the others; no secret is among them."""
-    kind = _kind_of("username" if given["username"] else "client_id")
+    kind = _kind_of("username" if options["username"] else "client_id")
     secret = {kind.secret: "..."}
     if secret_file is not None:
         secret = {kind.secret_file: str(secret_file.absolute())}
-    auth_url = {"auth_url": given["auth_url"]} if given["auth_url"] else {}
-    address = {"base_url": given["base_url"] or "...", **auth_url}
-    return {**address, kind.name: given[kind.name] or "...", **secret}
+    auth_url = {"auth_url": options["auth_url"]} if options["auth_url"] else {}
+    address = {"base_url": options["base_url"] or "...", **auth_url}
+    return {**address, kind.name: options[kind.name] or "...", **secret}
 
 
 def _kind_of(name: str) -> "CredentialKeys":
@@ -164,15 +164,15 @@ def _kind_of(name: str) -> "CredentialKeys":
     return kind
 
 
-def _ask_for_missing(given: Mapping[str, str | None], secret_file: Path | None) -> dict[str, str]:
+def _ask_for_missing(options: Mapping[str, str | None], secret_file: Path | None) -> dict[str, str]:
     """Return the settings to save, by key, and ask for settings that no option sets."""
-    base_url = given["base_url"] or _ask_visibly("Address of the service")
-    key = "username" if given["username"] else "client_id"
-    name = given[key] or _ask_visibly("Client id (none for a user name)")
+    base_url = options["base_url"] or _ask_visibly("Address of the service")
+    key = "username" if options["username"] else "client_id"
+    name = options[key] or _ask_visibly("Client id (none for a user name)")
     if not name:
         key, name = "username", _ask_visibly("User name")
     kind = _kind_of(key)
-    settings = {"base_url": base_url, "auth_url": given["auth_url"], key: name}
+    settings = {"base_url": base_url, "auth_url": options["auth_url"], key: name}
     if secret_file is not None:
         if has_surrogate(str(secret_file)):
             raise ConfigurationError("--secret-file must be a path in UTF-8")

@@ -97,18 +97,18 @@ def make_client(
     return client
 
 
-def _ask_for_missing_secret(found: "Configuration") -> "Configuration":
+def _ask_for_missing_secret(configuration: "Configuration") -> "Configuration":
     """Ask for the secret if that is all that is missing, and there is somebody to ask."""
-    account = found.account
+    account = configuration.account
     match account.kinds:
         case (kind,) if (
             account.base_url and kind.keys & {*account.keys} == {kind.name} and can_ask()
         ):
             words = kind.secret.replace("_", " ").capitalize()
             answer = ask(f"{words} of {getattr(account, kind.name)}")
-            return found if answer is None else found.with_secret(answer)
+            return configuration if answer is None else configuration.with_secret(answer)
         case _:
-            return found
+            return configuration
 
 
 def described(client: "IncomeClient", error: IncomeClientError) -> str:

@@ -71,9 +71,9 @@ async def demo(
     async with Emulator(applications, seed=seed, latency=latency, time_flows=True) as service:
         is_shown = open_page and await _show_page(service)
         with Bars() as bars:
-            found = await _read_service(service, bars)
-        mistakes = _find_mistakes(found, service)
-        lines = Group(*_draw_summary(found, service, latency), _verdict_text(mistakes))
+            results = await _read_service(service, bars)
+        mistakes = _find_mistakes(results, service)
+        lines = Group(*_draw_summary(results, service, latency), _verdict_text(mistakes))
         print_lines(lines)
         if is_shown:
             await _keep_page(service)
@@ -106,7 +106,7 @@ async def _keep_page(service: "Emulator") -> None:
 
 
 @define
-class _Found:
+class _Results:
     """Applications that the demo has read."""
 
     ids: list[str] = field(factory=list)
@@ -120,56 +120,59 @@ class _Found:
     seconds: float = 0.0
 
 
-async def _read_service(service: "Emulator", bars: Bars) -> _Found:
+async def _read_service(service: "Emulator", bars: Bars) -> _Results:
     """Walk the whole list, then read the records of the last few days."""
     from income_client import IncomeClient
 
-    found = _Found()
+    results = _Results()
     began = perf_counter()
     async with IncomeClient(service.url, auth=service.oauth2, concurrency=_IN_FLIGHT) as client:
         # The service's own present, which its bounds are measured by.
         now = (await client.get_application_page(limit=1)).updated_before
-        found.present_year = now.year
+        results.present_year = now.year
         paginator = client.list_applications(updated_after=now - _ALL)
         bar = bars.add_task("Walking the list", total=1, count="")
         async for page in paginator.pages():
-            found.ids += [row.application_id for row in page.applications]
-            count = f"{len(found.ids):,} applications"
+            results.ids += [row.application_id for row in page.applications]
+            count = f"{len(results.ids):,} applications"
             bars.update(bar, completed=paginator.progress.covered_fraction, count=count)
         bars.update(bar, completed=1)
-        found.list_requests = paginator.progress.requests
+        results.list_requests = paginator.progress.requests
         recent = [row async for row in client.list_applications(updated_after=now - _RECENT)]
-        found.recent = frozenset(row.application_id for row in recent)
+        results.recent = frozenset(row.application_id for row in recent)
         bar = bars.add_task("Reading records", total=len(recent), count="")
         async for record in client.fetch_records(recent, concurrency=_IN_FLIGHT):
-            found.records.append(record)
-            found.documents += len([*record.documents.all()]) if record.documents else 0
-            count = f"{len(found.records):,} records, {found.documents:,} documents"
+            results.records.append(record)
+            results.documents += len([*record.documents.all()]) if record.documents else 0
+            count = f"{len(results.records):,} records, {results.documents:,} documents"
             bars.update(bar, advance=1, count=count)
-    found.seconds = perf_counter() - began
-    return found
+    results.seconds = perf_counter() - began
+    return results
 
 
-def _find_mistakes(found: _Found, service: "Emulator") -> list[str]:
+def _find_mistakes(results: _Results, service: "Emulator") -> list[str]:
     """Say how what was read differs from what the service holds."""
-    existing, ids = set(service.world.ids), set(found.ids)
+    existing, ids = set(service.world.ids), set(results.ids)
+    read = {record.application_id for record in results.records}
     counts = {
         "missing": len(existing - ids),
         "unknown to the service": len(ids - existing),
-        "twice": len(found.ids) - len(ids),
-        "recent and not read": len(found.recent - {one.application_id for one in found.records}),
+        "twice": len(results.ids) - len(ids),
+        "recent and not read": len(results.recent - read),
     }
     return [f"{count:,} {what}" for what, count in counts.items() if count]
 
 
-def _draw_summary(found: _Found, service: "Emulator", latency: float) -> Iterator[RenderableType]:
+def _draw_summary(
+    results: _Results, service: "Emulator", latency: float
+) -> Iterator[RenderableType]:
     yield Text("Income demo: an emulated service, all data invented", style="bold")
     yield ""
-    yield _counts_table(found, service, latency)
+    yield _counts_table(results, service, latency)
     yield ""
     borrowers = {
         f"{slot} of {record.application_id}": calculation.incomes
-        for record in found.records
+        for record in results.records
         for slot, calculation in record.application.income_calculations.items()
         if calculation.incomes
     }
@@ -177,7 +180,7 @@ def _draw_summary(found: _Found, service: "Emulator", latency: float) -> Iterato
     if borrower:
         yield Text(f"Income by year of one invented borrower ({borrower})", style="bold")
         yield ""
-        yield _income_chart(borrowers[borrower], found.present_year)
+        yield _income_chart(borrowers[borrower], results.present_year)
         yield ""
 
 
@@ -187,17 +190,17 @@ def _verdict_text(mistakes: list[str]) -> Text:
     return Text("The counts agree: nothing lost, nothing twice.", style="bold green")
 
 
-def _counts_table(found: _Found, service: "Emulator", latency: float) -> Table:
+def _counts_table(results: _Results, service: "Emulator", latency: float) -> Table:
     existing, requests = len(service.world.ids), service.journal.last
     least = -(-existing // _USABLE_ROWS)
     days = f"updated in the last {_RECENT.days} days"
     how = f"{_IN_FLIGHT} in flight, {latency * 1000:.0f} ms of latency"
     rows = (
-        ("Applications found", len(set(found.ids)), f"of {existing:,} existing"),
-        ("List requests", found.list_requests, f"{least:,} at the least"),
-        ("Records read", len(found.records), days),
-        ("Documents read", found.documents, "with the data taken from each"),
-        ("Requests a second", round(requests / found.seconds), how),
+        ("Applications found", len(set(results.ids)), f"of {existing:,} existing"),
+        ("List requests", results.list_requests, f"{least:,} at the least"),
+        ("Records read", len(results.records), days),
+        ("Documents read", results.documents, "with the data taken from each"),
+        ("Requests a second", round(requests / results.seconds), how),
         ("Tokens requested", service.token_requests, f"for {requests:,} requests"),
     )
     table = Table.grid(padding=(0, 2))
@@ -206,7 +209,7 @@ def _counts_table(found: _Found, service: "Emulator", latency: float) -> Table:
     table.add_column(style="dim")
     for name, count, explanation in rows:
         table.add_row(name, f"{count:,}", explanation)
-    table.add_row("Seconds", f"{found.seconds:.1f}", "from the first request to the last record")
+    table.add_row("Seconds", f"{results.seconds:.1f}", "from the first request to the last record")
     return table
 
 

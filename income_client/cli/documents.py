@@ -81,15 +81,15 @@ async def documents(
             aclosing(client.fetch_documents(chosen.ids(), pages, on_error="yield")) as fetched,
         ):
             with rows:
-                async for found in fetched:
-                    if isinstance(found, FetchFailure):
-                        if is_of_the_account(found.error):
-                            raise found.error  # the same of every other application
+                async for outcome in fetched:
+                    if isinstance(outcome, FetchFailure):
+                        if is_of_the_account(outcome.error):
+                            raise outcome.error  # the same of every other application
                         failures += 1
-                        say(described(client, found.error))
+                        say(described(client, outcome.error))
                         continue
-                    for entry in types.chosen(found):
-                        _write_document(found, entry, rows, keeps_address=addresses)
+                    for entry in types.chosen(outcome):
+                        _write_document(outcome, entry, rows, keeps_address=addresses)
                     line.draw((Text(counted(rows.rows, "document"), style="bold cyan"),))
     finally:
         line.stop()

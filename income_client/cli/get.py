@@ -39,20 +39,20 @@ async def get(
     params = _read_params(param)
     async with connect(connection) as client:
         try:
-            found = await client.get_json(path, params)
+            reply = await client.get_json(path, params)
         except ConfigurationError as error:
             shown = {"path": "PATH", "params": "--param"}.get(error.argument or "")
             if shown is None:
                 raise
             raise ConfigurationError(f"{shown} {error.detail}") from None
-    OutputLines().write(inert(_ENCODER.encode(found)))
+    OutputLines().write(inert(_ENCODER.encode(reply)))
     return ExitStatus.DONE
 
 
-def _read_params(given: tuple[str, ...]) -> dict[str, list[str]]:
+def _read_params(pairs: tuple[str, ...]) -> dict[str, list[str]]:
     params: dict[str, list[str]] = {}
-    for one in given:
-        name, equals, value = one.partition("=")
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
         if not (name and equals):
             raise ConfigurationError("--param must be NAME=VALUE")
         params.setdefault(name, []).append(value)

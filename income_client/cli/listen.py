@@ -161,7 +161,7 @@ def _json_line(callback: Callback, *, payload: bool) -> bytes:
     if payload:
         facts["payload"] = callback.payload
     text = _EXACTLY.encode(facts).decode()
-    return _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text).encode("ascii")
+    return _NOT_ASCII.sub(lambda match: json.dumps(match[0])[1:-1], text).encode("ascii")
 
 
 def _masked_line(lines: AlignedLines, callback: Callback) -> bytes:

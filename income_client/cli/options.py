@@ -398,18 +398,22 @@ def _id_in(line: bytes, number: int) -> str:
     try:
         if line.startswith(b"{"):
             record = json.loads(line)
-            found = record.get("application", record).get("application_id")
+            application_id = record.get("application", record).get("application_id")
         else:
-            found = line.decode() if len(line) <= _LONGEST_ID else None
+            application_id = line.decode() if len(line) <= _LONGEST_ID else None
     except (AttributeError, ValueError, RecursionError):
-        found = None
-    if not isinstance(found, str) or not found or _NOT_OF_AN_ID.search(found):
+        application_id = None
+    if (
+        not isinstance(application_id, str)
+        or not application_id
+        or _NOT_OF_AN_ID.search(application_id)
+    ):
         # Sent and reported as an id, a row would carry the references in it.
         raise IncomeClientError(
             f"line {number:,} of standard input is neither an id of an application nor a line of "
             "JSON that has one; income-client applications -q prints ids"
         )
-    return found
+    return application_id
 
 
 # Types of documents

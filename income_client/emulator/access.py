@@ -149,11 +149,11 @@ class ControlAccess:
         return error_reply(401, "unauthorized", message, WWW_Authenticate=challenge)
 
     def _is_token(self, request: HttpRequest) -> bool:
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
         if self.token is None or scheme.lower() != "bearer":
             return False
-        sent = given.strip().encode(errors="surrogateescape")
-        return hmac.compare_digest(sent, self.token.reveal().encode())
+        token = credentials.strip().encode(errors="surrogateescape")
+        return hmac.compare_digest(token, self.token.reveal().encode())
 
     def _may_come_bare(self, request: HttpRequest) -> bool:
         """Say whether a request of this machine needs no credentials: to read, from its page."""

@@ -285,21 +285,21 @@ class Service:
         return json_reply(200, content, Cache_Control="no-store")
 
     def _list_page(self, query: str) -> HttpReply:
-        asked = read_parameters(query, _LIST_PARAMETERS)
-        limit = _read_limit(asked)
-        after = _read_bound(asked, "updated_after")
-        before = _read_bound(asked, "updated_before")
-        found = select_rows(
+        parameters = read_parameters(query, _LIST_PARAMETERS)
+        limit = _read_limit(parameters)
+        after = _read_bound(parameters, "updated_after")
+        before = _read_bound(parameters, "updated_before")
+        selection = select_rows(
             self.world,
             self.world.rules,
             after=after,
             before=before,
             limit=limit,
-            reference=asked.get("application_reference_id"),
+            reference=parameters.get("application_reference_id"),
         )
-        if isinstance(found, Refused):
-            raise _bad_parameter(found.parameter, found.reason)
-        low, high, numbers = found
+        if isinstance(selection, Refused):
+            raise _bad_parameter(selection.parameter, selection.reason)
+        low, high, numbers = selection
         rows = ",".join(map(self._row_json, numbers))
         body = (
             f'{{"updated_after":"{stamp(low)}",'
@@ -378,7 +378,7 @@ def _check_method(request: HttpRequest, method: str) -> None:
         raise RefusedError(json_reply(405, {"error": "method_not_allowed"}, Allow=method))
 
 
-def read_parameters(query: str, known: tuple[str, ...]) -> dict[str, str]:
+def read_parameters(query: str, names: tuple[str, ...]) -> dict[str, str]:
     """Read a raw query strictly: known names only, each once."""
     try:
         pairs = parse_qsl(
@@ -386,12 +386,12 @@ def read_parameters(query: str, known: tuple[str, ...]) -> dict[str, str]:
         )
     except ValueError:
         raise _bad_parameter("query", "must be name=value pairs in UTF-8") from None
-    found = dict(pairs)
-    if not found.keys() <= set(known):
-        raise _bad_parameter("query", f"may hold {', '.join(known)}")
-    if len(found) < len(pairs):
+    parameters = dict(pairs)
+    if not parameters.keys() <= set(names):
+        raise _bad_parameter("query", f"may hold {', '.join(names)}")
+    if len(parameters) < len(pairs):
         raise _bad_parameter("query", "must name each parameter once")
-    return found
+    return parameters
 
 
 def _read_limit(asked: dict[str, str]) -> int:

@@ -396,10 +396,10 @@ def _name_of(error: Exception) -> str:
     return next((name for kind, name in _FAULTS if isinstance(error, kind)), "failed")
 
 
-def _merge_fields(usual: Iterable[tuple[str, str]], given: Fields) -> Fields:
+def _merge_fields(usual: Iterable[tuple[str, str]], fields: Fields) -> Fields:
     """Return the given header fields, and the usual ones of other names before them."""
-    names = {name.lower() for name, _ in given}
-    return (*(one for one in usual if one[0].lower() not in names), *given)
+    names = {name.lower() for name, _ in fields}
+    return (*(one for one in usual if one[0].lower() not in names), *fields)
 
 
 def check_text(name: str, value: object) -> None:

@@ -187,8 +187,8 @@ async def now(emulator: Emulator) -> datetime:
 
 async def rules(emulator: Emulator) -> ServiceRules:
     """Return how the service behaves where the contract is silent."""
-    found: ServiceRules = emulator.rules
-    return found
+    service_rules: ServiceRules = emulator.rules
+    return service_rules
 
 
 async def applications(
@@ -237,8 +237,8 @@ async def requests(
         after: number of the request behind which to begin.
         limit: most requests; the last 10,000 are kept.
     """
-    found: list[JournalEntry] = emulator.journal.after(after, limit)
-    return found
+    entries: list[JournalEntry] = emulator.journal.after(after, limit)
+    return entries
 
 
 async def histogram(
@@ -528,8 +528,8 @@ class Command:
             raise RefusedError(error_reply(415, "not_json", message))
         try:
             if self.method == "GET":
-                found = read_parameters(request.query, self.arguments.__struct_fields__)
-                arguments = msgspec.convert(found, self.arguments, strict=False)
+                parameters = read_parameters(request.query, self.arguments.__struct_fields__)
+                arguments = msgspec.convert(parameters, self.arguments, strict=False)
             else:
                 # Amounts of applications that are added keep their digits.
                 decoder = msgspec.json.Decoder(self.arguments, float_hook=Decimal)

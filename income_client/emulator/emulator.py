@@ -371,10 +371,10 @@ class Emulator:
             application_id = self.world.id_near(self._callbacks_fired * _CALLBACK_STRIDE)
             self._callbacks_fired += application_id is not None
         if application_id is not None:
-            known = self.world.number_of(application_id)
-            if known is None:
+            number = self.world.number_of(application_id)
+            if number is None:
                 raise ConfigurationError("the emulator has no application of this id")
-            reference = self.world.reference_of(known)
+            reference = self.world.reference_of(number)
         if payload is None:
             # Assumed (contract section 6).
             usual = {

@@ -157,8 +157,8 @@ def replacement(fault: Fault) -> HttpReply | None:
 
 
 def _wire_bytes(reply: HttpReply) -> bytes:
-    known = {status.value: status.phrase for status in HTTPStatus}
-    lines = [f"HTTP/1.1 {reply.status} {known.get(reply.status, 'Unknown')}"]
+    phrases = {status.value: status.phrase for status in HTTPStatus}
+    lines = [f"HTTP/1.1 {reply.status} {phrases.get(reply.status, 'Unknown')}"]
     lines += [f"{name}: {value}" for name, value in reply.headers.items()]
     lines += [f"Content-Length: {len(reply.body)}", "Connection: close"]
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + reply.body

@@ -272,8 +272,8 @@ def _fields(step: str) -> dict[str, Any]:
     elif word == ANY or word in CALLS:
         raise ConfigurationError(f"a colon follows the call: '{word}: 503', not '{word} 503'")
     else:
-        known = ("statuses from 100 to 599", *_WORDS)
-        raise ConfigurationError(f"there is no fault {word!r}{meant(word, known)}")
+        words = ("statuses from 100 to 599", *_WORDS)
+        raise ConfigurationError(f"there is no fault {word!r}{meant(word, words)}")
     for setting in settings:
         name, value = _setting(setting)
         if name in fields:

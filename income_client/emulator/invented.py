@@ -230,12 +230,14 @@ def _invent_paystub(
     to_date: Mapping[str, int],
 ) -> dict[str, Any]:
     """Write the data of a paystub, payer and applicants aside (contract section 2.3)."""
-    taken = _withhold_taxes(employment, _gross_pay(amounts), 1)
-    taken_to_date = _withhold_taxes(employment, _gross_pay(to_date), periods)
-    current = _with_totals(amounts, sum(taken.values()))
-    ytd = _with_totals(to_date, sum(taken_to_date.values()))
+    withheld = _withhold_taxes(employment, _gross_pay(amounts), 1)
+    withheld_to_date = _withhold_taxes(employment, _gross_pay(to_date), periods)
+    current = _with_totals(amounts, sum(withheld.values()))
+    ytd = _with_totals(to_date, sum(withheld_to_date.values()))
     ends = begins + employment.period - timedelta(days=1)
-    withheld = [{"name": name, **_amount_pair(taken, taken_to_date, name)} for name in taken]
+    deductions = [
+        {"name": name, **_amount_pair(withheld, withheld_to_date, name)} for name in withheld
+    ]
     return {
         "pay_begin_date": begins.isoformat(),
         "pay_end_date": ends.isoformat(),
@@ -251,8 +253,8 @@ def _invent_paystub(
                 **_amount_pair(current, ytd, "regular_pay"),
             }
         ],
-        "deductions": withheld[-1:] if employment.insured else [],
-        "taxes": withheld[:-1],
+        "deductions": deductions[-1:] if employment.insured else [],
+        "taxes": deductions[:-1],
     }
 
 

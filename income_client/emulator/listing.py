@@ -130,8 +130,8 @@ def list_reply(
         before: ``updated_before`` in service seconds, None if unset.
         limit: most ids to return.
     """
-    found = select_rows(world, rules, after=after, before=before, limit=limit)
-    if isinstance(found, Refused):
-        return found
-    low, high, numbers = found
+    selection = select_rows(world, rules, after=after, before=before, limit=limit)
+    if isinstance(selection, Refused):
+        return selection
+    low, high, numbers = selection
     return ListReply(after=low, before=high, ids=tuple(map(world.id_of, numbers)))

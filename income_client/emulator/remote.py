@@ -54,8 +54,8 @@ def _remote(
         arguments = signature.bind(self, *args, **kwargs).arguments
         del arguments[emulator.name]
         content = await self._send(command.__name__, arguments, seconds)
-        found: T = self._decode(content, signature.return_annotation)
-        return found
+        result: T = self._decode(content, signature.return_annotation)
+        return result
 
     named: Any = update_wrapper(method, command)
     named.__signature__ = signature.replace(

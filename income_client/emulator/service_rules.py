@@ -121,9 +121,9 @@ def changed_rules(
     return evolve(rules or ServiceRules(), **knobs)
 
 
-def meant(name: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence that refuses a name: the closest one, or all there are."""
-    names = tuple(known)
+def meant(name: str, choices: Iterable[str]) -> str:
+    """Return the end of a sentence that refuses a name: the closest choice, or all choices."""
+    names = tuple(choices)
     close = get_close_matches(name, names, n=1)
     return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(names)}"
 
@@ -134,9 +134,9 @@ def names_of(called: Callable[..., object]) -> tuple[str, ...]:
     return tuple(each.name for each in parameters if each.kind in _BY_NAME)
 
 
-def check_names(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise for the first of the given options that is not known, with the closest that is."""
-    names = tuple(dict.fromkeys(known))
-    for name in given:
-        if name not in names:
-            raise ConfigurationError(f"{owner} has no option {name}{meant(name, names)}")
+def check_names(owner: str, options: Iterable[str], names: Iterable[str]) -> None:
+    """Raise for the first option that does not have one of the names; suggest the closest name."""
+    unique_names = tuple(dict.fromkeys(names))
+    for option in options:
+        if option not in unique_names:
+            raise ConfigurationError(f"{owner} has no option {option}{meant(option, unique_names)}")

@@ -194,8 +194,8 @@ class World:
         if not (digits.isascii() and digits.isdecimal()) or len(digits) > _LONGEST_NUMBER:
             return None
         number = int(digits)
-        known = number < self._invented and reference == f"LOAN-{number:08d}"
-        return number if known and number not in self._removed else None
+        is_invented = number < self._invented and reference == f"LOAN-{number:08d}"
+        return number if is_invented and number not in self._removed else None
 
     def updated_at(self, application_id: str) -> int:
         """Return the second of the last update of ``application_id``, in the list already or not.
@@ -392,9 +392,9 @@ class World:
     def id_near(self, number: int) -> str | None:
         """Return the id of a number, or of the next one that is there; None if none is."""
         size = len(self._updated)
-        near = ((number + step) % size for step in range(size))
-        found = next((each for each in near if each not in self._removed), None)
-        return None if found is None else self.id_of(found)
+        in_order = ((number + step) % size for step in range(size))
+        existing = next((each for each in in_order if each not in self._removed), None)
+        return None if existing is None else self.id_of(existing)
 
     def span(self) -> tuple[int, int] | None:
         """Return the first and the last service second of an update in the list, if any."""

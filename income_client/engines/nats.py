@@ -178,10 +178,10 @@ class NatsCheckpointStore(CheckpointStore):
         subjects = info.state.subjects or {}
         keys = [subject.removeprefix(self._kv._pre) for subject in subjects]  # noqa: SLF001
         letters: dict[str, DeadLetter] = {}
-        for revision, held in await _map_in_batches(self._letters_of, keys):
+        for revision, letters_of_key in await _map_in_batches(self._letters_of, keys):
             if not revision:
                 raise NotFoundError  # it was there a moment ago, and is never removed
-            letters |= _by_key(held)
+            letters |= _by_key(letters_of_key)
         return (letters | _by_key(value.dead_letters)).values()
 
     async def _save_change(self, change: Change) -> int:
@@ -221,16 +221,16 @@ class NatsCheckpointStore(CheckpointStore):
         for _ in range(_TRIES):
             revision, value = await self._load_value(name)
             old = _by_key(value.dead_letters)
-            left = [letter for key, letter in old.items() if key not in keys]
-            content = _encode_value(_Value(value.version, value.checkpoint, left))
-            if len(left) < len(old) and not await self._replace_key(
+            rest = [letter for key, letter in old.items() if key not in keys]
+            content = _encode_value(_Value(value.version, value.checkpoint, rest))
+            if len(rest) < len(old) and not await self._replace_key(
                 _key_of(name), content, revision
             ):
                 continue
             replaced = await self._change_letters(name, {}, keys, None)
             before = [letter for one in replaced or () for letter in one.before]
-            known = _by_key(before).keys() | old.keys()
-            return tuple(key for key in keys if key in known)
+            removed = _by_key(before).keys() | old.keys()
+            return tuple(key for key in keys if key in removed)
         raise _contention_error()
 
     async def _change_letters(
@@ -251,8 +251,8 @@ class NatsCheckpointStore(CheckpointStore):
             pending.setdefault(_letters_key_of(name, key), ({}, set()))[1].add(key)
         replaced: list[_Replaced] = []
 
-        async def change(found: tuple[str, int, list[DeadLetter]]) -> None:
-            place, revision, before = found
+        async def change(entry: tuple[str, int, list[DeadLetter]]) -> None:
+            place, revision, before = entry
             new, old = pending[place]
             letters = _by_key(before)
             after = {key: one for key, one in letters.items() if key not in old} | new
@@ -269,12 +269,12 @@ class NatsCheckpointStore(CheckpointStore):
             if not pending:
                 return replaced
             places = list(pending)
-            held = await _map_in_batches(self._letters_of, places)
+            entries = await _map_in_batches(self._letters_of, places)
             if checkpoint is not None and (await self._load_value(name))[0] != checkpoint:
                 await self._take_back(replaced)
                 return None
             await _map_in_batches(
-                change, [(key, *one) for key, one in zip(places, held, strict=True)]
+                change, [(key, *one) for key, one in zip(places, entries, strict=True)]
             )
         raise _contention_error()
 
@@ -541,7 +541,7 @@ def _to_stored(value: _Value) -> StoredCheckpoint:
 
 
 def _escape_name(name: str) -> str:
-    return _NOT_OF_A_KEY.sub(lambda found: b"=%02X" % found[0][0], name.encode()).decode()
+    return _NOT_OF_A_KEY.sub(lambda match: b"=%02X" % match[0][0], name.encode()).decode()
 
 
 def _by_key(letters: Iterable[DeadLetter]) -> dict[str, DeadLetter]:

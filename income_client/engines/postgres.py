@@ -716,8 +716,8 @@ def _translate_error(what: str, error: Exception) -> IncomeClientError:
         return _store_error(what, "the server did not answer in time", retryable=True)
     code = getattr(error, "sqlstate", None)
     if isinstance(code, str):
-        known = _STATEMENT_MODE if _STATEMENT_MODE in str(error) else code
-        reason, retryable = _ANSWERS.get(known) or _ANSWERS.get(code[:2]) or ("refused", False)
+        answer_key = _STATEMENT_MODE if _STATEMENT_MODE in str(error) else code
+        reason, retryable = _ANSWERS.get(answer_key) or _ANSWERS.get(code[:2]) or ("refused", False)
         return _store_error(what, f"{reason} (SQLSTATE {code})", retryable=retryable)
     if isinstance(error, OSError):
         return _store_error(what, "the server cannot be reached", retryable=True)

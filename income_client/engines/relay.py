@@ -217,7 +217,7 @@ def faststream_publisher(publisher: Publisher) -> Callable[[UpdateEvent], Awaita
     async def publish(event: UpdateEvent) -> None:
         headers = {"Nats-Msg-Id": event.id, "content-type": "application/json"}
         try:
-            taken = await publisher.publish(
+            confirmation = await publisher.publish(
                 event.to_json(), correlation_id=event.id, headers=headers
             )
         except Exception as error:
@@ -228,7 +228,7 @@ def faststream_publisher(publisher: Publisher) -> Callable[[UpdateEvent], Awaita
                 "NatsBroker(..., max_reconnect_attempts=-1) keeps its connection"
             ) from None
         # What RabbitMQ has handed back, it confirms as well.
-        if getattr(taken, "delivery", None) is not None:
+        if getattr(confirmation, "delivery", None) is not None:
             raise IncomeClientError("no queue has taken the event: make it", retryable=True)
 
     return publish

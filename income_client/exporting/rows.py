@@ -233,30 +233,30 @@ def _to_json_text(value: object) -> str:
 
 def _extra_json(record: object) -> str | None:
     """Return the unknown fields of a record and of those within it as JSON, None for none."""
-    found = _unknown_fields(record)
-    return _to_json_text(found) if found else None
+    unknown = _unknown_fields(record)
+    return _to_json_text(unknown) if unknown else None
 
 
 def _unknown_fields(record: Any) -> Row:
     """Return them at their places: by name in objects, by position, from 0, in arrays."""
-    found = dict(getattr(record, "extra", {}))
+    unknown = dict(getattr(record, "extra", {}))
     kind: Any = type(record)
     for name in _fields_with_records(kind):
         inner = _unknown_within(getattr(record, name))
         if inner:
-            found[name] = inner
-    return found
+            unknown[name] = inner
+    return unknown
 
 
 def _unknown_within(value: Any) -> Row:
     match value:
         case Mapping():
-            found = {key: _unknown_within(one) for key, one in value.items()}
+            unknown = {key: _unknown_within(one) for key, one in value.items()}
         case tuple():
-            found = {str(place): _unknown_within(one) for place, one in enumerate(value)}
+            unknown = {str(place): _unknown_within(one) for place, one in enumerate(value)}
         case _:
             return {} if value is None else _unknown_fields(value)
-    return {key: inner for key, inner in found.items() if inner}
+    return {key: inner for key, inner in unknown.items() if inner}
 
 
 _WITH_COLUMN: Final = frozenset({Applicant, IncomeCalculation, IncomeSource, Document, AmountPair})

@@ -78,7 +78,7 @@ class CallbackBasicAuth:
         name, _, password = pair.partition(b":")
         digest = pair_digest(name, password)
         # Every pair is compared, even after one fits.
-        fits = [hmac.compare_digest(digest, known) for known in self._digests]
+        fits = [hmac.compare_digest(digest, expected) for expected in self._digests]
         if not any(fits):
             raise RefusedError(Refusal.PASSWORD_WRONG)
 
@@ -165,10 +165,10 @@ class CallbackBearerAuth:
         rules = jwt.token_rules(
             issuer=issuer, audience=audience, claims=claims, algorithms=algorithms, leeway=leeway
         )
-        found = None if keys is None else jwt.given_keys(keys, rules)
-        if found is None:
+        token_keys = None if keys is None else jwt.given_keys(keys, rules)
+        if token_keys is None:
             _check_address(jwks_url, rules)
-        self.__attrs_init__(found, jwks_url, None, rules, ssl)
+        self.__attrs_init__(token_keys, jwks_url, None, rules, ssl)
 
 
 def _check_address(url: object, rules: "TokenRules") -> None:
@@ -212,34 +212,34 @@ class CallbackGate:
     def __init__(
         self, auth: CallbackAuth | Iterable[CallbackAuth], *, proxies: TrustedProxies
     ) -> None:
-        given = tuple(auth) if isinstance(auth, Iterable) else (auth,)
-        for one in given:
-            if not isinstance(one, CallbackAuth):
+        settings = tuple(auth) if isinstance(auth, Iterable) else (auth,)
+        for setting in settings:
+            if not isinstance(setting, CallbackAuth):
                 raise InvalidArgumentError(
                     "auth must be a CallbackBasicAuth, a CallbackBearerAuth such as the .auth of "
                     "a CallbackTokenIssuer, a CallbackClientCertificate, CallbackSourceNetworks, "
-                    f"or several of them, not {type(one).__name__}",
+                    f"or several of them, not {type(setting).__name__}",
                     argument="auth",
                 )
-        networks = _only_one_of(given, CallbackSourceNetworks)
-        if not given:
+        networks = _only_one_of(settings, CallbackSourceNetworks)
+        if not settings:
             raise InvalidArgumentError(
                 "auth is empty: callbacks could come from anyone", argument="auth"
             )
-        if networks is not None and len(given) == 1 and not networks.is_enough:
+        if networks is not None and len(settings) == 1 and not networks.is_enough:
             raise InvalidArgumentError(
                 "auth: an address does not identify the sender; add another method to the source "
                 "networks, or set is_enough=True",
                 argument="auth",
             )
-        certificate = _only_one_of(given, CallbackClientCertificate)
+        certificate = _only_one_of(settings, CallbackClientCertificate)
         if certificate is not None and certificate.proxy_header and not proxies.are_any:
             raise InvalidArgumentError(
                 "auth: proxy_header needs trusted_proxies, and none are given", argument="auth"
             )
         self.__attrs_init__(
-            _only_one_of(given, CallbackBasicAuth),
-            _only_one_of(given, CallbackBearerAuth),
+            _only_one_of(settings, CallbackBasicAuth),
+            _only_one_of(settings, CallbackBearerAuth),
             certificate,
             networks,
             proxies,
@@ -285,9 +285,9 @@ class CallbackGate:
                 raise RefusedError(Refusal.SCHEME_NOT_ACCEPTED)
 
 
-def _only_one_of(given: tuple[CallbackAuth, ...], kind: type[T]) -> T | None:
+def _only_one_of(settings: tuple[CallbackAuth, ...], kind: type[T]) -> T | None:
     """Return the setting of a class, None if there is none; raise if there are several."""
-    settings = [setting for setting in given if isinstance(setting, kind)]
-    if len(settings) > 1:
+    of_kind = [setting for setting in settings if isinstance(setting, kind)]
+    if len(of_kind) > 1:
         raise InvalidArgumentError(f"auth holds more than one {kind.__name__}", argument="auth")
-    return settings[0] if settings else None
+    return of_kind[0] if of_kind else None

@@ -163,11 +163,11 @@ def certificate_in(value: bytes) -> bytes | None:
     if len(value) > _LARGEST:
         return None
     if value.startswith(b":"):
-        found = _RFC_9440.fullmatch(value)
-        text = found[1] if found else b""
+        match = _RFC_9440.fullmatch(value)
+        text = match[1] if match else b""
     else:
-        found = _PEM.fullmatch(unquote_to_bytes(value))
-        text = b"".join(found[1].split()) if found else b""
+        match = _PEM.fullmatch(unquote_to_bytes(value))
+        text = b"".join(match[1].split()) if match else b""
     try:
         return base64.b64decode(text, validate=True) or None
     except binascii.Error:
@@ -188,10 +188,10 @@ def _import_x509() -> Any:
 def _names_in(certificate: "x509.Certificate") -> Iterator[str]:
     x509 = _import_x509()
     try:
-        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:
         return
-    for name in found.value:
+    for name in extension.value:
         match name:
             case x509.DNSName(value=text) if text.isascii():
                 yield f"dns:{text.lower()}"
@@ -208,25 +208,26 @@ def _names_in(certificate: "x509.Certificate") -> Iterator[str]:
 def _list_texts(name: str, texts: object) -> tuple[str, ...]:
     if texts is None:
         return ()
-    given = (texts,) if isinstance(texts, str) or not isinstance(texts, Iterable) else tuple(texts)
-    found = tuple(text for text in given if isinstance(text, str) and text)
-    if len(found) < len(given):
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        texts = (texts,)
+    entries = tuple(texts)
+    if not all(isinstance(entry, str) and entry for entry in entries):
         raise InvalidArgumentError(
             f"{name} must be a str, or several, none of them empty", argument=name
         )
-    return found
+    return entries
 
 
 def _parse_subject(library: Any, text: str) -> "x509.Name":
-    known = {
+    attributes = {
         "emailAddress": library.NameOID.EMAIL_ADDRESS,
         "serialNumber": library.NameOID.SERIAL_NUMBER,
     }
     try:
-        found: x509.Name = library.Name.from_rfc4514_string(text, known)
+        subject: x509.Name = library.Name.from_rfc4514_string(text, attributes)
     except ValueError:
         raise InvalidArgumentError(_RFC_4514, argument="subject") from None
-    return found
+    return subject
 
 
 def _parse_san(text: str) -> str:

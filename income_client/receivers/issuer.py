@@ -100,8 +100,8 @@ class CallbackTokenIssuer:
             raise InvalidArgumentError(
                 "also must be an iterable of OAuth2ClientCredentials", argument="also"
             )
-        given = (OAuth2ClientCredentials(client_id, client_secret), *also)
-        clients = tuple(map(_make_client, given))
+        credentials = (OAuth2ClientCredentials(client_id, client_secret), *also)
+        clients = tuple(map(_make_client, credentials))
         auth = CallbackBearerAuth(
             keys=[client.key for client in clients],
             issuer=_ISSUER,
@@ -150,16 +150,16 @@ class CallbackTokenIssuer:
     def _client_of(self, pairs: Iterable[tuple[bytes, bytes]]) -> _Client:
         digests = [pair_digest(*pair) for pair in pairs]
         # Every one is compared, even after one fits.
-        found = [
+        matches = [
             client
             for client in self._clients
-            for known in client.digests
+            for expected in client.digests
             for digest in digests
-            if hmac.compare_digest(digest, known)
+            if hmac.compare_digest(digest, expected)
         ]
-        if not found:
+        if not matches:
             raise _TokenRequestError(_INVALID_CLIENT)
-        return found[-1]
+        return matches[-1]
 
     def _make_token(self, client: _Client, *, now: float, nonce: bytes) -> str:
         from .jwt import sign_token  # noqa: PLC0415 - an extra
@@ -177,12 +177,12 @@ class CallbackTokenIssuer:
         return sign_token(claims, client.key.reveal())
 
 
-def _make_client(given: object) -> _Client:
-    if not isinstance(given, OAuth2ClientCredentials):
+def _make_client(credentials: object) -> _Client:
+    if not isinstance(credentials, OAuth2ClientCredentials):
         raise InvalidArgumentError(
             "also holds something that is not an OAuth2ClientCredentials", argument="also"
         )
-    client_id, secret = given.client_id, given.client_secret.reveal()
+    client_id, secret = credentials.client_id, credentials.client_secret.reveal()
     if len(secret) < _LEAST_SECRET:
         raise InvalidArgumentError(
             f"client_secret has fewer than {_LEAST_SECRET} characters, and tokens are "
@@ -191,7 +191,7 @@ def _make_client(given: object) -> _Client:
         )
     # Not the secret itself: others than its owner see what is signed with it.
     key = hmac.digest(secret.encode(), _KEY_LABEL + client_id.encode(), "sha256")
-    digests = tuple(pair_digests(client_id, given.client_secret))
+    digests = tuple(pair_digests(client_id, credentials.client_secret))
     return _Client(client_id=client_id, digests=digests, key=Secret(key.hex()))
 
 
@@ -205,19 +205,19 @@ def _read_form(head: RequestHead, body: bytes) -> Mapping[bytes, bytes]:
     parts = body.split(b"&")
     if len(parts) > _MOST_PARAMETERS or _BAD_ESCAPE.search(body):
         raise _TokenRequestError(_INVALID_REQUEST)
-    found: dict[bytes, bytes] = {}
+    parameters: dict[bytes, bytes] = {}
     for part in parts:
         name, _, value = (_decode_form_text(side) for side in part.partition(b"="))
         # A parameter without a value counts as left out. Some that are ignored here may
         # come twice, such as `resource` (RFC 8707).
         if not value:
             continue
-        if name in _ONCE and name in found:
+        if name in _ONCE and name in parameters:
             raise _TokenRequestError(_INVALID_REQUEST)
-        found[name] = value
-    if b"grant_type" not in found:
+        parameters[name] = value
+    if b"grant_type" not in parameters:
         raise _TokenRequestError(_INVALID_REQUEST)
-    return found
+    return parameters
 
 
 def _read_client(head: RequestHead, form: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:

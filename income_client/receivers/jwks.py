@@ -141,17 +141,17 @@ class KeySetCache:
         key. Before that it may be a new one, and the token is to come again. ``since`` is when
         the token came, by the monotonic clock.
         """
-        found = self.current
-        if found is None or found is keys:
+        newest = self.current
+        if newest is None or newest is keys:
             self._start_request()
             await self._wait_for_flight()
-            found = self.current
+            newest = self.current
         is_current = self._keys_asked_at >= since and not self._has_failed
-        if found is None or (found is keys and not is_current):
+        if newest is None or (newest is keys and not is_current):
             raise RefusedError(Refusal.KEYS_UNAVAILABLE)
-        if found is keys:
+        if newest is keys:
             raise RefusedError(Refusal.TOKEN_KEY_UNKNOWN)
-        return found
+        return newest
 
     def _start_request(self) -> None:
         """Send a request, unless one is under way or was sent a moment ago."""

@@ -295,9 +295,9 @@ def _is_text(value: object) -> bool:
 def _read_audiences(audience: object) -> frozenset[str]:
     if audience is None:
         return frozenset()
-    found = (audience,) if isinstance(audience, str) else audience
-    if isinstance(found, Iterable) and not isinstance(found, bytes | Mapping):
-        entries = tuple(found)
+    values = (audience,) if isinstance(audience, str) else audience
+    if isinstance(values, Iterable) and not isinstance(values, bytes | Mapping):
+        entries = tuple(values)
         if entries and all(map(_is_text, entries)):
             return frozenset(entries)
     raise InvalidArgumentError(
@@ -334,52 +334,52 @@ def _read_algorithms(algorithms: object) -> frozenset[str]:
         raise InvalidArgumentError(
             f"algorithms must be a list of {', '.join(_KINDS)}", argument="algorithms"
         )
-    found = frozenset(names)
-    if not found.isdisjoint(_SYMMETRIC) and not found.isdisjoint(_ASYMMETRIC):
+    chosen = frozenset(names)
+    if not chosen.isdisjoint(_SYMMETRIC) and not chosen.isdisjoint(_ASYMMETRIC):
         raise InvalidArgumentError(
             "algorithms: HS256 and its like, whose key is a secret, never go together with the "
             "others, whose key is public",
             argument="algorithms",
         )
-    return found
+    return chosen
 
 
 def given_keys(keys: object, rules: TokenRules) -> TokenKeys:
     """Return the keys that a caller gives; each must work with the rules."""
-    given = (keys,) if isinstance(keys, Mapping | str | bytes | Secret) else keys
-    if not isinstance(given, Sequence) or not given:
+    entries = (keys,) if isinstance(keys, Mapping | str | bytes | Secret) else keys
+    if not isinstance(entries, Sequence) or not entries:
         raise InvalidArgumentError(
             "keys must be one key or several, each a JWK, a JWKS, a PEM or a Secret",
             argument="keys",
         )
-    found: list[TokenKey] = []
-    for number, one in enumerate(given, start=1):
-        usable = [key for key in _import_keys(one) if key.algorithms & rules.algorithms]
+    token_keys: list[TokenKey] = []
+    for number, entry in enumerate(entries, start=1):
+        usable = [key for key in _import_keys(entry) if key.algorithms & rules.algorithms]
         if not usable:
             raise InvalidArgumentError(
-                f"keys: number {number} {_key_fault(one, rules)}", argument="keys"
+                f"keys: number {number} {_key_fault(entry, rules)}", argument="keys"
             )
-        found.extend(usable)
-    if len(found) > _MOST_GIVEN:
+        token_keys.extend(usable)
+    if len(token_keys) > _MOST_GIVEN:
         raise InvalidArgumentError(
             f"keys: there are more than {_MOST_GIVEN}, and all may have to be tried",
             argument="keys",
         )
-    return TokenKeys(tuple(found), most_tried=_MOST_GIVEN)
+    return TokenKeys(tuple(token_keys), most_tried=_MOST_GIVEN)
 
 
-def _import_keys(given: object) -> tuple[TokenKey, ...]:
-    match given:
-        case Mapping() if "keys" in given:
-            return import_key_set(given).keys
+def _import_keys(key_or_set: object) -> tuple[TokenKey, ...]:
+    match key_or_set:
+        case Mapping() if "keys" in key_or_set:
+            return import_key_set(key_or_set).keys
         case Mapping():
-            key = _import_jwk(given)
-        case str() if given.isascii():
-            key = _import_pem(given.encode())
+            key = _import_jwk(key_or_set)
+        case str() if key_or_set.isascii():
+            key = _import_pem(key_or_set.encode())
         case bytes():
-            key = _import_pem(given)
+            key = _import_pem(key_or_set)
         case Secret():
-            secret = given.reveal().encode("utf-8", "surrogatepass")
+            secret = key_or_set.reveal().encode("utf-8", "surrogatepass")
             key = _make_key(
                 "oct", secret, kid=None, algorithms=_algorithms_for("oct", None, len(secret) * 8)
             )
@@ -388,30 +388,30 @@ def _import_keys(given: object) -> tuple[TokenKey, ...]:
     return () if key is None else (key,)
 
 
-def _key_fault(given: object, rules: TokenRules) -> str:
+def _key_fault(key: object, rules: TokenRules) -> str:
     """Say what is wrong with a key that cannot be used; shows nothing of it."""
     cause = (
         "cannot be used with these algorithms: it is of another kind, too short (RSA: 2048 "
         "bits), or meant for something else"
     )
-    match given:
+    match key:
         case Secret() if not rules.is_symmetric:
             cause = (
                 "is a Secret, and these go with algorithms such as ['HS256'], which must be named"
             )
         case Secret():
             cause = "is a Secret that is too short, or a public key: it has 32 bytes for HS256"
-        case Mapping() if "d" in given:
+        case Mapping() if "d" in key:
             cause = "is a private key, which only the issuer should have"
         case str() | bytes():
-            text = given if isinstance(given, str) else given.decode("latin-1")
+            text = key if isinstance(key, str) else key.decode("latin-1")
             if "PRIVATE KEY" in text:
                 cause = "is a private key in PEM, which only the issuer should have"
             elif text.startswith(("http://", "https://")):
                 cause = "is an address, for which there is jwks_url"
             elif "-----BEGIN" not in text:
                 cause = "is not a public key in PEM; a shared secret is given as a Secret"
-        case _ if not isinstance(given, Mapping):
+        case _ if not isinstance(key, Mapping):
             cause = "is neither a JWK, nor a JWKS, PEM or a Secret"
     return cause
 
@@ -421,26 +421,26 @@ def import_key_set(key_set: object) -> TokenKeys:
     entries = key_set.get("keys") if isinstance(key_set, Mapping) else None
     if not isinstance(entries, Sequence) or isinstance(entries, str | bytes):
         return NO_KEYS
-    found = map(_import_jwk, entries[:_MOST_IN_SET])
-    return TokenKeys(tuple(key for key in found if key is not None))
+    imported = map(_import_jwk, entries[:_MOST_IN_SET])
+    return TokenKeys(tuple(key for key in imported if key is not None))
 
 
-def _import_jwk(given: object) -> TokenKey | None:
+def _import_jwk(jwk: object) -> TokenKey | None:
     """Return a key; None for one that cannot be used, or whose private part was given away."""
-    if not isinstance(given, Mapping):
+    if not isinstance(jwk, Mapping):
         return None
-    key_type, kid = given.get("kty"), given.get("kid")
+    key_type, kid = jwk.get("kty"), jwk.get("kid")
     if not isinstance(key_type, str) or key_type not in _PARTS:
         return None
-    if "d" in given or not (kid is None or isinstance(kid, str)):
+    if "d" in jwk or not (kid is None or isinstance(kid, str)):
         return None
     # Only these go to joserfc, which fails on members that it does not expect.
-    plain = {name: given.get(name) for name in ("kty", *_PARTS[key_type])}
+    plain = {name: jwk.get(name) for name in ("kty", *_PARTS[key_type])}
     if not all(isinstance(part, str) and len(part) <= _LONGEST_PART for part in plain.values()):
         return None
     algorithms = _algorithms_for(
         key_type, plain.get("crv"), _key_bits(plain)
-    ) & _permitted_algorithms(given)
+    ) & _permitted_algorithms(jwk)
     return _make_key(key_type, plain, kid=kid, algorithms=algorithms)
 
 
@@ -480,14 +480,14 @@ def _algorithms_for(key_type: str, curve: object, bits: int) -> frozenset[str]:
     )
 
 
-def _permitted_algorithms(given: Mapping[str, Any]) -> frozenset[str]:
+def _permitted_algorithms(jwk: Mapping[str, Any]) -> frozenset[str]:
     """Return the algorithms that a key's owner allows it for."""
-    operations = given.get("key_ops", ["verify"])
-    if given.get("use", "sig") != "sig":
+    operations = jwk.get("key_ops", ["verify"])
+    if jwk.get("use", "sig") != "sig":
         return frozenset()
     if not isinstance(operations, list | tuple) or "verify" not in operations:
         return frozenset()
-    algorithm = given.get("alg")
+    algorithm = jwk.get("alg")
     if algorithm is None:
         return frozenset(_KINDS)
     if not isinstance(algorithm, str):
@@ -495,13 +495,13 @@ def _permitted_algorithms(given: Mapping[str, Any]) -> frozenset[str]:
     return _SAME if algorithm in _SAME else frozenset({algorithm})
 
 
-def _key_bits(given: Mapping[str, Any]) -> int:
+def _key_bits(jwk: Mapping[str, Any]) -> int:
     """Return the length of a key of the types that are measured."""
-    part = _MEASURED_PART.get(given["kty"])
+    part = _MEASURED_PART.get(jwk["kty"])
     if part is None:
         return 0
     try:
-        decoded = urlsafe_b64decode(given[part] + "=" * (-len(given[part]) % 4))
+        decoded = urlsafe_b64decode(jwk[part] + "=" * (-len(jwk[part]) % 4))
     except (binascii.Error, ValueError):
         return 0
     if part == "k":

@@ -85,8 +85,8 @@ class CallbackSourceNetworks:
         entries = _list_entries("source networks", networks)
         if not entries:
             raise ConfigurationError("source networks: none are given, so nothing could pass")
-        found = tuple(_parse_network("source networks", entry) for entry in entries)
-        self.__attrs_init__(found, bool(is_enough))
+        parsed = tuple(_parse_network("source networks", entry) for entry in entries)
+        self.__attrs_init__(parsed, bool(is_enough))
 
     def check(self, source: IPAddress) -> None:
         """Refuse a request whose ``source`` is in none of the networks."""

@@ -77,8 +77,8 @@ def _load_own(
     except ssl.SSLError as error:
         files = f"'{certificate}' and '{key}'"
         if was_asked:
-            known = "the password does not open" if text else "no password is given for"
-            fault = f"key: {known} '{key}', which is encrypted"
+            problem = "the password does not open" if text else "no password is given for"
+            fault = f"key: {problem} '{key}', which is encrypted"
         elif error.reason == "KEY_VALUES_MISMATCH":
             fault = f"certificate, key: {files} do not belong together"
         else:
@@ -100,8 +100,8 @@ def _load_authorities(context: ssl.SSLContext, client_ca: FilePath) -> None:
         raise InvalidArgumentError(
             f"client_ca: '{client_ca}' holds no certificate in PEM", argument="client_ca"
         ) from None
-    held = context.cert_store_stats()
-    if held["x509_ca"] < held["x509"]:
+    counts = context.cert_store_stats()
+    if counts["x509_ca"] < counts["x509"]:
         raise InvalidArgumentError(
             f"client_ca: '{client_ca}' holds a certificate that is not an authority's",
             argument="client_ca",

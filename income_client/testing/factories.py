@@ -336,11 +336,11 @@ def _invent_fields(
     cls: type[T],
     number: int,
     persons: Mapping[str, PaystubApplicant] | None = None,
-    **known: object,
+    **fields: object,
 ) -> T:
     """Invent a record by the types of its fields; what need not be there is not, arrays are empty.
 
-    The persons of a document and the known fields are as they are given.
+    ``persons`` become those of a document; ``fields`` keep their values.
     """
     kind: Any = cls
     rng = _random_for(number, kind.__name__)
@@ -356,21 +356,21 @@ def _invent_fields(
         UtcTime: _update_time(number),
         Mapping[str, PaystubApplicant]: persons or {},
     }
-    made: dict[str, object] = dict(known)
+    content: dict[str, object] = dict(fields)
     for field in attrs.fields(kind):
-        if field.default is not attrs.NOTHING or field.name in known:
+        if field.default is not attrs.NOTHING or field.name in fields:
             continue
         if field.type in values:
-            made[field.name] = values[field.type]
+            content[field.name] = values[field.type]
         elif field.type is str:
-            made[field.name] = f"{field.name} {number}"
+            content[field.name] = f"{field.name} {number}"
         elif get_origin(field.type) in {tuple, Mapping}:
-            made[field.name] = {} if get_origin(field.type) is Mapping else ()
+            content[field.name] = {} if get_origin(field.type) is Mapping else ()
         elif attrs.has(field.type):
-            made[field.name] = _invent_fields(field.type, number, persons)
+            content[field.name] = _invent_fields(field.type, number, persons)
         else:
-            made[field.name] = None
-    record: T = kind(**made)
+            content[field.name] = None
+    record: T = kind(**content)
     return record
 
 
@@ -511,8 +511,8 @@ def _make_incomes(number: int, documents: Sequence[Document]) -> tuple[YearlyInc
 
 def _with_fields(make: Callable[..., object], record: T, fields: Mapping[str, Any]) -> T:
     """Return a record with other values in fields that the caller of a factory gave."""
-    known = [each.name for each in attrs.fields(type(record)) if each.name != "source"]
-    check_names(make.__name__, fields, (*known, *names_of(make)))
+    names = [each.name for each in attrs.fields(type(record)) if each.name != "source"]
+    check_names(make.__name__, fields, (*names, *names_of(make)))
     whole: Any = record
     changed: T = attrs.evolve(whole, **fields)
     return changed

@@ -188,11 +188,11 @@ def pytest_runtest_makereport(
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
     """Show the requests behind a count that is not what was expected."""
-    known = sys.modules.get("income_client.testing.service")
-    if known is None:
+    service = sys.modules.get("income_client.testing.service")
+    if service is None:
         return None
     for side in (left, right):
-        if isinstance(side, known.RequestCount):
+        if isinstance(side, service.RequestCount):
             return [f"{left} {op} {right}", *side.requests.table().splitlines()]
     return None
 
@@ -226,5 +226,5 @@ def _hide_package(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
 
 
 def _is_ours(error: BaseException) -> bool:
-    known = sys.modules.get(f"{_PACKAGE}.errors")
-    return known is not None and isinstance(error, known.IncomeClientError)
+    errors = sys.modules.get(f"{_PACKAGE}.errors")
+    return errors is not None and isinstance(error, errors.IncomeClientError)

@@ -216,8 +216,8 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         thread: LoopThread | None = None,
         **options: Any,
     ) -> None:
-        known = (*names_of(IncomeService), *names_of(Emulator), *fields_dict(ServiceRules))
-        check_names("IncomeService", options, known)
+        names = (*names_of(IncomeService), *names_of(Emulator), *fields_dict(ServiceRules))
+        check_names("IncomeService", options, names)
         if isinstance(clock, JumpingClock):
             clock = ServiceSideClock(clock)
         self._emulator = Emulator(applications, clock=clock, **options)
@@ -394,9 +394,9 @@ class IncomeService(AbstractContextManager["IncomeService"]):
     fire_callback: Final = _awaited_in_loop(Emulator.fire_callback)
 
     def _add_record(
-        self, given: ApplicationRecord | Application, documents: _Documents, *, now: bool
+        self, content: ApplicationRecord | Application, documents: _Documents, *, now: bool
     ) -> ApplicationRecord:
-        record = _with_documents(given, documents)
+        record = _with_documents(content, documents)
         if now:
             record = _updated_at(record, self._emulator.now)
         self._emulator.world.add(*_reply_contents(record))
@@ -404,9 +404,9 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         return record
 
     def _update_record(
-        self, given: ApplicationRecord | Application, documents: _Documents
+        self, content: ApplicationRecord | Application, documents: _Documents
     ) -> ApplicationRecord:
-        record = _with_documents(given, documents)
+        record = _with_documents(content, documents)
         if record.documents is None and record.application_id in self._added:
             record = evolve(record, documents=self._added[record.application_id].documents)
         is_same_second = self._is_updated_now(record.application_id)

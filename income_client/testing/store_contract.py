@@ -54,9 +54,9 @@ def _make_letter(number: int, *, attempts: int = 1, window: bool = False) -> Dea
     )
 
 
-def _check_equal(found: object, expected: object) -> None:
-    if found != expected:
-        raise AssertionError(f"expected {expected!r}, found {found!r}")
+def _check_equal(actual: object, expected: object) -> None:
+    if actual != expected:
+        raise AssertionError(f"expected {expected!r}, found {actual!r}")
 
 
 async def _check_checkpoint(store: CheckpointStore, text: str | None, version: int) -> None:

@@ -552,7 +552,7 @@ async def test_a_provider_set_before_the_first_call_is_found() -> None:
         (None, "on_event", asyncio.CancelledError()),
         *(
             (Telemetry, name, ValueError("invented-secret"))
-            for name in ("begin_call", "found", "count_event", "_count_call")
+            for name in ("begin_call", "if_configured", "count_event", "_count_call")
         ),
         (telemetry, "_set_ending", ValueError("invented-secret")),
     ],

@@ -328,9 +328,9 @@ class Service:
             problem = f"a page of {rows} rows, fewer than the limit, hid {hidden} or more"
             advice = f"applications get lost: in code, list them with a limit of {rows}; {_OWNER}"
             return Finding(Verdict.FAILED, problem, advice)
-        for given, asked in ((rows, LARGEST), (small, limit)):
-            if given > asked:
-                problem = f"{given} rows where {asked} were asked for"
+        for count, most in ((rows, LARGEST), (small, limit)):
+            if count > most:
+                problem = f"{count} rows where {most} were asked for"
                 return Finding(Verdict.WARNING, problem, _OWNER)
         if small < limit:
             problem = f"{small} rows where {limit} were asked for and there are more"
