@@ -13,8 +13,8 @@ What is simulated:
   or from another date. A machine is killed between any two steps (no ``finally`` runs), paused, or
   loses its power.
 - `service`: applications and their updates, the list with everything that the contract leaves open
-  (the meaning of the bounds, order, lateness, replicas, narrowed spans, bounds in the future), a
-  clock that goes back or stands still, and replies that fail, are lost, or come late.
+  (the meaning of the bounds, order, lateness, replicas, windows that it cuts short, bounds in the
+  future), a clock that goes back or stands still, and replies that fail, are lost, or come late.
 - `stores`: checkpoint stores that lose calls and replies, make a save after its sender has given
   up, fail over to a replica without the last saves, are restored from a backup, or emptied.
 - `letters`: what cannot be read for a while, the dead letters about it, and the program of the
@@ -27,10 +27,11 @@ and brokers. Those have tests of their own.
 
 A run: `plan` draws everything from the seed before the run begins, with all faults and their times.
 `cluster` plays two or three epochs of faults, each followed by a quiet period in which everything
-must be delivered. `deliveries` keeps the books: what was updated, delivered and committed, and by
-whom. `promises` judges by them at each save, each delivery and each quiet period. One function
-judges one promise of the package; its name is in the message of a failure. Whatever a promise
-excludes is in `exclusions`, with the sentence of the guide that says so.
+must be delivered. `deliveries` records what was updated, delivered and committed, and by whom. At
+each save, at each delivery and after each quiet period, `promises` compares these records with what
+the package promises; `standbys` watches those that wait for a lease. One function judges one
+promise of the package; its name is in the message of a failure. Whatever a promise excludes is in
+`exclusions`, with the sentence of the guide that says so.
 
 There are other scenarios than that of pollers (`scenarios`), on the same machines:
 
@@ -49,9 +50,15 @@ There are other scenarios than that of pollers (`scenarios`), on the same machin
     python -m tests.simulation --profile full      longer runs, with more of everything
     python -m tests.simulation.mutants             faults put into the package, each of which seeds
                                                    or an ordinary test must find
+    python -m tests.simulation.mutants 12          one of them
 
-A failure is printed with its scenario, profile and seed, with which the same tree plays it again.
-It is a fault of the package, of the simulator, or of the guide. Once it is mended, the
-seed goes into `situations.ONCE_FAILED`, which is run each time. The table at the end of a longer
-run says how often each situation came about; one that never does is a failure of the simulator.
+The exit status is 0 if nothing is broken, 1 if a seed has failed, and 2 for wrong arguments. A
+failure is printed with its scenario, profile and seed, with which the same tree plays it again; how
+a seed shows a mutant is said in `mutants`. A failure is a fault of the package, of the simulator,
+or of the guide. Once it is mended, the seed goes into `situations.ONCE_FAILED`, which is run each
+time.
+
+With ``--minutes``, a table at the end says how often each situation came about. A situation that
+never came about makes the exit status 1 too: the simulator then tests less than it says. Play some
+minutes of each scenario before you believe it, since the rarest need some hundred seeds.
 """

@@ -10,7 +10,7 @@ from attrs import evolve
 from income_client import DeadLetter
 from income_client.checkpoints import StoredCheckpoint
 
-from . import callbacks, faults, promises
+from . import callbacks, faults, promises, standbys
 from .applications import Version
 from .consumers import Process
 from .deliveries import Books, Life
@@ -39,8 +39,8 @@ class Cluster:
         self.backup: State | None = None
         self.poisonous: str | None = None
         """The application on which the consumer's blocks fail."""
-        self.is_quiet: bool = False
-        """Whether no faults happen."""
+        self.quiet_since: float | None = None
+        """When the last faults ended; None while faults happen."""
         self.disturbances: int = 0
         """Faults and deaths so far: what a deadline is not kept over."""
         self.calm_since: float = 0.0
@@ -54,6 +54,11 @@ class Cluster:
     def processes(self) -> list[Process]:
         """The processes that run."""
         return [process for process in self._places if process is not None]
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no faults happen."""
+        return self.quiet_since is not None
 
     @property
     def is_calm(self) -> bool:
@@ -96,8 +101,9 @@ class Cluster:
             world.at(callback.at, lambda callback=callback: callbacks.play(self, callback))  # type: ignore[misc]
         for place in range(plan.machines):
             world.after(5 * world.chance.random(), lambda place=place: self.start(place))  # type: ignore[misc]
+        standbys.watch(self)
         for number in range(plan.profile.epochs):
-            self.is_quiet = False
+            self.quiet_since = None
             begin = number * (plan.epoch + plan.quiet)
             world.at(begin + 0.3 * plan.epoch, self._back_up)
             world.run(begin + plan.epoch)
@@ -169,7 +175,6 @@ class Cluster:
         self.world.after(delay, lambda: self.start(process.place))
         if not process.task.done():
             self.disturbances += 1
-            promises.judge_takeover(self, process.machine, how="dies", leases=1.2)
 
     def _ended(self, process: Process) -> None:
         """Judge how a program has ended, and what it leaves."""
@@ -178,7 +183,7 @@ class Cluster:
         self.world.note(machine.name, f"ends: {'cancelled' if task.cancelled() else error!r}")
         promises.judge_end(self, process, error)
         if error is None and not task.cancelled():
-            promises.judge_takeover(self, machine, how="stops", leases=0.1)
+            standbys.judge_release(self, machine)
 
         def judge_rest() -> None:
             if not machine.is_dead:
@@ -245,7 +250,7 @@ class Cluster:
 
     def _calm_down(self) -> None:
         """End all faults; whoever is down comes back."""
-        self.is_quiet = True
+        self.quiet_since = self.world.now
         self.end_trouble()
         self.end_outage()
         end_trouble(self)

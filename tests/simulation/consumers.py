@@ -61,12 +61,11 @@ class Process:
     is_stopping: bool = False
     must_hold: bool = False
     """Whether the consumer holds the next batch for long."""
-    _stood_by_at: float | None = None
-    """When its last call of the store ended, if it was a standby then."""
+    stands_by_since: float | None = None
+    """Since when it is known to stand by without a pause; None if it does not."""
 
     def __attrs_post_init__(self) -> None:
         self.client = client_of(self.run.store, self.machine)
-        self.client.on_load, self.client.on_end = self._judge_pause, self._note_call
         self.task = self.machine.create_task(self._main())
 
     @property
@@ -93,19 +92,6 @@ class Process:
     def is_waiting(self) -> bool:
         """Whether it does nothing but wait for its next poll."""
         return self.is_awake and self.poller.status.next_poll_at is not None
-
-    @property
-    def is_healthy_standby(self) -> bool:
-        """Whether it has looked at the store lately, as a standby."""
-        now = self.run.world.now
-        has_looked = self.client.looked_at is not None
-        return (
-            self.is_awake
-            and has_looked
-            and not self.is_stopping
-            and self.is_standby
-            and now - (self.client.looked_at or 0.0) < self.settings.lease / 4
-        )
 
     def stop(self) -> None:
         """Stop the poller, as a signal handler does."""
@@ -147,18 +133,6 @@ class Process:
             self.is_stopping = True
             await self.poller.aclose()
             await session.aclose()
-
-    def _note_call(self) -> None:
-        is_idle = not self.client.under_way and self.is_standby
-        self._stood_by_at = self.run.world.now if is_idle else None
-
-    def _judge_pause(self) -> None:
-        """Judge the time since the last call of the store, which it made as a standby."""
-        since = self._stood_by_at
-        if since is None or self.client.under_way or self.client.found_nothing:
-            return  # it looks already, or BEGINNING excludes it
-        if self.machine.paused_until <= since:
-            promises.judge_looks(self.run, self, self.run.world.now - since)
 
     # What it does with records
 

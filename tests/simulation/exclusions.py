@@ -39,7 +39,7 @@ def _is_deleted(run: "Cluster", version: Version) -> bool:
 def _is_dead_letter(run: "Cluster", version: Version) -> bool:
     """Return whether the application is a dead letter that need not have been tried again yet."""
     letter = run.store.state.letters.get(key_of_application(version.application_id))
-    return letter is not None and not (run.is_quiet and is_overdue(run, letter))
+    return letter is not None and not is_overdue(run, letter)
 
 
 def _is_saturated(run: "Cluster", version: Version) -> bool:
@@ -52,7 +52,7 @@ def _is_nameless(run: "Cluster", version: Version) -> bool:
         return False
     letters = [one for one in run.store.state.letters.values() if one.key.startswith("rows")]
     about = [letter for letter in letters if names(letter, version)]
-    return any(not (run.is_quiet and is_overdue(run, letter)) for letter in about)
+    return any(not is_overdue(run, letter) for letter in about)
 
 
 def _has_lost_letter(run: "Cluster", version: Version) -> bool:
@@ -179,9 +179,5 @@ EXCLUSIONS: Final = (
         covers=_is_made_while_suspended,
     ),
 )
-BEGINNING: Final = ("scaling.md", "it looks at the store again only then")
-"""The page and the sentence that let a standby not look at a store without a checkpoint."""
-NOT_RELEASED: Final = ("scaling.md", "A leader that stops while the store fails releases nothing")
-"""The page and the sentence that let a standby wait for a lease although its leader has stopped."""
 NEW_BEGINNING: Final = ("scaling.md", "A process that is started then begins anew")
 """The page and the sentence that let a new process begin a name anew whose store was emptied."""

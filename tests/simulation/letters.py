@@ -62,9 +62,13 @@ def names(letter: DeadLetter, version: Version) -> bool:
 
 
 def is_overdue(run: "Cluster", letter: DeadLetter) -> bool:
-    """Return whether a dead letter should have been tried again by a poller that works."""
+    """Return whether a dead letter should have been tried again since all faults have ended."""
+    if run.quiet_since is None:
+        return False
     slack = timedelta(seconds=3 * run.plan.settings.interval + _SLOW_RETRY)
-    return letter.next_try_at + slack < EPOCH + timedelta(seconds=run.service.second)
+    began, now = run.service.second_at(run.quiet_since), run.service.second
+    due_at = max(letter.next_try_at, EPOCH + timedelta(seconds=began))
+    return due_at + slack < EPOCH + timedelta(seconds=now)
 
 
 def judge_letters(run: "Cluster", machine: Machine) -> None:

@@ -105,6 +105,7 @@ class World:
 
     def run(self, until: float) -> None:
         """Let everything happen that is due until a moment, or a promise is broken."""
+        self._note_due()
         while self.violation is None:
             due, at = self._next_due()
             if at > until:
@@ -117,14 +118,21 @@ class World:
             self.steps += 1
             if due is None:
                 heapq.heappop(self._events)[-1]()
+                self._note_due()
             else:
                 due.step()
+                due.note_due()
+
+    def _note_due(self) -> None:
+        """Have all machines note when they are due: an event may concern any of them."""
+        for machine in self.machines:
+            machine.note_due()
 
     def _next_due(self) -> tuple["Machine | None", float]:
         """Return the machine whose step is next, None for an event of the world, and when."""
         due, at, ties = None, self._events[0][0] if self._events else FOREVER, 1
         for machine in self.machines:
-            moment = machine.due_at()
+            moment = max(machine.due_at, self.now)
             if moment < at:
                 due, at, ties = machine, moment, 1
             elif moment == at < FOREVER:
@@ -200,6 +208,8 @@ class Machine(asyncio.BaseEventLoop):
         self.rate, self.offset = rate, offset
         self._selector = _NoSelector()
         self._latest = -FOREVER
+        self.due_at: float = FOREVER
+        """When its next step is due, in the world's time; a time that has passed means at once."""
         self._clock_resolution = 0.0
         self.paused_until: float = 0.0
         """When its last pause ends, or has ended, in the world's time."""
@@ -225,18 +235,16 @@ class Machine(asyncio.BaseEventLoop):
         """Return whether the machine steps its tasks."""
         return not self.is_dead
 
-    def due_at(self) -> float:
-        """Return when it has something to do, in the world's time."""
+    def note_due(self) -> None:
+        """Note when the machine is due, after something that may have changed it."""
+        timers = self._scheduled  # type: ignore[attr-defined]
         if self._ready:  # type: ignore[attr-defined]
-            at = self.world.now
-        else:
-            timers = self._scheduled  # type: ignore[attr-defined]
-            while timers and timers[0]._cancelled:
-                heapq.heappop(timers)._scheduled = False
-            if not timers:
-                return FOREVER
-            at = max(self.world.now, (timers[0]._when - self.offset) / self.rate)
-        return max(at, self.paused_until)
+            self.due_at = self.paused_until
+            return
+        while timers and timers[0]._cancelled:
+            heapq.heappop(timers)._scheduled = False
+        at = (timers[0]._when - self.offset) / self.rate if timers else FOREVER
+        self.due_at = max(at, self.paused_until)
 
     def step(self) -> None:
         """Run one callback, after moving the timers that are due to what is ready."""

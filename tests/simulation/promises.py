@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LONGEST_RETRY: Final = 60.0
 """Seconds after an outage within which everything that failed is tried again."""
-_RATE: Final = 0.02
+CLOCK_RATE: Final = 0.02
 """By how much the clocks of two machines may differ."""
 
 
@@ -147,49 +147,13 @@ def judge_holder(run: "Cluster", save: Save) -> None:
     if not old.lease or not save.new.lease or since_loss <= 2 * old.lease:
         return
     age = save.at - last.at
-    if age < old.lease * (1 - 2 * _RATE):
+    if age < old.lease * (1 - 2 * CLOCK_RATE):
         what = f"{save.machine.name} takes over {age:.2f} s after a save, lease {old.lease:g}"
         _fail(run, "9, lease", what)
     settled = LONGEST_RETRY + 12 * old.lease
     if run.is_quiet and run.calm_since < run.world.now - settled:
         what = f"{save.machine.name} takes over from {last.machine.name}, which works"
         _fail(run, "9, lease", what)
-
-
-def judge_takeover(run: "Cluster", dead: Machine, *, how: str, leases: float) -> None:
-    """Expect a standby to take over in time: the table of `scaling.md`."""
-    books, stored = run.books, run.store.state.stored.checkpoint
-    is_leader = books.last is not None and books.last.machine is dead and stored is not None
-    standbys = [one for one in run.processes if one.is_healthy_standby]
-    if not is_leader or not standbys or stored is None or not run.is_calm:
-        return
-    is_answered = run.world.now - run.calm_since > LONGEST_CALL
-    if how == "stops" and read(stored).lease and not is_answered:
-        return  # NOT_RELEASED excludes it
-    own = min(one.settings.lease for one in standbys)
-    longest = own if how == "stops" else max(own, read(stored).lease or 0.0)
-    deadline = longest * leases * (1 + _RATE) + 8 * run.plan.kind.delay + 0.1
-    disturbances, version = run.disturbances, run.store.state.stored.version
-
-    def judge() -> None:
-        if run.disturbances != disturbances:
-            return
-        run.world.count(f"takeover in time: the leader {how}")
-        if run.store.state.stored.version == version:
-            what = f"nobody takes over {deadline:.1f} s after {dead.name} {how}"
-            _fail(run, "scaling, takeover", what)
-
-    run.world.after(deadline, judge)
-
-
-def judge_looks(run: "Cluster", process: "Process", pause: float) -> None:
-    """Judge how long a standby does not look at the store: a tenth of its lease."""
-    longest = process.settings.lease / 10 * (1 + _RATE) + 0.1
-    is_holder = run.books.last is not None and run.books.last.machine is process.machine
-    is_standby = process.is_standby and not (process.is_stopping or is_holder)
-    if pause > longest and is_standby:
-        what = f"{process.machine.name}, a standby, did not look at the store for {pause:.1f} s"
-        _fail(run, "scaling, takeover", what)
 
 
 def judge_memory(run: "Cluster") -> None:

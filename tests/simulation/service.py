@@ -270,7 +270,7 @@ class SimulatedService:
         if rules.future == "clamp":
             after, before = min(after, now), min(before, now)
         if rules.max_span is not None and before - after > rules.max_span:
-            self.world.count("service: span narrowed")
+            self.world.count("service: window cut short")
             after = before - rules.max_span
         moment = self.world.now - rules.oldest_read * self.world.chance.random()
         rows = self._rows_between(after, before, moment)[:limit]

@@ -191,14 +191,11 @@ class StoreClient(CheckpointStore):
         """Whether the store had no checkpoint at its last load that succeeded."""
         self.under_way: int = 0
         """How many calls have not ended."""
-        self.on_load: Callable[[], None] = lambda: None
-        """Called before each load."""
-        self.on_end: Callable[[], None] = lambda: None
-        """Called after each call."""
+        self.ended_at: float = 0.0
+        """When its last call ended, in the world's time."""
 
     async def load(self, name: str) -> StoredCheckpoint:
         """Return what is stored."""
-        self.on_load()
         found: StoredCheckpoint = await self._call(lambda: self.server.state.stored)
         self.seen = found.checkpoint or self.seen
         self.found_nothing = found.checkpoint is None
@@ -257,7 +254,7 @@ class StoreClient(CheckpointStore):
             return await self._send(work, latest)
         finally:
             self.under_way -= 1
-            self.on_end()
+            self.ended_at = self.server.world.now
 
     async def _send(self, work: Callable[[], Any], latest: float | None) -> Any:
         """Send a call to the server, and wait for its answer as long as a driver does."""

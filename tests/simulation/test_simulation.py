@@ -12,9 +12,10 @@ from typing import Final
 
 import pytest
 
-from tests.simulation.exclusions import BEGINNING, EXCLUSIONS, NEW_BEGINNING, NOT_RELEASED
+from tests.simulation.exclusions import EXCLUSIONS, NEW_BEGINNING
 from tests.simulation.mutants import read_mutants
 from tests.simulation.scenarios import SCENARIOS
+from tests.simulation.standbys import BEGINNING, NOT_RELEASED
 from tests.simulation.token_promises import OWN_TOKENS
 from tests.simulation.walk_promises import EXCLUDED as EXCLUDED_OF_WALKS
 
@@ -28,14 +29,14 @@ SEEDS: Final = {"pollers": (8, 4), "relay": (2, 1), "tokens": (0, 6), "walks": (
 def simulate(*arguments: str, hash_seed: str = "0") -> str:
     """Run the command; return what it prints."""
     ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "tests.simulation", *arguments],
+        [sys.executable, "-m", "tests.simulation", *arguments],
         cwd=_ROOT,
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout + ran.stderr
     return ran.stdout
 
 

@@ -22,7 +22,7 @@ _FAULTS: Final = {
 }
 _WALKS: Final = 3
 _WINDOWS_OF_A_SPAN: Final = 8
-"""Of the widest that a service applies that narrows spans."""
+"""Windows of the widest span that a walk covers where the service cuts windows short."""
 
 
 @frozen(kw_only=True)
