@@ -40,11 +40,10 @@ from .settings import (
     check_flag,
     check_positive,
     check_type,
-    invalid,
 )
 from .system.clock import Clock, SystemClock
 from .system.frames import strip_frames
-from .wire.times import When, service_bounds, wire_bounds
+from .wire.times import When, check_zone, service_bounds, wire_bounds
 
 if TYPE_CHECKING:
     from .audit.auditor import Audit
@@ -68,7 +67,6 @@ if TYPE_CHECKING:
     from .walk.fetching import Applications, Call, Fetcher, FetchFailure, OnError
     from .walk.paginator import ApplicationPaginator, OnSaturated
 
-_A_ZONE: Final = 'a tzinfo such as zoneinfo.ZoneInfo("America/New_York")'
 _OPENTELEMETRY: Final = "opentelemetry"
 _LEASE: Final = 15.0
 """Seconds of the lease of a standby that names none."""
@@ -99,7 +97,7 @@ class IncomeClient:
         max_rate: most requests a second of this client, evenly spaced, retries included;
             those for tokens and files do not count. None for no limit.
         token_store: shares the access token with other processes.
-        service_timezone: zone of the service's times without zone.
+        service_timezone: zone of the service's times without zone; of any library.
         downloads: where document files may come from; they use separate connections.
         proxy: address of an HTTP proxy, for the service and for files; on this machine if
             ``base_url`` is http.
@@ -137,12 +135,10 @@ class IncomeClient:
         **deprecated: Unpack[DeprecatedOptions],
     ) -> None:
         warn_deprecated_arguments(type(self).__name__, deprecated, DEPRECATED_OPTIONS)
-        if not isinstance(service_timezone, tzinfo):
-            raise invalid("service_timezone", _A_ZONE, service_timezone)
+        self._zone = check_zone("service_timezone", service_timezone)
         check_type("downloads", downloads, DownloadPolicy)
         has_telemetry = check_flag("telemetry", deprecated.get("telemetry", True))
         user_agent = deprecated.get("user_agent")
-        self._zone = service_timezone
         self._clock = clock or SystemClock()
         sealed_proxy = None if proxy is None else proxy_address(proxy)
         self._session = open_session(

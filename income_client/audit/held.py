@@ -85,7 +85,7 @@ async def read_held(held: Held, zone: tzinfo) -> HeldTimes:
 
 def _seconds_of(when: When, zone: tzinfo) -> tuple[int, int]:
     """Return the seconds of a time, rounded down and up."""
-    if zone is UTC and isinstance(when, datetime) and when.tzinfo is not None:
+    if zone is UTC and type(when) is datetime and _has_standard_zone(when):
         # The usual case, ten times as fast: there may be a million.
         since = when.timestamp()
         if FIRST_SECOND <= since <= LAST_SECOND:
@@ -94,6 +94,11 @@ def _seconds_of(when: When, zone: tzinfo) -> tuple[int, int]:
         service_second(when, zone, rounding=Rounding.DOWN),
         service_second(when, zone, rounding=Rounding.UP),
     )
+
+
+def _has_standard_zone(when: datetime) -> bool:
+    """Return whether a time has a zone of the standard library; those of others are checked."""
+    return type(when.tzinfo).__module__ in ("datetime", "zoneinfo")
 
 
 async def _entries(held: Any) -> AsyncGenerator[Any, None]:

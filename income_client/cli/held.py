@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from income_client import ConfigurationError, IncomeClientError
-from income_client.system.texts import reason_of
+from income_client.system.texts import parse_iso_time, reason_of
 
 from .options import STANDARD_INPUT, read_lines
 from .output import counted, say
@@ -194,7 +194,7 @@ def _checked_pair(application_id: Any, updated_at: Any, where: str) -> Pair:
 def _read_time(value: object) -> datetime | None:
     """Return a time as databases and this package write it; None if the value is not one."""
     try:
-        time = datetime.fromisoformat(value) if isinstance(value, str) else value
+        time = parse_iso_time(value) if isinstance(value, str) else value
         if not isinstance(time, datetime):
             return None
         # A time without a zone is in UTC, as all times of the command.

@@ -19,7 +19,7 @@ from cyclopts.types import NonNegativeFloat
 from cyclopts.validators import Number
 
 from income_client import ConfigurationError, DecodeError, IncomeClientError
-from income_client.system.texts import reason_of
+from income_client.system.texts import parse_iso_time, reason_of
 
 from .output import say
 
@@ -128,7 +128,7 @@ def read_moment(text: str) -> Moment:
     try:
         if span := _BACK.fullmatch(text):
             return Moment(back=int(span[1]) * _UNITS[span[2]])
-        at = datetime.fromisoformat(text)
+        at = parse_iso_time(text)
         # The service's own times have no zone, and are in UTC for every command.
         return Moment(at=at if at.utcoffset() is None else at.astimezone(UTC).replace(tzinfo=None))
     except (ValueError, OverflowError):

@@ -134,8 +134,7 @@ class Emulator:
         check_type("control_token", control_token, Secret)
         if control_token is not None:
             check_token(control_token)
-        if not _is_naive(start):
-            raise invalid("start", "a datetime without zone", start)
+        start = _naive_datetime("start", start)
         check_not_negative("latency", latency)
         check_integer("seed", seed)
         check_whole("port", port)
@@ -541,5 +540,19 @@ def _size_of(request: RecordedRequest) -> int:
     return getsizeof(request) + getsizeof(headers) + sum(map(getsizeof, texts))
 
 
-def _is_naive(value: object) -> bool:
-    return isinstance(value, datetime) and value.tzinfo is None
+def _naive_datetime(name: str, value: object) -> datetime:
+    """Return a time without zone as a `datetime` itself: subclasses have other arithmetic."""
+    try:
+        if isinstance(value, datetime) and value.tzinfo is None:
+            return datetime(  # noqa: DTZ001 - the service's times carry no zone
+                value.year,
+                value.month,
+                value.day,
+                value.hour,
+                value.minute,
+                value.second,
+                value.microsecond,
+            )
+    except (TypeError, ValueError):
+        pass
+    raise invalid(name, "a datetime without zone", value)

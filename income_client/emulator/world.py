@@ -3,7 +3,7 @@
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Any, Final
@@ -11,6 +11,7 @@ from typing import Any, Final
 from attrs import field, frozen
 
 from income_client.errors import ConfigurationError
+from income_client.system.texts import parse_iso_time
 
 from .service_rules import ServiceRules
 from .times import DAY, START, second_of
@@ -471,7 +472,7 @@ def _read_added(
 
 
 def _second_of_text(text: str) -> int:
-    moment = datetime.fromisoformat(text)
+    moment = parse_iso_time(text)
     if moment.tzinfo is not None:
         moment = moment.astimezone(UTC).replace(tzinfo=None)
     return second_of(moment)

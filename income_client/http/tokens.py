@@ -27,9 +27,10 @@ from income_client.errors import (
     copy_without_traceback,
 )
 from income_client.events.instrumentation import Instrumentation
-from income_client.settings import Secret, positive
+from income_client.settings import Secret, positive, wrong
 from income_client.system.clock import Clock
 from income_client.wire.codec import parse
+from income_client.wire.times import standard_datetime
 
 from .endpoints import Response, token_request
 from .replies import call_of, content_of, facts_of, failure_of
@@ -125,11 +126,13 @@ def _check_sendable(_instance: Any, attribute: "Attribute[Any]", value: object) 
         )
 
 
-def _check_aware(_instance: Any, attribute: "Attribute[Any]", value: object) -> None:
-    if not isinstance(value, datetime) or value.utcoffset() is None:
-        raise InvalidArgumentError(
-            f"{attribute.name} must be a datetime with a zone", argument=attribute.name
-        )
+def _as_aware(value: object) -> datetime:
+    try:
+        if isinstance(value, datetime) and value.utcoffset() is not None:
+            return standard_datetime(value)
+    except Exception:  # noqa: BLE001, S110 - times and zones are classes of any library
+        pass
+    raise wrong("expires_at", "must be a datetime with a zone")
 
 
 @frozen(kw_only=True)
@@ -142,7 +145,7 @@ class StoredToken:
 
     access_token: Secret = field(converter=_as_secret, validator=_check_sendable)
     """The token itself; a store reads it with ``reveal()``."""
-    expires_at: datetime = field(validator=_check_aware)
+    expires_at: datetime = field(converter=_as_aware)
     """Time at which the token expires, with a zone."""
     lifetime: float = field(default=CONTRACT_LIFETIME, validator=positive)
     """Seconds from the token's issue to its end, which decide how early it is renewed."""

@@ -1,6 +1,12 @@
-"""Texts from outside: check whether they can be encoded, and make them safe to print."""
+"""Texts from outside: check whether they can be encoded, read their times, print them safely."""
 
 import os
+import re
+from datetime import datetime
+from typing import Final
+
+_INVALID_OFFSET: Final = re.compile(r"[T ].*[+-]\d\d(:?\d\d)?:?[6-9]\d", re.ASCII)
+"""Pattern of an offset with 60 minutes or seconds or more."""
 
 
 def has_surrogate(text: str) -> bool:
@@ -23,3 +29,13 @@ def reason_of(error: OSError, otherwise: str = "it cannot be used") -> str:
     if error.errno is not None and error.errno > 0:
         return os.strerror(error.errno).lower()
     return (error.strerror or otherwise).lower()
+
+
+def parse_iso_time(text: str) -> datetime:
+    """Return the time that a text in ISO 8601 means; raise `ValueError` for anything else.
+
+    Python alone reads the offset +04:60 as +05:00.
+    """
+    if _INVALID_OFFSET.search(text):
+        raise ValueError("an offset has less than 60 minutes")
+    return datetime.fromisoformat(text)

@@ -8,12 +8,13 @@ Readers return None for such a text: an exception would carry it along.
 import enum
 import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from typing import Final, TypeVar
 
 from income_client.errors import InvalidArgumentError
 from income_client.records.window import EPOCH
-from income_client.settings import invalid
+from income_client.settings import invalid, wrong
+from income_client.system.texts import parse_iso_time
 
 T = TypeVar("T")
 
@@ -22,6 +23,12 @@ _NO_SHIFT: Final = timedelta(0)
 FIRST_SECOND: Final = (datetime.min - EPOCH) // _SECOND  # noqa: DTZ901 - the service's frame
 LAST_SECOND: Final = (datetime.max - EPOCH) // _SECOND  # noqa: DTZ901 - the service's frame
 _BEYOND_ALL: Final = timedelta(days=366 * 10_000)
+_DAY_LONG: Final = timedelta(days=1)
+"""Longest time by which clocks of a zone were ever set."""
+_QUARTER: Final = timedelta(days=91)
+_EARLIEST: Final = datetime.min.replace(tzinfo=UTC) + 2 * _DAY_LONG
+_LATEST: Final = datetime.max.replace(tzinfo=UTC) - 2 * _DAY_LONG
+_A_ZONE: Final = 'a tzinfo such as zoneinfo.ZoneInfo("America/New_York")'
 
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT(?!24)\d\d:\d\d:\d\d(?:\.\d+)?", re.ASCII)
@@ -82,18 +89,78 @@ def wire_time(second: int) -> str:
     return (EPOCH + timedelta(seconds=second)).isoformat()
 
 
+def standard_datetime(value: datetime) -> datetime:
+    """Return the same time as an instance of `datetime` itself.
+
+    Subclasses bring arithmetic of their own: a difference of pendulum's is an ``Interval``.
+    Raises whatever a subclass raises that is no time, such as ``pandas.NaT``.
+    """
+    return datetime(
+        value.year,
+        value.month,
+        value.day,
+        value.hour,
+        value.minute,
+        value.second,
+        value.microsecond,
+        tzinfo=value.tzinfo,
+        fold=value.fold,
+    )
+
+
+def check_zone(name: str, zone: object) -> tzinfo:
+    """Return a zone if it can tell the local time of an instant, all that is ever asked of it."""
+    if isinstance(zone, tzinfo):
+        try:
+            _offset(datetime(2026, 1, 1, tzinfo=UTC), zone)
+        except Exception:  # noqa: BLE001 - zones are classes of any library
+            raise wrong(name, "must be a tzinfo that knows its offsets") from None
+        return zone
+    raise invalid(name, _A_ZONE, zone)
+
+
 def aware_time(second: int, zone: tzinfo, near: datetime | None) -> datetime:
     """Return a second since 1970 of the service's frame as an aware time of its zone.
 
     In the hour that the end of summer time repeats, it is of the pass that is closer to
     ``near``, an aware time; of the first one if that is unknown.
     """
-    moment = (EPOCH + timedelta(seconds=second)).replace(tzinfo=zone)
-    if near is None:
-        return moment
-    near_utc = near.astimezone(UTC)
-    passes = (moment.replace(fold=fold) for fold in (0, 1))
-    return min(passes, key=lambda one: abs(one.astimezone(UTC) - near_utc))
+    moment = EPOCH + timedelta(seconds=second)
+    try:
+        passes = _instants(moment.replace(tzinfo=UTC), zone)
+        nearest = min(passes, key=lambda instant: abs(instant - (near or passes[0])))
+        return nearest.astimezone(zone)
+    except OverflowError:
+        return moment.replace(tzinfo=zone)
+
+
+def _instants(wall_time: datetime, zone: tzinfo) -> list[datetime]:
+    """Return the instants at which the clocks of a zone show a time, the first one first.
+
+    Two if clocks went back over it. If they skipped it, the instant that it would be without
+    the change. ``wall_time`` is marked as UTC. Zones are asked for the offset of an instant
+    only: those of pytz have no right answer for a local time.
+    """
+    before, after = _offsets_around(wall_time, zone)
+    shown = [
+        wall_time - offset
+        for offset in dict.fromkeys((before, after))
+        if _offset(wall_time - offset, zone) == offset
+    ]
+    return sorted(shown) or [wall_time - before]
+
+
+def _offsets_around(instant: datetime, zone: tzinfo) -> tuple[timedelta, timedelta]:
+    """Return a zone's offsets a day before and a day after an instant."""
+    clamped = min(max(instant, _EARLIEST), _LATEST)
+    return _offset(clamped - _DAY_LONG, zone), _offset(clamped + _DAY_LONG, zone)
+
+
+def _offset(instant: datetime, zone: tzinfo) -> timedelta:
+    """Return a zone's offset at an instant; that of a day nearby at the ends of the calendar."""
+    instant = min(max(instant, _EARLIEST), _LATEST)
+    local = standard_datetime(instant.astimezone(zone))
+    return local.replace(tzinfo=UTC) - instant
 
 
 def service_second(value: When, zone: tzinfo, *, rounding: Rounding, name: str = "the time") -> int:
@@ -109,10 +176,12 @@ def service_second(value: When, zone: tzinfo, *, rounding: Rounding, name: str =
     if moment is None:
         allowed = "a datetime, a date, or the ISO 8601 text of either"
         raise invalid(name, allowed, value, may_show=isinstance(value, str))
-    if moment.utcoffset() is None:
-        since = moment.replace(tzinfo=None) - EPOCH
+    if moment.tzinfo is None:
+        since = moment - EPOCH
     else:
-        since = _since_in_zone(moment, zone, rounding)
+        since = _since_in_zone(moment, zone, rounding, name)
+    if rounding is Rounding.UP and getattr(value, "nanosecond", None):  # of pandas
+        since += timedelta(microseconds=1)
     second = since // _SECOND if rounding is Rounding.DOWN else -(-since // _SECOND)
     if not FIRST_SECOND <= second <= LAST_SECOND:
         raise InvalidArgumentError(f"{name} must be within the years 1 to 9999", argument=name)
@@ -147,27 +216,52 @@ def service_bounds(
 
 
 def _read_bound(value: object) -> datetime | None:
-    match value:
-        case datetime():
-            return value
-        case date():
-            return datetime.combine(value, time.min)
-        case str() if _BOUND.fullmatch(value):
-            return _parse_or_none(datetime.fromisoformat, value)
-        case _:
-            return None
-
-
-def _since_in_zone(moment: datetime, zone: tzinfo, rounding: Rounding) -> timedelta:
+    """Return a bound as a datetime of the standard library, without a zone that has no offset."""
     try:
-        local = moment.astimezone(zone)
+        match value:
+            case datetime():
+                moment = standard_datetime(value)
+            case date():
+                moment = datetime(value.year, value.month, value.day)  # noqa: DTZ001
+            case str() if _BOUND.fullmatch(value):
+                moment = parse_iso_time(value)
+            case _:
+                return None
+        return moment.replace(tzinfo=None) if moment.utcoffset() is None else moment
+    except Exception:  # noqa: BLE001 - times and zones are classes of any library
+        return None
+
+
+def _since_in_zone(moment: datetime, zone: tzinfo, rounding: Rounding, name: str) -> timedelta:
+    try:
+        instant = moment.astimezone(UTC)
     except OverflowError:
         return -_BEYOND_ALL if moment.year == 1 else _BEYOND_ALL
-    since = local.replace(tzinfo=None) - EPOCH
-    first, second = (local.replace(fold=fold).utcoffset() or _NO_SHIFT for fold in (0, 1))
-    repeated = max(first - second, _NO_SHIFT)
-    if rounding is Rounding.DOWN and local.fold == 0:
-        return since - repeated
-    if rounding is Rounding.UP and local.fold == 1:
-        return since + repeated
+    _check_offset(moment, instant, name)
+    offset = _offset(instant, zone)
+    since = instant.replace(tzinfo=None) - EPOCH + offset
+    for other in _offsets_around(instant, zone):
+        # The same local time comes again after a shift forward, or came before one backward.
+        shift = offset - other
+        is_widened = shift > _NO_SHIFT if rounding is Rounding.DOWN else shift < _NO_SHIFT
+        if is_widened and _offset(instant + shift, zone) == other:
+            return since - shift
     return since
+
+
+def _check_offset(moment: datetime, instant: datetime, name: str) -> None:
+    """Refuse a time with an offset that its own zone does not have within a year of it.
+
+    ``datetime(..., tzinfo=pytz.timezone(...))`` has the local mean time of the 19th century, by
+    which a bound would be wrong by up to an hour, in silence.
+    """
+    zone = moment.tzinfo
+    if zone is None or isinstance(zone, timezone):
+        return
+    nearby = (instant + quarter * _QUARTER for quarter in range(-4, 5))
+    if moment.utcoffset() not in {_offset(each, zone) for each in nearby}:
+        raise wrong(
+            name,
+            "has an offset that its zone does not have then: use zoneinfo.ZoneInfo, or for pytz "
+            "zone.localize(datetime(...))",
+        )

@@ -188,6 +188,7 @@ BAD: Final[dict[str, tuple[str | bytes, str]]] = {
     "a table": (b"PAR1\x15\xf4S3CRETPAR1", "line 1 of held is not UTF-8"),
     "zeros": (b"\0" * 99, "line 1 of held has a null character"),
     "a zero in an id": ("S3\0CRET,2026-01-31", "line 2 of held has a null"),
+    "sixty minutes": ("S3CRET,2026-01-31T12:00:00+04:60", "line 2 of held has no time"),
     "the first hour": ("S3CRET,0001-01-01T00:00:00+14:00", "line 2 of held has no time"),
     "a long line": (b"S3CRET" * 2_000, "held has a line of over 11,000 bytes"),
 }

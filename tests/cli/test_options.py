@@ -64,7 +64,7 @@ TIMES: Final = "2026-01-31, 2026-01-31T12:00:00, 7d, 12h, now or beginning"
 NO_TIMES: Final = {
     TIMES: (
         "", "7", "d", "-7d", "7 d", "7y", "yesterday", "\u0667d", "NOW", "123456789d",
-        "0001-01-01T00:00:00+05:00",
+        "0001-01-01T00:00:00+05:00", "2026-01-31T12:00:00+04:60",
     ),
     "without a fraction: such as 90min for 1.5h": ("1.5h", "0,5d", "2.0min", "1.5m"),
     "write 3min for minutes; for months, count days, such as 30d": ("3m", "3M"),

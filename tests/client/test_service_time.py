@@ -2,11 +2,10 @@
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from email.utils import format_datetime
 from typing import Any, Final, Literal
 from urllib.parse import parse_qsl
-from zoneinfo import ZoneInfo
 
 import pytest
 from attrs import evolve
@@ -19,6 +18,7 @@ from income_client import (
     ServerError,
     UnexpectedResponseError,
 )
+from tests.support.foreign_times import NEW_YORK, ZoneOfOffsets
 from tests.support.listing import ListService, Outcome, Page, Query, Rules, rows_at, serving
 from tests.support.server import ScriptedServer, in_turn, reply
 
@@ -102,7 +102,6 @@ async def test_a_service_that_tells_no_time_is_an_error(twist: Twist) -> None:
             await client.service_time()
 
 
-NEW_YORK: Final = ZoneInfo("America/New_York")
 CLOCKS_BACK: Final = datetime(2026, 11, 1, 6, tzinfo=UTC)
 """The second at which 2:00 becomes 1:00 in New York."""
 CLOCKS_AHEAD: Final = datetime(2026, 3, 8, 7, tzinfo=UTC)
@@ -110,13 +109,14 @@ CLOCKS_AHEAD: Final = datetime(2026, 3, 8, 7, tzinfo=UTC)
 WEEK: Final = timedelta(days=7)
 
 
+@pytest.mark.parametrize("zone", [NEW_YORK, ZoneOfOffsets()], ids=["zoneinfo", "pytz"])
 @pytest.mark.parametrize("shift", [CLOCKS_BACK, CLOCKS_AHEAD])
 @given(
     behind=st.sampled_from([0, 1, -1, 30]),
     minutes=st.sampled_from([-90, -61, -60, -30, -1, 0, 1, 30, 59, 60, 61, 90]),
 )
 async def test_the_present_is_aware_and_right_while_clocks_are_changed(
-    minutes: int, behind: int, shift: datetime
+    minutes: int, behind: int, shift: datetime, zone: tzinfo
 ) -> None:
     """In each pass of the hour that comes twice it is the time of the reply's own Date.
 
@@ -129,11 +129,12 @@ async def test_the_present_is_aware_and_right_while_clocks_are_changed(
     dated = reply(body=body, Date=format_datetime(now, usegmt=True))
     async with ScriptedServer(in_turn(dated)) as server:
         auth = BasicAuth("partner", "invented")
-        async with IncomeClient(server.url, auth=auth, service_timezone=NEW_YORK) as client:
+        async with IncomeClient(server.url, auth=auth, service_timezone=zone) as client:
             present = await client.service_time()
-            await client.get_application_page(present - WEEK, limit=1)
-    assert present.tzinfo is NEW_YORK
+            await client.get_application_page(present.astimezone(UTC) - WEEK, limit=1)
+    assert present.utcoffset() == present.astimezone(NEW_YORK).utcoffset()
+    assert zone is not NEW_YORK or present.tzinfo is NEW_YORK
     assert present.astimezone(UTC) == now - timedelta(seconds=max(behind, 0))
     sent = datetime.fromisoformat(dict(parse_qsl(server.requests[-1].query))["updated_after"])
-    assert present.replace(tzinfo=None) - WEEK - timedelta(hours=1) <= sent
-    assert sent <= present.replace(tzinfo=None) - WEEK
+    week_ago = (present.astimezone(UTC) - WEEK).astimezone(NEW_YORK).replace(tzinfo=None)
+    assert week_ago - timedelta(hours=1) <= sent <= week_ago
