@@ -372,8 +372,8 @@ def _add_machine_settings(configuration: Configuration, others: Sequence[Account
 
 def default_file(variables: Mapping[str, str] = os.environ) -> Path | None:
     """Return the path of the default settings file; None without a home folder."""
-    if named := variables.get("INCOME_CONFIG"):
-        return Path(named)
+    if config_path := variables.get("INCOME_CONFIG"):
+        return Path(config_path)
     folder = variables.get("XDG_CONFIG_HOME", "")
     try:
         # The specification of these folders says that relative ones are ignored.
@@ -532,14 +532,14 @@ def _expand_home(path: str) -> Path:
 
 def _make_tls_context(ca_file: str) -> tls.SSLContext:
     context = tls.create_default_context()
-    path, shown = Path(ca_file), printable(ca_file)
+    path, path_text = Path(ca_file), printable(ca_file)
     try:
         if path.exists() and not path.is_file():
-            raise ConfigurationError(f"{shown} is not a regular file")  # a pipe would block
+            raise ConfigurationError(f"{path_text} is not a regular file")  # a pipe would block
         context.load_verify_locations(path)
     except tls.SSLError:
-        raise ConfigurationError(f"{shown} holds no certificate") from None
+        raise ConfigurationError(f"{path_text} holds no certificate") from None
     except (OSError, ValueError) as error:
         reason = reason_of(error) if isinstance(error, OSError) else "it must be the path of a file"
-        raise ConfigurationError(f"cannot read {shown}: {reason}") from None
+        raise ConfigurationError(f"cannot read {path_text}: {reason}") from None
     return context

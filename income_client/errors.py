@@ -265,10 +265,10 @@ class DecodeError(IncomeClientError):
     def __init__(
         self, faults: tuple[PayloadFault, ...], *, is_row: bool = False, **facts: Any
     ) -> None:
-        shown = "; ".join(str(fault) for fault in faults[: self._SHOWN])
+        fault_texts = "; ".join(str(fault) for fault in faults[: self._SHOWN])
         more = len(faults) - self._SHOWN
         self.is_row: bool = is_row
-        super().__init__(shown + (f"; and {more} more" if more > 0 else ""), **facts)
+        super().__init__(fault_texts + (f"; and {more} more" if more > 0 else ""), **facts)
         self.faults = faults
 
     def _label(self) -> str | None:
@@ -294,9 +294,9 @@ class SaturatedWindowError(IncomeClientError):
         windows: "tuple[Window, ...]",
         applications: "tuple[ApplicationSummary, ...]",
     ) -> None:
-        shown = ", ".join(str(window) for window in windows[:3])
+        first_windows = ", ".join(str(window) for window in windows[:3])
         super().__init__(
-            f"{len(windows)} saturated window(s), the first of them {shown}: "
+            f"{len(windows)} saturated window(s), the first of them {first_windows}: "
             "more rows than one page holds; the rows given are in .applications",
         )
         self.windows = windows

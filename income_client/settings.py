@@ -37,8 +37,8 @@ def invalid(
     Of a value that may be private, only the type is shown, unless it is a number.
     """
     may_show = may_show or value is None or isinstance(value, bool | int | float)
-    shown = repr(value)[:_MAX_SHOWN] if may_show else f"of type {type(value).__name__}"
-    return wrong(name, f"must be {allowed}, not {shown}")
+    value_text = repr(value)[:_MAX_SHOWN] if may_show else f"of type {type(value).__name__}"
+    return wrong(name, f"must be {allowed}, not {value_text}")
 
 
 def wrong(name: str, detail: str) -> ConfigurationError:

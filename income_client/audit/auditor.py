@@ -186,8 +186,8 @@ class Auditor:
         check_held(held)
         until = await self._read_until(before)
         if after is not None and after >= until:
-            shown = aware_time(until, self.zone, near=None).isoformat()
-            raise wrong("updated_after", f"must be before {shown}, since what follows is not due")
+            end = aware_time(until, self.zone, near=None).isoformat()
+            raise wrong("updated_after", f"must be before {end}, since what follows is not due")
         margin = None if self.margin is None else floor(self.margin)
         comparison = Comparison(await read_held(held, self.zone), until, margin)
         covered = Intervals()
@@ -220,8 +220,8 @@ class Auditor:
             # In an hour that clocks repeat, it may be the first pass: the second is yet to come.
             near = aware_time(present, self.zone, near=None)
             present = service_second(near, self.zone, rounding=Rounding.DOWN)
-        due = present - ceil(self.settle)
-        return due if before is None else min(due, before)
+        settled = present - ceil(self.settle)
+        return settled if before is None else min(settled, before)
 
     async def _walk(
         self,

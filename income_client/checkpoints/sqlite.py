@@ -292,11 +292,13 @@ class SQLiteCheckpointStore(CheckpointStore):
         return True
 
     def _check_side_files(self, path: Path) -> None:
-        left = [one for one in map(path.name.__add__, _SIDE_FILES) if (path.parent / one).exists()]
+        side_files = [
+            name for name in map(path.name.__add__, _SIDE_FILES) if (path.parent / name).exists()
+        ]
         # Another process may have made the store, and begun a save, since it was looked for.
-        if left and not path.exists():
+        if side_files and not path.exists():
             advice = "restore both from a backup, or remove that too to begin anew"
-            raise self._store_error(f"is gone, but {left[0]!r} is left of it; {advice}")
+            raise self._store_error(f"is gone, but {side_files[0]!r} is left of it; {advice}")
 
     def _check_layout(self, connection: sqlite3.Connection) -> None:
         application_id, schema, version = (

@@ -129,7 +129,7 @@ def _join_lines(description: object) -> None:
         )
 
 
-def command_line(wanted: str = "") -> App:
+def command_line(command_name: str = "") -> App:
     """Return the command line; only the wanted command is loaded, once it is called."""
     app = App(
         name="income-client",
@@ -148,7 +148,7 @@ def command_line(wanted: str = "") -> App:
     )
     for place, (name, summary) in enumerate(_SUMMARIES.items()):
         module = name.replace("-", "_")
-        text = None if name == wanted else summary
+        text = None if name == command_name else summary
         app.command(f"income_client.cli.{module}:{module}", name=name, help=text, sort_key=place)
     return app
 
@@ -179,9 +179,9 @@ def _status_of(error: IncomeClientError) -> ExitStatus:
 
 def _format_error(error: CycloptsError) -> object:
     # What was typed could act on a terminal, and may have been typed by somebody else.
-    said = "\n".join(map(printable, _error_text(error).split("\n")))
+    text = "\n".join(map(printable, _error_text(error).split("\n")))
     command = " ".join(("income-client", *map(printable, error.command_chain or ())))
-    return Group(CycloptsPanel(said), Text(f"{command} --help says more."))
+    return Group(CycloptsPanel(text), Text(f"{command} --help says more."))
 
 
 def _error_text(error: CycloptsError) -> str:

@@ -73,10 +73,10 @@ async def dead_letters(
     letters = await checkpoints.dead_letters(name)
     missing: list[str] = []
     if forget:
-        wanted = {one: _key_of(one, letters) for one in forget}
-        removed = await checkpoints.forget(name, filter(None, wanted.values()))
+        keys_by_entry = {one: _key_of(one, letters) for one in forget}
+        removed = await checkpoints.forget(name, filter(None, keys_by_entry.values()))
         letters = tuple(letter for letter in letters if letter.key in removed)
-        missing = [one for one, key in wanted.items() if key not in removed]
+        missing = [one for one, key in keys_by_entry.items() if key not in removed]
     with RowWriter(_COLUMNS, output, quiet="application_id" if quiet else None) as rows:
         for letter in letters:
             if letter.application_id is not None or not quiet:

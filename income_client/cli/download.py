@@ -398,6 +398,6 @@ def _key_of(file: "DownloadedFile | DownloadFailure | DownloadProgress") -> _Fil
     return file.application_id, file.document_type, file.document_id
 
 
-def _with_ids(said: str, subject: str | None, ids: Iterable[str | None]) -> str:
+def _with_ids(text: str, subject: str | None, ids: Iterable[str | None]) -> str:
     """Return what is said of a subject, with the other ids that it is about."""
-    return ": ".join([*(one for one in ids if one and one != subject), said])
+    return ": ".join([*(one for one in ids if one and one != subject), text])

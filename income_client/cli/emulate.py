@@ -245,11 +245,11 @@ def _lines_for_others(
     service: "Emulator", names: Sequence[str], token: Secret | None
 ) -> Iterator[str]:
     port = urlsplit(service.url).port
-    shown = (
+    addresses = (
         f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}" for name in names
     )
     if names:
-        yield f"# Other hosts reach it at {', '.join(shown)}."
+        yield f"# Other hosts reach it at {', '.join(addresses)}."
     else:
         yield "# Other hosts reach it as localhost, by a published port; --allow-host adds names."
     if token is None:

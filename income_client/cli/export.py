@@ -147,8 +147,8 @@ async def export(
     async with make_client(settings, concurrency=concurrency + _WALKERS) as client:
         signals = StopSignals(stop.stop)
         try:
-            with Workspace(to, has_manifest_beside=chosen_format == "jsonl") as kept:
-                job = _Export(client, kept, request, stop, applications)
+            with Workspace(to, has_manifest_beside=chosen_format == "jsonl") as workspace:
+                job = _Export(client, workspace, request, stop, applications)
                 # What is kept fits either format, so another one may be asked for by name.
                 free = {"format"} if format_ is not None else set[str]()
                 await job.run(free, concurrency, allow_missing=allow_missing)
@@ -275,13 +275,15 @@ class _Export:
         saturated = await self._read_all(span, concurrency)
         missing = workspace.missing()
         self._check_others(workspace.records + len(missing))
-        lost = _lost_text(len(missing), len(self._malformed), len(saturated))
-        if lost and not allow_missing:
-            raise IncomeClientError(f"not exported, as {lost}; --allow-missing exports the rest")
+        lost_text = _lost_text(len(missing), len(self._malformed), len(saturated))
+        if lost_text and not allow_missing:
+            raise IncomeClientError(
+                f"not exported, as {lost_text}; --allow-missing exports the rest"
+            )
         manifest = {
             **self._request,
             **span,
-            "whole": not lost,
+            "whole": not lost_text,
             "missing": [
                 {"application_id": one, "reason": why}
                 for one, why in (
@@ -305,7 +307,7 @@ class _Export:
             period = f" updated from {begins} to {span['updated_before']}"
             then = f"; the next export begins with --updated-after {span['next_updated_after']}"
         return (
-            f"{self._counted_records}{period}{lost and f', though {lost}'}; "
+            f"{self._counted_records}{period}{lost_text and f', though {lost_text}'}; "
             f"{size} in {monotonic() - self._began_at:,.1f} s{then}"
         )
 
@@ -390,8 +392,8 @@ class _Export:
                 # Nothing is updated before it is applied for: earlier years take no time.
                 first = max(begins, min([first, *(row.application_date for row in rows)]))
                 if first < ends:
-                    left = (1 - walk.progress.covered_fraction) * (ends - begins)
-                    self._share = max(self._share, min(1 - left / (ends - first), _NEARLY))
+                    remaining = (1 - walk.progress.covered_fraction) * (ends - begins)
+                    self._share = max(self._share, min(1 - remaining / (ends - first), _NEARLY))
                     self._earliest = first.isoformat()
                 self._bars.update(self._bar, completed=self._share)
                 ids = [row.application_id for row in rows]

@@ -41,10 +41,10 @@ async def get(
         try:
             reply = await client.get_json(path, params)
         except ConfigurationError as error:
-            shown = {"path": "PATH", "params": "--param"}.get(error.argument or "")
-            if shown is None:
+            argument = {"path": "PATH", "params": "--param"}.get(error.argument or "")
+            if argument is None:
                 raise
-            raise ConfigurationError(f"{shown} {error.detail}") from None
+            raise ConfigurationError(f"{argument} {error.detail}") from None
     OutputLines().write(inert(_ENCODER.encode(reply)))
     return ExitStatus.DONE
 

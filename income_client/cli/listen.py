@@ -212,8 +212,8 @@ class _Elsewhere:
         """Report one."""
         if path not in self._reported and len(self._reported) < _MOST_PATHS:
             self._reported.add(path)
-            shown = printable(path[:_LONGEST_SHOWN])
-            say(f"nothing is received at {shown}; callbacks must go to {self._path}")
+            printable_path = printable(path[:_LONGEST_SHOWN])
+            say(f"nothing is received at {printable_path}; callbacks must go to {self._path}")
 
 
 def _with_peer(record: logging.LogRecord) -> bool:

@@ -426,8 +426,8 @@ TypesOption = Annotated[
 class DocumentTypes:
     """Chooses documents by type, and knows which types were found; all types if none is wanted."""
 
-    def __init__(self, wanted: Iterable[str] = ()) -> None:
-        self._wanted = frozenset(wanted)
+    def __init__(self, types: Iterable[str] = ()) -> None:
+        self._wanted = frozenset(types)
         self._found: set[str] | None = None
 
     def chosen(self, documents: "ApplicationDocuments") -> "list[DocumentEntry]":

@@ -43,12 +43,12 @@ def duration(seconds: float) -> str:
     """Return a span of time in the two units that matter, such as ``59 min 3 s`` or ``0.3 s``."""
     if 0 < seconds < 1:
         return f"{seconds:.1f} s"
-    left = max(0, int(seconds))
+    whole_seconds = max(0, int(seconds))
     for (unit, name), (below, name_below) in pairwise(_UNITS):
-        if left >= unit:
-            rest = left % unit // below
-            return f"{left // unit:,} {name}" + (f" {rest} {name_below}" if rest else "")
-    return f"{left} s"
+        if whole_seconds >= unit:
+            rest = whole_seconds % unit // below
+            return f"{whole_seconds // unit:,} {name}" + (f" {rest} {name_below}" if rest else "")
+    return f"{whole_seconds} s"
 
 
 # Lines on standard output

@@ -161,8 +161,8 @@ class _Table:
         elif is_first:
             self._widths = _fit_widths(texts, self._columns, get_terminal_size().columns)
         table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), show_header=is_first)
-        shown = [number for number, width in enumerate(self._widths) if width]
-        for number in shown:
+        visible = [number for number, width in enumerate(self._widths) if width]
+        for number in visible:
             column, width = self._columns[number], self._widths[number]
             table.add_column(
                 Text(column.heading, "bold"),
@@ -172,7 +172,7 @@ class _Table:
                 overflow="fold",
             )
         for cells in self._waiting:
-            table.add_row(*(Text(cells[number]) for number in shown))
+            table.add_row(*(Text(cells[number]) for number in visible))
         self._waiting = []
         lines = drawn(table, sum(self._widths) + _GAP * len(self._widths))
         return [line.encode(sys.stdout.encoding, "replace") for line in lines]

@@ -30,5 +30,5 @@ class ServiceClient(IncomeClient):
         return str(error)
 
     def _place_of(self, error: TransportError) -> str:
-        asked = self.token_endpoint if error.call == "token" else self.service
-        return f"at {asked}" + (f" through the proxy {self.through}" if self.through else "")
+        origin = self.token_endpoint if error.call == "token" else self.service
+        return f"at {origin}" + (f" through the proxy {self.through}" if self.through else "")

@@ -137,8 +137,8 @@ class DiskPlace:
 
     async def find_existing(self) -> tuple[Existing, ...]:
         """See `Place.find_existing`."""
-        seen = self._seen.get(self._folder)
-        names = await on_disk(self._look_into_folder) if seen is None else seen
+        cached_names = self._seen.get(self._folder)
+        names = await on_disk(self._look_into_folder) if cached_names is None else cached_names
         paths = self._paths_among(names)
         return await on_disk(lambda: _existing_at(paths)) if paths else ()
 

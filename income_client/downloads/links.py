@@ -110,8 +110,8 @@ def _check_policy(host: str, scheme: str, port: int, policy: DownloadPolicy) -> 
     default_port = _DEFAULT_PORTS[scheme]
     patterns = map(read_host_pattern, policy.allowed_hosts)
     if not any(pattern.allows(host, port, default_port) for pattern in patterns):
-        shown = host if port == default_port else f"{host}, port {port}"
-        raise UnsafeLinkError(f"{shown}: not an allowed host for files", reason=LinkRefusal.HOST)
+        place = host if port == default_port else f"{host}, port {port}"
+        raise UnsafeLinkError(f"{place}: not an allowed host for files", reason=LinkRefusal.HOST)
     if is_ip(host):
         check_peer(host, policy)
 

@@ -90,9 +90,9 @@ HEAD_BYTES: Final = 64
 def extension_of(content_type: str | None, head: bytes) -> str:
     """Return the extension for a file: by its media type if that is known, else by its head."""
     media_type = (content_type or "").partition(";")[0].strip().lower()
-    named = _BY_MEDIA_TYPE.get(media_type)
-    if named is not None:
-        return named
+    extension = _BY_MEDIA_TYPE.get(media_type)
+    if extension is not None:
+        return extension
     for extension, signature in _SIGNATURES:
         if re.match(signature, head, re.DOTALL):
             return extension

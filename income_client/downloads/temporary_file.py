@@ -250,8 +250,8 @@ class Spool:
         cancellation = None
         if self._writing is not None:
             cancellation = await wait_for_end(self._writing)
-            done, self._writing = self._writing, None
-            done.exception()  # the download has an error or a result already
+            write, self._writing = self._writing, None
+            write.exception()  # the download has an error or a result already
         if self._file is not None and not self._file.is_closed:
             await run_to_the_end(self._file.discard)
         if cancellation is not None:
@@ -268,9 +268,9 @@ class Spool:
         if self._writing is None:
             return
         await asyncio.wait((self._writing,))
-        done, self._writing = self._writing, None
+        write, self._writing = self._writing, None
         try:
-            done.result()
+            write.result()
         except OSError as error:
             raise disk_fault(error) from None
 

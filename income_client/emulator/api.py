@@ -305,8 +305,8 @@ class Service:
             f'{{"updated_after":"{stamp(low)}",'
             f'"updated_before":"{stamp(high)}","applications":[{rows}]}}'
         )
-        listed = ListedPage(after=low, before=high, rows=len(numbers), limit=limit)
-        return HttpReply(status=200, headers=_JSON_TYPE, body=body.encode(), listed=listed)
+        page = ListedPage(after=low, before=high, rows=len(numbers), limit=limit)
+        return HttpReply(status=200, headers=_JSON_TYPE, body=body.encode(), listed=page)
 
     def _row_json(self, number: int) -> str:
         world = self.world
@@ -394,18 +394,18 @@ def read_parameters(query: str, names: tuple[str, ...]) -> dict[str, str]:
     return parameters
 
 
-def _read_limit(asked: dict[str, str]) -> int:
-    text = asked.get("limit", str(USUAL_ROWS))
+def _read_limit(parameters: dict[str, str]) -> int:
+    text = parameters.get("limit", str(USUAL_ROWS))
     is_number = text.isascii() and text.isdecimal() and len(text) <= _LIMIT_DIGITS
     if not is_number or not 1 <= int(text) <= MOST_ROWS:
         raise _bad_parameter("limit", f"must be an integer from 1 to {MOST_ROWS}")
     return int(text)
 
 
-def _read_bound(asked: dict[str, str], name: str) -> int | None:
-    if name not in asked:
+def _read_bound(parameters: dict[str, str], name: str) -> int | None:
+    if name not in parameters:
         return None
-    second = parse_bound(asked[name])
+    second = parse_bound(parameters[name])
     if second is None:
         raise _bad_parameter(name, "must be YYYY-mm-dd or YYYY-mm-ddTHH:MM:SS")
     return second

@@ -299,8 +299,8 @@ def _pause_after(answer: CallbackAnswer, resent: int, target: CallbackTarget) ->
     is_retried = target.resends_unanswered if is_unanswered else answer.outcome in _RETRIED
     if not is_retried or resent >= len(target.pauses):
         return None
-    asked = answer.retry_after if target.honours_retry_after else None
-    return max(target.pauses[resent], asked or 0.0)
+    requested = answer.retry_after if target.honours_retry_after else None
+    return max(target.pauses[resent], requested or 0.0)
 
 
 async def request_token(

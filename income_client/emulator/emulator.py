@@ -129,8 +129,8 @@ class Emulator:
         # First of all: time flows from start on, also while the applications are invented.
         self._clock: Clock = clock or SystemClock()
         self._began = self._clock.monotonic()
-        named = f"[{host}]" if ":" in host else host
-        hosts = _served_hosts(named, allow_hosts)
+        url_host = f"[{host}]" if ":" in host else host
+        hosts = _served_hosts(url_host, allow_hosts)
         check_type("control_token", control_token, Secret)
         if control_token is not None:
             check_token(control_token)
@@ -166,7 +166,7 @@ class Emulator:
         self._callbacks_fired = 0
         self._latency = latency
         self._host = host
-        self._named = named
+        self._named = url_host
         self._port = port
         self._in_flight = 0
         self._closing = asyncio.Event()
@@ -516,19 +516,19 @@ class Emulator:
     def _forget_requests(self) -> None:
         """Keep the latest requests; a user may have taken some out of the log."""
         sizes = accumulate(map(_size_of, reversed(self.requests[-_MAX_REQUESTS:])))
-        kept = list(takewhile(lambda size: size <= _MAX_REQUESTS_SIZE, sizes))
-        del self.requests[: len(self.requests) - len(kept)]
-        self._requests_size = kept[-1] if kept else 0
+        kept_sizes = list(takewhile(lambda size: size <= _MAX_REQUESTS_SIZE, sizes))
+        del self.requests[: len(self.requests) - len(kept_sizes)]
+        self._requests_size = kept_sizes[-1] if kept_sizes else 0
 
 
-def _served_hosts(named: str, allowed: Iterable[str] | None) -> ServedHosts:
+def _served_hosts(url_host: str, allowed: Iterable[str] | None) -> ServedHosts:
     """Return for which hosts an emulator answers that listens on one."""
     hosts = THIS_MACHINE if allowed is None else ServedHosts.read(allowed)
-    if is_loopback(named):
-        return hosts.with_host(named)
+    if is_loopback(url_host):
+        return hosts.with_host(url_host)
     if allowed is None:
         raise wrong("host", "must be a loopback address, where allow_hosts names none")
-    if not is_ip(plain_host(named) or ""):
+    if not is_ip(plain_host(url_host) or ""):
         raise wrong("host", "must be an IP address, such as 0.0.0.0")
     return hosts
 

@@ -102,10 +102,10 @@ class RefusedError(Exception):
 
 def json_reply(status: int, content: Any, **headers: str) -> HttpReply:
     """Return a reply of JSON; underscores in header names stand for hyphens."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    fields = {name.replace("_", "-"): value for name, value in headers.items()}
     return HttpReply(
         status=status,
-        headers={"Content-Type": "application/json", **named},
+        headers={"Content-Type": "application/json", **fields},
         body=msgspec.json.encode(content),
     )
 

@@ -272,8 +272,8 @@ def _with_totals(amounts: Mapping[str, int], withheld: int) -> dict[str, int | N
     """Return all amounts that a paystub has; one that is not shown is None."""
     gross = _gross_pay(amounts)
     net = gross - withheld - sum(amounts.get(name, 0) for name in _KEPT_BACK)
-    shown = {name: amounts.get(name) for name in (*_EARNED, *_KEPT_BACK)}
-    return {**shown, "gross_pay": gross, "net_pay": net}
+    totals = {name: amounts.get(name) for name in (*_EARNED, *_KEPT_BACK)}
+    return {**totals, "gross_pay": gross, "net_pay": net}
 
 
 def _amount_pair(

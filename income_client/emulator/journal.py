@@ -199,11 +199,13 @@ def _subject_of(path: str) -> str:
 
 def _page_of(query: str, listed: ListedPage | None) -> JournalPage:
     try:
-        asked = dict(parse_qsl(query, max_num_fields=_MOST_PARAMETERS))
+        parameters = dict(parse_qsl(query, max_num_fields=_MOST_PARAMETERS))
     except ValueError:
-        asked = {}
-    limit = _limit_of(asked.get("limit", str(USUAL_ROWS))) if listed is None else listed.limit
-    bounds = {name: _bound_of(asked.get(name, "")) for name in ("updated_after", "updated_before")}
+        parameters = {}
+    limit = _limit_of(parameters.get("limit", str(USUAL_ROWS))) if listed is None else listed.limit
+    bounds = {
+        name: _bound_of(parameters.get(name, "")) for name in ("updated_after", "updated_before")
+    }
     return JournalPage(
         asked=JournalWindow(**bounds),
         applied=None
@@ -212,7 +214,7 @@ def _page_of(query: str, listed: ListedPage | None) -> JournalPage:
         limit=limit,
         rows=None if listed is None else listed.rows,
         full=listed is not None and listed.rows >= listed.limit,
-        by_reference="application_reference_id" in asked,
+        by_reference="application_reference_id" in parameters,
     )
 
 

@@ -57,13 +57,13 @@ def _remote(
         result: T = self._decode(content, signature.return_annotation)
         return result
 
-    named: Any = update_wrapper(method, command)
-    named.__signature__ = signature.replace(
+    remote_method: Any = update_wrapper(method, command)
+    remote_method.__signature__ = signature.replace(
         parameters=[inspect.Parameter("self", emulator.kind), *parameters]
     )
-    named.__module__ = __name__
-    named.__qualname__ = f"RemoteEmulator.{command.__name__}"
-    del named.__wrapped__
+    remote_method.__module__ = __name__
+    remote_method.__qualname__ = f"RemoteEmulator.{command.__name__}"
+    del remote_method.__wrapped__
     return method
 
 

@@ -293,15 +293,15 @@ def _stored_file(path: str, size: int, version: int) -> StoredFile:
 def _file_reply(request: HttpRequest, file: StoredFile) -> HttpReply:
     """Return a file, or the range of it that was asked for, if it is unchanged since."""
     headers = {"Content-Type": file.content_type, "ETag": file.etag, "Accept-Ranges": "bytes"}
-    asked = _RANGE.match(request.headers.get("range", ""))
+    range_match = _RANGE.match(request.headers.get("range", ""))
     is_unchanged = request.headers.get("if-range", file.etag) == file.etag
-    if asked is None or not is_unchanged or not (asked["first"] or asked["last"]):
+    if range_match is None or not is_unchanged or not (range_match["first"] or range_match["last"]):
         return HttpReply(status=200, headers=headers, body=file.content)
     size = len(file.content)
-    if asked["first"]:
-        first, last = int(asked["first"]), min(int(asked["last"] or size), size - 1)
+    if range_match["first"]:
+        first, last = int(range_match["first"]), min(int(range_match["last"] or size), size - 1)
     else:
-        first, last = max(0, size - int(asked["last"])), size - 1
+        first, last = max(0, size - int(range_match["last"])), size - 1
     if first > last:
         message = "The requested range is not satisfiable"
         raise _storage_error(

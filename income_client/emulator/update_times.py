@@ -94,20 +94,20 @@ def _cascade_times(task: Spread) -> list[int]:
         if count <= 8 or width <= 1:  # noqa: PLR2004 - a few rows need no cascade
             times += [start + int(draw() * width) for _ in range(count)]
             continue
-        left = round(count * (0.7 if draw() < 0.5 else 0.3))  # noqa: PLR2004 - even chance
+        first_count = round(count * (0.7 if draw() < 0.5 else 0.3))  # noqa: PLR2004 - even chance
         half = width // 2
-        parts += [(start, half, left), (start + half, width - half, count - left)]
+        parts += [(start, half, first_count), (start + half, width - half, count - first_count)]
     return times
 
 
 def _full_second_times(task: Spread) -> list[int]:
-    rng, left = task.rng, task.count
+    rng, remaining = task.rng, task.count
     times: list[int] = []
     second = task.first + rng.randrange(task.span)
-    while left:
-        size = min(left, rng.randint(1, 1500))
+    while remaining:
+        size = min(remaining, rng.randint(1, 1500))
         times += [second] * size
-        left -= size
+        remaining -= size
         # Neighbouring full seconds are the hard case, so they are common.
         near = rng.random() < 0.3 and second < task.last  # noqa: PLR2004 - a chance
         second = second + 1 if near else task.first + rng.randrange(task.span)

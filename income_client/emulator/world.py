@@ -324,8 +324,8 @@ class World:
         version = before.version + 1
         self._touched[number] = Touched(first=before.first, version=version)
         self._updated[number] = self.now
-        due = self.now + self.rules.visibility_delay
-        heappush(self._arrivals, (due, number, version, self.now))
+        visible_at = self.now + self.rules.visibility_delay
+        heappush(self._arrivals, (visible_at, number, version, self.now))
         self._show_arrivals()
         return self.now
 
@@ -431,13 +431,13 @@ class World:
                 self._move_row(number, second)
 
     def _place_of(self, number: int) -> int:
-        listed = self.listed_second(number)
-        low = bisect_left(self._times, listed)
-        return self._numbers.index(number, low, bisect_right(self._times, listed, low))
+        listed_second = self.listed_second(number)
+        low = bisect_left(self._times, listed_second)
+        return self._numbers.index(number, low, bisect_right(self._times, listed_second, low))
 
     def _move_row(self, number: int, second: int) -> None:
-        listed = self.listed_second(number)
-        if listed != second:
+        listed_second = self.listed_second(number)
+        if listed_second != second:
             place = self._place_of(number)
             del self._times[place], self._numbers[place]
             place = bisect_right(self._times, second)

@@ -131,12 +131,12 @@ def failure_of(request: Request, response: Response) -> ResponseError:
     status = response.status
     cls = _BY_STATUS.get(status) or _BY_HUNDRED.get(status // 100, UnexpectedResponseError)
     phrase = _PHRASES.get(status)
-    shown = f"{status} {phrase}" if phrase else str(status)
+    message = f"{status} {phrase}" if phrase else str(status)
     if status == HTTPStatus.NOT_FOUND and request.subject is None:
         # No application was asked for that could be missing.
-        shown += f"; is {request.place} right?"
+        message += f"; is {request.place} right?"
     retryable = True if status == HTTPStatus.REQUEST_TIMEOUT else None
-    return cls(shown, retryable=retryable, **call_of(request), **facts_of(response))
+    return cls(message, retryable=retryable, **call_of(request), **facts_of(response))
 
 
 def _decoding_error(

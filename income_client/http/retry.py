@@ -179,10 +179,10 @@ class Retries:
         # A copy: strategies may be the caller's, and frames of ours hold headers and replies.
         state.set_exception((type(error), copy_without_traceback(error), None))
         state.outcome_timestamp = now
-        asked = error.retry_after or 0.0
-        pause = max(asked, min(policy.max_delay, state.retry_object.wait(state)))
+        retry_after = error.retry_after or 0.0
+        pause = max(retry_after, min(policy.max_delay, state.retry_object.wait(state)))
         state.upcoming_sleep = pause
-        is_over = asked > policy.max_retry_after or state.retry_object.stop(state)
+        is_over = retry_after > policy.max_retry_after or state.retry_object.stop(state)
         state.prepare_for_next_attempt()
         state.idle_for += pause
         return pause, is_over

@@ -334,9 +334,9 @@ class _Call:
         if self._watch is not None:
             self._watch.answered(status, outcome, answer_id)
         if _LOGGER.isEnabledFor(logging.DEBUG):
-            shown = type(outcome).__name__ if isinstance(outcome, TransportError) else str(status)
+            text = type(outcome).__name__ if isinstance(outcome, TransportError) else str(status)
             if answer_id is not None:
-                shown += f" (request id {answer_id})"
+                text += f" (request id {answer_id})"
             facts = {
                 "call": self._request.name,
                 "application_id": self._request.subject,
@@ -345,7 +345,7 @@ class _Call:
                 "attempt": self._sent,
                 "duration": self._session.clock.monotonic() - self.sent_at,
             }
-            _LOGGER.debug("%s: %s", label(self._request), shown, extra=facts)
+            _LOGGER.debug("%s: %s", label(self._request), text, extra=facts)
 
     def _report_retry(self, failure: IncomeClientError, pause: float) -> None:
         if self._watch is not None:

@@ -430,13 +430,13 @@ class _Refusal:
         ago = now - self.at
         if ago >= _REFUSAL_SECONDS:
             return
-        left = _REFUSAL_SECONDS - ago
+        remaining = _REFUSAL_SECONDS - ago
         raise AuthenticationError(
             f"the token endpoint refused the client credentials {math.floor(ago)} s ago, "
-            f"and is asked again in {math.ceil(left)} s",
+            f"and is asked again in {math.ceil(remaining)} s",
             **_CALL,
             status=self.status,
-            retry_after=left,
+            retry_after=remaining,
             request_id=self.request_id,
         )
 
@@ -565,8 +565,8 @@ class TokenCache:
             # Not for those who do not listen: making the classes of events takes a while.
             from income_client.events.kinds import TokenRenewed  # noqa: PLC0415
 
-            left = max(0.0, token.expired_at - self._clock.monotonic())
-            emit(TokenRenewed(lifetime=left, is_shared=token.is_shared))
+            lifetime = max(0.0, token.expired_at - self._clock.monotonic())
+            emit(TokenRenewed(lifetime=lifetime, is_shared=token.is_shared))
 
     async def _obtain_token(self) -> Token:
         """Return the token of another process, or else request one and share it."""

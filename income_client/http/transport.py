@@ -119,8 +119,11 @@ class SocketLimits:
                 except _REPEATED as error:
                     raise self._lost_error(request, fault_of(error)) from None
                 except asyncio.CancelledError:
-                    left = silence.ends_at - asyncio.get_running_loop().time()
-                    if request.is_on_used_connection and left < (1 - _LONG_SILENCE) * self.read:
+                    remaining = silence.ends_at - asyncio.get_running_loop().time()
+                    if (
+                        request.is_on_used_connection
+                        and remaining < (1 - _LONG_SILENCE) * self.read
+                    ):
                         self._connections.give_up_idle(request.url)
                     raise
 
@@ -357,8 +360,8 @@ class Transport:
             raise cls(f"the reply is larger than {most} bytes", **call_of(request), **facts)
         # What the token endpoint says on success is a secret.
         is_kept = self._keeps_bodies and request.form is None
-        kept = body[:_KEPT_BYTES] if is_kept else None
-        return Response(status=_OK, headers=reply.headers, body=body, kept=kept)
+        beginning = body[:_KEPT_BYTES] if is_kept else None
+        return Response(status=_OK, headers=reply.headers, body=body, kept=beginning)
 
 
 def new_connector(
@@ -401,15 +404,15 @@ def own_name(user_agent: object) -> str:
 
 async def _drain_reply(reply: aiohttp.ClientResponse, limits: SocketLimits, keep: int) -> bytes:
     """Empty a failed reply, so that its connection can be used again; return its first bytes."""
-    kept = b""
+    beginning = b""
     try:
         async with asyncio.timeout(_DRAIN_SECONDS):
-            while len(kept) < keep and not reply.content.at_eof():
-                kept += await reply.content.read(keep - len(kept))
+            while len(beginning) < keep and not reply.content.at_eof():
+                beginning += await reply.content.read(keep - len(beginning))
             is_whole = await limits.read_body(reply, _SMALL_BODY) is not None
     except FAILURES:
         # The status was read, the body is not needed.
         is_whole = False
     if not is_whole:
         reply.close()
-    return kept
+    return beginning

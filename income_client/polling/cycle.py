@@ -379,9 +379,9 @@ class Poll:
         witness = self._state.witness
         if witness is not None and witness not in ids:
             return [witness]
-        asked = self._source.ask_list(Bounds(0, None), limit=len(ids) + _WITNESSES)
+        request = self._source.ask_list(Bounds(0, None), limit=len(ids) + _WITNESSES)
         try:
-            answer = await self._schedule.unless_stopped(asked)
+            answer = await self._schedule.unless_stopped(request)
         except InvalidRequestError:
             return []
         return [one for one in ids_on(answer.page) if one not in ids][:_WITNESSES]

@@ -144,12 +144,12 @@ class Fence:
 
     async def _check_stored(self) -> None:
         stored = await self._store.load()
-        seen = self._ownership.seen(stored)
-        if seen is None:
+        ownership = self._ownership.seen(stored)
+        if ownership is None:
             raise self._lose_to(stored)
-        if seen.last is not self.last:
+        if ownership.last is not self.last:
             self._monitor.failed_renewals = 0
-        self._ownership = seen
+        self._ownership = ownership
 
     async def _check_if_doubtful(self) -> None:
         """Load the stored checkpoint where the next save may be refused for a known reason."""
@@ -207,12 +207,12 @@ class Fence:
             except CheckpointConflictError:
                 # The store may have made an earlier save of this poller late.
                 stored = await self._store.load()
-                seen = self._ownership.seen(stored)
-                if seen is None or seen.last is last:
+                ownership = self._ownership.seen(stored)
+                if ownership is None or ownership.last is last:
                     self._lose_to(stored)
                     raise
-                self._ownership = seen
-                if seen.last is sent:
+                self._ownership = ownership
+                if ownership.last is sent:
                     self._confirm_save()
                     return
             else:

@@ -69,8 +69,8 @@ def ids_on(page: ApplicationPage) -> tuple[str, ...]:
 
     An id that is too long for a request is cut to a shorter one, which is also too long.
     """
-    named = (row for row in page.applications if not _is_nameless(row))
-    return tuple(dict.fromkeys(_shorten_id(row.application_id) for row in named))
+    rows = (row for row in page.applications if not _is_nameless(row))
+    return tuple(dict.fromkeys(_shorten_id(row.application_id) for row in rows))
 
 
 def nameless_on(page: ApplicationPage) -> list[MalformedRow]:

@@ -110,9 +110,9 @@ class Schedule:
         is_refused = isinstance(error, AuthenticationError)
         longest = _LONGEST_FAILURE if is_refused else max(self._interval, _LONGEST_FAILURE)
         pause = self._jittered(min(longest, backoff_pause(failures)))
-        asked = min(error.retry_after or 0.0, _LONGEST_RETRY_AFTER)
-        self._not_before = now + max(asked, _GAP)
-        self._at = now + max(pause, asked)
+        retry_after = min(error.retry_after or 0.0, _LONGEST_RETRY_AFTER)
+        self._not_before = now + max(retry_after, _GAP)
+        self._at = now + max(pause, retry_after)
         # Only a successful poll answers a wake-up.
         self._is_owed = self.is_urgent or self.is_woken
         self.is_woken = False

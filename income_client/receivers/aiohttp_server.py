@@ -111,9 +111,9 @@ async def serving(
             ssl_shutdown_timeout=tls_timeout,
         )
         with closing(listening):
-            named = f"[{host}]" if ":" in host else host
+            url_host = f"[{host}]" if ":" in host else host
             bound = listening.sockets[0].getsockname()[1]
-            yield f"{'http' if ssl is None else 'https'}://{named}:{bound}"
+            yield f"{'http' if ssl is None else 'https'}://{url_host}:{bound}"
     finally:
         await runner.cleanup()
 

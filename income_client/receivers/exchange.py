@@ -82,8 +82,8 @@ def make_answer(status: int, content: object = None, **headers: str) -> Answer:
     """
     if content is None:
         content = {"status" if status == HTTPStatus.OK else "error": HTTPStatus(status).phrase}
-    named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
-    return Answer(status=status, headers=_NEVER_STORED + named, body=msgspec.json.encode(content))
+    fields = tuple((name.replace("_", "-"), value) for name, value in headers.items())
+    return Answer(status=status, headers=_NEVER_STORED + fields, body=msgspec.json.encode(content))
 
 
 class Refusal(enum.Enum):
@@ -187,8 +187,8 @@ def _is_json(content_type: bytes) -> bool:
         media_type.startswith(b"application/") and media_type.endswith(_JSON_SUFFIX)
     ):
         return False
-    named = dict(parameter.partition(b"=")[::2] for parameter in parameters)
-    return named.get(b"charset", b"").strip(b'"') in _CHARSETS
+    values = dict(parameter.partition(b"=")[::2] for parameter in parameters)
+    return values.get(b"charset", b"").strip(b'"') in _CHARSETS
 
 
 def read_callback(body: bytes, *, received_at: datetime) -> Callback:

@@ -234,18 +234,18 @@ def _check_claims(claims: Mapping[str, Any], rules: TokenRules, now: float) -> N
         iss={"value": rules.issuer},
         aud={"values": list(rules.audiences)},
     )
-    said = {"iss": None, "aud": None, "nbf": now, "iat": now, **claims}
+    expected = {"iss": None, "aud": None, "nbf": now, "iat": now, **claims}
     for name, refusal in _REGISTERED.items():
         if name == "aud" and not rules.audiences:
             continue
-        if name not in said:
+        if name not in expected:
             raise RefusedError(Refusal.TOKEN_CLAIMS)
         try:
-            getattr(registry, f"validate_{name}")(said[name])
+            getattr(registry, f"validate_{name}")(expected[name])
         except JoseError:
             raise RefusedError(refusal) from None
         # Of moments, joserfc takes numbers of any size.
-        if refusal is Refusal.TOKEN_OUT_OF_TIME and not 0 <= said[name] <= _LATEST:
+        if refusal is Refusal.TOKEN_OUT_OF_TIME and not 0 <= expected[name] <= _LATEST:
             raise RefusedError(refusal)
     for name, value in rules.claims:
         # By type too: `1 == True`.

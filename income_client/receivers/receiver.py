@@ -375,19 +375,19 @@ async def _call_verify(verify: Verify, token: str) -> None:
     """Refuse what is merely true in an `if`, such as claims that were not checked, as well."""
     try:
         async with asyncio.timeout(_VERIFY_SECONDS):
-            said: Any = verify(token)
-            if inspect.isawaitable(said):
-                said = await said
+            verdict: Any = verify(token)
+            if inspect.isawaitable(verdict):
+                verdict = await verdict
     except (Exception, asyncio.CancelledError) as error:  # its text may show the token
         if is_cancelled():
             raise
         logger.warning("verify failed with %s", type(error).__name__)
         raise RefusedError(Refusal.VERIFIER_FAILED) from None
-    if said is True:
+    if verdict is True:
         return
-    if said is False or said is None:
+    if verdict is False or verdict is None:
         raise RefusedError(Refusal.TOKEN_REFUSED)
-    logger.warning("verify returned %s, not a bool", type(said).__name__)
+    logger.warning("verify returned %s, not a bool", type(verdict).__name__)
     raise RefusedError(Refusal.VERIFIER_FAILED)
 
 

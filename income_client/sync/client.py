@@ -101,15 +101,15 @@ def _method_like(original: Callable[..., Any], returns: str | None = None) -> Ca
     """Give a function name, arguments and docstring of a method of the asynchronous client."""
 
     def name(function: F) -> F:
-        shown = signature(original)
-        named: Any = update_wrapper(function, original)
+        new_signature = signature(original)
+        method: Any = update_wrapper(function, original)
         if returns is not None:
-            named.__annotations__ = {**original.__annotations__, "return": returns}
-            shown = shown.replace(return_annotation=returns)
-        named.__signature__ = shown
-        named.__module__ = __name__
-        named.__qualname__ = f"SyncIncomeClient.{original.__name__}"
-        del named.__wrapped__
+            method.__annotations__ = {**original.__annotations__, "return": returns}
+            new_signature = new_signature.replace(return_annotation=returns)
+        method.__signature__ = new_signature
+        method.__module__ = __name__
+        method.__qualname__ = f"SyncIncomeClient.{original.__name__}"
+        del method.__wrapped__
         return _documented(original)(function)
 
     return name
@@ -152,12 +152,12 @@ def _wrapping(
     original: Callable[Concatenate[IncomeClient, P], A], around: Callable[[Portal, A], R]
 ) -> Callable[Concatenate[SyncIncomeClient, P], R]:
     """Make a method that wraps the asynchronous object in its synchronous counterpart."""
-    shown = signature(original)
+    original_signature = signature(original)
 
     @_method_like(original, around.__name__)
     def call(self: SyncIncomeClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
         made = original(self._client, *args, **kwargs)
-        _check_stores(shown.bind(self, *args, **kwargs).arguments)
+        _check_stores(original_signature.bind(self, *args, **kwargs).arguments)
         return around(self._portal, made)
 
     return call

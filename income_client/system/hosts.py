@@ -100,8 +100,8 @@ def read_host_pattern(text: object) -> HostPattern:
 
 def _entry_error(text: str, fault: str) -> ConfigurationError:
     # What somebody takes for an entry may be a whole address.
-    shown = f" {text!r}" if _SHOWABLE.fullmatch(text) else ""
-    return _address_error("allowed_hosts", f"the entry{shown} {fault}", ": ")
+    entry = f" {text!r}" if _SHOWABLE.fullmatch(text) else ""
+    return _address_error("allowed_hosts", f"the entry{entry} {fault}", ": ")
 
 
 def plain_host(text: str) -> str | None:

@@ -157,8 +157,8 @@ def make_paystub(
         ConfigurationError: there is no such field.
     """
     number = _number_or_next(number)
-    (made,) = _make_paystubs(number, slot, applicant or _make_applicant(number), 1)
-    return _with_fields(make_paystub, made, fields)
+    (paystub,) = _make_paystubs(number, slot, applicant or _make_applicant(number), 1)
+    return _with_fields(make_paystub, paystub, fields)
 
 
 def make_document(
@@ -187,7 +187,7 @@ def make_document(
     name = f"{number:010x}"
     if document_type in DOCUMENT_TYPES and "extracted_data" not in fields:
         fields["extracted_data"] = _make_data(document_type, number, slot, applicant)
-    made = Document(
+    document = Document(
         document_id=f"doc-{name}",
         file_ids=(f"file-{name}",),
         file_reference_ids=(f"{document_type} {number}.pdf",),
@@ -197,7 +197,7 @@ def make_document(
         data_action="create",
         source=DocumentSource(application_id or _application_id(number), document_type),
     )
-    return _with_fields(make_document, made, fields)
+    return _with_fields(make_document, document, fields)
 
 
 def make_application(
@@ -222,8 +222,10 @@ def make_application(
         ConfigurationError: there is no such field, or the number of applicants is negative.
     """
     number = _number_or_next(number)
-    made = _make_application(number, _by_slot(number, applicants), tuple(documents), suspected)
-    return _with_fields(make_application, made, fields)
+    application = _make_application(
+        number, _by_slot(number, applicants), tuple(documents), suspected
+    )
+    return _with_fields(make_application, application, fields)
 
 
 def make_record(
@@ -264,8 +266,8 @@ def make_record(
             f"suspected must be from 0 to {len(documents)}, the number of pay slips",
             argument="suspected",
         )
-    made = _make_application(number, people, documents, documents[:suspected])
-    application = _with_fields(make_record, made, fields)
+    application = _make_application(number, people, documents, documents[:suspected])
+    application = _with_fields(make_record, application, fields)
     return ApplicationRecord(
         application=application, documents=documents_of(application, documents)
     )
@@ -397,10 +399,10 @@ def _make_paystubs(
         stubs = of_year + stubs
         # A slip of the year before is paid before its end, or its sums would be of another year.
         today = date(today.year - 1, 12, 31)
-    named = {slot: _paystub_applicant(applicant)}
+    applicants = {slot: _paystub_applicant(applicant)}
     for stub in stubs:
         slip = from_json(Paystub, msgspec.json.encode(stub))
-        yield attrs.evolve(slip, applicants=named)
+        yield attrs.evolve(slip, applicants=applicants)
 
 
 def _paystub_applicant(applicant: Applicant) -> PaystubApplicant:
@@ -471,8 +473,8 @@ def _make_calculations(
     slot_of: dict[str, str] = {}
     for document in documents:
         data = document.extracted_data
-        named = type_of(data).applicants(data)
-        slot_of[document.document_id] = next((slot for slot in named if slot in slots), first)
+        own_slots = type_of(data).applicants(data)
+        slot_of[document.document_id] = next((slot for slot in own_slots if slot in slots), first)
     calculations = {}
     for place, slot in enumerate(slots):
         supporting = [each for each in documents if slot_of[each.document_id] == slot]

@@ -54,9 +54,9 @@ class RequestCount(int):
 
     def __new__(cls, requests: "Requests") -> Self:
         """Count requests."""
-        made = super().__new__(cls, len(requests))
-        made.requests = requests
-        return made
+        count = super().__new__(cls, len(requests))
+        count.requests = requests
+        return count
 
 
 class Requests(Sequence[RecordedRequest]):
@@ -118,8 +118,8 @@ class Requests(Sequence[RecordedRequest]):
         return Requests(each for each in self if each.status == 0 or each.status >= 400)  # noqa: PLR2004 - where failures begin
 
     def __repr__(self) -> str:
-        shown = (f"{each.name} {each.status or each.fault}" for each in self[:_SHOWN])
-        return f"<{len(self)} requests: {', '.join(shown)}>"
+        replies = (f"{each.name} {each.status or each.fault}" for each in self[:_SHOWN])
+        return f"<{len(self)} requests: {', '.join(replies)}>"
 
     def table(self) -> str:
         """Return one line for each of the latest requests, for people to read."""

@@ -32,8 +32,8 @@ async def check_checkpoint_store(make_store: MakeStore) -> None:
         AssertionError: the store breaks a rule; the message says which one, and how.
     """
     for rule, check in _RULES:
-        made = make_store()
-        store = await made if isawaitable(made) else made
+        product = make_store()
+        store = await product if isawaitable(product) else product
         try:
             await check(store)
         except AssertionError as error:
@@ -198,15 +198,15 @@ async def _counts_rings(store: CheckpointStore) -> None:
         return
     await store.ring("default")  # before anything is saved, it may be ignored
     await store.save("default", "one", version=0)
-    seen = [await store.count_rings("default"), await store.count_rings("default")]
-    _check_equal(seen[1], seen[0])
+    counts = [await store.count_rings("default"), await store.count_rings("default")]
+    _check_equal(counts[1], counts[0])
     for _ in range(3):
         await store.ring("default")
-        seen.append(await store.count_rings("default"))
-    if len(set(seen)) != len(seen) - 1:
+        counts.append(await store.count_rings("default"))
+    if len(set(counts)) != len(counts) - 1:
         raise AssertionError("count_rings() has returned the same after a ring")
     await store.ring("other")
-    _check_equal(await store.count_rings("default"), seen[-1])
+    _check_equal(await store.count_rings("default"), counts[-1])
     never_rung = await store.count_rings("third")
     _check_equal(await store.count_rings("third"), never_rung)
     await _check_checkpoint(store, "one", 1)

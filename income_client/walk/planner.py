@@ -225,11 +225,11 @@ class WalkPlanner:
     def _receive_window(self, gap: "Gap", question: "Question", answer: Answer) -> None:
         window, bounds = question.window, question.bounds
         # Also of a full page: one that answers another question says nothing of this window.
-        covered, left = split_by_echo(window, bounds, answer.echo)
+        covered, uncovered = split_by_echo(window, bounds, answer.echo)
         if not answer.is_full:
             self.density.complete(window, answer.rows)
             at = self._gaps.index(gap)
-            self._gaps[at:at] = [Gap(rest.after, rest.before) for rest in left]
+            self._gaps[at:at] = [Gap(rest.after, rest.before) for rest in uncovered]
             self._shorten_gap(gap, window.before)
             self._deliver_rows(covered, bounds, answer, answer.rows)
         elif window.before - window.after > 1:
@@ -289,8 +289,8 @@ class WalkPlanner:
         is_answer = self._tail.receive(bounds, answer)
         span = Window(start, self._tail.reached)
         if is_answer:
-            covered, left = split_by_echo(span, bounds, answer.echo)
-            self._gaps += [Gap(rest.after, rest.before) for rest in left]
+            covered, uncovered = split_by_echo(span, bounds, answer.echo)
+            self._gaps += [Gap(rest.after, rest.before) for rest in uncovered]
             self._deliver_rows(covered, bounds, answer, answer.rows)
         elif span.after < span.before:
             gap = Gap(span.after, span.before)
@@ -299,8 +299,8 @@ class WalkPlanner:
                 self._receive_full_window(gap, span, answer.rows)
 
     def _deliver_rows(self, covers: Window, bounds: Bounds, answer: Answer, rows: Rows) -> None:
-        asked, echo = bounds.seconds, answer.echo
-        seconds = Window(min(asked.after, echo.after), max(asked.before, echo.before + 1))
+        requested, echo = bounds.seconds, answer.echo
+        seconds = Window(min(requested.after, echo.after), max(requested.before, echo.before + 1))
         fresh = rows.keys() if self._repeats else self._overlap.add_page(seconds, rows.keys())
         self.rows += len(fresh)
         self.duplicates += len(rows) - len(fresh)

@@ -132,8 +132,8 @@ def split_by_echo(window: Window, bounds: Bounds, echo: Window) -> tuple[Window,
         start = end = echo.before if kept_after else echo.after
         if not window.after < end < window.before:
             return window, []
-    left = [(window.after, start), (end, window.before)]
-    return Window(start, end), [Window(*edges) for edges in left if edges[0] < edges[1]]
+    uncovered = [(window.after, start), (end, window.before)]
+    return Window(start, end), [Window(*edges) for edges in uncovered if edges[0] < edges[1]]
 
 
 class Intervals:
@@ -210,12 +210,12 @@ class Overlap:
     def drop_pages(self, planned: Sequence[Window]) -> None:
         """Forget the pages that touch none of these windows, which are in ascending order."""
         ends = [window.before for window in planned]
-        kept = []
+        pages = []
         for seconds, ids in self._pages:
             at = bisect_left(ends, seconds.after)
             if at < len(planned) and planned[at].touches(seconds):
-                kept.append((seconds, ids))
-        self._pages = kept
+                pages.append((seconds, ids))
+        self._pages = pages
 
 
 class Saturation:

@@ -160,22 +160,22 @@ def _no_number(_: str) -> Decimal:
 
 def flaws_of(tree: Any, path: str = "$") -> Iterator[PayloadFault]:
     """Yield where a leniently parsed value holds what JSON cannot carry."""
-    left = [(path, tree)]
-    while left:
-        place, value = left.pop()
+    pending = [(path, tree)]
+    while pending:
+        place, value = pending.pop()
         match value:
             case str() if has_surrogate(value):
                 yield PayloadFault(place, _HALF_A_CHARACTER)
             case Decimal() if value.is_nan():
                 yield PayloadFault(place, _UNREADABLE)
             case list():
-                left += [(f"{place}[{index}]", item) for index, item in enumerate(value)][::-1]
+                pending += [(f"{place}[{index}]", item) for index, item in enumerate(value)][::-1]
             case dict():
                 for key in value:
                     if has_surrogate(key):
                         yield PayloadFault(f"{place}.{shown_key(key)}", _HALF_A_CHARACTER)
                 items = [(f"{place}.{shown_key(key)}", item) for key, item in value.items()]
-                left += items[::-1]
+                pending += items[::-1]
 
 
 def render(tree: Any) -> bytes:

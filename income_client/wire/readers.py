@@ -136,19 +136,19 @@ def reader_of(kind: Any) -> Reader:
 @functools.cache
 def _converter() -> Converter:
     """Return the converter that has all rules."""
-    made = Converter(detailed_validation=False)
+    converter = Converter(detailed_validation=False)
     for kind, read in READERS.items():
-        made.register_structure_hook_func(_is_type(kind), read)
+        converter.register_structure_hook_func(_is_type(kind), read)
     for kind in (str, int, float, bool):  # cattrs prefers its own for these, which convert
-        made.register_structure_hook(kind, READERS[kind])
-    hook = made.register_structure_hook_factory
+        converter.register_structure_hook(kind, READERS[kind])
+    hook = converter.register_structure_hook_factory
     compile_reader = functools.partial(compiled, reader_of=reader_of)
     hook(is_container, compile_reader)
     hook(attrs.has, _record_reader)
     hook(is_document, compile_reader)
     hook(_is_type(BY_TYPE), lambda _: _read_documents)
     hook(_is_type(ApplicationDocuments), lambda kind: _with_sources(compile_reader(kind)))
-    return made
+    return converter
 
 
 def _is_type(kind: Any) -> Callable[[Any], bool]:

@@ -112,16 +112,16 @@ async def _run_checks(configuration: "Configuration", service: "Service") -> dic
     if not connections:
         text = "DNS, TLS and certificate of the service are not checked through a proxy"
         findings["connection"] = Finding(Verdict.SKIPPED, text)
-    for name, (check, needs) in CHECKS.items():
-        checks.append((name, partial(check, service), needs or connections))
+    for name, (service_check, needs) in CHECKS.items():
+        checks.append((name, partial(service_check, service), needs or connections))
     stopped = (Verdict.FAILED, Verdict.SKIPPED)
     with Bars() as bars:
         bar = bars.add_task("Checking", total=len(checks), count="")
-        for done, (name, one, needed) in enumerate(checks):
-            bars.update(bar, completed=done, count=name)
+        for completed, (name, check, needed) in enumerate(checks):
+            bars.update(bar, completed=completed, count=name)
             missing = next((each for each in needed if findings[each].verdict in stopped), None)
             if missing is None:
-                findings[name] = await _run_check(one)
+                findings[name] = await _run_check(check)
             else:
                 findings[name] = _skipped_finding(findings[missing].cause or missing)
     return findings
@@ -169,10 +169,10 @@ def _configuration_finding(configuration: "Configuration") -> Finding:
     tokens = f", tokens from {authority_of(account.auth_url)}" if account.auth_url else ""
     kind, name = ("Basic", account.username) if account.username else ("OAuth 2.0", "")
     name = name or account.client_id or ""
-    shown = name[: min(_SHOWN, len(name) // 2)]
+    prefix = name[: min(_SHOWN, len(name) // 2)]
     place = account.place or "the environment"
     others = "".join(f", also {setting}" for setting in configuration.elsewhere.values())
-    return Finding(Verdict.OK, f"{service}{tokens}, {kind} as {shown}…; from {place}{others}")
+    return Finding(Verdict.OK, f"{service}{tokens}, {kind} as {prefix}…; from {place}{others}")
 
 
 def _proxy_finding(configuration: "Configuration | None") -> Finding:

@@ -122,11 +122,11 @@ def _certificate_advice(code: int) -> str:
     return "if your company's proxy inspects TLS, set INCOME_CA_FILE to its certificate authority"
 
 
-def _judge_certificate(reached: str, shown: dict[str, Any]) -> Finding:
+def _judge_certificate(reached: str, certificate: dict[str, Any]) -> Finding:
     """Say who issued a certificate that was accepted, and how long it is valid."""
-    issuer = {kind: text for level in shown["issuer"] for kind, text in level}
+    issuer = {kind: text for level in certificate["issuer"] for kind, text in level}
     name = issuer.get("organizationName") or issuer.get("commonName") or "-"
-    days = int((ssl.cert_time_to_seconds(shown["notAfter"]) - time.time()) // _DAY)
+    days = int((ssl.cert_time_to_seconds(certificate["notAfter"]) - time.time()) // _DAY)
     text = f"{reached}, certificate issued by {name}, valid for {counted(days, 'day')}"
     if days < _URGENT_DAYS:
         return Finding(Verdict.WARNING, text, "ask the service's owner to renew it")
