@@ -1,4 +1,4 @@
-"""What every test runs under: profiles, signals, the choice of slow tests, readable ids."""
+"""Setup of all tests: profiles, signals, the choice of slow tests, readable ids."""
 
 import gc
 import os
@@ -55,7 +55,7 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> "Papers":
 
 @pytest.fixture
 def exported() -> "Iterator[Collected]":
-    """What OpenTelemetry records during a test."""
+    """Spans and metrics that OpenTelemetry records during a test."""
     from tests.support.telemetry import collecting  # noqa: PLC0415 - for few tests
 
     with collecting() as found:

@@ -95,7 +95,7 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
 }
 """Libraries, and the modules that may know of them."""
 ANYWHERE: Final = sys.stdlib_module_names | _names("attrs income_client msgspec yarl")
-"""What any module may know of; no other than all these is imported."""
+"""Libraries that every module may import; each other import must be in the tables below."""
 
 
 @frozen

@@ -1,4 +1,4 @@
-"""What watches all tests sees what is private, and what their server raises, wherever it is."""
+"""Tests of the watch over all tests: private data is found anywhere, and so are server errors."""
 
 import asyncio
 import base64
@@ -173,7 +173,7 @@ def test_a_test_with_a_leak_fails(pytester: pytest.Pytester) -> None:
 
 
 async def test_what_the_emulator_invents_is_known() -> None:
-    """Its credentials, tokens, signed addresses and applicants."""
+    """Credentials, tokens, signed addresses and applicants of the emulator are private."""
     token = AccessTokens(seed=7).issue("client", now=0, lifetime=60)
     async with Emulator(applications=1, seed=7) as service:
         async with IncomeClient(service.url, auth=service.oauth2) as client:
@@ -190,7 +190,6 @@ async def test_what_the_emulator_invents_is_known() -> None:
 
 @pytest.mark.parametrize("before", ["", "u", "us"])
 def test_a_secret_in_base64_is_known(before: str) -> None:
-    """Whatever stands before it."""
     assert private_in(base64.b64encode(f"{before}{SECRET}".encode()).decode())
 
 

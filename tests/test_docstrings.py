@@ -42,7 +42,7 @@ PACKAGES: Final = {
     "income_client.testing": (),
     "income_client.walk": (),
 }
-"""What is public, and what the README takes from modules that offer nothing by ``__all__``."""
+"""Public modules, with the names of modules without ``__all__`` that the README uses."""
 
 _MADE_BY: Final = re.compile(r"Made by ``\w+\.\w+``, which says what the arguments are")
 
@@ -60,7 +60,7 @@ class Subject:
 
     @property
     def text(self) -> str:
-        """Its docstring."""
+        """Text of the docstring."""
         return inspect.getdoc(self.value) or ""
 
     def section(self, title: str) -> str:
@@ -209,7 +209,7 @@ def test_docstrings_keep_the_rules(rule: Callable[[Subject], Iterator[str]]) -> 
     "path", _modules_with_examples(), ids=lambda path: str(path.relative_to(PACKAGE))
 )
 def test_examples_in_docstrings_work(path: Path) -> None:
-    """They print what stands below them."""
+    """Each example prints the text below it."""
     examples: list[Example] = list(_EXAMPLES.parse(path))
     assert examples
     for example in examples:

@@ -68,7 +68,7 @@ def test_each_extra_is_in_its_table() -> None:
 
 
 def test_each_version_is_the_one_of_the_package() -> None:
-    """Its own, those of Python, each with its end, and the lowest of aiohttp."""
+    """Versions of the package, of Python with their ends, and the lowest aiohttp are correct."""
     assert f"This is {income_client.__version__}," in TEXT
     assert f"CPython {PROJECT['requires-python'].removeprefix('>=')} or later" in TEXT
     (line,) = re.findall(r"^\| CPython \|(.*)\|$", TEXT, re.MULTILINE)
@@ -125,7 +125,7 @@ def _anchor(heading: str) -> str:
 
 
 def test_every_module_is_in_the_table_of_subjects() -> None:
-    """What a file decides is said once; only those that collect names are not there."""
+    """Each module has one row in the table, except modules that only collect names."""
     text = (GUIDE / "internals.md").read_text("utf-8")
     table = text.partition("## Which file decides what")[2].partition("\n## ")[0]
     cells = " ".join(line.split("|")[1] for line in table.splitlines() if line.startswith("| `"))
@@ -182,7 +182,7 @@ def test_every_page_is_in_the_table_of_the_guide() -> None:
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
 def test_an_example_says_what_else_it_needs(path: Path) -> None:
-    """Its first line names its file, its second installs what does not come with the package."""
+    """The first line names the file, the second installs the libraries beside the package."""
     first, second, *_ = path.read_text("utf-8").splitlines()
     assert first == f"# {path.name}"
     tree = ast.parse(path.read_text("utf-8"))
@@ -201,7 +201,7 @@ def _imported(node: ast.AST) -> list[str]:
 
 
 def test_ci_takes_both_commands_from_here() -> None:
-    """What CI runs is read from this file, so that the two cannot drift apart."""
+    """CI reads both commands from this file, so that the two cannot drift apart."""
     assert contents("sh") == [f"{DEMO}\n", f"{TESTS}\n"]
     ended = subprocess.run(
         [ROOT / ".ci" / "run", "commands"], capture_output=True, text=True, check=True

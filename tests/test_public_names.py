@@ -20,7 +20,7 @@ _TREE_LINE: Final = re.compile(r"^[│ ]*[├└]── (?P<name>\w+)", re.MULTI
 
 
 def _typed_imports(package: ModuleType) -> dict[str, str]:
-    """What a package imports for type checkers, and from where."""
+    """Return the names that a package imports for type checkers, with their modules."""
     source = Path(package.__file__ or "").read_text("utf-8")
     return {
         alias.asname or alias.name: resolve_name(
@@ -49,9 +49,9 @@ def _typed_imports(package: ModuleType) -> dict[str, str]:
 def test_names_are_found_where_type_checkers_find_them(
     package: Any, table: Mapping[str, str]
 ) -> None:
-    """They are offered, each once, and the table of homes says what the imports say.
+    """Each name is offered once, and the table of homes agrees with the imports.
 
-    What is offered are values, never a module by accident.
+    Offered names are values, never a module by accident.
     """
     homes = {
         name: resolve_name(f".{home}", package.__name__)

@@ -101,7 +101,7 @@ class History:
     pending: list[tuple[int, str, int]] = field(factory=list)
     """Updates that the list does not show yet: from when on it does, of what, and their times."""
     changed: set[str] = field(factory=set)
-    """What was updated or deleted since."""
+    """Ids of applications that were updated or deleted during the audit."""
     left: int = 15
 
     def happen(self) -> None:
@@ -255,7 +255,7 @@ def test_an_audit_reports_each_drift_and_nothing_else(
 
 @pytest.mark.parametrize("order", ["ascending", "random"])
 async def test_a_margin_finds_what_was_updated_in_the_window_of_the_time_held(order: str) -> None:
-    """It is a day unless another is given; without one, the audit says what it did not prove."""
+    """The margin is a day by default; without one, the audit says how much it did not prove."""
     async with emulated(order=order) as (service, client):
         held = held_in(service)
         walk = client.list_applications()
@@ -310,7 +310,7 @@ def three_hundred(**options: Any) -> ListService:
 
 @pytest.mark.parametrize("call", [0, 1, 4, 50, 104])
 async def test_a_cancelled_audit_leaves_nothing(call: int) -> None:
-    """Whatever it waits for: the present, a walk, or one of the calls behind them."""
+    """The cancellation comes in the call for the present, in a walk, or in a later call."""
     service = three_hundred()
     service.holds = lambda _: len(service.queries) > call
     async with serving(service) as client:
@@ -434,7 +434,7 @@ def test_what_is_held_has_many_forms() -> None:
 @pytest.mark.parametrize("call", [3, 4])
 @pytest.mark.parametrize("is_deleted", [True, False], ids=["deleted", "updated"])
 def test_a_finding_that_changes_meanwhile_is_none(call: int, *, is_deleted: bool) -> None:
-    """It was listed as missing, or stale; then it is deleted, or updated once more."""
+    """An application that was missing or stale is deleted or updated again during the audit."""
 
     def change() -> None:
         service.now += 1
@@ -459,7 +459,7 @@ def test_a_finding_that_changes_meanwhile_is_none(call: int, *, is_deleted: bool
 
 
 def test_the_last_second_before_the_end_is_compared() -> None:
-    """Whatever the bounds mean, also with a fraction, and before a day that ends at midnight."""
+    """The end has a fraction of a second, or is a date, under each meaning of the bounds."""
     midnight = BASE - BASE % 86_400
     for meaning in MEANINGS.values():
         rows = {"app-1": midnight - 1, "app-2": midnight - 50, "app-3": midnight - 1}
@@ -471,7 +471,7 @@ def test_the_last_second_before_the_end_is_compared() -> None:
 
 
 def test_an_update_that_is_not_shown_yet_is_no_deletion() -> None:
-    """Its old row is hidden already; what the service does not know either is gone."""
+    """The list hides the old row already; only ids unknown to the service count as deleted."""
 
     def move() -> None:
         for key in ("app-1", "app-2") if len(service.queries) == 2 else ():
@@ -497,7 +497,7 @@ def test_an_update_that_is_not_shown_yet_is_no_deletion() -> None:
 
 @pytest.mark.parametrize("left", [0, 1, 30])
 def test_clocks_that_go_back_meanwhile_make_no_finding(left: int) -> None:
-    """What is updated in the second pass of the hour has the texts of the first, without `Date`."""
+    """An update in the repeated hour has time texts of the first pass, and there is no `Date`."""
     end = round((datetime(2026, 10, 25, 3, tzinfo=UTC) - START).total_seconds())
     rows = {"app-1": end - 90_000, "app-2": end - 90_001}
     rules = Rules(date_ahead=None, rounds_up=not left)
@@ -517,7 +517,7 @@ def test_clocks_that_go_back_meanwhile_make_no_finding(left: int) -> None:
 
 
 def test_the_second_before_the_end_is_listed_by_some_walk() -> None:
-    """Whatever the bounds mean: what is in that very second need not be asked for by its id."""
+    """Under each meaning of the bounds, no row of that second needs a call by its id."""
     for meaning in MEANINGS.values():
         for second in range(BASE + 40, BASE + 53):
             rules = Rules(**meaning)
@@ -528,7 +528,7 @@ def test_the_second_before_the_end_is_listed_by_some_walk() -> None:
 
 
 def test_rows_of_a_page_that_ends_later_than_asked_for_are_undecided() -> None:
-    """They may have been updated since: then the second walk lists them, and none is a finding."""
+    """Rows of such a page may have been updated since; the second walk lists those updates."""
     held = HeldTimes()
     held.add("app-old", BASE + 10, BASE + 10)
     comparison = Comparison(held, until=BASE + 100, margin=None)

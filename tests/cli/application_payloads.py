@@ -31,7 +31,7 @@ _EXACT: Final = re.compile(rb'"@(-?[0-9][-+.0-9Ee]*)@"')
 
 @frozen
 class Payloads:
-    """What the service says of an application, and of its documents."""
+    """The service's JSON of an application and of its documents."""
 
     application: Payload
     documents: Payload

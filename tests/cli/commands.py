@@ -29,7 +29,7 @@ LETTER: Final = DeadLetter(
     first_tried_at=NOON,
     last_tried_at=NOON,
 )
-"""What a store holds."""
+"""Dead letter in the store of tests."""
 
 
 LINES: Final[dict[str, Callable[[IncomeService], tuple[str, ...]]]] = {
@@ -48,7 +48,7 @@ LINES: Final[dict[str, Callable[[IncomeService], tuple[str, ...]]]] = {
     "schema": lambda _: ("postgres",),
     "completion": lambda _: ("bash",),
 }
-"""What makes each sub-command read all that there is, or one application."""
+"""Arguments with which each sub-command reads everything, or one application."""
 WITHOUT_SERVICE: Final = ("completion", "dead-letters", "demo", "guide", "schema")
 READING: Final = tuple(name for name in LINES if name not in WITHOUT_SERVICE)
 SERVING: Final = ("emulate", "listen", "trigger")
@@ -74,7 +74,7 @@ class Form:
 
     @property
     def statuses(self) -> tuple[int, ...]:
-        """How it may end: a service of another day is a finding of doctor, and all is missing."""
+        """Possible exit statuses: doctor warns of the service's clock, audit misses all ids."""
         return {"doctor": (0, 1), "audit": (1,)}.get(self.name, (0,))
 
     def line(self, service: IncomeService) -> tuple[str, ...]:
@@ -207,7 +207,7 @@ class Download:
 
     @property
     def file_requests(self) -> int:
-        """How often the host of files was asked."""
+        """Number of requests to the host of files."""
         return self.service.requests.count("file")
 
     def serve_one(self, kind: str = "paystub", **changes: Any) -> None:
@@ -261,7 +261,7 @@ class Export:
 
     @property
     def part(self) -> Path:
-        """Where what has come is kept."""
+        """Folder of the unfinished export."""
         return self.target.with_name(f"{self.target.name}.part")
 
     @property
@@ -283,7 +283,7 @@ class Export:
 
     @property
     def manifest(self) -> Any:
-        """What is said beside the file."""
+        """Content of the manifest beside the exported file."""
         path = self.target.with_name(f"{self.target.name}.manifest.json")
         return json.loads(path.read_text("utf-8"))
 

@@ -37,7 +37,7 @@ def test_each_application_comes_once(shell: Cli) -> None:
 
 @pytest.mark.income_service(applications=[*[FULL] * 1100, *range(FULL - 50, FULL)])
 def test_a_saturated_second_is_reported(shell: Cli) -> None:
-    """Its rows are listed as far as the service gives them, it is named, and the status is 1."""
+    """All rows that the service returns are listed, the second is named, and the status is 1."""
     ran = shell("applications", "-q")
     assert ran.status == 1
     assert "2026-06-01T08:30:00" in ran.stderr
@@ -64,7 +64,7 @@ def test_malformed_rows_are_reported_and_hide_no_other(command: str, shell: Cli)
 
 
 def test_a_malformed_page_ends_it(shell: Cli) -> None:
-    """What is wrong with the whole page is the same each time: it is an error, asked for once."""
+    """A fault of the whole page comes again with each attempt: it is reported after one request."""
 
     def rename(piece: bytes) -> bytes:
         return piece.replace(b'"updated_before"', b'"updated_behind"')
@@ -203,7 +203,7 @@ def test_an_unreadable_application_keeps_no_other_back(shell: Cli) -> None:
 def test_a_table_is_as_wide_as_the_terminal(
     columns: int, count: int, headings: str, shell: Cli
 ) -> None:
-    """What is the same in each row is left out first, and no id loses its end."""
+    """Columns with the same value in each row are dropped first, and no id is cut."""
     named, terminal = shell.service.ids[:count], Terminal(columns=columns)
     shown = shell("documents", *named, terminal=terminal)
     assert shown.status == 0
@@ -222,7 +222,7 @@ def some(cli: Cli) -> Iterator[Cli]:
 
 @pytest.mark.parametrize("command", ["documents", "download --to files --allow-host 127.0.0.1"])
 def test_a_type_that_no_document_has_is_reported(command: str, some: Cli) -> None:
-    """It is status 1, as it may be misspelt, unless the contract has it: not all have paystubs."""
+    """The status is 1, since the type may be misspelt; for a type of the contract, it is 0."""
     ran = some(*command.split(), *some.service.ids, "--type", "paystubs")
     assert (ran.status, ran.stdout) == (1, "")
     assert "no document of type paystubs; there are " in ran.stderr

@@ -109,7 +109,7 @@ def test_what_is_held_comes_in_many_forms(written: Callable[[Rows], bytes], shel
 
 @pytest.mark.parametrize("options", [(), ("--format", "parquet")], ids=["lines", "tables"])
 def test_an_export_is_audited_in_its_period(options: tuple[str, ...], shell: Cli) -> None:
-    """What was updated since is no finding; with a bound of its own, it is."""
+    """Updates after the export are findings only if an option extends the period."""
     service = shell.service
     assert shell("export", "--to", "all", *options).status == 0
     service.advance(1_000)
@@ -192,7 +192,7 @@ BAD: Final[dict[str, tuple[str | bytes, str]]] = {
     "the first hour": ("S3CRET,0001-01-01T00:00:00+14:00", "line 2 of held has no time"),
     "a long line": (b"S3CRET" * 2_000, "held has a line of over 11,000 bytes"),
 }
-"""What a file holds, texts below a heading, and what is said of it."""
+"""Content of an invalid file of held ids, and the message about it."""
 
 
 @strip_frames

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.income_service(applications=3)
 
 @pytest.fixture
 def file(cli: Cli) -> Path:
-    """Where the configuration file is unless another is named."""
+    """Path of the configuration file unless an option names another."""
     return cli.folder / "home" / ".config" / "income-client" / "config.toml"
 
 
@@ -144,7 +144,7 @@ def test_what_a_file_has_is_changed_by_hand(
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_added_to_is_left_alone(text: str, cli: Cli, file: Path) -> None:
-    """It is malformed, or has something else where a profile would be."""
+    """The file is malformed, or has another value in place of the profile's table."""
     file.parent.mkdir(parents=True)
     file.write_text(text, "utf-8")
     ran = cli("configure", *NEW, "--profile", "x", stdin="secret\n")
@@ -239,7 +239,7 @@ def test_settings_of_the_environment_that_come_first_are_named(cli: Cli, file: P
 def test_a_file_holds_the_secret(
     kind: str, cli: Cli, file: Path, income_service: IncomeService
 ) -> None:
-    """Its path is saved, and it is read each time; one that cannot be used is not saved."""
+    """The file's path is saved, and the file is read for each call; an unusable file is refused."""
     options, secret = options_of(income_service, kind)
     key = "password" if kind == "basic" else "client_secret"
     own = cli.folder / "secret"

@@ -1,4 +1,4 @@
-"""What holds for every command: help, streams, colours, secrets, endings, completion."""
+"""Rules for all commands: help, streams, colours, secrets, exit statuses, completion."""
 
 import errno
 import json
@@ -63,7 +63,7 @@ def examples_in(text: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_help_fits_a_terminal(name: str, cli: Cli) -> None:
-    """It is plain text on standard output, its examples can be typed, no option takes a secret."""
+    """Help goes to standard output without colours; examples parse; no option takes a secret."""
     shown = cli(name, "--help")
     assert (shown.status, shown.stderr) == (0, "")
     assert f"Usage: income-client {name}" in shown.stdout

@@ -20,7 +20,7 @@ ESCAPE: Final = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]")
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    """What one run prints into pipes."""
+    """Output of one run into pipes."""
     return Cli(tmp_path_factory.mktemp("demo"))(*SMALL)
 
 

@@ -122,7 +122,7 @@ def test_each_habit_of_the_service_is_found(
     words: str,
     doctor: Doctor,
 ) -> None:
-    """What it does is what is reported; only a page that hides rows without being full fails."""
+    """Doctor reports the behaviour; only a page that hides rows without being full fails."""
     doctor.service.rules = ServiceRules(**rules)
     status, found = doctor.past(**changes)
     assert words in found[check]["finding"]
@@ -222,9 +222,9 @@ REFUSALS: Final[dict[str, tuple[Fault, int, str, str]]] = {
 
 @pytest.mark.parametrize("case", REFUSALS)
 def test_each_refusal_has_its_advice(case: str, doctor: Doctor) -> None:
-    """What came and what to do is one row; an account that is refused has a status of its own.
+    """One row has the refusal and the advice, and a refused account has its own exit status.
 
-    No row but this one speaks of it, and no variable is named that is not set.
+    The other rows say that they need credentials, and no variable is named that is not set.
     """
     fault, status, words, advice = REFUSALS[case]
     doctor.service.faults.add(fault)

@@ -185,7 +185,7 @@ def test_other_hosts_reach_it_where_they_are_allowed(is_given: bool, emulate: Em
 
 
 def test_an_error_that_it_logs_has_its_cause(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says which error and where, and not what it says, which may be private."""
+    """The log names the error's class and line, but not its text, which may be private."""
     log = logging.getLogger("income_client.emulator.server")
 
     async def start(_: Emulator) -> None:
@@ -246,7 +246,7 @@ RULES: Final[list[tuple[str, dict[str, Any]]]] = [
 def test_each_option_is_a_rule(
     line: str, expected: dict[str, Any], cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the emulator makes of its rules has tests of its own."""
+    """Tests of the emulator cover the effect of each rule."""
     rules: list[ServiceRules] = []
 
     async def start(self: Emulator) -> None:

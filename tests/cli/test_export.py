@@ -116,7 +116,7 @@ def test_parquet_is_a_folder_of_tables(export: Export) -> None:
 
 
 def test_an_unreadable_application_keeps_the_file_from_being_made(export: Export) -> None:
-    """It is named; the next run tries it again alone, and then the file is whole."""
+    """The id is reported; the next run tries only this application, and then writes the file."""
     one = export.service.ids[7]
     export.service.faults.add(Fault("status", status=404, path=f"*/{one}"))
     ran = export()
@@ -347,7 +347,7 @@ def test_a_resumed_export_lists_what_is_left(export: Export) -> None:
 
 @pytest.mark.income_service(applications=[*range(0, 15_000_000, 250_000)], max_span=20 * 86_400)
 def test_a_resumed_export_shows_what_was_done_before(export: Export) -> None:
-    """Its first share is that of the earlier run, and it only grows."""
+    """The progress begins at the share of the earlier run, and only grows."""
     assert export.interrupted().status == 143
     with closing(sqlite3.connect(export.part / "export.db")) as state:
         query = "SELECT value FROM facts WHERE name = 'share'"
@@ -393,7 +393,7 @@ def test_what_ends_it_loses_nothing(fault: Fault | None, export: Export) -> None
 def test_an_export_of_a_part_that_an_earlier_version_began_is_refused(
     kept: str | None, status: int, export: Export
 ) -> None:
-    """It would otherwise be completed as the whole period; one without a part is resumed."""
+    """Resumed without its part, the export would cover the whole period."""
     export.service.faults.add(Fault("status", status=404, path="*/app-*", times=1))
     assert export().status == 1
     with closing(sqlite3.connect(export.part / "export.db")) as database, database:
@@ -482,7 +482,7 @@ def test_ids_choose_what_is_exported(export: Export) -> None:
 
 @pytest.mark.income_service(applications=40)
 def test_an_interrupted_export_by_id_is_resumed(export: Export) -> None:
-    """What is kept is not asked for again; it is completed for the same ids only."""
+    """Stored records are not requested again, and the export resumes for the same ids only."""
     ids = export.service.ids
     ran = export.interrupted(*ids[:38])
     assert (ran.status, ran.stdout) == (143, "")

@@ -68,7 +68,7 @@ def test_a_terminal_gets_the_page_drawn(page: str, columns: int, encoding: str, 
 
 
 def test_code_can_be_copied_from_a_terminal(cli: Cli) -> None:
-    """Its lines are neither indented nor broken, however narrow the terminal."""
+    """Lines of code are neither indented nor wrapped, also on a narrow terminal."""
     shown = cli("guide", "workers", terminal=Terminal(columns=60))
     lines = re.sub(r"\x1b\[[0-9;]*m", "", shown.screen).splitlines()
     blocks = re.findall(r"(?s)^```\w+\n(.*?)^```", text_of("workers"), re.MULTILINE)

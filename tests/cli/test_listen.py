@@ -36,7 +36,7 @@ def listen(cli: Cli, income_service: IncomeService) -> Listen:
 
 
 def test_a_callback_is_a_line(listen: Listen, income_service: IncomeService) -> None:
-    """Its time, its event and its application; the same bytes once more are a repeat."""
+    """The line has time, event and application; identical bytes a second time are a repeat."""
     one = income_service.ids[0]
 
     def visit(command: Listening) -> None:
@@ -86,7 +86,7 @@ def test_a_cell_is_left_out_where_there_is_no_room(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_terminal_shows_a_payload_on_request(listen: Listen, cli: Cli) -> None:
-    """It may hold anything and cannot be masked, so --payload alone is refused there."""
+    """A payload may hold anything and cannot be masked, so --payload alone is refused there."""
     shown = "--show-personal-data"
     ran = cli("listen", "--payload", terminal=Terminal())
     assert (ran.status, shown in ran.screen) == (2, True)

@@ -1,4 +1,4 @@
-"""What is invalid is explained at once: status 2, or 1 where only this machine is to blame."""
+"""Invalid input is explained at once: status 2, or 1 where only this machine is to blame."""
 
 import shlex
 from collections.abc import Iterator

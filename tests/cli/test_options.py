@@ -1,4 +1,4 @@
-"""What may be typed for a time, a length or an id, and what is read from standard input."""
+"""Texts accepted for a time, a length or an id, and lines of standard input."""
 
 import json
 import os
@@ -69,7 +69,7 @@ NO_TIMES: Final = {
     "without a fraction: such as 90min for 1.5h": ("1.5h", "0,5d", "2.0min", "1.5m"),
     "write 3min for minutes; for months, count days, such as 30d": ("3m", "3M"),
 }  # fmt: skip
-"""What is said, and of which texts."""
+"""Invalid texts of times, by the message about them."""
 
 
 @pytest.mark.parametrize("said", NO_TIMES)
@@ -106,7 +106,7 @@ def test_a_span_is_that_of_the_service_clock(
     income_client: IncomeClient,
     income_run: LoopRunner,
 ) -> None:
-    """It neither begins in the service's future nor ends before it begins."""
+    """The span neither begins in the service's future nor ends before it begins."""
     typed = [None if text is None else read_moment(text) for text in (after, before)]
     if isinstance(meant, str):
         with pytest.raises(ConfigurationError, match=meant):
@@ -173,7 +173,7 @@ def test_an_id_is_alone_in_its_line_or_in_json(income_run: LoopRunner, tmp_path:
 def test_a_line_without_an_id_is_named_and_not_shown(
     line: bytes, income_run: LoopRunner, tmp_path: Path
 ) -> None:
-    """It may be somebody's record."""
+    """The line may be somebody's record."""
     said = r"^line 3 of standard input .* income-client applications -q"
     with pytest.raises(IncomeClientError, match=said) as caught:
         read(b"one\n\n" + line + b"\n", income_run, tmp_path)
@@ -191,7 +191,7 @@ def test_a_line_has_an_end(
 
 
 def test_each_id_is_chosen_once(income_run: LoopRunner, income_client: IncomeClient) -> None:
-    """Those that are named come first; how many there are is known before the last one is read."""
+    """Ids from arguments come first, and the number of ids is reported before the last one."""
     known: list[tuple[int, bool]] = []
 
     async def chosen(*named: str) -> list[str]:

@@ -85,7 +85,7 @@ def test_json_is_one_array(count: int, listed: Listed) -> None:
 @pytest.mark.income_service(applications=1500)
 @pytest.mark.parametrize("pages", [0, 1, 2])
 def test_an_incomplete_array_is_left_open(pages: int, shell: Cli) -> None:
-    """Where not all rows could be read, no program takes what came for all of them."""
+    """The array of an incomplete read stays open, so that no program takes it for all rows."""
     shell.service.faults.add(f"list_applications: ok x{pages}, 403" if pages else "any: 403")
     ran = shell("applications", "-o", "json")
     assert ran.status == 4
@@ -95,7 +95,7 @@ def test_an_incomplete_array_is_left_open(pages: int, shell: Cli) -> None:
 
 
 def test_no_cell_of_csv_is_a_formula(listed: Listed) -> None:
-    """What a spreadsheet would calculate is marked, also behind a semicolon; the rest is as it was.
+    """A cell that a spreadsheet would calculate is marked, also behind a semicolon.
 
     Numbers, times and empty cells are written as they are.
     """
@@ -254,7 +254,7 @@ def test_parameters_go_into_the_query(shell: Cli) -> None:
 
 
 def test_numbers_keep_their_digits_and_texts_do_nothing_to_a_terminal(shell: Cli) -> None:
-    """They are those that were sent; what could act on a terminal is escaped."""
+    """Numbers are printed with the digits sent; control characters of a terminal are escaped."""
     body = b'{"total":1.10,"rate":1E-7,"many":12345678901234567890.123,"name":"\\u001b[2J\xc2\x9b"}'
     shell.service.faults.add(Fault("body", body=body, path="/v1/*"))
     ran = shell("get", "/v1/x")
@@ -281,7 +281,7 @@ def test_a_failure_has_the_status_of_any_command(shell: Cli) -> None:
 
 SHOW_ALL: Final = "--show-personal-data"
 SIGNED: Final = "Signature="
-"""What every address of a file has in its query."""
+"""Part of the query of every file's signed address."""
 FOR_PEOPLE: Final = (
     Form("application"), Form("documents"), Form("poll"),
 )  # fmt: skip

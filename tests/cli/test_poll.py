@@ -89,7 +89,7 @@ def test_it_begins_now_and_resumes_where_it_was(poll: Poll) -> None:
 @pytest.mark.income_service(applications=1, time_flows=False)
 @pytest.mark.usefixtures("without_pauses")
 def test_a_new_beginning_is_said_once(poll: Poll) -> None:
-    """Whatever standard error is: the name, the file and the time of the service; never again."""
+    """Standard error has the name, the file and the service's time of a new name, and only once."""
     for name, start, begins in (
         ("default", "", "2026-06-30 11:59:55"),
         ("settled", "--start now --settle 20", "2026-06-30 11:59:40"),
@@ -214,7 +214,7 @@ def test_a_store_that_fails_is_reported_with_its_own_pause(
 
 @pytest.mark.usefixtures("without_pauses")
 def test_an_unreadable_application_is_named_once(poll: Poll) -> None:
-    """It is one line with its id and status 1, only counted after that, and written once read."""
+    """The first run reports the id, later runs count it, and once read the record is written."""
     one = poll.service.ids[7]
     poll.service.faults.add(Fault("status", status=404, times=None, path=f"*/{one}"))
     ran = poll(*FROM_THE_BEGINNING)
@@ -267,7 +267,7 @@ def test_many_unreadable_applications_are_counted(poll: Poll) -> None:
 
 
 def test_an_empty_store_is_no_new_beginning(poll: Poll) -> None:
-    """What a full disk or a failed copy leaves is one line, and stays as it is."""
+    """An empty file, as after a failed copy or on a full disk, is reported in one line and kept."""
     poll.store.touch()
     ran = poll("--once")
     assert (ran.status, ran.stdout, complaints(ran).count("\n")) == (1, "", 1)
@@ -323,7 +323,7 @@ def test_a_full_disk_commits_nothing(poll: Poll, tmp_path: Path) -> None:
 
 
 def test_a_poller_that_is_replaced_has_a_status_of_its_own(poll: Poll) -> None:
-    """It ends with 3, by which a service manager knows not to start it again."""
+    """The status is 3, so that a service manager does not start the poller again."""
 
     async def poll_once() -> None:
         async with IncomeClient(poll.service.url, auth=poll.service.oauth2) as client:

@@ -250,7 +250,7 @@ def test_a_service_that_is_down_is_named_once(any_reader: str, prepared: Cli) ->
 
 @pytest.mark.usefixtures("without_pauses")
 def test_the_proxy_of_this_machine_is_for_every_address(cli: Cli, tmp_path: Path) -> None:
-    """It is used beside the address of a file too."""
+    """The proxy is used beside the address of a file, too."""
     keys = ('base_url = "https://x.example"', 'client_id = "id"', 'client_secret = "invented"')
     path = written(tmp_path / "config", *keys)
     ran = cli(*LIST, "--config", str(path), env={"INCOME_PROXY": NOWHERE})
@@ -348,7 +348,7 @@ def test_the_usual_authorities_stay_trusted(shell: Cli) -> None:
 
 @pytest.mark.income_service(applications=30)
 def test_refused_credentials_are_status_4(any_reader: str, prepared: Cli) -> None:
-    """It is said once, however many applications are left: none of the others would be read."""
+    """The first refusal ends the command, since no other application could be read."""
     line = Form(any_reader).line(prepared.service)
     secrets = {"INCOME_CLIENT_SECRET": "invented"}
     basic = with_basic(prepared.service, INCOME_PASSWORD="invented")

@@ -22,7 +22,7 @@ TOKEN: Final = Secret("invented-control-token")
 
 @pytest.fixture
 def endpoint(income_service: IncomeService) -> Iterator[ScriptedServer]:
-    """Where the service's callbacks go; it answers with 200."""
+    """Endpoint for the service's callbacks; it answers with 200."""
     with beside(ScriptedServer(in_turn(reply()))) as server:
         income_service.callbacks = CallbackTarget(server.url)
         yield server

@@ -56,7 +56,7 @@ def say(text: str) -> None:
 
 
 class Work:
-    """What a client does in one of these programs."""
+    """The calls of a client in one of these programs."""
 
     def __init__(self, client: IncomeClient, application_id: str, folder: Path) -> None:
         self._client = client

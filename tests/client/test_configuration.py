@@ -495,7 +495,7 @@ def test_a_file_that_does_not_count_is_not_read(tmp_path: Path) -> None:
 def test_a_proxy_of_the_machine_is_used_beside_any_address(
     profile: str | None, said: tuple[str, ...], proxy: str | None, named: str, tmp_path: Path
 ) -> None:
-    """That of the place which counts, else that of the environment, else that of the top level."""
+    """The proxy of the chosen place wins, then the environment's, then that of the top level."""
     whole = "base_url client_id client_secret"
     top, two = (
         settings_of(place, f"{whole} proxy" if place in said else whole, tmp_path)

@@ -126,7 +126,7 @@ MADE: Final[dict[str, Callable[[type[Any]], IncomeClientError]]] = {
     "UnsafeLinkError": lambda cls: cls("private", reason=LinkRefusal.HOST, document_id="doc-1"),
     "CallbackRejectedError": lambda cls: cls(503, "full", retry_after=2.5),
 }
-"""How those are made that have facts of their own; the others have the facts of all."""
+"""Factories of errors with attributes of their own; other classes take only common ones."""
 
 
 def public_errors() -> list[type[IncomeClientError]]:

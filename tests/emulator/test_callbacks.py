@@ -230,7 +230,7 @@ async def test_the_environment_does_not_count(
 
 
 async def test_a_token_is_cached_for_its_life_and_its_target() -> None:
-    """It serves many callbacks, at once and later, and is never sent to another endpoint."""
+    """One token serves many callbacks, at once and later, and is never sent to another endpoint."""
     clock = JumpingClock()
     async with (
         Emulator(5, clock=clock) as service,
@@ -296,7 +296,7 @@ UNREADABLE: Final = {
 async def test_without_a_token_nothing_is_sent(
     service: Emulator, answer: Reply, fault: str
 ) -> None:
-    """Where no token can be had, the attempt is named for that and the endpoint sees nothing."""
+    """The attempt has an outcome of its own, and the endpoint receives no request."""
     async with ScriptedServer(in_turn(answer)) as server:
         delivery = await service.fire_callback(target=token_target_at(server))
     assert delivery.attempts == (fault,)

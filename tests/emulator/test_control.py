@@ -105,7 +105,7 @@ async def test_the_index_lists_every_command(service: Emulator, control: Control
 async def test_applications(
     service: Emulator, session: aiohttp.ClientSession, control: Controlling
 ) -> None:
-    """They are found, read, updated, added, replaced and removed, and the service serves that."""
+    """Applications are searched, read, updated, added, replaced and removed; the service agrees."""
     await control("advance", seconds=61)
     assert len(await control("applications")) == 50
     listed = await control("applications", limit=20, offset=40)
@@ -175,7 +175,7 @@ async def test_amounts_of_added_applications_keep_their_digits(
 async def test_the_journal_and_a_new_beginning(
     service: Emulator, session: aiohttp.ClientSession, control: Controlling
 ) -> None:
-    """It says what was asked and answered; a reset undoes all but the numbers of its entries."""
+    """The journal has requests and replies; a reset undoes everything but the entries' numbers."""
     began = await control("state")
     await control("advance", seconds=61)
     await control("change_rules", rules={"visibility_delay": 9})
@@ -280,7 +280,7 @@ async def test_a_bad_command_changes_nothing_and_says_why(
     status: int,
     code: str,
 ) -> None:
-    """Its reply has a code for programs and a sentence for people, and the emulator runs on."""
+    """The reply has a code for programs and a sentence for people, and the emulator runs on."""
     service.callbacks = CallbackTarget("http://127.0.0.1:9")
     before = await control("state")
     error = await control.send(method, name, arguments, status)
@@ -298,7 +298,7 @@ async def test_a_callback_needs_a_target(control: Controlling) -> None:
 async def test_bodies_that_are_not_json_are_refused(
     service: Emulator, session: aiohttp.ClientSession
 ) -> None:
-    """What a form of a page could send is 415, what is too long 413, what is nested deep 400."""
+    """A media type that a form can send is 415, a long body 413, a deeply nested one 400."""
     for content, kind, expected in (
         (b'{"seconds": 9}', "", (415, "not_json")),
         (b'{"seconds": 9}', "text/plain", (415, "not_json")),
@@ -384,7 +384,7 @@ def test_who_may_control_it(
     without_token: int | None,
     with_token: int | None,
 ) -> None:
-    """This machine may, another host only with the token, a page of another origin never."""
+    """Access is for this machine, for other hosts with the token, and never for foreign pages."""
     sent = {"host": "127.0.0.1:8000", **headers}
     request = HttpRequest(method=method, path="/emulator/x", headers=sent, peer=peer)
     hosts = ServedHosts.read(["emulator"])
@@ -415,7 +415,7 @@ async def test_files_come_from_the_very_host_that_it_is_known_by(
 
 
 async def test_a_name_below_localhost_is_served_where_it_listens_on_it() -> None:
-    """It may be named too; from this machine it is controlled by it as by localhost."""
+    """The name may also be an allowed host; from this machine, it controls as localhost does."""
     for service in (Emulator(1, host="my.localhost"), Emulator(1, allow_hosts=["my.localhost"])):
         for host, status in (("my.localhost", 200), ("localhost", 200), ("other.localhost", 421)):
             sent = {"host": f"{host}:8000", "origin": f"http://{host}:8000"}

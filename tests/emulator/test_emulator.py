@@ -168,7 +168,7 @@ async def test_clients_that_are_cut_off_leave_nothing_behind(
 async def test_the_page_loads_nothing_from_elsewhere(
     service: Emulator, session: aiohttp.ClientSession
 ) -> None:
-    """Its three files are all that there is; no policy lets in more, a frame or a script in it."""
+    """Three files are all of the page, and its policy allows no other file, frame or script."""
     for path, kind in FILES.items():
         async with session.get(service.url + path) as answer:
             assert (answer.status, answer.content_type) == (200, kind)

@@ -120,7 +120,7 @@ def test_a_script_that_cannot_be_read_is_refused(text: str, message: str) -> Non
 
 
 def test_an_outage_begins_and_ends() -> None:
-    """It counts from when it is added."""
+    """The outage's time runs from the moment at which it is added."""
     clock = JumpingClock()
     faults = Faults(clock.monotonic)
     faults.add("any: 503 after=10 seconds=30")

@@ -168,7 +168,7 @@ def test_ranges(asked: str, expected: range | int) -> None:
 
 
 def test_no_range_continues_a_replaced_file() -> None:
-    """Its old address leads to other bytes."""
+    """The old address leads to the new bytes."""
     service = a_service(100, file_bytes=500)
     document, other = ask_documents(service)[:2]
     before = service.storage.file_of(other["document_id"])

@@ -46,7 +46,7 @@ NOW = 1_000
 
 
 def test_an_application_that_was_added_is_served_as_it_was_given() -> None:
-    """Its amounts to the digit, its documents until it is replaced without them."""
+    """Amounts keep their digits, and documents stay until a replacement without documents."""
     service = Service(World([5], now=NOW))
     application = _application(1, 900) | {"amount": Decimal("1.50")}
     service.world.add(application, {"documents": {"paystub": [{"document_id": "d-1"}]}})
@@ -110,7 +110,7 @@ def test_an_update_is_not_held_back_by_an_earlier_one() -> None:
 def test_every_application_has_one_place(
     times: list[int], steps: list[tuple[int, int]], delays: list[int]
 ) -> None:
-    """Whatever is added and updated when, the list holds each once, at last at its update."""
+    """After any additions and updates, the list has each application once, at its last update."""
     world = World(times[::2], now=20)
     for number, second in enumerate(times[1::2]):
         world.add(_application(number, second))
@@ -282,7 +282,7 @@ def test_what_is_removed_is_gone() -> None:
 
 
 def test_the_same_seed_gives_the_same_ids_and_bytes() -> None:
-    """Whatever was asked before; another seed gives others."""
+    """Earlier requests change nothing; another seed gives other ids."""
     assert World(range(9), seed=1).ids == World(range(9), seed=1).ids
     assert not set(World(range(9), seed=1).ids) & set(World(range(9), seed=2).ids)
     first, second = _service(), _service()

@@ -191,7 +191,7 @@ async def test_an_id_that_was_handled_long_ago_is_handled_again(
 
 
 async def test_events_of_one_application_are_handled_one_after_the_other(place: Place) -> None:
-    """Those of others at the same time, up to the concurrency."""
+    """Events of other applications are handled at the same time, up to the concurrency."""
     at_once: list[str] = []
     most: list[list[str]] = []
 
@@ -209,7 +209,7 @@ async def test_events_of_one_application_are_handled_one_after_the_other(place: 
 
 
 async def test_an_attempt_that_takes_too_long_has_failed(place: Place) -> None:
-    """Its handler is cancelled. Until then the event's ack_wait is renewed, so it is tried once."""
+    """The handler is cancelled. Until then, ack_wait is renewed, so that it runs only once."""
     cancelled: list[str] = []
 
     async def handle(event: UpdateEvent) -> None:

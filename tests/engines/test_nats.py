@@ -52,7 +52,7 @@ UPDATES: Final = StreamConfig(name="updates", subjects=["income.updates"])
 
 
 async def test_a_bucket_is_a_checkpoint_store(client: Client) -> None:
-    """It keeps every rule, also where it keeps older values."""
+    """A bucket that keeps older values obeys all rules of the store contract, too."""
 
     async def make() -> NatsCheckpointStore:
         return NatsCheckpointStore(await bucket(client, history=5))
@@ -72,7 +72,6 @@ async def test_a_bucket_that_allows_direct_reads_is_read_through_its_leader(tmp_
 
 
 async def test_every_name_has_a_key_of_its_own(client: Client) -> None:
-    """Whatever its characters."""
     store = NatsCheckpointStore(await bucket(client))
     for name in ("default", "a b.c", "Größe > *", "=", "..", "x" * 200):
         await store.save(name, name, version=0)
@@ -156,7 +155,7 @@ async def test_a_user_without_rights_on_the_bucket_gets_an_error_that_says_so(
 async def test_a_bucket_that_is_made_again_under_a_poller_loses_no_update(
     client: Client, *, standby: bool
 ) -> None:
-    """What was updated meanwhile comes, whether it was away for a moment or for some polls."""
+    """Updates of the meantime are delivered, after an absence of a moment and of some polls."""
     stream = client.jetstream()
     kv = await bucket(client)
     name = (await kv.status()).bucket
@@ -248,7 +247,7 @@ async def test_a_name_never_gets_more_keys_than_a_few_hundred(client: Client) ->
 async def test_letters_of_earlier_versions_are_read_and_moved(
     client: Client, way: str, is_compressed: bool
 ) -> None:
-    """They had all of a name in the value of its checkpoint, and still understand it."""
+    """Earlier versions kept a name's letters beside its checkpoint, and can still read this."""
     kv = await bucket(client)
     store = NatsCheckpointStore(kv)
     await store.save("other", "text", version=0, dead_letters=[X, Y, letter(3)])
@@ -409,7 +408,7 @@ async def test_a_connection_that_is_closed_for_good_ends_a_relay(nats_server: Na
 async def test_a_relay_waits_for_a_lost_server_and_loses_nothing(
     lost_server: NatsServer, lost_client: Client
 ) -> None:
-    """It is lost among the events of a batch, of which each is stored once by its id."""
+    """The server dies within a batch; the stream stores each event once, by its id."""
     patient = lost_client.jetstream(timeout=60)
     await patient.create_key_value(bucket="lost")
     await patient.add_stream(UPDATES)

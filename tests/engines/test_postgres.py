@@ -102,7 +102,7 @@ async def test_tables_are_made_once(postgres: PostgresServer) -> None:
 
 
 async def test_the_rights_named_in_the_sql_are_enough(postgres: PostgresServer, pool: Any) -> None:
-    """Where somebody else has run it."""
+    """An administrator has created the tables and granted the rights that the SQL names."""
     await pool.execute(SCHEMA)
     schema = await pool.fetchval("SELECT current_schema()")
     user = f"user_of_{schema}"
@@ -274,7 +274,7 @@ def test_what_is_no_pool_is_refused(make: Callable[[Any], object]) -> None:
 
 
 def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was imported without it still says what to install."""
+    """The class imports without the extra; its constructor says what to install."""
     monkeypatch.setitem(sys.modules, "asyncpg", None)
     with pytest.raises(ConfigurationError, match=r"income-client\[postgres\]"):
         PostgresCheckpointStore(object())
@@ -367,7 +367,7 @@ async def test_a_connection_in_a_transaction_is_refused(
 async def test_a_block_that_ends_its_transaction_stores_nothing(
     pool: Any, store: PostgresCheckpointStore
 ) -> None:
-    """Its rows are undone, so the checkpoint must not move."""
+    """The block's rows are rolled back, so the checkpoint must not move."""
 
     async def undo() -> None:
         async with pool.acquire() as connection, store.transaction(connection) as bound:

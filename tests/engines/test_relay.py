@@ -114,7 +114,7 @@ async def test_a_later_event_has_a_greater_number() -> None:
 
 
 def test_a_message_of_earlier_versions_has_no_number() -> None:
-    """It is read like any other, and written as it was."""
+    """The message is read like any other, and written as it was."""
     text = b'{"id":"1","application_id":"app-1","updated_at":"2026-01-01T00:00:00Z"}'
     event = UpdateEvent.from_json(text)
     assert event.sequence is None

@@ -143,7 +143,7 @@ def test_an_extra_that_is_missing_is_named(shell: Cli, monkeypatch: pytest.Monke
 
 
 def test_a_subject_without_a_stream_is_named(relay: Relay) -> None:
-    """Its events would be lost."""
+    """Without a stream, its events would be lost."""
     relay.subject = "nobody.has"
     ran = relay("--store", "a.db")
     assert (ran.status, "no stream has nobody.has" in ran.stderr) == (1, True)

@@ -151,7 +151,7 @@ def test_the_types_are_exact() -> None:
 
 
 def test_what_people_group_by_has_columns() -> None:
-    """Where somebody lives, and whether documents were read, which no rows could say."""
+    """Columns tell where a borrower lives, and whether documents were read, even without rows."""
     (row,) = rows(known_record(), "applicants")
     assert row["current_state"] == "ZZ"
     assert [one["is_current"] for one in row["addresses"]] == [True]
@@ -251,7 +251,7 @@ def test_amounts_of_18_places_fit(amount: float) -> None:
 def test_other_numbers_are_an_error_and_never_rounded(
     wrong: ApplicationRecord, problem: str
 ) -> None:
-    """It names the application and the column; no message and no frame holds a value."""
+    """The error names the application and the column; no message and no frame holds a value."""
     with pytest.raises(ConfigurationError) as caught:
         to_arrow([known_record()] * 5 + [wrong])
     assert caught.value.message == f"application app-1: {problem}"

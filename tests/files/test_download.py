@@ -98,7 +98,7 @@ async def test_in_a_folder_names_come_from_a_template(tmp_path: Path, play: Scen
 
 
 async def test_a_final_status_has_its_code_and_leaves_nothing(tmp_path: Path, play: Scene) -> None:
-    """What the storage calls it is told, the rest of its text is not; no folder is made for it."""
+    """The error has the storage's code without the rest of its text, and no folder is made."""
     body = b"<Error><Code>InvalidObjectState</Code><Message>secret of a bucket</Message></Error>"
     document = await play.document()
     play.fail("status", status=400, body=body)
@@ -189,7 +189,7 @@ async def test_a_reply_that_never_begins_is_given_up(
 
 
 async def test_an_error_that_does_not_end_is_read_as_far_as_it_comes(tmp_path: Path) -> None:
-    """Its beginning says that the address has expired."""
+    """The beginning of the body says that the address has expired."""
     text = b"<Code>ExpiredToken</Code>"
     answer = in_turn(reply(400, text, Content_Length="999", slow=partial(silence, 2)))
     async with scene(downloads=HERE, retry=ONCE) as play, ScriptedServer(answer) as server:
@@ -302,7 +302,7 @@ async def test_a_failure_to_renew_is_shared_by_those_who_wait() -> None:
 
 
 async def test_addresses_that_never_are_fresh_are_given_up(tmp_path: Path) -> None:
-    """Those handed out expired are replaced three times; without a source there is none to ask."""
+    """Expired addresses are renewed three times at most; without a source there is no renewal."""
     async with scene({"url_age": 3600}) as play:
         document = await play.document()
         play.service.advance(1)
@@ -361,7 +361,7 @@ async def test_a_request_is_the_address_and_five_fields() -> None:
 
 
 async def test_a_proxy_may_be_anywhere() -> None:
-    """It is the caller's own choice; it is given the address as it is, and no name of ours."""
+    """The caller chooses the proxy; it gets the request without the service's credentials."""
     async with ScriptedServer(in_turn(reply(body=b"whole"))) as server:
         proxy = proxy_address(f"http://user:word@127.0.0.1:{server.port}")
         pool = FilePool(STAYS_OUT, proxy=proxy)
@@ -553,7 +553,7 @@ async def test_the_template_of_the_guide_gives_each_file_a_name(
 
 
 async def test_what_a_callback_raises_comes_out(tmp_path: Path, play: Scene) -> None:
-    """It is the caller's own error, and no failure of a file."""
+    """An exception of a callback is the caller's, and no failure of a file."""
 
     def failing(_: DownloadProgress) -> None:
         raise ZeroDivisionError

@@ -1,4 +1,4 @@
-"""Which download addresses are used, where a redirect may lead, and which peers are let in."""
+"""Checks of download addresses, of redirects and of the addresses that sockets connect to."""
 
 import contextlib
 import ipaddress
@@ -47,7 +47,7 @@ READ = {
 
 
 def test_an_allowed_address_is_read() -> None:
-    """Its host is spelled in one way, and its text stays out of sight."""
+    """A host has one spelling, and the address's text is hidden."""
     for address, expected in READ.items():
         link = read_link(address, LOCAL)
         assert (link.host, link.url.port) == expected
@@ -226,7 +226,7 @@ def test_a_peer_is_public_or_let_in_by_the_policy() -> None:
 def test_nothing_passes_that_python_knows_to_be_special(
     ip: ipaddress.IPv4Address | ipaddress.IPv6Address,
 ) -> None:
-    """What passes is public by the standard library's own tables, too."""
+    """The tables of the standard library call each accepted address public."""
     if peer_refusal(str(ip), DEFAULT) is None:
         # Releases of Python differ on what holds an IPv4 address.
         bare = getattr(ip, "ipv4_mapped", None) or getattr(ip, "sixtofour", None) or ip

@@ -161,7 +161,7 @@ async def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
 async def test_a_path_is_fixed_when_it_is_given_and_a_folder_may_be_a_link(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the caller names is the caller's."""
+    """A later change of the working folder has no effect; links in the path are followed."""
     (tmp_path / "true").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "true")
     monkeypatch.chdir(tmp_path)
@@ -207,7 +207,7 @@ class Slow(io.BytesIO):
 
 
 async def test_a_stream_gets_the_whole_file(tmp_path: Path) -> None:
-    """It is written to where it stands once the file is whole, is flushed, and stays open."""
+    """The file is written at the stream's position, once it is whole; the stream stays open."""
     stream = io.BytesIO()
     async with Spool(StreamPlace(stream).create) as spool:
         await spool.write(LONG)
@@ -248,7 +248,7 @@ async def test_a_stream_that_would_block_has_not_taken_the_file() -> None:
 
 
 async def test_an_error_of_a_stream_is_told_without_its_text() -> None:
-    """What is in it is not known; its kind is enough, and of the system its words."""
+    """The text may be private: the error has only its class, or the words of the system."""
     for fault in (ValueError, RuntimeError, KeyError):
 
         def fail(_data: bytes, fault: type[Exception] = fault) -> None:
@@ -295,7 +295,7 @@ async def test_streams_that_block_leave_the_threads_of_the_loop_alone() -> None:
 
 @pytest.mark.parametrize(("content", "most"), [(LONG, 7), (LONG, 2**20), (PDF, 2**20)])
 async def test_after_a_cancelled_write_the_stream_is_left_alone(content: bytes, most: int) -> None:
-    """What is under way comes to its end; neither the rest nor a flush follows."""
+    """The write under way ends; neither the rest of the file nor a flush follows."""
     gate = threading.Event()
     stream = Slow(most, gate)
     task = asyncio.create_task(put(StreamPlace(stream), content))

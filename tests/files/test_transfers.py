@@ -1,4 +1,4 @@
-"""Whatever a storage does, the bytes that are called whole are those of one version of the file."""
+"""Whole files: all bytes of a complete file come from one version, whatever the storage does."""
 
 from typing import Any, Final
 
@@ -135,7 +135,7 @@ def test_the_length_of_a_version_holds_once_it_is_given() -> None:
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["another version", "never given"])
 def test_another_version_has_another_length(*, is_new: bool) -> None:
-    """What was said of the version before does not count, and nothing contradicts what is new."""
+    """The length of the earlier version is forgotten, and so does not contradict the new one."""
     receiver = Receiver()
     if is_new:
         receiver.all(DIGITS, keep=8)

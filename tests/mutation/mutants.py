@@ -59,7 +59,7 @@ def _left_out(node: cst.SimpleStatementLine) -> Iterator[cst.CSTNode]:
 _WITHOUT_EFFECT: Final = m.SimpleStatementLine(
     body=[m.Expr(m.Call(m.Name("assert_never"))) | m.Assign(value=m.Call(m.Name("TypeVar")))]
 )
-"""What never runs, and names that only type checkers read."""
+"""Statements that never run, and names that only type checkers read."""
 
 _KINDS: Final[dict[Operator, str]] = {
     mutators.operator_number: "value",

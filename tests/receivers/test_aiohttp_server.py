@@ -150,7 +150,7 @@ REFUSED: Final = b"POST /elsewhere HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r
 
 
 async def test_a_connection_is_kept_for_a_while() -> None:
-    """It serves several requests, and is closed when nothing more comes, as of a refused body."""
+    """A connection serves several requests; it is closed when idle, and after a refused body."""
     async with (
         asyncio.timeout(8),  # aiohttp's own limits are 10 seconds and more
         served(idle_timeout=SOON) as url,

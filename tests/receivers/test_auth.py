@@ -1,4 +1,4 @@
-"""Who may ring: how the head of a callback is checked, and the tokens that are issued for it."""
+"""Authentication of callbacks: checks of a request's head, and tokens that the partner issues."""
 
 import base64
 import ipaddress
@@ -64,7 +64,7 @@ def test_what_is_wrong_with_a_key_is_said() -> None:
 
 
 def test_a_public_key_is_not_taken_for_a_secret() -> None:
-    """Its text is known to everybody, whatever the caller believes it to be."""
+    """The text of a public key is no secret, so that anybody could sign with it."""
     pem = public_pem("RSA")
     der = load_pem_public_key(pem).public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     jwks = [{"kty": "oct", "k": segment(text)} for text in (pem, b"RSA:\n" + pem, der)]
@@ -139,7 +139,7 @@ UNREADABLE: Final = (
 
 
 def test_the_chain_is_walked_from_the_right() -> None:
-    """What is left of the first stranger was written by anybody; an address reads in one way."""
+    """Entries left of the first unknown proxy may be forged; an address has only one spelling."""
     for peer, forwarded, expected in SOURCES:
         assert source(peer, *forwarded) == expected
     found = {forwarded: source(PROXY, forwarded) for forwarded in UNREADABLE}
@@ -153,7 +153,7 @@ def test_no_forwarding_header_raises(value: bytes) -> None:
 
 
 def test_only_the_networks_pass() -> None:
-    """Their first and last addresses included; networks of mapped addresses are those of IPv4."""
+    """First and last addresses of a network pass; mapped addresses count as IPv4."""
     networks = CallbackSourceNetworks(
         ["198.51.100.0/24", "2001:db8::/32", "::ffff:192.0.2.0/120", "::ffff:203.0.113.9"]
     )

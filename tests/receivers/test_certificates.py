@@ -249,7 +249,7 @@ async def test_certificates_are_verified(papers: Papers, is_optional: bool) -> N
 async def test_an_authority_below_a_root_may_stand_alone_and_none_is_tls_alone(
     papers: Papers, tmp_path: Path
 ) -> None:
-    """Its clients pass, those whom its root knows otherwise do not."""
+    """Clients of the intermediate authority pass, and other clients of its root do not."""
     below = papers.client_ca.create_child_ca()
     below.cert_pem.write_to_path(tmp_path / "below.pem")
     context = callback_ssl_context(**papers.files | {"client_ca": tmp_path / "below.pem"})

@@ -174,7 +174,7 @@ def others() -> set[asyncio.Task[object]]:
 
 
 async def test_many_at_once_make_one_request() -> None:
-    """It continues when all who wait have hung up, and serves all who come meanwhile."""
+    """The request outlives cancelled waiters, and serves all that wait meanwhile."""
     play = ScriptedKeys()
     play.hold()
     known = source(play)
@@ -237,7 +237,7 @@ FAILURES: Final[tuple[Any, ...]] = (
 
 
 async def test_a_failure_is_told_without_what_came(caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever fetch does, it is logged once by its kind, and the token may come again."""
+    """Each kind of failure is logged once; tokens are refused as if they had come too early."""
     caplog.set_level(logging.DEBUG)
     for answer in FAILURES:
         play = ScriptedKeys()
@@ -386,7 +386,7 @@ VERDICTS: Final[tuple[tuple[Any, Refusal | None], ...]] = (
 
 
 async def test_exactly_true_passes(caplog: pytest.LogCaptureFixture) -> None:
-    """What is merely true in an `if`, such as claims that nobody looked at, does not."""
+    """Other true values, such as claims that nobody has checked, do not pass."""
 
     async def later(value: Any) -> Any:
         await asyncio.sleep(0)
@@ -419,9 +419,9 @@ async def test_a_callable_that_fails_refuses_and_is_logged_by_its_class(
 
 
 async def test_verify_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it waited for was cancelled, or it takes too long: a failure of its own.
+    """A verifier that hangs, or waits for a cancelled task, fails.
 
-    The cancellation of who waits for it passes through.
+    A cancellation of the waiting caller passes through.
     """
     began = asyncio.Event()
 

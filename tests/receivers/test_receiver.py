@@ -135,7 +135,7 @@ async def test_a_failure_is_answered_with_503(caplog: pytest.LogCaptureFixture) 
 
 @pytest.mark.parametrize("is_slow", [True, False])
 async def test_a_handler_ends_with_its_time_or_its_server(is_slow: bool) -> None:
-    """What takes too long comes again; what is cancelled leaves nothing behind."""
+    """A slow handler gets 503, so that the callback comes again; a cancelled one leaves nothing."""
     ended: list[str] = []
 
     async def hang(_callback: Callback) -> None:
@@ -181,7 +181,7 @@ async def endless() -> AsyncIterator[bytes]:
 
 
 async def test_a_body_that_is_cut_or_never_ends_closes_the_connection() -> None:
-    """What follows cannot be told from it."""
+    """The next request on that connection could not be told from the rest of the body."""
     receiver = accepting(body_timeout=60)
     for body, status in ((chunks_of(b"{", is_cut=True), 400), (endless(), 408)):
         answer = await receiver.answer(head_of(), body)
@@ -263,10 +263,10 @@ async def test_an_answer_waits_for_on_callback_and_a_full_queue_is_answered_with
 
 
 async def test_repeats_are_marked_and_run_all_the_same() -> None:
-    """What looks the same may be another event.
+    """Equal callbacks may be different events.
 
-    One is known for the ten minutes that began with the last one; what was handled again after
-    them is remembered again, and others with it.
+    A repeat is recognised for ten minutes after the last one; a callback that is handled again
+    later is remembered again, and others with it.
     """
     clock, came = ManualClock(), list[Callback]()
     receiver = accepting(came.append, clock=clock)
@@ -333,7 +333,7 @@ def read(body: bytes) -> Callback:
 
 
 def test_hints_are_taken_up_and_the_payload_is_not_shown() -> None:
-    """It may hold what the contract does not name."""
+    """A payload may hold fields that the contract does not name."""
     body = b'{"event_type":"extractions","application_id":"app-1","more":["secret",{"a":null}]}'
     found = read(body)
     assert (found.event_type, found.application_id) == ("extractions", "app-1")

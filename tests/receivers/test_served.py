@@ -106,7 +106,7 @@ async def test_forwarded_addresses_do_not_take_the_place_of_the_peer(
 
 
 async def test_certificates_are_those_that_tls_has_verified(papers: Papers) -> None:
-    """Where it asks for none, one that is sent all the same is none."""
+    """A server without client authorities ignores a certificate that a client sends."""
     endpoint, paper = Recording(), papers.service()
     asking = callback_ssl_context(**papers.files, client_certificates="optional")
     async with served_by_aiohttp(endpoint, asking) as url:
@@ -120,7 +120,7 @@ async def test_certificates_are_those_that_tls_has_verified(papers: Papers) -> N
 
 @each_of_ours
 async def test_trailers_are_no_headers(http: Any) -> None:
-    """What comes behind a body was written by anybody, and the next request may be another's."""
+    """Anybody may have written trailers, and the next request may be another client's."""
     endpoint = Recording()
     async with served(endpoint, http) as url, connected(url) as (reader, writer):
         writer.write(CHUNKED + b"2\r\n{}\r\n0\r\nX-Forwarded-For: 198.51.100.7\r\n\r\n")
@@ -227,7 +227,7 @@ async def head_in(scope: dict[str, Any]) -> RequestHead:
 
 
 async def test_a_body_comes_in_pieces() -> None:
-    """Their members may be left out, as the specification has it; the client may go away."""
+    """Optional members of a message may be absent (ASGI), and the client may disconnect."""
     begin, more = {**REQUEST, "body": b"ab", "more_body": True}, {**REQUEST, "more_body": True}
     endpoint = Recording()
     for pieces in ([REQUEST], [begin, more, {**REQUEST, "body": b"c"}], [begin, GONE]):
@@ -248,7 +248,7 @@ async def test_a_client_that_has_gone_is_no_error() -> None:
 
 
 async def test_a_body_that_was_not_read_ends_the_connection() -> None:
-    """Where the version of HTTP has that header; in others it would be an error."""
+    """The reply has the header Connection: close in HTTP/1; in HTTP/2 it would be an error."""
     app = Receiver(Recording(refuses=True))
     for version, closes in (("1.0", True), ("1.1", True), ("2", False)):
         start, _ = await sent_by(app, scope_of(http_version=version), ())
@@ -257,7 +257,7 @@ async def test_a_body_that_was_not_read_ends_the_connection() -> None:
 
 
 async def test_it_may_be_the_whole_application() -> None:
-    """It starts and stops, and serves nothing but HTTP."""
+    """The application starts and stops with the server, and serves nothing but HTTP."""
 
     async def types_sent(kind: str, *came: str) -> list[str]:
         messages = [{"type": f"{kind}.{one}"} for one in came]
@@ -368,7 +368,7 @@ class Forbidding(Recording):
 
 
 async def test_the_log_says_once_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
-    """Where a request was refused and its peer had been rewritten; else it says nothing."""
+    """Only a refusal whose peer address a proxy has rewritten is logged, and only once."""
     rewritten = forwarded(IPV4, client=(IPV4, 0))
     with caplog.at_level(logging.INFO):
         await sent_by(Receiver(Recording()), rewritten)

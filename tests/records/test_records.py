@@ -66,7 +66,7 @@ def test_the_samples_hold_every_record() -> None:
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_every_record_is_slotted_and_has_a_place_for_unknown_fields(cls: Any) -> None:
-    """It is keyword-only, and its extra does not count in the hash.
+    """Records are keyword-only, and ``extra`` does not count in the hash.
 
     No record does more in ``__init__``, or at its making, than a compiled reader does: it stores
     its fields.

@@ -1,4 +1,4 @@
-"""What every store does, and what a poller makes of one of somebody else."""
+"""Rules of every store, and a poller's behaviour with a store of somebody else."""
 
 import asyncio
 import itertools
@@ -68,7 +68,7 @@ async def test_a_conflict_says_which_version_is_stored(store: CheckpointStore) -
 
 
 async def test_attempts_are_dated_to_the_second(store: CheckpointStore) -> None:
-    """What is finer than service time is not kept."""
+    """Fractions of a second are dropped, since service time has none."""
     moment = letter(1).first_tried_at
     fine = evolve(letter(1), first_tried_at=moment.replace(microsecond=999_999))
     await store.save("default", "one", version=0, dead_letters=[fine])
@@ -121,7 +121,7 @@ CALLS: Final = ("load", "save", "dead_letters")
 
 
 class DriverError(Exception):
-    """What some driver raises; its message holds the address."""
+    """An error of a database driver, whose message contains the address."""
 
 
 class Driver(MemoryCheckpointStore):
@@ -186,7 +186,7 @@ PASSING: Final = (
 async def test_a_mistake_in_a_store_ends_the_poller_and_shows_nothing(
     kind: type[Exception], call: str
 ) -> None:
-    """Its author learns the class of the error and the lines that it passed."""
+    """The error has the class of the mistake and its lines, for the author of the store."""
     is_own = issubclass(kind, CheckpointError)
     async with scene() as place:
         place.store = Driver(call, kind("damaged" if is_own else DSN))

@@ -80,7 +80,7 @@ async def test_a_cancelled_save_has_ended_when_it_returns(
 
 
 def test_a_loop_that_is_closed_over_a_save_leaves_nothing_behind(tmp_path: Path) -> None:
-    """When a program ends, the save in hand is whole, and its thread is over."""
+    """At the end of a program, a save under way is completed, and the store's thread ends."""
     path = tmp_path / "store.db"
     store = asyncio.run(filled(path))
     threads = threading.active_count()
@@ -162,7 +162,7 @@ async def test_a_locked_file_leaves_the_threads_of_the_loop_to_others(tmp_path: 
 
 @pytest.mark.parametrize("way", ["stop", "cancel"])
 async def test_a_locked_file_does_not_hold_up_the_end_of_a_poller(way: str, tmp_path: Path) -> None:
-    """Its last batch is not committed then, and comes again; the checkpoint is whole."""
+    """The last batch is not committed, and is delivered again; the checkpoint is whole."""
     failed = asyncio.Event()
 
     def hear(event: Event) -> None:

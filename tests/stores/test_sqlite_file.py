@@ -39,7 +39,7 @@ async def test_reading_makes_no_file(tmp_path: Path) -> None:
 
 
 async def test_a_store_is_one_private_file(tmp_path: Path) -> None:
-    """Whatever the umask says, nobody else reads it; an operator can, in seconds since 1970."""
+    """Only the owner can read the file under any umask; its times are seconds since 1970."""
     path = tmp_path / "store.db"
     before = os.umask(0)
     try:
@@ -166,7 +166,7 @@ async def test_a_store_made_meanwhile_is_not_replaced(
 async def test_a_store_is_whole_when_it_gets_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has its tables before it can be seen, under another name that nobody else can read."""
+    """The file gets its tables under a name that nobody else can read, and is then renamed."""
     path, link, seen = tmp_path / "store.db", os.link, []
 
     def look(source: Path, place: Path) -> None:
@@ -323,10 +323,10 @@ INSERT INTO dead_letters VALUES (
 
 
 async def test_a_file_of_an_earlier_version_is_read_and_written(tmp_path: Path) -> None:
-    """Its digests are not looked at, and it leaves the WAL mode that those versions used.
+    """Digests of that version are ignored, and the file leaves the WAL mode.
 
-    A ring is counted in a table of its own, and changes nothing that they look at; before there
-    is a file, it makes none.
+    A ring is counted in a table of its own and changes no other table; while there is no file, a
+    ring makes none.
     """
     path = tmp_path / "store.db"
     store = SQLiteCheckpointStore(path)

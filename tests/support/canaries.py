@@ -1,4 +1,4 @@
-"""What is private in the tests, and a watch over every test that nothing of it comes out.
+"""Private data of the tests, and a watch over every test that none of it leaks.
 
 All secrets, tokens and signed addresses that are made for tests hold a mark, and so does all that
 is invented about borrowers. After each test the watch fails it if one of them was in a log record,
@@ -57,7 +57,7 @@ _SECRETS: Final = {
     "eyJ": r"eyJ[\w-]{9,}\.[\w-]+\.",  # a token of the emulator, or any other JWT
     "ignature=": r"[Ss]ignature=\w",  # of an address
 }
-"""What is private in any text, each behind a part that is found sooner than a match."""
+"""Patterns of private data in any text, by a part that is searched for first."""
 _QUIET: Final = {
     "invented": r"\binvented\b(?!-)",  # short passwords and tokens of tests
     "token-": r"\btoken-\d",
@@ -68,7 +68,7 @@ _QUIET: Final = {
     # of tests/support/payloads.py
     **_plain("000112222", "ada@example", "ada-sample", "Invented Way", "51234.56"),
 }
-"""What is private in a log, an error or an event; output and files are made to hold such data."""
+"""Patterns of private data in logs, errors and events; output and files may contain these."""
 _BASIC: Final = re.compile(r"Basic ([\w+/]{8,}={0,2})")
 _FULL: Final = frozenset({"log", "error", "event"})
 _DEBUG: Final = ("income_client", "asyncio", "aiohttp.client")

@@ -1,4 +1,4 @@
-"""What talks to a scripted server in a test: a client, or one of its layers alone.
+"""Clients of a scripted server: the whole client, or one of its layers alone.
 
 `running` gives a client, `playing` a session, `connected` a transport of calls, and `pooled`
 one of files. Clocks jump.

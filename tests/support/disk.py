@@ -35,7 +35,7 @@ class FailingDisk:
     number: int
     """The call that fails, counted from 0."""
     error: int
-    """How it fails, as in `errno`."""
+    """Number of the failure, as in `errno`."""
     calls: list[str] = field(factory=list)
 
     @property

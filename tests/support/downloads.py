@@ -50,7 +50,7 @@ class Scene:
 
     @property
     def renewals(self) -> int:
-        """How often documents were asked for."""
+        """Number of requests for documents."""
         return sum(request.name == "get_documents" for request in self.service.requests)
 
     async def documents(self, count: int = 1) -> list[Document]:
@@ -190,7 +190,7 @@ LONG: Final = b"%PDF-1.7\n" + bytes(range(256)) * 10_000
 
 @frozen
 class Landed:
-    """Where a file is that was put to a place, and whether it was there before."""
+    """Path of a stored file, and whether the file existed before."""
 
     path: Path | None
     was_there: bool
@@ -224,13 +224,13 @@ EXPIRED: Final = Reply(
     status=403,
     body=b"<Error><Code>AccessDenied</Code><Message>Request has expired</Message></Error>",
 )
-"""What a storage answers that finds an address expired."""
+"""Reply of a storage to an expired address."""
 _API: Final = "/v1/income/applications/"
 
 
 @frozen
 class File:
-    """What is stored under a path; quotes are part of its tag."""
+    """A file of the storage; its tag includes the quotes."""
 
     content: bytes = field(repr=False)
     etag: str | None = '"v1"'
@@ -243,15 +243,15 @@ Trick = Callable[[Request, Reply], Reply]
 
 @define(eq=False)
 class Storage:
-    """What there is, what was asked for, and the tricks to be played."""
+    """A storage: its files, the requests that came, and its faults."""
 
     server: ScriptedServer = field(init=False)
     files: dict[str, File] = field(factory=dict)
-    """What is stored, by path."""
+    """Files by path."""
     tricks: deque[Trick] = field(factory=deque)
     """For the next requests for files, in order; then all replies are honest."""
     documents: dict[str, list[dict[str, Any]]] = field(factory=dict)
-    """What the service says of an application's documents, by type."""
+    """The service's documents of an application, by type."""
     expired: set[str] = field(factory=set)
     """Signatures that are of no use any more."""
 

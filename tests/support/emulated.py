@@ -1,4 +1,4 @@
-"""What an emulated service answers, asked past the client under test."""
+"""Replies of an emulated service, read without the client under test."""
 
 import asyncio
 import json

@@ -22,7 +22,7 @@ from tests.support.callbacks import refusal_of
 SERVICE: Final = "callbacks.service.example"
 """DNS name in the certificate of who may ring."""
 SUBJECT: Final = "CN=callbacks,OU=Outbound,O=Income Service"
-"""Its subject."""
+"""Subject of that certificate."""
 
 
 @frozen

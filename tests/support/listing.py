@@ -47,9 +47,9 @@ class Rules:
     oldest: int | None = None
     """First second that is kept; an earlier lower bound is raised to it."""
     future: Literal["accept", "lower", "refuse"] = "accept"
-    """What becomes of a bound after the present."""
+    """Treatment of a bound after the present."""
     default_span: int | None = None
-    """How far back a lower bound reaches that is not sent; None for the beginning of time."""
+    """Seconds before the upper bound at which an absent lower bound lies; None for no limit."""
     rounds_up: bool = False
     """Whether the present, as it is echoed, is the second after the one under way."""
     date_ahead: int | None = 0
@@ -160,7 +160,7 @@ class Listing:
     chance: Random = field(factory=lambda: Random(0))
     """Decides on random order, and on slowness."""
     before_answer: Callable[[], None] = lambda: None
-    """What happens at the service before each answer."""
+    """Called before each answer, to change the service."""
     twist: Callable[[Query, Page], Outcome] = lambda query, page: page
     """Changes a page, or refuses it by the status that it returns."""
     most_requests: int = 20_000
@@ -229,7 +229,7 @@ class ListService(Listing):
     """Applications that are there, and not listed for now, by the second of the last update."""
     most_requests: int = 2_000
     clock: JumpingClock = field(factory=JumpingClock)
-    """What the client pauses by; its pauses pass at the service, too."""
+    """Clock of the client; the client's pauses pass at the service, too."""
     holds: Callable[[Query], bool] | None = field(default=None, init=False)
     """Says of which questions the reply is held back; None for none."""
     held: list[Query] = field(factory=list, init=False)

@@ -25,7 +25,7 @@ _PROGRAMS: Final = f"{_PACKAGE}/pginstall18"
 _SOCKET: Final = ".s.PGSQL.5432"
 _LIBRARIES: Final = f"{_PACKAGE}.libs"
 _UNPRIVILEGED: Final[dict[str, Any]] = {"user": "nobody", "group": "nogroup", "extra_groups": []}
-"""Who runs the server where the tests run as root, which it refuses."""
+"""User of the server where tests run as root, since the server refuses to run as root."""
 _STOPPED_WITH_US: Final = """
 exec 3<&0
 "$@" &
@@ -54,9 +54,9 @@ class PostgresServer:
     """A server, which can be killed and started again."""
 
     folder: Path
-    """Where its data and its socket are, and its programs where they must be copied."""
+    """Folder of data and socket, and of the programs where these must be copied."""
     settings: dict[str, str] = field(factory=dict)
-    """What differs from its usual configuration."""
+    """Settings that differ from the default configuration."""
     _programs: Path = field(factory=lambda: _package_folder() / _PROGRAMS, init=False)
     _shell: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
     _numbers: Iterator[int] = field(factory=itertools.count, init=False)

@@ -28,7 +28,7 @@ _ARRIVAL_SECONDS: Final = 50.0
 
 
 class Output:
-    """What arrives at the reading end of a pipe or a terminal, collected by a thread."""
+    """Bytes from a pipe or a terminal, collected by a thread."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -119,7 +119,7 @@ class Ran:
     stderr: str
     """Standard error, where it was a pipe."""
     screen: str
-    """What a terminal got."""
+    """Text on the terminal."""
 
     @property
     def lines(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What may be between a client and a service: TLS, a proxy, what changes bytes or replies."""
+"""Machines between a client and a service: TLS, proxies, and proxies that change the bytes."""
 
 import asyncio
 import contextlib

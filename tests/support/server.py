@@ -39,10 +39,10 @@ class Request:
     """One request as it arrived."""
 
     head: bytes = field(repr=False)
-    """Its first line and its header fields."""
+    """Request line and header fields."""
     body: bytes = field(default=b"", repr=False)
     connection: int = 0
-    """Which connection it came over: 0, 1, ..."""
+    """Number of the connection, from 0."""
     is_first: bool = True
     """Whether it was the first one on its connection."""
     at: float = 0
@@ -104,7 +104,7 @@ class Reply:
     raw: bytes | None = field(default=None, repr=False)
     """Bytes in place of status, headers and body."""
     cut: int | None = None
-    """How many of its bytes are sent, counted like an end of a slice; the connection ends then."""
+    """End of the bytes sent, like the end of a slice; then the connection ends."""
     slow: Callable[[], AsyncIterator[bytes]] | None = None
     """Gives what is sent behind that, piece by piece, each when the one before has been taken."""
     held: bool = False
@@ -124,7 +124,7 @@ class Reply:
 
     @property
     def body_at(self) -> int:
-        """How many bytes come before the body."""
+        """Number of bytes before the body."""
         return len(bytes(self)) - len(self.body)
 
     @property
@@ -137,7 +137,7 @@ class Reply:
 HUNG_UP: Final = Reply(cut=0)
 """The connection is closed in place of a reply."""
 RESET: Final = Reply(cut=0, reset=True)
-"""It is reset in place of a reply."""
+"""The connection is reset in place of a reply."""
 SILENT: Final = Reply(cut=0, held=True)
 """No reply comes."""
 
@@ -257,11 +257,11 @@ class ScriptedServer:
     """Decides each reply; may be replaced at any time."""
     tls: ssl.SSLContext | None = None
     clock: Clock | None = field(default=None, kw_only=True)
-    """What the moments of requests are told by."""
+    """Clock of the requests' times."""
     port: int = field(default=0, init=False)
     requests: list[Request] = field(factory=list, init=False)
     connections: dict[int, asyncio.StreamWriter] = field(factory=dict, init=False)
-    """Those that are open, by their number."""
+    """Open connections, by number."""
     failure: Exception | None = field(default=None, init=False)
     _accepted: int = field(default=0, init=False)
     _began: float = field(default=0, init=False)

@@ -18,7 +18,7 @@ from opentelemetry.util._once import Once
 
 @frozen
 class Collected:
-    """What was exported."""
+    """Exported spans and metrics."""
 
     exporter: InMemorySpanExporter
     reader: InMemoryMetricReader

@@ -57,7 +57,7 @@ MALFORMED: Final[dict[str, Callable[[str], str]]] = {
 }
 """Rows that are not what the contract says, by what is wrong with them."""
 WITHOUT_ID: Final = ("no id", "no object")
-"""Those whose id cannot be read."""
+"""Kinds of malformed rows without a readable id."""
 
 
 @st.composite

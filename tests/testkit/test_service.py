@@ -93,7 +93,7 @@ def test_threads_may_do_everything_at_once(income_service: IncomeService) -> Non
 async def test_given_applications_obey_the_rules(
     income_service: IncomeService, income_client: IncomeClient
 ) -> None:
-    """They are found by reference and in pages, whatever their ids hold."""
+    """Added applications are found by reference and in pages, whatever their ids contain."""
     records = [income_service.add(make_record()) for _ in range(29)]
     named = {"application_id": 'a "b"/ü%', "application_reference_id": 'R "1"\\'}
     one = make_application(**named)  # type: ignore[arg-type]
@@ -290,7 +290,7 @@ class TestOptions:
 
     @pytest.fixture
     def income_service_options(self) -> Mapping[str, Any]:
-        """What the whole class begins with."""
+        """Options of the service for all tests of the class."""
         return {"applications": 9, "seed": 3}
 
     @pytest.mark.income_service(applications=2)

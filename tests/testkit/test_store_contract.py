@@ -1,4 +1,4 @@
-"""What the test kit says of stores that break a rule."""
+"""Messages of the store contract about stores that break a rule."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -146,7 +146,7 @@ class Plain(CheckpointStore):
 
 
 async def test_a_store_needs_neither_forget_nor_a_bell() -> None:
-    """What it does not define raises an error that says so."""
+    """A method that the store does not define raises an error that says so."""
     await check_checkpoint_store(Plain)
     store = Plain()
     await store.check_rights("default")
