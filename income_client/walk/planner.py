@@ -35,6 +35,7 @@ from .windows import (
     Overlap,
     Rows,
     Saturation,
+    SpanLimit,
     split_by_echo,
 )
 
@@ -97,6 +98,7 @@ class WalkPlanner:
         self._in_flight = 0
         self._overlap = Overlap()
         self._saturation = Saturation()
+        self._span_limit = SpanLimit()
         reached = max((window.before for window in self.covered), default=bounds.after)
         gaps = self.covered.gaps(Window(bounds.after, reached))
         self._gaps = [Gap(gap.after, gap.before) for gap in gaps]
@@ -190,24 +192,29 @@ class WalkPlanner:
     def _question_about(self, gap: "Gap") -> "Question":
         if gap.second and (form := gap.second.next()):
             return Question(form, Window(gap.start, gap.start + 1), gap)
-        width = gap.narrow(self.density.width(gap.start, gap.end))
+        wanted = self.density.width(gap.start, gap.end)
+        width = gap.narrow(self._span_limit.narrow(wanted))
         window = Window(gap.start, gap.start + width)
         return Question(self.bounds.around(window), window, gap)
 
     def _divide_fullest_gap(self) -> "Gap | None":
         """Cut the gap with the most pages ahead in two, for a walker without work."""
-        pages, fullest = max(
-            ((self.density.pages(gap.free_from, gap.end), gap) for gap in self._gaps),
-            key=lambda candidate: candidate[0],
-        )
-        cut = self.density.middle(fullest.free_from, fullest.end)
-        if pages < _WORTH_DIVIDING or not fullest.free_from < cut < fullest.end:
+        fullest = max(self._gaps, key=lambda gap: max(self._sizes_of(gap)))
+        pages, windows = self._sizes_of(fullest)
+        hints = self._span_limit if windows > pages else self.density
+        cut = hints.middle(fullest.free_from, fullest.end)
+        if max(pages, windows) < _WORTH_DIVIDING or not fullest.free_from < cut < fullest.end:
             return None
         self.density.divide(fullest.start, cut, fullest.end)
         behind = Gap(cut, fullest.end)
         fullest.end = cut
         self._gaps.insert(self._gaps.index(fullest) + 1, behind)
         return behind
+
+    def _sizes_of(self, gap: "Gap") -> tuple[float, float]:
+        """Return how many pages, and how many of the widest windows, a gap has ahead."""
+        span = gap.free_from, gap.end
+        return self.density.pages(*span), self._span_limit.windows(*span)
 
     def _release_question(self, question: "Question") -> None:
         """Count a question as in flight no more."""
@@ -226,8 +233,10 @@ class WalkPlanner:
         window, bounds = question.window, question.bounds
         # Also of a full page: one that answers another question says nothing of this window.
         covered, uncovered = split_by_echo(window, bounds, answer.echo)
+        self._span_limit.learn(bounds, answer.echo)
         if not answer.is_full:
-            self.density.complete(window, answer.rows)
+            if covered.after < covered.before:
+                self.density.complete(covered, answer.rows)
             at = self._gaps.index(gap)
             self._gaps[at:at] = [Gap(rest.after, rest.before) for rest in uncovered]
             self._shorten_gap(gap, window.before)
@@ -297,10 +306,30 @@ class WalkPlanner:
             self._gaps.append(gap)
             if answer.is_full:
                 self._receive_full_window(gap, span, answer.rows)
+        self._leave_passed_seconds(bounds, answer)
+
+    def _leave_passed_seconds(self, bounds: Bounds, answer: Answer) -> None:
+        """Leave the seconds before the present to the walkers, if the page was cut off there.
+
+        A service that cuts windows at their end would otherwise lead the walk to the present one
+        window at a time.
+        """
+        passed, echo, tail = answer.passed, answer.echo, self._tail
+        if tail.is_finished or passed is None or echo.before >= passed:
+            return
+        self._span_limit.learn(Bounds(bounds.after, bounds.before or passed), echo)
+        if echo.before - echo.after == self._span_limit.seconds and tail.reached < passed:
+            self._gaps.append(Gap(tail.reached, passed))
+            tail.skip_to(passed)
 
     def _deliver_rows(self, covers: Window, bounds: Bounds, answer: Answer, rows: Rows) -> None:
         requested, echo = bounds.seconds, answer.echo
-        seconds = Window(min(requested.after, echo.after), max(requested.before, echo.before + 1))
+        start, end = min(requested.after, echo.after), max(requested.before, echo.before + 1)
+        if requested.after < echo.after < end:
+            # Otherwise each page of a service that raises the bound would reach back to the start
+            # of its gap, and be kept until that is walked. A fraction of a second is rounded up.
+            start = echo.after - 1
+        seconds = Window(start, end)
         fresh = rows.keys() if self._repeats else self._overlap.add_page(seconds, rows.keys())
         self.rows += len(fresh)
         self.duplicates += len(rows) - len(fresh)

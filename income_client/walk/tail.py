@@ -275,6 +275,11 @@ class Tail:
         self._finish_past_bound()
         return is_answer
 
+    def skip_to(self, second: int) -> None:
+        """Leave the seconds before one that has passed to the walkers."""
+        self.reached = second
+        self._forget_pages()
+
     def _read(self, bounds: Bounds, answer: Answer) -> Event:
         """Return what a page shows."""
         match self.state:
@@ -468,9 +473,9 @@ class Tail:
 
     def _has_passed(self, answer: Answer) -> bool:
         """Return whether the upper bound lies so far back that no clock could be that wrong."""
-        if self.upper_bound is None or answer.served_at is None:
+        if self.upper_bound is None or answer.passed is None:
             return False
-        return answer.served_at - _DAY > self.upper_bound
+        return answer.passed > self.upper_bound
 
     @property
     def _behind_bound(self) -> int:

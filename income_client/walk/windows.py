@@ -19,6 +19,10 @@ from income_client.wire.rows import key_of_row
 Rows = Mapping[str, ApplicationSummary]
 
 _SECOND: Final = timedelta(seconds=1)
+_NARROWEST: Final = 3
+"""Seconds of the narrowest window that may be the widest one of a service."""
+_QUESTIONS_OF_A_TRIAL: Final = 16
+_DAY: Final = 86_400
 _APART: Final = 3
 """Seconds between two one-second questions from which they no longer overlap."""
 
@@ -72,6 +76,14 @@ class Answer:
         That is the smaller of the echoed upper bound and `Date`.
         """
         return self.echo.before if self.served_at is None else min(self.echo.before, self.served_at)
+
+    @property
+    def passed(self) -> int | None:
+        """The second before which all have passed by `Date`, however wrong that is; None if unset.
+
+        No clock of a service is wrong by a day.
+        """
+        return None if self.served_at is None else self.served_at - _DAY
 
     @classmethod
     def of(cls, page: ApplicationPage, limit: int, served_at: int | None) -> "Answer":
@@ -134,6 +146,58 @@ def split_by_echo(window: Window, bounds: Bounds, echo: Window) -> tuple[Window,
             return window, []
     uncovered = [(window.after, start), (end, window.before)]
     return Window(start, end), [Window(*edges) for edges in uncovered if edges[0] < edges[1]]
+
+
+class SpanLimit:
+    """The widest span that the service applies to a list call, as its echoes show it.
+
+    A service may cut every wider window down to that span. Two such echoes of one width show it,
+    if they differ at both ends: the first day that a service keeps, and its present, cut windows
+    at one end only. Windows are cut to the limit before they are asked for, so that walkers can
+    work side by side. The limit is a hint, and may be wrong where a service cuts by other rules;
+    so one question in sixteen is about a wider window, whose echo shows that.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: int | None = None
+        """Seconds between the bounds of the widest window; None while none is known."""
+        self._cut: Window | None = None  # the last echo that was narrower than its bounds
+        self._asked = 0
+
+    @property
+    def width(self) -> int | None:
+        """The width of the widest window; its bounds are one second further apart."""
+        return None if self.seconds is None else self.seconds - 1
+
+    def narrow(self, width: int) -> int:
+        """Return the width of the next window to ask for."""
+        if self.width is None:
+            return width
+        self._asked += 1
+        is_trial = self._asked % _QUESTIONS_OF_A_TRIAL == 0
+        return min(width, 2 * self.width if is_trial else self.width)
+
+    def windows(self, start: int, end: int) -> float:
+        """Return how many of the widest windows ``[start, end)`` takes."""
+        return 0.0 if self.width is None else (end - start) / self.width
+
+    def middle(self, start: int, end: int) -> int:
+        """Return the second that divides ``[start, end)`` in halves of whole windows."""
+        width = self.width or 1
+        return start + max(1, round((end - start) / width / 2)) * width
+
+    def learn(self, bounds: Bounds, echo: Window) -> None:
+        """Learn from the echo of a question about seconds before the present."""
+        before = echo.before if bounds.before is None else bounds.before
+        width, cut = echo.before - echo.after, self._cut
+        if echo.after <= bounds.after and echo.before >= before:
+            if self.seconds is not None and width > self.seconds:
+                self.seconds = None
+        elif width >= _NARROWEST:
+            self._cut = echo
+            is_elsewhere = cut is not None and cut.after != echo.after and cut.before != echo.before
+            if cut is not None and is_elsewhere and cut.before - cut.after == width:
+                self.seconds = width
 
 
 class Intervals:

@@ -100,7 +100,9 @@ MORE_ROWS: Final = pytest.mark.income_service(applications=2000)
 @pytest.mark.parametrize(
     ("rules", "changes", "check", "verdict", "words"),
     [
-        (NARROW, {}, "limit", "ok", "all that there are"),
+        (NARROW, {}, "limit", "note", "in the 7 d to which longer spans are narrowed, all that"),
+        ({"max_span": 400 * DAY}, {}, "limit", "note", "in the 400 d to which longer spans are"),
+        ({"max_span": 2}, {}, "applications", "note", "none is listed in the 2 s to which longer"),
         ({"clock_offset": 40}, {}, "service time", "note", "40 s behind Date"),
         ({"clock_offset": 7200}, {}, "service time", "warning", "2 h from Date, and rows are not"),
         ({}, {}, "service time", "ok", "times without zone are UTC"),

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -263,3 +264,66 @@ async def test_an_echo_at_the_end_of_the_calendar_is_an_error(
         with pytest.raises(UnexpectedResponseError):
             await anext(poller)
     assert len(service.queries) < 100
+
+
+# A widest span
+
+WEEK = 7 * DAY
+
+
+def narrowed(cut: Any, widest: int, walkers: int, *, is_open: bool = False) -> DryWalk:
+    """Prepare a walk over 400 weeks of a service that cuts every window, with rows at the end."""
+    chance = Random(5)
+    times = [399 * WEEK + chance.randrange(WEEK) for _ in range(200)]
+    listing = Listing.of(times, 400 * WEEK, widest=widest, cut=cut)
+    before = None if is_open else listing.now
+    return dry_walk(listing, BASE, before, limit=60, walkers=walkers)
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+@pytest.mark.parametrize("cut", ["start", "end"])
+def test_walkers_work_side_by_side_where_every_span_is_narrowed(cut: str, is_open: bool) -> None:
+    """Each window is asked for once, and only the ids beside what is planned are remembered."""
+    walked = narrowed(cut, WEEK, 8, is_open=is_open)
+    steps = side_by_side = most_pages = 0
+    while walked.step():
+        steps += 1
+        side_by_side += len(walked.in_flight) == 7
+        most_pages = max(most_pages, len(walked.planner._overlap._pages))
+    assert sorted(walked.ids) == sorted(walked.listing.ids)
+    assert steps <= 1.05 * 400 + 15
+    assert side_by_side > 0.9 * steps
+    assert most_pages < 4 * 8
+
+
+def test_pages_whose_spans_are_narrowed_by_changing_widths_are_not_remembered() -> None:
+    """Each echo raises the lower bound, so that a page has no row of the seconds before it."""
+    walked = narrowed("start", WEEK, 1)
+    listing, chance = walked.listing, Random(7)
+
+    def change_width() -> None:
+        listing.rules = evolve(listing.rules, widest=chance.randrange(DAY, WEEK))
+
+    listing.before_answer = change_width
+    while walked.step():
+        assert len(walked.planner._overlap._pages) < 8
+    assert sorted(walked.ids) == sorted(listing.ids)
+
+
+def test_a_span_that_is_narrowed_no_more_is_asked_for_whole_again() -> None:
+    """The widest span is a hint: one that was mistaken costs few requests."""
+    walked = narrowed("start", DAY, 1)
+    for _ in range(40):
+        walked.step()
+    walked.listing.rules = evolve(walked.listing.rules, widest=None)
+    walked.run()
+    assert sorted(walked.ids) == sorted(walked.listing.ids)
+    assert walked.planner.requests < 40 + 16 + 40
+
+
+def test_the_first_day_that_a_service_keeps_is_no_widest_span() -> None:
+    """What lies before that day takes one more question."""
+    listing = Listing.of([390 * WEEK] * 3, 400 * WEEK, oldest=BASE + 389 * WEEK)
+    walked = dry_walk(listing, BASE, listing.now, limit=60).run()
+    assert sorted(walked.ids) == sorted(listing.ids)
+    assert walked.planner.requests < 8

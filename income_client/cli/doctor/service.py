@@ -112,6 +112,8 @@ class Service:
         self._dates: list[_Offset] = []
         # Learnt from one check for the next
         self._presents: list[_Offset] = []
+        self._widest: str | None = None
+        """The span to which the service narrows longer ones; None if it does not."""
         self._samples: list[tuple[str, datetime]] = []
         self._client: IncomeClient
 
@@ -258,7 +260,7 @@ class Service:
         chosen = [ids[place] for place in places] if ids else []
         problems = await self._problems_with(chosen)
         if not chosen:
-            return Finding(Verdict.NOTE, "none is listed")
+            return Finding(Verdict.NOTE, f"none is listed{self._narrowing}")
         if not problems:
             return Finding(Verdict.OK, f"{len(chosen)} of {len(chosen)} read")
         ((problem, _),) = problems.most_common(1)
@@ -288,11 +290,19 @@ class Service:
                 )
         return problems
 
+    @property
+    def _narrowing(self) -> str:
+        """Say that the large page is about less than all time; an empty text if it is not."""
+        return f" in the {self._widest} to which longer spans are narrowed" if self._widest else ""
+
     async def _large_page(self) -> ApplicationPage:
         page = await self._get_page(BEGINNING, None, LARGEST)
-        if page.updated_before < self._present - _FURTHEST_ZONE:
-            # Cut at its end, it shows the beginning of time and nothing else.
-            width = page.updated_before - page.updated_after
+        width = page.updated_before - page.updated_after
+        is_cut_at_end = page.updated_before < self._present - _FURTHEST_ZONE
+        if is_cut_at_end or page.updated_after > BEGINNING:
+            self._widest = duration(width.total_seconds())
+        if is_cut_at_end:
+            # It shows the beginning of time and nothing else.
             return await self._get_page(self._present - width / 2, None, LARGEST)
         return page
 
@@ -335,12 +345,18 @@ class Service:
         if small < limit:
             problem = f"{small} rows where {limit} were asked for and there are more"
             return Finding(Verdict.WARNING, problem, _OWNER)
-        text = f"asked for {LARGEST}, got {rows}"
+        widest = self._widest
+        text = f"asked for {LARGEST}, got {rows}{self._narrowing}"
         text += ", all that there are" if hidden == 0 else ""
         text += f"; asked for {limit}, got {small}" if limit else ""
-        if rows < LARGEST and hidden is None:
-            return Finding(Verdict.NOTE, f"{text}; whether there are more is not known")
-        return Finding(Verdict.OK, text)
+        is_known = rows == LARGEST or hidden is not None
+        text += "" if is_known else "; whether there are more is not known"
+        if widest is None:
+            return Finding(Verdict.OK if is_known else Verdict.NOTE, text)
+        advice = (
+            f"a walk takes a call for each {widest}: begin it with --updated-after, not in 1970"
+        )
+        return Finding(Verdict.NOTE, text, advice)
 
     async def _count_hidden(self) -> int:
         """Count the rows that two halves of the large page's window have, and it has not."""
