@@ -1,1 +1,1 @@
-"""What the SDK costs, measured side by side with what people really use."""
+"""Cost of the SDK, measured side by side with other common ways."""

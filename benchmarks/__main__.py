@@ -42,7 +42,7 @@ PARTS: Final[Mapping[str, str]] = MappingProxyType(
         "polling": "what polling costs the service and the machine",
     }
 )
-"""What each part is about, in the order of the report; each is a module of this package.
+"""Subject of each part, in the order of the report; each part is a module of this package.
 
 A part has ``MEASUREMENTS``: coroutine functions by their names, which take the scale and return
 rows. Each runs in a process of its own.

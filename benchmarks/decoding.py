@@ -144,9 +144,9 @@ class Reply:
     body: bytes
     """The bytes."""
     record: type
-    """What this package makes of them."""
+    """Records that this package reads from the replies."""
     model: type[BaseModel]
-    """What pydantic makes of them."""
+    """Records that pydantic reads from the replies."""
 
 
 def replies() -> tuple[Reply, ...]:

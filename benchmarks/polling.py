@@ -1,4 +1,4 @@
-"""What polling costs the service and the machine."""
+"""Cost of polling for the service and the machine."""
 
 import asyncio
 import sqlite3
@@ -31,7 +31,7 @@ _UPSERT: Final = (
 
 @frozen
 class _Moment:
-    """What had happened at some moment between two batches."""
+    """Counts at one moment between two batches."""
 
     polls: int
     asked: Asked

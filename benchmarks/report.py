@@ -1,7 +1,4 @@
-"""What a run found: rows, their JSON and Markdown, and the tables of pages that quote them.
-
-What is compared takes turns, so that a machine that slows down slows both.
-"""
+"""Report of a run: rows, their JSON and Markdown, and the tables of pages that quote them."""
 
 import json
 import os
@@ -48,7 +45,7 @@ class Scale:
 
 
 FULL: Final = Scale()
-"""What is quoted."""
+"""Scale of the quoted figures."""
 
 QUICK: Final = Scale(
     rounds=1,
@@ -79,7 +76,7 @@ class Row:
     """One figure."""
 
     label: str
-    """What was measured, in words that a reader of the README understands; unique."""
+    """Measured quantity, in words that a reader of the README understands; unique."""
     measured: str
     """The figure as it is quoted, with its unit."""
     goal: str = ""
@@ -89,7 +86,7 @@ class Row:
     value: float | None = None
     """The figure as a number, where it is one."""
     rounds: int | None = None
-    """How many rounds the figure is the median of; None for one."""
+    """Number of rounds of which the figure is the median; None for one."""
 
 
 def at_most(
@@ -165,21 +162,21 @@ def in_unit(seconds: float, unit: str) -> str:
 
 @frozen(kw_only=True)
 class PartReport:
-    """What one part found."""
+    """Results of one part."""
 
     name: str
     """As the command line has it."""
     about: str
-    """What it is about, in one line."""
+    """Subject of the part, in one line."""
     seconds: int
-    """That it took."""
+    """Seconds that the part took."""
     rows: Sequence[Row]
-    """What it found."""
+    """Figures of the part."""
 
 
 @frozen(kw_only=True)
 class Report:
-    """What one run found. Of the machine it has the class; no name and no path."""
+    """Results of one run, and the class of the machine without its name and paths."""
 
     date: str
     """Of the run, in ISO 8601."""
@@ -194,7 +191,7 @@ class Report:
 
     @property
     def summary(self) -> str:
-        """When and where it was measured, and how many goals are met."""
+        """Date and machine of the run, and the number of goals that are met."""
         seconds = sum(part.seconds for part in self.parts)
         goals = [row.is_met for row in self.rows() if row.is_met is not None]
         return f"{self.date}: {self.machine}. {seconds} s, {sum(goals)} of {len(goals)} goals met."

@@ -181,13 +181,13 @@ class FastClock:
         return time.monotonic() * self._speed
 
     async def sleep(self, seconds: float) -> None:
-        """Wait this many of its seconds."""
+        """Wait for seconds of the fast clock."""
         await asyncio.sleep(seconds / self._speed)
 
 
 @frozen(kw_only=True)
 class Asked:
-    """What a `LivingService` was asked, and how often it changed, since it was started."""
+    """Counts of a `LivingService` since its start."""
 
     lists: int
     """List requests, without the one that asks for the time."""

@@ -55,7 +55,7 @@ _LEAST: Final = "requests of a walk / least possible"
 
 
 class RowOfList:
-    """What a planner reads of a summary; its date is made only when it is read."""
+    """The part of a summary that a planner reads; its date is parsed only when it is read."""
 
     __slots__ = ("_applied", "application_id")
 

@@ -53,20 +53,20 @@ _SILENCE: Final = 40.0
 
 @frozen(kw_only=True)
 class Page:
-    """What became of a page."""
+    """A page in the browser, as a reader sees it."""
 
     text: str
-    """What a reader sees."""
+    """Visible text of the page."""
     requests: tuple[str, ...]
     """Addresses that it asked for, its own included."""
     complaints: tuple[str, ...]
-    """What the console and the log say."""
+    """Lines of the console and of the log."""
     cut: tuple[str, ...]
     """Texts of elements whose content is wider than they are."""
     outside: tuple[str, ...]
     """Texts of elements that reach over the right edge."""
     background: str
-    """Its colour, as "rgb(255, 255, 255)"."""
+    """Background colour of the page, as "rgb(255, 255, 255)"."""
 
 
 class Browser:

@@ -1,4 +1,4 @@
-"""How the examples of the README and the guide are run, and what must come of each.
+"""Runs of the examples of the README and the guide, and checks of their results.
 
 What the calls in them do is held by the tests of their subjects; here each program does its work
 once. A poller's pauses are real here and long. A process that is started again polls at once, so
@@ -70,7 +70,7 @@ async def reads_rotated_secrets(service: Emulator, path: Path) -> None:
 
 
 async def lends_a_session(service: Emulator, path: Path) -> None:
-    """It prints the time of the one connection, and the service's own."""
+    """The example prints the time of its only connection, and the service's time."""
     connected, now = await python(service, path.parent, path.name)
     assert re.fullmatch(r"connected in \d\.\d{3} s", connected)
     assert re.fullmatch(_TIME, now)
@@ -90,7 +90,7 @@ async def looks_up(service: Emulator, path: Path) -> None:
 
 
 async def looks_up_waiting(service: Emulator, path: Path) -> None:
-    """It reads without an event loop of its caller's, and requests one token for all calls."""
+    """The example reads without an event loop of its own, and requests one token in all."""
     ids = [*service.world.ids[:3], "app-gone"]
     *lines, count = await python(service, path.parent, path.name, *ids)
     assert [line.split()[0] for line in lines] == ids
@@ -99,7 +99,7 @@ async def looks_up_waiting(service: Emulator, path: Path) -> None:
 
 
 async def follows(service: Emulator, path: Path) -> None:
-    """It prints every application, and after a stop only those updated since."""
+    """The example prints every application, and after a stop only those updated since."""
     wanted = set(service.world.ids)
     for _ in range(2):
         service.requests.clear()
@@ -170,7 +170,7 @@ async def polls_once(service: Emulator, path: Path) -> None:
 
 
 async def forgets(service: Emulator, path: Path) -> None:
-    """What is gone is forgotten; another application and a second stay dead letters."""
+    """The example forgets a deleted application; another one and a second stay dead letters."""
     store, there = SQLiteCheckpointStore(path.parent / "nightly.db"), service.world.ids[0]
     await leave_letters(path.parent / "nightly.db", "app-gone", there, None)
     assert await python(service, path.parent, path.name) == ["app-gone"]
@@ -205,7 +205,7 @@ async def prints_forms(service: Emulator, path: Path) -> None:
 
 
 async def keeps_checkpoints(_service: Emulator, path: Path) -> None:
-    """It does what the package's own stores do."""
+    """The example's store obeys the rules of the store contract."""
     store, numbers = loaded(path).JsonStore, itertools.count()
     await check_checkpoint_store(lambda: store(path.parent / f"{next(numbers)}.json"))
 
@@ -257,7 +257,7 @@ async def writes_rows_and_place(service: Emulator, path: Path) -> None:
 
 
 async def serves_and_polls(service: Emulator, path: Path) -> None:
-    """It reads, polls, takes callbacks and maps errors, from start to end; then it is refused."""
+    """The backend reads, polls, takes callbacks and maps errors; at last it is refused."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("INCOME_CALLBACK_PASSWORD", "invented")
         app = loaded(path).app
@@ -287,7 +287,7 @@ async def serves_and_polls(service: Emulator, path: Path) -> None:
 
 
 async def audits(service: Emulator, path: Path) -> None:
-    """What is missing and stale is read again, and the figures are those of all findings."""
+    """Missing and stale applications are read again, and the figures cover all findings."""
     service.advance(100)
     world = service.world
     gone, stale, *held = world.ids

@@ -1,4 +1,4 @@
-"""How the examples of relays, workers and pipelines are run, and what must come of each."""
+"""Runs of the examples of relays, workers and pipelines, and checks of their results."""
 
 import asyncio
 import io
@@ -211,7 +211,7 @@ pipeline = dlt.pipeline("warehouse", destination="duckdb", dataset_name="income"
 pipeline.extract(applications())
 os.kill(os.getpid(), signal.SIGKILL)
 """
-"""What the example does, up to where the rows are in files."""
+"""Steps of the example up to the moment at which the rows are in files."""
 
 
 async def _load(service: Emulator, folder: Path, *program: str, status: int = 0) -> set[str]:
@@ -249,7 +249,7 @@ def _total(application: Any) -> Decimal:
 
 
 async def loads_by_dlt(service: Emulator, path: Path) -> None:
-    """What was not read, or not loaded by one that was killed, comes with a later run."""
+    """A later run loads the records that failed, and those of a run that was killed."""
     folder, ids = path.parent, service.world.ids
     service.faults.add(Fault("status", status=404, path=f"*/{ids[0]}", times=2))
     assert await _load(service, folder, path.name) == set(ids)

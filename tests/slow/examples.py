@@ -1,4 +1,4 @@
-"""What the tables of examples have in common: running a program beside the emulator."""
+"""Helpers of the tables of examples: run a program beside the emulator."""
 
 import asyncio
 import contextlib

@@ -72,7 +72,7 @@ async def open_store(address: str) -> AsyncIterator[CheckpointStore]:
 
 @define(kw_only=True)
 class Consumer:
-    """What one life is started with, and how it notes the records that it receives."""
+    """The arguments of one poller's life, and the notes of the records that it receives."""
 
     say: Callable[[str], None]
     number: int
@@ -82,7 +82,7 @@ class Consumer:
     folder: str
     store: str
     dies_after: int | None = None
-    """How many records it notes before it kills itself; None for a life without end."""
+    """Number of records noted before the poller kills itself; None for a life without end."""
     _batches: int = 0
     _records: int = 0
 
@@ -148,7 +148,7 @@ def poll_waiting(say: Callable[[str], None], **facts: Any) -> None:
 
 @frozen(kw_only=True)
 class Outcome:
-    """What a run among kills came to."""
+    """Result of a run in which pollers were killed."""
 
     checked: int
     """Current versions that were looked for, each of which was delivered."""
@@ -169,7 +169,7 @@ class Play:
     chance: Random
     checked: int = 0
     _progress: tuple[int, int] = (0, 0)
-    """That of the checkpoint after the last kill."""
+    """Progress of the checkpoint after the last kill."""
     _is_changing: asyncio.Event = field(factory=asyncio.Event)
 
     def start(self, dies_after: int | None = None) -> Life:

@@ -33,7 +33,7 @@ ROOT: Final = Path(__file__).parents[2]
 KILLED: Final = -signal.SIGKILL
 _PATIENCE: Final = 60.0
 _OUTPUT: Final = os.dup(1) if __name__ == "__main__" else 1
-"""Where words go, whatever a worker does with its standard output."""
+"""Descriptor for words, apart from a worker's standard output."""
 _OPERATIONS: Final = (
     *("chmod", "fchmod", "fsync", "ftruncate", "link", "mkdir", "open", "remove", "rename"),
     *("replace", "rmdir", "unlink", "write", "writev"),
@@ -59,9 +59,9 @@ class Life:
 
     number: int
     words: list[str] = field(factory=list)
-    """What it has said so far."""
+    """Words that the worker has said so far."""
     code: int | None = None
-    """How it ended: 0 if all was well, `KILLED`, or any other; None while it runs."""
+    """Exit code: 0 for success, `KILLED`, or another one; None while the worker runs."""
 
     def said(self, beginning: str) -> list[str]:
         """Return its words that begin so."""

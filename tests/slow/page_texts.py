@@ -1,4 +1,4 @@
-"""What the texts on the pages must be: output, trees and drawings, each from its source."""
+"""Rules for texts on the pages: output, trees and drawings, each compared with its source."""
 
 import re
 import shutil
@@ -33,9 +33,9 @@ async def main():
 
 asyncio.run(main())
 """
-"""What is asked of a package that has the new endpoint."""
+"""Program that uses the new endpoint of the changed package."""
 _NAMES_END_AT: Final = 34
-"""Where, in a line of the drawing, the names end and the words begin."""
+"""Column of the drawing at which the names end and the words begin."""
 
 
 def is_what_the_demo_prints(text: str) -> None:
@@ -125,7 +125,7 @@ def is_the_tree_of_a_record(text: str) -> None:
 
 
 def is_a_chart(text: str) -> None:
-    """Its bars are compared with the results elsewhere, as all figures are."""
+    """The bars of the chart are compared with the results elsewhere, as all figures are."""
     assert "█" in text
 
 
@@ -146,4 +146,4 @@ TEXTS: Final[Mapping[str, Callable[[str], None]]] = {
     "$ .venv/bin/pip install -e '.[lint]'": checks_a_change,
     "$ .venv/bin/pip install -e '.[site]'": builds_the_site,
 }
-"""How each begins, and what it must be."""
+"""Checks of texts, by the beginning of the text."""

@@ -45,7 +45,7 @@ def _run(*arguments: str) -> "subprocess.CompletedProcess[str]":
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.timeout(300)
 def test_a_quick_run_measures_a_part_and_fails_nowhere(part: str, tmp_path: Path) -> None:
-    """What must be exact is, and all files are written."""
+    """Figures that must be exact are exact, and all files are written."""
     run = _run("--quick", "--only", part, "--into", str(tmp_path))
     assert run.returncode == 0, run.stderr
     report = from_json((tmp_path / "results.json").read_text("utf-8"))

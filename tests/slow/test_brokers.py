@@ -78,7 +78,7 @@ def server(tmp_path: Path) -> Iterator[NatsServer]:
 
 
 async def test_a_broker_that_has_given_up_ends_the_relay(server: NatsServer) -> None:
-    """It would fail for ever; the error names the setting by which it never gives up."""
+    """Each publish would fail; the error names the setting by which the broker never gives up."""
     closed = asyncio.Event()
 
     async def note() -> None:

@@ -1,4 +1,4 @@
-"""What only a process can show: kills, second signals, closed streams, and how it is started."""
+"""Tests of whole processes: kills, second signals, closed streams, and ways to start."""
 
 import fcntl
 import json
@@ -117,7 +117,7 @@ def test_a_standby_reports_when_it_waits_and_when_it_takes_over(
 def test_a_second_signal_ends_a_poll_that_cannot_write(
     income_service: IncomeService, tmp_path: Path
 ) -> None:
-    """Where nobody takes the lines it cannot stop cleanly; asked again it ends, uncommitted."""
+    """Nobody reads the lines, so the first signal cannot stop the poll; the second one ends it."""
     command = ("poll", "--store", str(tmp_path / "polls"), "--start", "beginning")
     reading, writing = os.pipe()
     try:
@@ -293,7 +293,7 @@ def test_a_question_without_an_answer_ends_it(
 
 @pytest.mark.income_service(applications=[20 * 86_400] * 1001, file_bytes=10)
 def test_a_download_reports_it(shell: Cli) -> None:
-    """Where a second holds more than can be listed, the rest comes, and the status is 1."""
+    """The other applications are downloaded, and the status is 1."""
     ran = Download(shell)("--updated-after", "beginning", "--type", "none")
     assert ran.status == 1
     assert "1970-01-21T00:00:00" in ran.stderr

@@ -1,4 +1,4 @@
-"""What was written for the last version runs and types, or the changelog names what has changed.
+"""Programs of the last version run and type-check, or the changelog names the change.
 
 ``released`` holds the programs of that version as they were: ``consumer`` (types only) and the
 examples. They are kept here since a clone, or a copy of the sources, may have no history. The
@@ -44,15 +44,15 @@ RUN: Final[Mapping[str, Sequence[str]]] = {
     ),
     "wake_on_callback.py": ("wake_on_callback.py",),
 }
-"""How an example is run that needs only the service; the types of all of them are checked."""
+"""Arguments of the examples that need only the service; the types of all examples are checked."""
 VARIABLES: Final = {"CALLBACK_USERNAME": "service", "CALLBACK_PASSWORD": "invented-password"}
-"""What examples take from the environment besides the service."""
+"""Variables of the environment that examples read, apart from the service's."""
 
 pytestmark = pytest.mark.timeout(300)
 
 
 Faults = Mapping[str, list[str]]
-"""What the type checker or the interpreter has against programs of the last version, by path."""
+"""Complaints of the type checker or the interpreter about programs of the last version, by path."""
 
 
 def test_the_programs_are_those_of_the_last_version() -> None:

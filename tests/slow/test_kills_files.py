@@ -94,7 +94,7 @@ class Scene:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a process is started with."""
+        """Arguments of a process."""
         auth = self.service.oauth2
         return {
             "url": self.service.url,
@@ -160,7 +160,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
 async def test_downloads_that_are_killed_again_and_again_come_to_their_end(
     scene: Scene, pytestconfig: pytest.Config
 ) -> None:
-    """What is at its place is whole and never fetched again, and few files are begun in vain."""
+    """A file at its final path is whole and never fetched again, and few downloads are wasted."""
     chance, whole = Random(5), set[str]()
     for _ in range(share_of(pytestconfig, 0.3)):
         some = chance.randrange(4)

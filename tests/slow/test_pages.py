@@ -1,4 +1,4 @@
-"""What the README and the guide show is true: every block is run, or compared with its source."""
+"""The README and the guide are correct: every block is run, or compared with its source."""
 
 import asyncio
 import shlex
@@ -44,15 +44,13 @@ RUN: Final[Mapping[str, RunExample]] = {
     **example_programs.RUN,
     **example_workers.RUN,
 }
-"""How each example is run."""
+"""Functions that run the examples, by the name of the file."""
 
 
 @pytest.mark.shows_private("file", reason="what an example writes has addresses of files")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", sorted(RUN))
 def test_the_example_does_what_its_page_says(name: str, tmp_path: Path) -> None:
-    """It is run against the emulator."""
-
     async def run(service: Emulator, folder: Path) -> None:
         path = folder / name
         path.write_text((EXAMPLES / name).read_text("utf-8"), "utf-8")
@@ -215,7 +213,6 @@ def _evaluate(block: Example) -> str | None:
 
 @pytest.mark.parametrize("block", blocks_of(*PAGES, SKILL, evaluator=_evaluate), ids=label)
 def test_the_block_is_true(block: Example, tmp_path: Path) -> None:
-    """It does, or is, what it shows."""
     block.namespace["folder"] = tmp_path
     block.evaluate()
 

@@ -94,7 +94,7 @@ Shown = Callable[..., str]
 
 @pytest.fixture
 def shown(tmp_path: Path) -> Shown:
-    """What pytest prints of a file of tests."""
+    """Output of pytest about a file of tests."""
 
     def run(text: str, *options: str, ends: int = 1, **variables: str) -> str:
         (tmp_path / "test_it.py").write_text(text, "utf-8")
@@ -152,7 +152,7 @@ def test_all_lines_can_be_shown(shown: Shown) -> None:
 
 
 def test_another_error_in_the_package_is_shown_with_its_lines(shown: Shown) -> None:
-    """It may be a fault of the package."""
+    """Such an error may be a fault of the package."""
     text = shown(BROKEN)
     assert "TypeError" in text
     assert "factories.py" in text

@@ -59,7 +59,7 @@ async def visit(url: str) -> None:
 
 
 def test_the_container_of_the_page_serves_other_processes() -> None:
-    """Its command and its check are run as they are, but for the port; a test run uses it too."""
+    """The page's command and health check run unchanged but for the port, beside a test run."""
     assert "'/package[cli]'" in DOCKERFILE
     port = str(free_port())
     program, *words = (word.replace("8080", port) for word in words_of("ENTRYPOINT"))

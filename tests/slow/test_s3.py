@@ -143,7 +143,7 @@ def objects_in(endpoint: str) -> dict[str, bytes]:
 async def test_a_file_comes_from_a_signed_address(
     store: S3Store, endpoint: str, content: bytes, tmp_path: Path
 ) -> None:
-    """Its key and its signature have what is easily quoted twice, or not at all."""
+    """Key and signature contain characters that are easily quoted twice, or not at all."""
     key = {"Bucket": BUCKET, "Key": "papers/pay stub é+1%2F.pdf"}
     client = s3_client(endpoint)
     await asyncio.to_thread(client.put_object, Body=content, **key)

@@ -30,7 +30,7 @@ _LOADED: Final = re.compile(r'<(?:script|img|link|iframe|source)\b[^>]*?\b(?:src
 
 @frozen
 class Links:
-    """What a page links, loads and can be linked by."""
+    """Links of a page, files that it loads, and its anchors."""
 
     hrefs: frozenset[str]
     loads: frozenset[str]
@@ -130,7 +130,7 @@ def test_names_in_the_guide_are_linked(site: Path) -> None:
 
 
 def test_each_page_is_there_as_markdown(site: Path) -> None:
-    """Those of the repository unchanged, those of names with their signatures; all are listed."""
+    """Pages of the guide are unchanged, pages of names have signatures, and all are listed."""
     for page in GUIDE.glob("*.md"):
         assert (site / "income_client" / "guide" / page.name).read_bytes() == page.read_bytes()
     listed = re.findall(r"\]\(([^)]+)\): \S", (site / "llms.txt").read_text("utf-8"))

@@ -23,7 +23,7 @@ NEEDED: Final = (
     *("opentelemetry", "pandas", "polars", "fastapi", "prometheus_client", "celery", "dlt"),
     "django",
 )
-"""What the checked code imports; the types of what is missing cannot be known."""
+"""Libraries that the checked code imports, since mypy cannot check types of missing libraries."""
 MISSING: Final = [name for name in NEEDED if find_spec(name) is None]
 UNTYPED: Final = ("django_views.py", "exactly_once.py")
 """Examples that use libraries without types, so that they cannot be checked strictly."""

@@ -118,7 +118,7 @@ async def test_an_event_that_ends_its_process_becomes_a_dead_letter(play: Play, 
 
 
 async def test_a_killed_server_loses_nothing(play: Play) -> None:
-    """It is killed four times while events are published and handled."""
+    """NATS is killed four times while events are published and handled."""
     workers = [await play.start() for _ in range(2)]
     publishing = asyncio.create_task(play.publish(*_many(300, 40)))
     for kill in range(4):
@@ -157,7 +157,7 @@ async def test_a_handler_may_take_longer_than_ack_wait(play: Play) -> None:
 
 
 async def test_foreign_messages_become_dead_letters(play: Play) -> None:
-    """Whatever they hold, and however large they are."""
+    """The messages hold any bytes, of any length."""
     largest = b"x" * play.client.max_payload
     rest = b'", "application_id": "ok-1", "updated_at": "2026-06-30T12:00:00Z"}'
     foreign = [
@@ -193,7 +193,7 @@ async def test_an_event_that_comes_twice_is_handled_once(play: Play) -> None:
 
 
 async def test_without_a_stream_of_dead_letters_events_wait(play: Play) -> None:
-    """They become dead letters once it is there again."""
+    """Failed events become dead letters once the stream exists again."""
     await play.start()
     await play.publish("ok-1")
     await play.noted(1)
@@ -225,7 +225,7 @@ async def test_the_consumer_of_an_earlier_worker_is_taken_over(play: Play) -> No
 
 
 async def test_a_worker_that_starts_before_its_server_waits_for_it(play: Play) -> None:
-    """It handles what was published before."""
+    """The worker then handles events that were published earlier."""
     await play.publish("ok-1")
     await asyncio.to_thread(play.server.kill)
     worker = await play.start(until="ready")
@@ -237,7 +237,7 @@ async def test_a_worker_that_starts_before_its_server_waits_for_it(play: Play) -
 
 
 async def test_a_worker_that_is_stopped_amid_its_start_ends(play: Play) -> None:
-    """Its last subscribers are started while the broker closes the connection."""
+    """The last subscribers start while the broker already closes the connection."""
     play.concurrency = 300
     await play.publish("ok-1")
     worker = await play.start(until="ready")

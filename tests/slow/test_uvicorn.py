@@ -24,7 +24,7 @@ COMMANDS: Final = commands("uvicorn")
 (BEHIND_NGINX,) = COMMANDS
 (SERVER_BLOCK,) = contents("nginx")
 GOOD: Final = "127.0.0.2"
-"""Where the service comes from, here."""
+"""Address of the service in these tests."""
 needs_nginx = pytest.mark.skipif(nginx_program() is None, reason="there is no nginx")
 
 
@@ -138,7 +138,7 @@ async def test_the_service_passes_and_nobody_else(
 async def test_other_settings_of_nginx_let_nobody_in(
     papers: Papers, tmp_path: Path, replaced: tuple[str, str]
 ) -> None:
-    """What is left of the address that it appends counts for nothing, as do unverified papers."""
+    """Addresses left of the one that nginx appends, and unverified certificates, do not count."""
     service, stranger = papers.client(papers.service()), papers.client(papers.stranger())
     async with proxied(papers, tmp_path, replaced=replaced) as url:
         assert await status(url, service, GOOD, "X-Forwarded-For=203.0.113.9") == 200
@@ -148,7 +148,7 @@ async def test_other_settings_of_nginx_let_nobody_in(
 
 
 async def test_who_goes_around_nginx_is_no_proxy(papers: Papers, tmp_path: Path) -> None:
-    """Its headers are believed of its address alone."""
+    """The headers of proxies count only from the proxy's address."""
     application_in(tmp_path)
     one_line = pem_of(papers.service()).replace("\n", "%0A")
     forged = (f"Client-Cert={one_line}", "X-SSL-Client-Verify=SUCCESS", f"X-Forwarded-For={GOOD}")

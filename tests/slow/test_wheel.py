@@ -1,4 +1,4 @@
-"""What is packaged, and with which libraries."""
+"""Content of the wheel and its required libraries."""
 
 import re
 import shutil

@@ -49,7 +49,7 @@ class Letter:
 
 @frozen
 class Figures:
-    """What became of the events of a test."""
+    """Counts of events of a test, by their outcome."""
 
     events: int
     handled: int

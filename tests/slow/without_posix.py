@@ -1,4 +1,4 @@
-"""What Windows lacks is taken from this process; then the client is imported and used.
+"""Import and use of the client in a process without the functions that Windows lacks.
 
 ``python -m tests.slow.without_posix FOLDER`` says ``done`` if all of it worked.
 """

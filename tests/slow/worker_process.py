@@ -95,7 +95,7 @@ _ACTIONS: Final[Mapping[str, Callable[[UpdateEvent], Awaitable[None]]]] = {
     "slow": _take_long,
     "unread": _read_nothing,
 }
-"""What is done before the example's own work, by the first word of an application's id."""
+"""Actions before the example's own work, by the first word of an application's id."""
 
 
 class _Client:

@@ -21,5 +21,5 @@ def anyio_backend() -> str:
 async def test_a_good_income_is_enough(
     income_service: IncomeService, income_client: IncomeClient
 ) -> None:
-    """It is the plug-in's client and service in anyio's loop."""
+    """Client and service of the plug-in run in anyio's loop."""
     assert await decide(income_client, income_service.ids[0], Decimal(1)) == "granted"

@@ -24,7 +24,7 @@ def test_one_question_is_enough(
 
 @pytest.mark.income_service(applications=7)
 def test_a_walk_is_a_list(income_client: IncomeClient, income_run: LoopRunner) -> None:
-    """What is iterated over asynchronously comes as a list."""
+    """An asynchronous iterator of the client becomes a list."""
     assert len(income_run(income_client.list_applications())) == 7
 
 
