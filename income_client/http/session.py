@@ -8,7 +8,7 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import datetime
 from functools import partial
 from types import TracebackType
@@ -96,10 +96,10 @@ class SessionManager:
     deadlines: Deadlines
     """Timer of the deadlines of whole calls."""
 
-    async def call(self, request: Request, read: Read[T]) -> T:
+    def call(self, request: Request, read: Read[T]) -> Coroutine[Any, Any, T]:
         """Send a request until a reply is read, no retry is allowed, or the deadline passes."""
         self.transport.pool.check()
-        return await _Call(self, request).result(read)
+        return _Call(self, request).result(read)
 
     def with_options(
         self,
@@ -310,11 +310,11 @@ class _Call:
         if self._watch is not None:
             self._watch.sent()
         try:
-            result, answer_id = await session.transport.send(
+            result, response = await session.transport.send(
                 self._request,
                 token.headers,
                 session.limits,
-                lambda response: (read(response), request_id(response)),
+                lambda response: (read(response), response),
             )
         except StaleConnectionError as stale:
             self._report_answer(None, stale.failure, None)
@@ -325,7 +325,8 @@ class _Call:
         except IncomeClientError as error:
             self._report_answer(error.status, error, error.request_id)
             raise
-        self._report_answer(_OK, result, answer_id)
+        if self._watch is not None or _LOGGER.isEnabledFor(logging.DEBUG):
+            self._report_answer(_OK, result, request_id(response))
         self._retries.succeed()
         return result
 
