@@ -17,7 +17,6 @@ from attrs import Attribute, evolve, field, frozen
 from attrs.validators import optional
 
 from .errors import ConfigurationError, InvalidArgumentError
-from .system.frames import strip_frames
 from .system.hosts import read_host_pattern
 from .system.texts import has_surrogate
 
@@ -152,9 +151,10 @@ class Secret:
 
     __slots__ = ("_text",)
 
-    @strip_frames
     def __init__(self, text: str) -> None:
-        if not isinstance(text, str):
+        is_text = isinstance(text, str)  # untyped code may give anything
+        if not is_text:
+            del text  # crash reporters send the variables of frames
             raise InvalidArgumentError("the text of a Secret must be a str", argument="text")
         self._text = text
 
@@ -210,8 +210,15 @@ def _pair_fault(fields: tuple[str, str], name: object, secret: object) -> Config
     return None if secret_fault is None else wrong(fields[1], secret_fault)
 
 
-def _as_secret(text: "str | Secret") -> Secret:
-    return text if isinstance(text, Secret) else Secret(text)
+def as_secret(value: object) -> Secret:
+    """Return a text as a `Secret`; anything else than a text becomes an empty one.
+
+    A constructor that does this first holds no plain secret when it raises: crash reporters send
+    the variables of frames.
+    """
+    if isinstance(value, Secret):
+        return value
+    return Secret(value if isinstance(value, str) else "")
 
 
 def _basic_credentials(name: str, secret: Secret) -> Secret:
@@ -234,12 +241,12 @@ class BasicAuth:
     username: str
     password: Secret
 
-    @strip_frames
     def __init__(self, username: str, password: str | Secret) -> None:
         fault = _pair_fault(("username", "password"), username, password)
         if fault is not None:
+            del username, password  # crash reporters send the variables of frames
             raise fault
-        self.__attrs_init__(username, _as_secret(password))
+        self.__attrs_init__(username, as_secret(password))
 
     def authorization(self) -> Secret:
         """Return the value of the Authorization header."""
@@ -261,12 +268,12 @@ class OAuth2ClientCredentials:
     client_id: str
     client_secret: Secret
 
-    @strip_frames
     def __init__(self, client_id: str, client_secret: str | Secret) -> None:
         fault = _pair_fault(("client_id", "client_secret"), client_id, client_secret)
         if fault is not None:
+            del client_id, client_secret  # crash reporters send the variables of frames
             raise fault
-        self.__attrs_init__(client_id, _as_secret(client_secret))
+        self.__attrs_init__(client_id, as_secret(client_secret))
 
     def authorization(self) -> Secret:
         """Return the value of the Authorization header of the token request."""

@@ -90,10 +90,13 @@ def host_name(host: str) -> str | None:
 
 def check_token(token: Secret, name: str = "control_token") -> None:
     """Raise unless this can be a control token; ``name`` says where it was given."""
-    text = token.reveal()
-    is_plain = text.isascii() and text.isprintable() and " " not in text
-    if not is_plain or not _SHORTEST_TOKEN <= len(text) <= _LONGEST_TOKEN:
+    if not _is_control_token(token.reveal()):
         raise wrong(name, f"must be {_SHORTEST_TOKEN} or more characters, no blanks")
+
+
+def _is_control_token(text: str) -> bool:
+    is_plain = text.isascii() and text.isprintable() and " " not in text
+    return is_plain and _SHORTEST_TOKEN <= len(text) <= _LONGEST_TOKEN
 
 
 @frozen

@@ -18,9 +18,8 @@ from income_client.settings import (
     DownloadPolicy,
     OAuth2ClientCredentials,
     Secret,
-    check_type,
+    as_secret,
 )
-from income_client.system.frames import strip_frames
 from income_client.system.texts import printable, reason_of
 
 from . import control
@@ -97,11 +96,9 @@ class RemoteEmulator:
     oauth2: OAuth2ClientCredentials
     download_policy: DownloadPolicy
 
-    @strip_frames
     def __init__(self, url: str, token: Secret | str | None = None) -> None:
-        check_type("token", token, Secret, str)
-        token = Secret(token) if isinstance(token, str) else token
         if token is not None:
+            token = as_secret(token)
             check_token(token, "token")
         self.url: str = _origin_of(url)
         self._authorization = None if token is None else Secret(f"Bearer {token.reveal()}")

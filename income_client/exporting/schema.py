@@ -16,7 +16,6 @@ from income_client.records.applications import Applicant, Application
 from income_client.records.document_types import DOCUMENT_TYPES
 from income_client.records.documents import ApplicationRecord
 from income_client.records.fields import ServiceTime, UtcTime
-from income_client.system.frames import strip_frames
 from income_client.wire.shapes import optional_element
 
 from .rows import PERSONS, ROWS, Row, columns_of, single_fields
@@ -185,7 +184,6 @@ Batches = dict[str, pa.RecordBatch]
 """Batches of rows by table."""
 
 
-@strip_frames
 class RowBuffer:
     """Rows of records that wait to be converted; no repr shows them."""
 
@@ -204,28 +202,30 @@ class RowBuffer:
                 f"tables are made of ApplicationRecord, not of {type(record).__name__}"
             )
         rows = {table: list(rows_of(record)) for table, rows_of in ROWS.items()}
-        for kind, table, column in _LIMITED:
-            try:
-                pa.array([row.get(column) for row in rows[table]], kind)
-            except _REFUSED:  # whose text quotes the value
-                problem = f"a value of {table}.{column} does not fit {kind}"
-                raise ConfigurationError(
-                    f"application {record.application_id}: {problem}"
-                ) from None
+        problem = _misfit_in(rows)
+        if problem is not None:
+            del rows  # crash reporters send the variables of frames
+            raise ConfigurationError(f"application {record.application_id}: {problem}")
         for table, added in rows.items():
             self._rows[table] += added
         self._records += 1
 
     def take_batches(self) -> Batches:
         """Return all rows as a batch for each table, and forget them."""
-        try:
-            batches = {table: _make_batch(table, rows) for table, rows in self._rows.items()}
-        except _REFUSED:  # whose text quotes the value
+        batches = self._make_batches()
+        if batches is None:
             raise ConfigurationError(
                 f"application {self._first_misfit()}: it holds values that do not fit the tables"
-            ) from None
+            )
         self._clear_rows()
         return batches
+
+    def _make_batches(self) -> Batches | None:
+        """Return the rows as batches; None if they do not fit: pyarrow's errors quote the value."""
+        try:
+            return {table: _make_batch(table, rows) for table, rows in self._rows.items()}
+        except _REFUSED:
+            return None
 
     def _clear_rows(self) -> None:
         self._records = 0
@@ -250,6 +250,16 @@ def batches_of(records: Iterable[object]) -> Iterator[Batches]:
         if buffer.is_full:
             yield buffer.take_batches()
     yield buffer.take_batches()
+
+
+def _misfit_in(rows: Mapping[str, list[Row]]) -> str | None:
+    """Return which column cannot hold the rows of a record; pyarrow's errors quote the value."""
+    for kind, table, column in _LIMITED:
+        try:
+            pa.array([row.get(column) for row in rows[table]], kind)
+        except _REFUSED:
+            return f"a value of {table}.{column} does not fit {kind}"
+    return None
 
 
 def _make_batch(table: str, rows: list[Row]) -> pa.RecordBatch:

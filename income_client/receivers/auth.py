@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from attrs import field, frozen
 
 from income_client.errors import ConfigurationError, InvalidArgumentError
-from income_client.settings import BasicAuth, Secret
+from income_client.settings import BasicAuth, Secret, as_secret
 from income_client.system.frames import strip_frames
 from income_client.system.hosts import read_address
 
@@ -55,10 +55,10 @@ class CallbackBasicAuth:
 
     _digests: tuple[bytes, ...] = field(repr=False)
 
-    @strip_frames
     def __init__(
         self, username: str, password: str | Secret, *, also: Iterable[BasicAuth] = ()
     ) -> None:
+        password = as_secret(password)
         if not isinstance(also, Iterable):
             raise InvalidArgumentError("also must be an iterable of BasicAuth", argument="also")
         pairs = (BasicAuth(username, password), *also)

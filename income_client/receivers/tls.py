@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import Final, Literal
 
 from income_client.errors import ConfigurationError, InvalidArgumentError
-from income_client.settings import Secret
-from income_client.system.frames import strip_frames
+from income_client.settings import Secret, as_secret
 
 _ASKED: Final = {"required": ssl.CERT_REQUIRED, "optional": ssl.CERT_OPTIONAL}
 
 FilePath = str | os.PathLike[str]
 
 
-@strip_frames
 def callback_ssl_context(
     certificate: FilePath,
     key: FilePath,
@@ -42,6 +40,7 @@ def callback_ssl_context(
         InvalidArgumentError: a file cannot be read, or holds no certificate.
         ConfigurationError: the files do not fit each other.
     """
+    password = as_secret(password)
     if client_certificates not in _ASKED:
         raise InvalidArgumentError(
             "client_certificates must be 'required' or 'optional'", argument="client_certificates"
@@ -59,25 +58,25 @@ def callback_ssl_context(
 
 
 def _load_own(
-    context: ssl.SSLContext, certificate: FilePath, key: FilePath, password: str | Secret | None
+    context: ssl.SSLContext, certificate: FilePath, key: FilePath, password: Secret
 ) -> None:
     _check_readable("certificate", certificate)
     _check_readable("key", key)
-    text = password.reveal() if isinstance(password, Secret) else password or ""
     was_asked = False
 
     def tell_password() -> str:
         # Without it OpenSSL would ask at the terminal.
         nonlocal was_asked
         was_asked = True
-        return text
+        return password.reveal()
 
     try:
         context.load_cert_chain(certificate, key, password=tell_password)
     except ssl.SSLError as error:
         files = f"'{certificate}' and '{key}'"
         if was_asked:
-            problem = "the password does not open" if text else "no password is given for"
+            is_given = password.reveal() != ""
+            problem = "the password does not open" if is_given else "no password is given for"
             fault = f"key: {problem} '{key}', which is encrypted"
         elif error.reason == "KEY_VALUES_MISMATCH":
             fault = f"certificate, key: {files} do not belong together"
@@ -109,12 +108,16 @@ def _load_authorities(context: ssl.SSLContext, client_ca: FilePath) -> None:
 
 
 def _check_readable(name: str, path: FilePath) -> None:
+    fault = _reading_fault(path)
+    if fault is not None:
+        raise InvalidArgumentError(f"{name}: '{path}' cannot be read: {fault}", argument=name)
+
+
+def _reading_fault(path: FilePath) -> str | None:
     try:
         # A number would be taken for an open file.
         with Path(os.fspath(path)).open("rb") as file:
             file.read(1)
     except (OSError, TypeError, ValueError) as error:
-        cause = getattr(error, "strerror", None) or "not a path"
-        raise InvalidArgumentError(
-            f"{name}: '{path}' cannot be read: {cause}", argument=name
-        ) from None
+        return getattr(error, "strerror", None) or "not a path"
+    return None

@@ -13,7 +13,6 @@ from income_client.records.applications import Application, ApplicationSummary
 from income_client.records.documents import ApplicationDocuments, ApplicationRecord
 from income_client.settings import check_choice, check_count, invalid
 from income_client.system.concurrency import Finished, Source, TaskIterator
-from income_client.system.frames import strip_frames
 
 Y = TypeVar("Y")
 
@@ -154,7 +153,6 @@ def as_record(
     return ApplicationRecord(application=application, documents=documents)
 
 
-@strip_frames
 def _id_of(application: object) -> str:
     match application:
         case str():
@@ -162,4 +160,6 @@ def _id_of(application: object) -> str:
         case ApplicationSummary() | Application():
             return application.application_id
         case _:
-            raise invalid("an application", "an id, a summary or an application", application)
+            fault = invalid("an application", "an id, a summary or an application", application)
+            del application  # a record as plain data: crash reporters send the variables of frames
+            raise fault

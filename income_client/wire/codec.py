@@ -254,7 +254,6 @@ def _quick_reader(cls: Any) -> Callable[[bytes], Any] | None:
     return quick_reader(cls)
 
 
-@strip_frames
 def to_json(record: object) -> bytes:
     """Write a record as the service's own JSON, unknown fields included.
 
@@ -276,14 +275,15 @@ def to_json(record: object) -> bytes:
     """
     kind = type(record)
     is_tree = isinstance(record, dict | list) and is_untyped(record)
-    if not is_tree and not _readers_module().is_record_class(kind):
-        raise ConfigurationError(f"{kind.__name__} is not a record class of the service")
-    try:
-        return render(record if is_tree else _writers_module().write_object(record))
-    except Exception:  # noqa: BLE001 - a record made by hand holds anything
-        raise ConfigurationError(
-            f"this {kind.__name__} holds what JSON cannot carry exactly"
-        ) from None
+    if is_tree or _readers_module().is_record_class(kind):
+        try:
+            return render(record if is_tree else _writers_module().write_object(record))
+        except Exception:  # noqa: BLE001 - a record made by hand holds anything
+            fault = f"this {kind.__name__} holds what JSON cannot carry exactly"
+    else:
+        fault = f"{kind.__name__} is not a record class of the service"
+    del record  # it may be plain data: crash reporters send the variables of frames
+    raise ConfigurationError(fault)
 
 
 @strip_frames
