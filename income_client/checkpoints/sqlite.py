@@ -20,7 +20,7 @@ from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import EPOCH, Window
 from income_client.system.concurrency import run_to_the_end
 from income_client.system.disk import locked_folder, new_file
-from income_client.system.frames import strip_frames
+from income_client.system.frames import replace_errors
 
 from .store import (
     Change,
@@ -187,12 +187,8 @@ class SQLiteCheckpointStore(CheckpointStore):
         check_name(name)
         return await self._run_statements(partial(self._count_rings, name))
 
-    @strip_frames
     async def _run_statements(self, work: Callable[[], T]) -> T:
-        try:
-            return await self._retry_while_locked(work)
-        except (sqlite3.Error, OSError) as error:
-            raise self._translate_error(error) from None
+        return await replace_errors(lambda: self._retry_while_locked(work), self._translate_error)
 
     async def _retry_while_locked(self, work: Callable[[], T]) -> T:
         """Do work again while the file is locked; what was locked out has changed nothing."""
@@ -314,11 +310,13 @@ class SQLiteCheckpointStore(CheckpointStore):
         if version != _SCHEMA_VERSION:
             raise self._store_error("was written by a newer version of this package")
 
-    def _translate_error(self, error: sqlite3.Error | OSError) -> CheckpointError:
+    def _translate_error(self, error: Exception) -> CheckpointError | None:
         """Return the error for a caller; SQLite's own texts hold no value that was bound."""
         if isinstance(error, OSError):
             reason = error.strerror or type(error).__name__
             return self._store_error(reason, retryable=error.errno in _RETRYABLE_ERRNOS)
+        if not isinstance(error, sqlite3.Error):
+            return None
         code = _code_of(error)
         if code is None:  # sqlite3's own error: it shows a text that is not UTF-8, for example
             return self._store_error(f"cannot be read: {type(error).__name__}")

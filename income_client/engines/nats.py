@@ -46,7 +46,7 @@ from income_client.checkpoints.store import (
     in_whole_seconds,
 )
 from income_client.settings import check_positive
-from income_client.system.frames import strip_all_frames, strip_frames
+from income_client.system.frames import replace_errors
 
 from .relay import HEADER_BYTES, UpdateEvent
 
@@ -440,25 +440,32 @@ def nats_publisher(
         raises `IncomeClientError` once the connection is closed for good.
     """
 
-    async def send(content: bytes, headers: dict[str, str]) -> None:
-        try:
-            await js.publish(subject, content, headers=headers)
-        except ConnectionClosedError:
-            raise IncomeClientError(f"NATS: {_CLOSED}") from None
-        except (AttributeError, LookupError, TypeError, ValueError):
-            # A subscriber of the subject has replied in place of a stream.
-            raise NatsError("the reply is not an acknowledgement") from None
-
-    @strip_all_frames
-    async def publish(event: UpdateEvent) -> None:
+    async def send(event: UpdateEvent) -> None:
         headers = {"Nats-Msg-Id": event.id, "content-type": "application/json"}
         content = event.to_json()
         # A server that gets a larger message closes the connection, each time.
         if len(content) > _room(js) and event.record is not None:
             content = evolve(event, record=None).to_json()
-        await send(content, headers)
+        try:
+            await js.publish(subject, content, headers=headers)
+        except (AttributeError, LookupError, TypeError, ValueError):
+            # A subscriber of the subject has replied in place of a stream.
+            raise NatsError("the reply is not an acknowledgement") from None
+
+    async def publish(event: UpdateEvent) -> None:
+        await replace_errors(lambda: send(event), _publishing_error)
 
     return publish
+
+
+def _publishing_error(error: Exception) -> IncomeClientError | None:
+    match error:
+        case ConnectionClosedError():
+            return IncomeClientError(f"NATS: {_CLOSED}")
+        case NatsError() | TimeoutError() | OSError():
+            return IncomeClientError(f"NATS: {type(error).__name__}", retryable=True)
+        case _:
+            return None
 
 
 def _room(js: JetStreamContext) -> int:
@@ -467,13 +474,9 @@ def _room(js: JetStreamContext) -> int:
     return client.max_payload - HEADER_BYTES
 
 
-@strip_frames
 async def _await_answer(work: Awaitable[T]) -> T:
     """Return what the server answers; raise what fails as an error without its text."""
-    try:
-        return await work
-    except (NatsError, TimeoutError, OSError) as error:
-        raise _translate_error(error) from None
+    return await replace_errors(lambda: work, _translate_error)
 
 
 async def _in_time(work: Awaitable[T]) -> T:
@@ -500,7 +503,9 @@ def _contention_error() -> CheckpointError:
     return CheckpointError("NATS bucket: others write the key all the time", retryable=True)
 
 
-def _translate_error(error: Exception) -> CheckpointError:
+def _translate_error(error: Exception) -> CheckpointError | None:
+    if not isinstance(error, NatsError | TimeoutError | OSError):
+        return None
     retryable = True
     match error:
         case ConnectionClosedError():

@@ -36,7 +36,7 @@ from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import Window
 from income_client.settings import Secret, check_positive, check_type, invalid
 from income_client.system.concurrency import wait_for_end
-from income_client.system.frames import strip_frames
+from income_client.system.frames import replace_errors
 
 T = TypeVar("T")
 
@@ -320,9 +320,9 @@ class PostgresCheckpointStore(_Checkpoints):
     is_of_event_loop = True
     has_bell = True
 
-    @strip_frames
     def __init__(self, pool: Any) -> None:
-        self._pool = _Pool("checkpoint store", pool)
+        pool = self._pool = _Pool("checkpoint store", pool)
+        pool.check()
         super().__init__(self._pool)
 
     async def check_rights(self, name: str) -> None:
@@ -414,10 +414,10 @@ class PostgresTokenStore(TokenStore):
     """The store is bound to the event loop that created its connections; `SyncIncomeClient`
     refuses it."""
 
-    @strip_frames
     def __init__(self, pool: Any, key: str = "default") -> None:
+        pool = self._database = _Pool("token store", pool)
+        pool.check()
         check_name(key, "key")
-        self._database = _Pool("token store", pool)
         self._key = key
         self._claimer = uuid.uuid4().hex
 
@@ -606,16 +606,22 @@ class _Pool:
 
     what: str
     """Name of the pool in messages."""
-    pool: Any = field()
+    pool: Any = field(repr=False)
 
-    @pool.validator
-    def _check_pool(self, _attribute: object, pool: object) -> None:
-        if not isinstance(pool, _import_asyncpg().Pool):
-            raise invalid("pool", "what asyncpg.create_pool() has returned", pool)
+    def check(self) -> None:
+        """Raise `ConfigurationError` unless this is a pool.
 
-    @strip_frames
+        It is not done while one is made: a server's address with a password, given by mistake,
+        would be a variable of the frames.
+        """
+        if not isinstance(self.pool, _import_asyncpg().Pool):
+            raise invalid("pool", "what asyncpg.create_pool() has returned", self.pool)
+
     async def run(self, work: Work[T]) -> T:
         """Do work on one of them, which is given back."""
+        return await replace_errors(lambda: self._run_work(work), self._translate_error)
+
+    async def _run_work(self, work: Work[T]) -> T:
         try:
             async with asyncio.timeout(_SECONDS):
                 connection = await self.pool.acquire()
@@ -623,9 +629,9 @@ class _Pool:
                     return await work(connection)
                 finally:
                     await self._give_back(connection)
-        except Exception as error:  # noqa: BLE001 - foreign code
+        except Exception as error:
             await self.leave_if_read_only(error)
-            raise self._translate_error(error) from None
+            raise
 
     async def _give_back(self, connection: Any) -> None:
         """Give one back, even if it is cancelled meanwhile: asyncpg would leave a task behind.
@@ -668,20 +674,22 @@ class _Connection:
         if not isinstance(connection, library.Connection | library.pool.PoolConnectionProxy):
             raise invalid("connection", "a connection of asyncpg", connection)
 
-    @strip_frames
     async def run(self, work: Work[T]) -> T:
         """Do work on it, and close it where the outcome is not known."""
+        return await replace_errors(
+            lambda: self._run_work(work), partial(_translate_error, self.what)
+        )
+
+    async def _run_work(self, work: Work[T]) -> T:
         try:
             async with asyncio.timeout(_SECONDS):
                 return await work(self.connection)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, TimeoutError):
             self.close()
             raise
-        except Exception as error:  # noqa: BLE001 - foreign code
-            if isinstance(error, TimeoutError):
-                self.close()
+        except Exception as error:
             await self.pool.leave_if_read_only(error)
-            raise _translate_error(self.what, error) from None
+            raise
 
     def close(self) -> None:
         """Close it without waiting for the server, which then undoes its transaction."""
@@ -709,9 +717,7 @@ def _is_misuse(error: Exception) -> bool:
 
 
 def _translate_error(what: str, error: Exception) -> IncomeClientError:
-    """Return the error for a caller: ours, or one that says what a foreign one means."""
-    if isinstance(error, IncomeClientError):
-        return error
+    """Return the error that says what one of the driver means."""
     if isinstance(error, TimeoutError):
         return _store_error(what, "the server did not answer in time", retryable=True)
     code = getattr(error, "sqlstate", None)

@@ -30,7 +30,7 @@ from income_client.http.endpoints import check_application_id
 from income_client.polling.foreign_store import is_mistake
 from income_client.polling.reading import updated_at
 from income_client.settings import check_choice, check_count, invalid
-from income_client.system.frames import strip_all_frames, strip_frames
+from income_client.system.frames import replace_errors, strip_frames
 
 Payload: TypeAlias = Literal["reference", "record"]
 """Content of an event: the id of the application alone, or the record that was read as well."""
@@ -213,25 +213,28 @@ def faststream_publisher(publisher: Publisher) -> Callable[[UpdateEvent], Awaita
         ``NatsBroker`` is closed for good.
     """
 
-    @strip_all_frames
     async def publish(event: UpdateEvent) -> None:
         headers = {"Nats-Msg-Id": event.id, "content-type": "application/json"}
-        try:
-            confirmation = await publisher.publish(
-                event.to_json(), correlation_id=event.id, headers=headers
-            )
-        except Exception as error:
-            if not _is_closed_for_good(error):
-                raise
-            raise IncomeClientError(
-                "NATS: the broker's connection is closed for good: start this process again; "
-                "NatsBroker(..., max_reconnect_attempts=-1) keeps its connection"
-            ) from None
+        confirmation = await replace_errors(
+            lambda: publisher.publish(event.to_json(), correlation_id=event.id, headers=headers),
+            _publishing_error,
+        )
         # What RabbitMQ has handed back, it confirms as well.
         if getattr(confirmation, "delivery", None) is not None:
             raise IncomeClientError("no queue has taken the event: make it", retryable=True)
 
     return publish
+
+
+def _publishing_error(error: Exception) -> IncomeClientError | None:
+    if _is_closed_for_good(error):
+        return IncomeClientError(
+            "NATS: the broker's connection is closed for good: start this process again; "
+            "NatsBroker(..., max_reconnect_attempts=-1) keeps its connection"
+        )
+    if is_mistake(error):
+        return None
+    return IncomeClientError(f"the broker failed: {type(error).__name__}", retryable=True)
 
 
 def _is_closed_for_good(error: Exception) -> bool:

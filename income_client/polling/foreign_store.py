@@ -9,20 +9,17 @@ import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, cast
 
 from attrs import evolve, field, frozen
 
 from income_client.checkpoints import CheckpointStore, StoredCheckpoint
 from income_client.checkpoints.store import check_name
-from income_client.errors import (
-    CheckpointConflictError,
-    CheckpointError,
-    IncomeClientError,
-)
+from income_client.errors import CheckpointConflictError, CheckpointError
 from income_client.records.dead_letters import DeadLetter
 from income_client.settings import invalid
-from income_client.system.frames import strip_frames
+from income_client.system import frames
+from income_client.system.frames import replace_errors
 
 from .checkpoint import read_checkpoint
 
@@ -30,6 +27,8 @@ T = TypeVar("T")
 
 _METHODS: Final = ("load", "save", "dead_letters")
 _MOST_PLACES: Final = 4
+_CALLING: Final = frozenset({__file__, frames.__file__})
+"""Files of the package through which a store is called."""
 _MISTAKES: Final = (
     ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError,
     NotImplementedError, TypeError, ValueError,
@@ -75,7 +74,7 @@ class ForeignStore:
 
     async def load(self) -> StoredCheckpoint:
         """Return what is stored."""
-        stored = await _call_store(self.store.load, self.name)
+        stored = await _call_store(lambda: self.store.load(self.name))
         is_one = isinstance(stored, StoredCheckpoint)  # the store may be untyped code
         if not is_one:
             raise CheckpointError("the checkpoint store must return a StoredCheckpoint")
@@ -98,28 +97,29 @@ class ForeignStore:
     ) -> None:
         """Replace what is stored; raise `CheckpointConflictError` if it is something else."""
         version = await _call_store(
-            self.store.save,
-            self.name,
-            new.checkpoint,
-            version=over.version,
-            dead_letters=letters,
-            resolved=resolved,
-            replaces=over.checkpoint,
+            lambda: self.store.save(
+                self.name,
+                cast("str", new.checkpoint),
+                version=over.version,
+                dead_letters=letters,
+                resolved=resolved,
+                replaces=over.checkpoint,
+            )
         )
         if version != new.version:
             raise CheckpointError("the checkpoint store must return the next version")
 
     async def check_rights(self) -> None:
         """Raise what a save would raise, if the store can tell."""
-        await _call_store(self.store.check_rights, self.name)
+        await _call_store(lambda: self.store.check_rights(self.name))
 
     async def ring(self) -> None:
         """Wake the poller that holds the lease."""
-        await _call_store(self.store.ring, self.name)
+        await _call_store(lambda: self.store.ring(self.name))
 
     async def count_rings(self) -> int:
         """Return the number that each ring changes."""
-        return await _call_store(self.store.count_rings, self.name)
+        return await _call_store(lambda: self.store.count_rings(self.name))
 
     def begin_transaction(self, connection: Any) -> AbstractAsyncContextManager[CheckpointStore]:
         """Return a transaction of the store; raise `ConfigurationError` if it has none."""
@@ -131,7 +131,7 @@ class ForeignStore:
 
     async def end_when_idle(self, seconds: float) -> None:
         """Have a database end the transaction whose process is lost between save and commit."""
-        await _call_store(self.store.end_when_idle, seconds)
+        await _call_store(lambda: self.store.end_when_idle(seconds))
 
     async def _load_letters(self) -> tuple[DeadLetter, ...]:
         return tuple(await self.store.dead_letters(self.name))
@@ -193,14 +193,9 @@ def _takes_replaces(store: CheckpointStore) -> bool:
     return any(one.name == "replaces" or one.kind is one.VAR_KEYWORD for one in parameters)
 
 
-@strip_frames
-async def _call_store(method: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
-    try:
-        return await method(*args, **options)
-    except IncomeClientError:
-        raise
-    except Exception as error:  # noqa: BLE001 - foreign code
-        raise _failure_of(error) from None
+async def _call_store(call: Callable[[], Awaitable[T]]) -> T:
+    # A function, whose text shows no store, as that of the store's method would.
+    return await replace_errors(call, _failure_of)
 
 
 def _failure_of(error: Exception) -> CheckpointError:
@@ -219,5 +214,5 @@ def _store_lines(error: Exception) -> str:
     """Name the lines of the store that an error passed, for its author."""
     walked = traceback.walk_tb(error.__traceback__)
     files = [(frame.f_code.co_filename, line) for frame, line in walked]
-    places = [f"{Path(file).name}:{line}" for file, line in files if file != __file__]
+    places = [f"{Path(file).name}:{line}" for file, line in files if file not in _CALLING]
     return f" ({' > '.join(places[-_MOST_PLACES:])})" if places else ""

@@ -5,6 +5,7 @@ import logging
 import secrets
 import ssl
 import time
+import traceback
 from collections import Counter
 from collections.abc import AsyncIterable
 from http import HTTPStatus
@@ -92,6 +93,13 @@ def is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
+def place_of(error: BaseException) -> str:
+    """Return the class of an error and the line that raised it, and nothing of its text."""
+    where = traceback.extract_tb(error.__traceback__, limit=-1)
+    place = f" in {where[-1].filename}:{where[-1].lineno}" if where else ""
+    return f"{type(error).__name__}{place}"
+
+
 class QuietLog:
     """Logs one line a minute for each reason, since anyone can cause many."""
 
@@ -124,7 +132,12 @@ class _TokenEndpoint:
         except RefusedError as error:
             return make_answer(error.refusal.status, Connection="close")
         nonce = secrets.token_bytes(_NONCE_BYTES)
-        issued = self._issuer.answer(head, form, now=time.time(), nonce=nonce)
+        try:
+            issued = self._issuer.answer(head, form, now=time.time(), nonce=nonce)
+        except Exception as error:  # noqa: BLE001 - a bug, in frames that hold the client's secret
+            place = place_of(error)
+            logger.error("token request not answered: %s", place)  # noqa: TRY400 - as above
+            issued = make_answer(HTTPStatus.SERVICE_UNAVAILABLE)
         if issued.status != HTTPStatus.OK:
             self._log.warn(
                 f"token request refused with {issued.status:d}",

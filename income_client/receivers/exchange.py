@@ -129,6 +129,7 @@ class Refusal(enum.Enum):
     QUEUE_FULL = (503, "too many callbacks are waiting")
     HANDLER_FAILED = (503, "on_callback failed")
     HANDLER_SLOW = (503, "on_callback took too long")
+    RECEIVER_FAILED = (503, "the receiver itself failed")
 
     @property
     def status(self) -> int:

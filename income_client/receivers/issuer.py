@@ -16,9 +16,8 @@ from urllib.parse import unquote_to_bytes
 
 from attrs import field, frozen
 
-from income_client.errors import InvalidArgumentError
-from income_client.settings import OAuth2ClientCredentials, Secret, is_number
-from income_client.system.frames import strip_all_frames
+from income_client.errors import ConfigurationError, InvalidArgumentError
+from income_client.settings import OAuth2ClientCredentials, Secret, as_secret, is_number
 
 from .auth import CallbackBearerAuth, pair_digest, pair_digests
 from .exchange import Answer, RequestHead, make_answer
@@ -57,7 +56,6 @@ class _Client:
     """Key that signs the client's tokens."""
 
 
-@strip_all_frames
 @frozen(init=False)
 class CallbackTokenIssuer:
     """Issues the tokens that callbacks carry (contract section 5.2).
@@ -91,6 +89,7 @@ class CallbackTokenIssuer:
         lifetime: float = 3600.0,
         also: Iterable[OAuth2ClientCredentials] = (),
     ) -> None:
+        client_secret = as_secret(client_secret)
         if not is_number(lifetime) or not _SHORTEST <= lifetime <= _LONGEST:
             raise InvalidArgumentError(
                 f"lifetime must be a number of seconds from {_SHORTEST} to {_LONGEST}",
@@ -116,6 +115,9 @@ class CallbackTokenIssuer:
         Args:
             now: seconds since 1970.
             nonce: 16 bytes or more that were never used before; they become the token's name.
+
+        Raises:
+            ConfigurationError: the library for tokens failed.
         """
         return self._make_token(self._clients[0], now=now, nonce=nonce)
 
@@ -138,13 +140,14 @@ class CallbackTokenIssuer:
             client = self._client_of(_read_client(head, form))
             if form[b"grant_type"] != _GRANT:
                 raise _TokenRequestError("unsupported_grant_type")  # noqa: TRY301 - answered like the others
+            token = self._make_token(client, now=now, nonce=nonce)
         except _TokenRequestError as error:
             return _error_answer(str(error))
-        content = {
-            "access_token": self._make_token(client, now=now, nonce=nonce),
-            "token_type": "Bearer",
-            "expires_in": self.lifetime,
-        }
+        except ConfigurationError as error:
+            # Raised no further: the frames here hold the client's secret.
+            fault = {"error": "server_error", "error_description": error.message}
+            return make_answer(HTTPStatus.SERVICE_UNAVAILABLE, fault, Pragma="no-cache")
+        content = {"access_token": token, "token_type": "Bearer", "expires_in": self.lifetime}
         return make_answer(HTTPStatus.OK, content, Pragma="no-cache")
 
     def _client_of(self, pairs: Iterable[tuple[bytes, bytes]]) -> _Client:
@@ -174,7 +177,7 @@ class CallbackTokenIssuer:
             "exp": issued_at + self.lifetime,
             "jti": urlsafe_b64encode(nonce).rstrip(b"=").decode(),
         }
-        return sign_token(claims, client.key.reveal())
+        return sign_token(claims, client.key)
 
 
 def _make_client(credentials: object) -> _Client:
@@ -182,16 +185,16 @@ def _make_client(credentials: object) -> _Client:
         raise InvalidArgumentError(
             "also holds something that is not an OAuth2ClientCredentials", argument="also"
         )
-    client_id, secret = credentials.client_id, credentials.client_secret.reveal()
-    if len(secret) < _LEAST_SECRET:
+    client_id, secret = credentials.client_id, credentials.client_secret
+    if len(secret.reveal()) < _LEAST_SECRET:
         raise InvalidArgumentError(
             f"client_secret has fewer than {_LEAST_SECRET} characters, and tokens are "
             "signed with it; secrets.token_urlsafe(32) makes a good one",
             argument="client_secret",
         )
     # Not the secret itself: others than its owner see what is signed with it.
-    key = hmac.digest(secret.encode(), _KEY_LABEL + client_id.encode(), "sha256")
-    digests = tuple(pair_digests(client_id, credentials.client_secret))
+    key = hmac.digest(secret.reveal().encode(), _KEY_LABEL + client_id.encode(), "sha256")
+    digests = tuple(pair_digests(client_id, secret))
     return _Client(client_id=client_id, digests=digests, key=Secret(key.hex()))
 
 

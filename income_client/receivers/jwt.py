@@ -253,11 +253,15 @@ def _check_claims(claims: Mapping[str, Any], rules: TokenRules, now: float) -> N
             raise RefusedError(Refusal.TOKEN_CLAIMS)
 
 
-def sign_token(claims: Mapping[str, Any], secret: str) -> str:
+def sign_token(claims: Mapping[str, Any], secret: Secret) -> str:
     """Return an access token (RFC 9068) that is signed with HS256."""
-    key = OctKey.import_key(secret.encode())
     header = {"alg": "HS256", "typ": "at+jwt"}
-    return jwt.encode(header, dict(claims), key, algorithms=["HS256"])
+    try:
+        key = OctKey.import_key(secret.reveal().encode())
+        return jwt.encode(header, dict(claims), key, algorithms=["HS256"])
+    except Exception as error:  # noqa: BLE001 - of a library, whose frames hold the key
+        fault = type(error).__name__
+    raise ConfigurationError(f"no token can be signed: {fault}")
 
 
 def token_rules(

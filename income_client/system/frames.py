@@ -1,14 +1,15 @@
-"""Remove the frames of functions that handle secrets from the errors that they raise."""
+"""Keep what functions handle out of the errors of the package: crash reporters send variables."""
 
+import asyncio
 import inspect
-import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
 from income_client.errors import IncomeClientError
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 def strip_frames(target: F) -> F:
@@ -16,8 +17,9 @@ def strip_frames(target: F) -> F:
 
     Crash reporters send the variables of frames. This is for functions that handle secrets,
     replies or records as plain values. The cause and the context, which may show what was
-    received, are removed as well. All this is done to errors of the package, and to cancellations
-    and interruptions; any other exception, such as one of the caller's code, is not altered.
+    received, are removed as well. All this is done to errors of the package only; an asynchronous
+    function raises a new cancellation in place of one that passed its frames. No other exception
+    is altered.
 
     Args:
         target: a function, asynchronous or not; or a class, for its constructor and its public
@@ -26,40 +28,19 @@ def strip_frames(target: F) -> F:
     Returns:
         The function with the same signature, or the class itself.
     """
-    return _decorate(target, _strip_own)
-
-
-def strip_all_frames(target: F) -> F:
-    """Remove frames as `strip_frames` does, but from any exception.
-
-    That keeps its cause and context, and its stack as a note.
-
-    Args:
-        target: as for `strip_frames`; it runs no code of the caller's, so that an exception that
-            is not the package's is a bug, or of a library.
-
-    Returns:
-        As `strip_frames`.
-    """
-    return _decorate(target, _strip_any)
-
-
-def _decorate(target: F, strip: Callable[[BaseException], None]) -> F:
     if not isinstance(target, type):
-        return cast("F", _stripping(target, strip))
+        return cast("F", _stripping(target))
     for name, member in tuple(vars(target).items()):
         if name.startswith("_") and name != "__init__":
             continue
         if inspect.isfunction(member):
-            setattr(target, name, _stripping(member, strip))
+            setattr(target, name, _stripping(member))
         elif isinstance(member, classmethod):
-            setattr(target, name, classmethod(_stripping(member.__func__, strip)))
+            setattr(target, name, classmethod(_stripping(member.__func__)))
     return target
 
 
-def _stripping(
-    function: Callable[..., Any], strip: Callable[[BaseException], None]
-) -> Callable[..., Any]:
+def _stripping(function: Callable[..., Any]) -> Callable[..., Any]:
     # An exception without a traceback gets no entry for the frame that raises it again.
     if inspect.iscoroutinefunction(function):
 
@@ -67,9 +48,14 @@ def _stripping(
         async def call_asynchronously(*args: Any, **options: Any) -> Any:
             try:
                 return await function(*args, **options)
-            except BaseException as error:
-                strip(error)
+            except IncomeClientError as error:
+                _strip(error)
                 raise
+            except asyncio.CancelledError as error:
+                reason = error.args
+            # Raised outside of the block above, so that the first one is not its context.
+            del args, options
+            raise asyncio.CancelledError(*reason)
 
         return call_asynchronously
 
@@ -77,20 +63,40 @@ def _stripping(
     def call(*args: Any, **options: Any) -> Any:
         try:
             return function(*args, **options)
-        except BaseException as error:
-            strip(error)
+        except IncomeClientError as error:
+            _strip(error)
             raise
 
     return call
 
 
-def _strip_own(error: BaseException) -> None:
-    if isinstance(error, IncomeClientError) or not isinstance(error, Exception):
-        error.__cause__ = error.__context__ = error.__traceback__ = None
+def _strip(error: IncomeClientError) -> None:
+    error.__cause__ = error.__context__ = error.__traceback__ = None
 
 
-def _strip_any(error: BaseException) -> None:
-    _strip_own(error)
-    if error.__traceback__ is not None:
-        error.add_note("raised in:\n" + "".join(traceback.format_tb(error.__traceback__)))
-        error.__traceback__ = None
+@strip_frames
+async def replace_errors(
+    work: Callable[[], Awaitable[T]], translate: Callable[[Exception], IncomeClientError | None]
+) -> T:
+    """Do the work of a library; raise an error of the package in place of the library's.
+
+    Args:
+        work: calls a database, a broker or a store of somebody else's; awaited.
+        translate: returns the error that replaces an exception; None for one that the library is
+            not expected to raise, which is not altered.
+
+    Returns:
+        What ``work`` returns.
+
+    Raises:
+        IncomeClientError: what ``work`` raised, if it is one of the package, or its replacement.
+    """
+    try:
+        return await work()
+    except IncomeClientError:
+        raise
+    except Exception as error:
+        replacement = translate(error)
+        if replacement is None:
+            raise
+        raise replacement from None

@@ -16,6 +16,7 @@ import pytest
 from income_client import (
     AuthenticationError,
     BasicAuth,
+    CheckpointError,
     ConfigurationError,
     DecodeError,
     DownloadError,
@@ -36,7 +37,7 @@ from income_client import (
 )
 from income_client.emulator import Emulator, Fault
 from income_client.errors import copy_without_traceback
-from income_client.system.frames import strip_all_frames, strip_frames
+from income_client.system.frames import replace_errors, strip_frames
 from tests.support.clients import HERE
 
 # Facts
@@ -321,16 +322,12 @@ async def fail_with_secret_later(secret: str, error: BaseException) -> None:
 
 
 @pytest.mark.parametrize("function", [fail_with_secret, fail_with_secret_later])
-@pytest.mark.parametrize(
-    "error",
-    [ConfigurationError("no"), asyncio.CancelledError(), KeyboardInterrupt()],
-    ids=lambda error: type(error).__name__,
-)
 async def test_an_error_leaves_a_sensitive_function_without_frames_cause_and_context(
-    function: Callable[[str, BaseException], Awaitable[None] | None], error: BaseException
+    function: Callable[[str, BaseException], Awaitable[None] | None],
 ) -> None:
     """The traceback begins, and ends, in the frame that has called it."""
-    with pytest.raises(type(error)) as caught:  # noqa: PT012 - one of them is a coroutine
+    error = ConfigurationError("no")
+    with pytest.raises(ConfigurationError) as caught:  # noqa: PT012 - one of them is a coroutine
         if (result := function(SECRET, error)) is not None:
             await result
     assert caught.value is error
@@ -340,12 +337,28 @@ async def test_an_error_leaves_a_sensitive_function_without_frames_cause_and_con
     error.__traceback__ = None
 
 
+async def test_a_cancellation_leaves_a_sensitive_function_as_a_new_one() -> None:
+    """The first one keeps its frames; the new one has its arguments, and no frame with a secret."""
+    cancellation = asyncio.CancelledError("cancelled by a scope")
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await fail_with_secret_later(SECRET, cancellation)
+    error = caught.value
+    assert error is not cancellation
+    assert error.args == ("cancelled by a scope",)
+    assert (error.__cause__, error.__context__) == (None, None)
+    shown = [frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__)][1:]
+    assert SECRET not in repr(shown)
+    assert traceback.extract_tb(cancellation.__traceback__)[-1].name == "fail"
+    assert isinstance(cancellation.__cause__, ValueError)
+
+
 @pytest.mark.parametrize("function", [fail_with_secret, fail_with_secret_later])
+@pytest.mark.parametrize("kind", [KeyError, KeyboardInterrupt, SystemExit])
 async def test_a_foreign_error_leaves_a_sensitive_function_as_it_is(
-    function: Callable[[str, BaseException], Awaitable[None] | None],
+    function: Callable[[str, BaseException], Awaitable[None] | None], kind: type[BaseException]
 ) -> None:
-    with pytest.raises(KeyError) as caught:  # noqa: PT012 - as above
-        if (result := function(SECRET, KeyError("no"))) is not None:
+    with pytest.raises(kind) as caught:  # noqa: PT012 - as above
+        if (result := function(SECRET, kind("no"))) is not None:
             await result
     assert traceback.extract_tb(caught.value.__traceback__)[-1].name == "fail"
     assert isinstance(caught.value.__cause__, ValueError)
@@ -353,18 +366,33 @@ async def test_a_foreign_error_leaves_a_sensitive_function_as_it_is(
     assert not hasattr(caught.value, "__notes__")
 
 
-@pytest.mark.parametrize("error", [KeyError("no"), ConfigurationError("no")])
-def test_a_function_without_foreign_code_strips_any_error(error: Exception) -> None:
-    """A bug keeps its cause and context, and its stack as a note without variables."""
-    with pytest.raises(type(error)) as caught:
-        strip_all_frames(fail)(error)
+def translate_key_error(error: Exception) -> CheckpointError | None:
+    return CheckpointError("replaced") if isinstance(error, KeyError) else None
+
+
+async def fail_later(error: BaseException) -> None:
+    fail(error)
+
+
+@pytest.mark.parametrize("error", [KeyError(SECRET), CheckpointError("replaced")])
+async def test_an_error_of_a_library_is_replaced(error: Exception) -> None:
+    """The replacement, or an error of the package, has neither cause, context nor frames below."""
+    with pytest.raises(CheckpointError, match="replaced") as caught:
+        await replace_errors(lambda: fail_later(error), translate_key_error)
     (caller,) = traceback.extract_tb(caught.value.__traceback__)
-    assert caller.name == "test_a_function_without_foreign_code_strips_any_error"
-    notes = getattr(error, "__notes__", [])
-    assert ["in fail" in note and SECRET not in note for note in notes] == [True] * len(notes)
-    is_bug = isinstance(error, KeyError)
-    assert (len(notes), error.__cause__ is not None) == (is_bug, is_bug)
+    assert caller.name == "test_an_error_of_a_library_is_replaced"
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)
     error.__traceback__ = None
+
+
+async def test_an_error_that_is_not_translated_is_not_altered() -> None:
+    error = ZeroDivisionError("of somebody else")
+    with pytest.raises(ZeroDivisionError) as caught:
+        await replace_errors(lambda: fail_later(error), translate_key_error)
+    assert caught.value is error
+    assert traceback.extract_tb(error.__traceback__)[-1].name == "fail"
+    assert isinstance(error.__cause__, ValueError)
+    assert error.__context__ is error.__cause__
 
 
 @strip_frames

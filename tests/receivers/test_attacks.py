@@ -197,6 +197,7 @@ STATUSES: Final = {
     "CUT": 400, "FRAMING": 400, "NOT_JSON": 400, "AUTHORIZATION": 401, "PASSWORD": 401,
     "SCHEME": 401, "TOKEN": 401, "CERTIFICATE": 403, "SOURCE": 403, "METHOD": 405, "TOO_SLOW": 408,
     "TOO_LARGE": 413, "CONTENT": 415, "HANDLER": 503, "KEYS": 503, "QUEUE": 503, "VERIFIER": 503,
+    "RECEIVER": 503,
 }  # fmt: skip
 """The status of a refusal by what its name begins with."""
 

@@ -219,7 +219,7 @@ class Watch:
         )
         self._patch = pytest.MonkeyPatch()
         self._after(IncomeClientError, "__init__", lambda _, made: self._made(made[0]))
-        self._after(frames, "_strip_own", lambda _, left: self._left(left[0]))
+        self._after(frames, "_strip", lambda _, left: self._left(left[0]))
         self._after(
             pytest.RaisesExc, "__exit__", lambda _, left: self._raised(left[2]) if left[2] else None
         )
