@@ -58,14 +58,11 @@ class CallbackBasicAuth:
     def __init__(
         self, username: str, password: str | Secret, *, also: Iterable[BasicAuth] = ()
     ) -> None:
-        password = as_secret(password)
-        if not isinstance(also, Iterable):
+        password, others = as_secret(password), credentials_of(also, BasicAuth)
+        if others is None:
+            del also  # plain passwords: crash reporters send the variables of frames
             raise InvalidArgumentError("also must be an iterable of BasicAuth", argument="also")
-        pairs = (BasicAuth(username, password), *also)
-        if not all(isinstance(pair, BasicAuth) for pair in pairs):
-            raise InvalidArgumentError(
-                "also holds something that is not a BasicAuth", argument="also"
-            )
+        pairs = (BasicAuth(username, password), *others)
         digests = (pair_digests(pair.username, pair.password) for pair in pairs)
         self.__attrs_init__(tuple(chain.from_iterable(digests)))
 
@@ -81,6 +78,12 @@ class CallbackBasicAuth:
         fits = [hmac.compare_digest(digest, expected) for expected in self._digests]
         if not any(fits):
             raise RefusedError(Refusal.PASSWORD_WRONG)
+
+
+def credentials_of(values: object, kind: type[T]) -> tuple[T, ...] | None:
+    """Return credentials as a tuple; None if one has another type, such as a plain password."""
+    pairs = tuple(values) if isinstance(values, Iterable) else (None,)
+    return pairs if all(isinstance(pair, kind) for pair in pairs) else None
 
 
 def pair_digest(name: bytes, secret: bytes) -> bytes:

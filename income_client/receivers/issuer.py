@@ -19,7 +19,7 @@ from attrs import field, frozen
 from income_client.errors import ConfigurationError, InvalidArgumentError
 from income_client.settings import OAuth2ClientCredentials, Secret, as_secret, is_number
 
-from .auth import CallbackBearerAuth, pair_digest, pair_digests
+from .auth import CallbackBearerAuth, credentials_of, pair_digest, pair_digests
 from .exchange import Answer, RequestHead, make_answer
 
 MAX_FORM_BYTES: Final = 8192
@@ -90,16 +90,18 @@ class CallbackTokenIssuer:
         also: Iterable[OAuth2ClientCredentials] = (),
     ) -> None:
         client_secret = as_secret(client_secret)
+        others = credentials_of(also, OAuth2ClientCredentials)
+        if others is None:
+            del also  # plain secrets: crash reporters send the variables of frames
+            raise InvalidArgumentError(
+                "also must be an iterable of OAuth2ClientCredentials", argument="also"
+            )
         if not is_number(lifetime) or not _SHORTEST <= lifetime <= _LONGEST:
             raise InvalidArgumentError(
                 f"lifetime must be a number of seconds from {_SHORTEST} to {_LONGEST}",
                 argument="lifetime",
             )
-        if not isinstance(also, Iterable):
-            raise InvalidArgumentError(
-                "also must be an iterable of OAuth2ClientCredentials", argument="also"
-            )
-        credentials = (OAuth2ClientCredentials(client_id, client_secret), *also)
+        credentials = (OAuth2ClientCredentials(client_id, client_secret), *others)
         clients = tuple(map(_make_client, credentials))
         auth = CallbackBearerAuth(
             keys=[client.key for client in clients],
@@ -180,11 +182,7 @@ class CallbackTokenIssuer:
         return sign_token(claims, client.key)
 
 
-def _make_client(credentials: object) -> _Client:
-    if not isinstance(credentials, OAuth2ClientCredentials):
-        raise InvalidArgumentError(
-            "also holds something that is not an OAuth2ClientCredentials", argument="also"
-        )
+def _make_client(credentials: OAuth2ClientCredentials) -> _Client:
     client_id, secret = credentials.client_id, credentials.client_secret
     if len(secret.reveal()) < _LEAST_SECRET:
         raise InvalidArgumentError(
