@@ -1,20 +1,29 @@
-"""Whole payloads of the service as JSON-able values, for property tests."""
+"""Whole payloads of the service as JSON-able values, for property tests.
 
-from collections.abc import Sequence
+They follow from the fields of the records, so that a new field needs no line here. That the
+fields have the names and the types of the contract is for `payloads`, which are written by hand.
+"""
+
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any
+from types import NoneType
+from typing import Any, get_args, get_origin
 
+import attrs
 from hypothesis import strategies as st
 
-from income_client.records import Application, ApplicationDocuments, ApplicationPage
+from income_client.records import (
+    Application,
+    ApplicationDocuments,
+    ApplicationPage,
+    ApplicationSummary,
+    Document,
+    Paystub,
+)
+from income_client.records.fields import Amount, ServiceTime, UtcTime
 
 Payload = dict[str, Any]
-
-_MONEY_FIELDS = (
-    "regular_pay", "gross_pay", "overtime_pay", "garnishments", "loans401_k", "bonus_pay",
-    "commission_pay", "tips_pay", "sick_pay", "vacation_pay", "net_pay",
-)  # fmt: skip
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
     ["a:b", "\\u003a", '":{"', "\u003a", "\x7f\x00", "Ünï"]
@@ -40,7 +49,6 @@ times = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31)).map(datetime.iso
 utc_times = times.map(lambda text: text + "Z")
 days = st.dates(date(1, 1, 1)).map(date.isoformat)
 
-_text_or_null = st.none() | texts
 _plain = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | texts
 untyped = st.recursive(
     _plain | _decimals(25, 600),
@@ -52,43 +60,35 @@ unknown_fields = st.dictionaries(
 )
 
 
-def _object(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Payload]:
-    known = st.fixed_dictionaries(fields)
-    return st.builds(lambda more, own: {**more, **own}, st.just({}) | unknown_fields, known)
-
-
-def _texts(*names: str) -> dict[str, st.SearchStrategy[str]]:
-    return dict.fromkeys(names, texts)
-
-
-def _some(items: st.SearchStrategy[Any], most: int = 2) -> st.SearchStrategy[list[Any]]:
-    return st.lists(items, max_size=most)
-
-
-def _by_slot(items: st.SearchStrategy[Any]) -> st.SearchStrategy[Payload]:
-    return st.dictionaries(st.sampled_from(["applicant1", "applicant2"]), items, max_size=2)
+_OF_TYPE: dict[Any, st.SearchStrategy[Any]] = {
+    str: texts,
+    bool: st.booleans(),
+    int: st.integers(0, 9999),
+    date: days,
+    Decimal: numbers,
+    Amount: numbers | st.just(""),
+    ServiceTime: times,
+    UtcTime: utc_times,
+    Any: untyped,
+}
 
 
 def pages() -> st.SearchStrategy[Payload]:
     """Replies of the list call."""
-    summary = _object(application_id=texts, application_reference_id=texts, application_date=times)
-    return _object(updated_after=times, updated_before=times, applications=_some(summary, 4))
+    return _object(ApplicationPage, applications=st.lists(_object(ApplicationSummary), max_size=4))
 
 
 def applications() -> st.SearchStrategy[Payload]:
     """Replies with one application."""
-    return _object(
-        application_id=texts,
-        last_updated_at=utc_times,
-        application_reference_id=texts,
-        application_date=times,
-        applicants=_by_slot(_applicants()),
-        income_calculations=_by_slot(_calculations()),
-        data_sources=_object(
-            image_files=_some(_object(file_id=texts, file_reference_id=texts)),
-            structured_data=_some(untyped),
-        ),
-    )
+    return _object(Application)
+
+
+def documents_replies() -> st.SearchStrategy[Payload]:
+    """Replies with the documents of one application, paystubs and others."""
+    other = st.dictionaries(texts, untyped, max_size=3)
+    data = {"paystub": _object(Paystub), "unknown_form": other, "new:type": other}
+    by_type = {kind: st.lists(_documents(data[kind]), max_size=2) for kind in data}
+    return _object(ApplicationDocuments, documents=st.fixed_dictionaries({}, optional=by_type))
 
 
 def replies(
@@ -103,66 +103,33 @@ def replies(
     return st.one_of([st.tuples(st.just(cls), made[cls]) for cls in classes])
 
 
-def _applicants() -> st.SearchStrategy[Payload]:
-    entry = _object(
-        address=_object(**_texts("street_address", "city", "state", "zip")),
-        is_current=st.booleans(),
-        start_date=days,
-        end_date=st.none() | days,
-    )
-    return _object(
-        **_texts("first_name", "last_name", "email", "phone", "ssn"),
-        date_of_birth=days,
-        address_info=_some(entry),
-    )
-
-
-def _calculations() -> st.SearchStrategy[Payload]:
-    source = _object(source_type=texts, calculated_income_amount=numbers, document_ids=_some(texts))
-    income = _object(year=st.integers(0, 9999), income_sources=_some(source))
-    return _object(incomes=_some(income), suspected_fraudulent=_object(document_ids=_some(texts)))
-
-
-def documents_replies() -> st.SearchStrategy[Payload]:
-    """Replies with the documents of one application, paystubs and others."""
-    other = st.dictionaries(texts, untyped, max_size=3)
-    return _object(
-        application_id=texts,
-        application_reference_id=texts,
-        documents=st.fixed_dictionaries(
-            {},
-            optional={
-                "paystub": _some(_documents(_paystubs())),
-                "unknown_form": _some(_documents(other)),
-                "new:type": _some(_documents(other)),
-            },
-        ),
-    )
-
-
 def _documents(data: st.SearchStrategy[Payload]) -> st.SearchStrategy[Payload]:
-    document = _object(
-        **_texts("document_id", "url", "data_action"),
-        file_ids=_some(texts),
-        file_reference_ids=_some(texts),
-        extracted_data=data,
-        updated_at=utc_times,
-    )
+    document = _object(Document, extracted_data=data)
     blocks: st.SearchStrategy[Payload] = st.just({}) | st.fixed_dictionaries({"pages": untyped})
     return st.builds(lambda own, more: {**own, **more}, document, blocks)
 
 
-def _paystubs() -> st.SearchStrategy[Payload]:
-    address = _object(**_texts("street_address", "city", "state", "zip"), street_2=_text_or_null)
-    names = _texts("first_name", "last_name", "ssn")
-    person = _object(address=address, middle_name=_text_or_null, suffix=_text_or_null, **names)
-    amount = numbers | st.just("")
-    pair = _object(current=amount, ytd=amount)
-    return _object(
-        applicants=_by_slot(person),
-        **_texts("employer_name", "pay_period_frequency"),
-        **dict.fromkeys(("pay_begin_date", "pay_end_date", "pay_date"), days),
-        hours_worked=numbers,
-        **dict.fromkeys(("earnings", "deductions", "taxes"), _some(untyped)),
-        **dict.fromkeys(_MONEY_FIELDS, pair),
-    )
+def _object(record: type[Any], **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Payload]:
+    """Objects with the fields of a record that have no default, and perhaps with unknown ones."""
+    by_type = {
+        field.name: _values(field.type)
+        for field in attrs.fields(record)
+        if field.default is attrs.NOTHING and field.name not in fields
+    }
+    known = st.fixed_dictionaries(by_type | fields)
+    return st.builds(lambda more, own: {**more, **own}, st.just({}) | unknown_fields, known)
+
+
+def _values(kind: Any) -> st.SearchStrategy[Any]:
+    """Values of a field of this type."""
+    if kind in _OF_TYPE:
+        return _OF_TYPE[kind]
+    if attrs.has(kind):
+        return _object(kind)
+    if get_origin(kind) is tuple:
+        return st.lists(_values(get_args(kind)[0]), max_size=2)
+    if get_origin(kind) is Mapping:
+        slots = st.sampled_from(["applicant1", "applicant2"])
+        return st.dictionaries(slots, _values(get_args(kind)[1]), max_size=2)
+    (required,) = set(get_args(kind)) - {NoneType}
+    return st.none() | _values(required)
