@@ -6,6 +6,7 @@ from typing import Any, Final
 from attrs import define, field
 
 from income_client.records.window import EPOCH
+from tests.support.payloads import APPLICATION, DOCUMENTS, row_of_list
 
 from .loops import EPOCH_OF_RUNS
 
@@ -77,17 +78,17 @@ class Application:
 
 def row_of(application_id: str, defect: str | None = None) -> dict[str, Any]:
     """Return the row of an application in the list."""
-    return {
-        "application_id": None if defect == "row without an id" else application_id,
-        "application_reference_id": application_id,
-        "application_date": "today" if defect == "invalid row" else "2026-06-30T11:46:33",
-    }
+    return row_of_list(
+        None if defect == "row without an id" else application_id,
+        application_reference_id=application_id,
+        application_date="today" if defect == "invalid row" else "2026-06-30T11:46:33",
+    )
 
 
 def body_of(version: Version, defect: str | None = None) -> dict[str, Any]:
     """Return the application as a version of it is read."""
-    return {
-        **row_of(version.application_id),
+    return APPLICATION | {
+        "application_id": version.application_id,
         "last_updated_at": stamp_of(version.second) + "Z",
         "applicants": [] if defect == "invalid" else {},
         "income_calculations": {},
@@ -98,8 +99,8 @@ def body_of(version: Version, defect: str | None = None) -> dict[str, Any]:
 
 def documents_of(version: Version, defect: str | None = None) -> dict[str, Any]:
     """Return the documents of an application as a version of it is read."""
-    return {
-        **row_of(version.application_id),
+    return DOCUMENTS | {
+        "application_id": version.application_id,
         "documents": [] if defect == "invalid" else {},
         "version": version.number,
     }

@@ -29,6 +29,7 @@ from income_client.emulator import Emulator, Fault, RecordedRequest
 from income_client.errors import DownloadError, copy_without_traceback
 from income_client.records import DocumentSource
 from income_client.testing import JumpingClock
+from tests.support.payloads import DOCUMENTS
 from tests.support.server import Reply, Request, ScriptedServer, json_reply
 
 FILES: Final = "/documents/*"
@@ -317,24 +318,18 @@ class Storage:
         return Reply(status=206, headers={**headers, "Content-Range": place}, body=part)
 
     def _documents_of(self, application_id: str) -> Reply:
-        payload = {
-            "application_id": application_id,
-            "application_reference_id": "loan-1",
-            "documents": self.documents,
-        }
+        payload = DOCUMENTS | {"application_id": application_id, "documents": self.documents}
         return json_reply(payload, Set_Cookie="session=of-the-service; Path=/")
 
 
 def document_payload(document_id: str, address: str) -> dict[str, Any]:
     """Return what a service says of a document."""
-    return {
+    document: dict[str, Any] = DOCUMENTS["documents"]["unknown_form"][0]
+    return document | {
         "document_id": document_id,
-        "file_ids": ["file-1"],
         "file_reference_ids": ["slip.pdf"],
         "url": address,
         "extracted_data": {},
-        "updated_at": "2026-01-31T10:00:00Z",
-        "data_action": "create",
     }
 
 

@@ -7,6 +7,7 @@ a scripted server. Both share nothing with the emulator.
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from email.utils import formatdate
@@ -17,7 +18,8 @@ from attrs import define, field, frozen
 
 from income_client import BasicAuth, IncomeClient
 from income_client.testing import JumpingClock
-from tests.support.server import Reply, Request, ScriptedServer, reply, turns
+from tests.support.payloads import APPLICATION, row_of_list
+from tests.support.server import Reply, Request, ScriptedServer, json_reply, reply, turns
 
 EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the service's times carry no zone
 BASE: Final = 1_700_000_000
@@ -294,27 +296,30 @@ class ListService(Listing):
         second = self.rows.get(key, self.moving.get(key))
         if second is None:
             return reply(404)
-        body = (
-            f'{{"application_id":"{key}","application_reference_id":"ref-{key}",'
-            f'"application_date":"{self.dates(key)}","last_updated_at":"{text_of(second)}Z",'
-            '"applicants":{},"income_calculations":{},'
-            '"data_sources":{"image_files":[],"structured_data":[]}}'
-        )
-        return reply(body=body.encode())
+        application = APPLICATION | {
+            "application_id": key,
+            "application_reference_id": f"ref-{key}",
+            "application_date": self.dates(key),
+            "last_updated_at": f"{text_of(second)}Z",
+            "applicants": {},
+            "income_calculations": {},
+        }
+        return json_reply(application)
 
     def _body(self, page: Page) -> bytes:
-        rows = ",".join(
-            self.malformed.get(key)
-            or f'{{"application_id":"{key}","application_reference_id":"ref-{key}",'
-            f'"application_date":"{self.dates(key)}"}}'
-            for key in page.ids
-        )
+        rows = ",".join(self.malformed.get(key) or self._row(key) for key in page.ids)
         members = [f'"applications":[{rows}]']
         for name, bound in (("updated_after", page.after), ("updated_before", page.before)):
             if bound is not None:
                 text = f'"{text_of(bound)}"' if isinstance(bound, int) else bound
                 members.append(f'"{name}":{text}')
         return f"{{{','.join(members)}}}".encode()
+
+    def _row(self, key: str) -> str:
+        row = row_of_list(
+            key, application_reference_id=f"ref-{key}", application_date=self.dates(key)
+        )
+        return json.dumps(row)
 
 
 @contextlib.asynccontextmanager

@@ -6,6 +6,7 @@ A walk is dry, where the planner asks and the pure rule of the list call answers
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar
 
@@ -45,14 +46,20 @@ MEANINGS: Final[dict[str, dict[str, Any]]] = {
 _MOST_CUTS: Final = 30
 """Windows into which a service may cut the span, so that an example stays short."""
 
-DATE: Final = '"application_date":"2020-01-01T00:00:00"'
+
+def _without(name: str, key: str) -> str:
+    """Return a row of the list in which a field is missing."""
+    row = row_of_list(key, application_reference_id=f"ref-{key}")
+    return json.dumps({other: value for other, value in row.items() if other != name})
+
+
 MALFORMED: Final[dict[str, Callable[[str], str]]] = {
-    "no date": lambda key: f'{{"application_id":"{key}","application_reference_id":"ref-{key}"}}',
-    "null": lambda key: f'{{"application_id":"{key}","application_reference_id":null,{DATE}}}',
-    "half a character": lambda key: (
-        f'{{"application_id":"{key}","application_reference_id":"ref-\\ud800-{key}",{DATE}}}'
+    "no date": partial(_without, "application_date"),
+    "null": lambda key: json.dumps(row_of_list(key, application_reference_id=None)),
+    "half a character": lambda key: json.dumps(
+        row_of_list(key, application_reference_id=f"ref-\ud800-{key}")
     ),
-    "no id": lambda key: f'{{"application_reference_id":"ref-{key}",{DATE}}}',
+    "no id": partial(_without, "application_id"),
     "no object": lambda key: f'["ref-{key}",NaN]',
 }
 """Rows that are not what the contract says, by what is wrong with them."""
