@@ -140,9 +140,14 @@ def read_version(cls: type[S], request: Request, response: Response) -> Versione
     """Read a reply as `read_reply` does, and return it with the digest of its content."""
     content: list[bytes] = []
     payload = read_reply(cls, request, response, lambda tree: content.append(canonical(cls, tree)))
-    digest = hashlib.blake2b(_encode_text(payload.application_id), digest_size=_FULL_DIGEST)
-    digest.update(content[0])
-    return Versioned(payload, digest.digest())
+    return Versioned(payload, digest_of(payload.application_id, content[0]))
+
+
+def digest_of(application_id: str, content: bytes) -> bytes:
+    """Return the digest of a reply about an application from its `canonical` bytes."""
+    digest = hashlib.blake2b(_encode_text(application_id), digest_size=_FULL_DIGEST)
+    digest.update(content)
+    return digest.digest()
 
 
 def canonical(cls: type, tree: dict[str, Any]) -> bytes:

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -27,11 +28,13 @@ from hypothesis import strategies as st
 from income_client import ApplicationRecord, ConfigurationError, Paystub, register_document_type
 from income_client.exporting import ParquetTables, schema, to_arrow
 from tests.support.canaries import held_by
-from tests.support.payloads import APPLICATION, DOCUMENTS, changed, known_record, record_of
+from tests.support.payloads import APPLICATION, DOCUMENTS, changed, known_record, leaves, record_of
 from tests.support.strategies import applications, documents_replies
 
 NAMES = ["applications", "applicants", "income_sources", "documents", "paystub_amounts"]
 LARGE = 10**12
+REPEATED = (DOCUMENTS, ("application_id",))
+"""What a reply about documents repeats of the application's."""
 JSON_COLUMNS = ("structured_data", "earnings", "deductions", "taxes", "extracted_data", "pages")
 
 
@@ -161,6 +164,37 @@ def test_what_people_group_by_has_columns() -> None:
     doubted = ("income_calculations", "applicant1", "suspected_fraudulent", "document_ids")
     found = rows(with_value(doubted, ["doc-1"]), "documents")
     assert {row["document_id"] for row in found if row["is_suspected_fraudulent"]} == {"doc-1"}
+
+
+def _another(value: Any) -> Any:
+    """Return another value of the same kind; an empty one, which says no kind, as it is."""
+    match value:
+        case bool():
+            return not value
+        case int() | float():
+            return value + 1
+        case str() if re.match(r"\d{4}-\d\d-\d\d", value):
+            return "2000" + value[4:]
+        case str() if value:
+            return value + "x"
+        case _:
+            return value
+
+
+def test_every_value_of_a_reply_has_a_column() -> None:
+    """Addresses of files have none; the id of the application is there once."""
+    usual = dict(to_arrow([known_record()]).items())
+    for payload in (APPLICATION, DOCUMENTS):
+        for path, value in leaves(payload):
+            other = _another(value)
+            if other == value or path[-1] == "url" or (payload, path) == REPEATED:
+                continue
+            new = changed(payload, path, other)
+            record = record_of(
+                *((new, DOCUMENTS) if payload is APPLICATION else (APPLICATION, new))
+            )
+            place = "see income_client/exporting/rows.py and income_client/exporting/schema.py"
+            assert dict(to_arrow([record]).items()) != usual, f"{path[-1]} has no column: {place}"
 
 
 def test_download_addresses_are_in_no_table() -> None:

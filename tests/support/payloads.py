@@ -1,6 +1,7 @@
 """One full reply of each kind, with a value for every field that the contract names."""
 
 import json
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, Final
 
@@ -33,6 +34,20 @@ def changed(value: Any, path: Path, new: Any) -> Any:
         place = place[step]
     place[path[-1]] = new
     return copy
+
+
+def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Yield the path of each value that contains no other, and the value."""
+    inner: list[tuple[str | int, Any]] = []
+    match value:
+        case dict():
+            inner = list(value.items())
+        case list():
+            inner = list(enumerate(value))
+    if not inner:
+        yield path, value
+    for step, item in inner:
+        yield from leaves(item, (*path, step))
 
 
 def row_of_list(application_id: str | None = "app-1", **changed: Any) -> Payload:
