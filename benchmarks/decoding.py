@@ -22,6 +22,7 @@ from attrs import frozen
 from pydantic import AwareDatetime, BaseModel, ConfigDict, NaiveDatetime, create_model
 
 from income_client.emulator import World
+from income_client.emulator.api import row_of
 from income_client.emulator.invented import invent_application
 from income_client.emulator.world import Contents
 from income_client.records import Application, ApplicationDocuments, ApplicationPage
@@ -78,12 +79,9 @@ def documents() -> bytes:
 
 def page() -> bytes:
     """Return a page of 1,000 summaries (contract section 2.1)."""
+    world = World(range(_FIRST, _FIRST + 1000))
     rows = [
-        {
-            "application_id": f"5f3a1c20-8b1e-4a52-9c07-{number:012d}",
-            "application_reference_id": f"loan-{number:08d}",
-            "application_date": f"2024-01-{number % 28 + 1:02d}T09:{number % 60:02d}:00",
-        }
+        row_of(world, number) | {"application_id": f"5f3a1c20-8b1e-4a52-9c07-{number:012d}"}
         for number in range(1000)
     ]
     span = {"updated_after": "2024-01-01T00:00:00", "updated_before": "2024-02-01T00:00:00"}

@@ -300,31 +300,33 @@ class Service:
         if isinstance(selection, Refused):
             raise _bad_parameter(selection.parameter, selection.reason)
         low, high, numbers = selection
-        rows = ",".join(map(self._row_json, numbers))
-        body = (
-            f'{{"updated_after":"{stamp(low)}",'
-            f'"updated_before":"{stamp(high)}","applications":[{rows}]}}'
-        )
+        body = {
+            "updated_after": stamp(low),
+            "updated_before": stamp(high),
+            "applications": [row_of(self.world, number) for number in numbers],
+        }
         page = ListedPage(after=low, before=high, rows=len(numbers), limit=limit)
-        return HttpReply(status=200, headers=_JSON_TYPE, body=body.encode(), listed=page)
-
-    def _row_json(self, number: int) -> str:
-        world = self.world
-        added = world.added(number)
-        if added is not None:
-            names = ("application_id", "application_reference_id", "application_date")
-            return _JSON.encode({name: added.application[name] for name in names}).decode()
-        return (
-            f'{{"application_id":"{world.id_of(number)}",'
-            f'"application_reference_id":"{world.reference_of(number)}",'
-            f'"application_date":"{stamp(world.applied_at(number))}"}}'
-        )
+        return HttpReply(status=200, headers=_JSON_TYPE, body=_JSON.encode(body), listed=page)
 
     def _files_of(self, number: int) -> Iterator[DocumentFile]:
         return self.contents_of(number).files()
 
     def _compose_contents(self, number: int, _version: int) -> Contents:
         return self.world.added(number) or invent_application(self.world, number)
+
+
+def row_of(world: World, number: int) -> dict[str, object]:
+    """Return the row of an application in the list (contract section 2.1)."""
+    row: dict[str, object] = {
+        "application_id": world.id_of(number),
+        "application_reference_id": world.reference_of(number),
+        "application_date": stamp(world.applied_at(number)),
+    }
+    added = world.added(number)
+    if added is not None:
+        # The application may write its date in another way.
+        row |= {name: value for name, value in added.application.items() if name in row}
+    return row
 
 
 def respond(service: Service, request: HttpRequest) -> HttpReply:
