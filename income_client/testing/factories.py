@@ -187,7 +187,9 @@ def make_document(
     name = f"{number:010x}"
     if document_type in DOCUMENT_TYPES and "extracted_data" not in fields:
         fields["extracted_data"] = _make_data(document_type, number, slot, applicant)
-    document = Document(
+    document = _invent_fields(
+        Document,
+        number,
         document_id=f"doc-{name}",
         file_ids=(f"file-{name}",),
         file_reference_ids=(f"{document_type} {number}.pdf",),

@@ -4,15 +4,24 @@ from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_type_hints
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client import ApplicationRecord, from_json, to_json
-from income_client.records import AmountPair, DocumentSource
+from income_client import (
+    Application,
+    ApplicationRecord,
+    Document,
+    Paystub,
+    from_json,
+    to_json,
+)
+from income_client.records import AmountPair, Applicant, DocumentSource
 from income_client.testing import (
+    factories,
     make_applicant,
     make_application,
     make_document,
@@ -44,6 +53,16 @@ def test_a_field_can_be_another() -> None:
     assert year.year == 2025
     assert year.income_sources[0].document_ids == ("doc-mine",)
     assert b'"ytd":""' in to_json(slip)
+
+
+@pytest.mark.parametrize("record", [Applicant, Application, Document, Paystub])
+def test_every_field_is_an_argument_of_its_factory(record: Any) -> None:
+    """Type checkers know the arguments from a class of names and types beside the factories."""
+    named = {field.name for field in attrs.fields(record) if field.name != "source"}
+    typed = get_type_hints(getattr(factories, f"{record.__name__}Fields"))
+    if record is Application:
+        named.remove("applicants")  # an argument of its own
+    assert typed.keys() == named, "see income_client/testing/factories.py"
 
 
 def test_a_document_supports_the_amounts_of_whom_it_names() -> None:
