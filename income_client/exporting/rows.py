@@ -87,7 +87,7 @@ def income_source_rows(record: ApplicationRecord) -> Iterator[Row]:
                 "applicant": slot,
                 "source_number": number,
                 "year": year,
-                **_values_of(source, ("source_type", "calculated_income_amount", "document_ids")),
+                **_values_of(source, (*single_fields(IncomeSource), "document_ids")),
                 "extra": _extra_json(source),
             }
 

@@ -12,7 +12,7 @@ import attrs
 import pyarrow as pa
 
 from income_client.errors import ConfigurationError
-from income_client.records.applications import Applicant, Application
+from income_client.records.applications import Applicant, Application, IncomeSource
 from income_client.records.document_types import DOCUMENT_TYPES
 from income_client.records.documents import ApplicationRecord
 from income_client.records.fields import ServiceTime, UtcTime
@@ -134,8 +134,7 @@ SCHEMAS: Final = {
         [
             *_required_fields(_TEXT, "application_id", "applicant"),
             *_required_fields(_INTEGER, "source_number", "year"),
-            *_required_fields(_TEXT, "source_type"),
-            *_required_fields(_AMOUNT, "calculated_income_amount"),
+            *_single_fields(IncomeSource),
             *_required_fields(_TEXTS, "document_ids"),
             *_optional_fields(_JSON, "extra"),
         ]

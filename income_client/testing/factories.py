@@ -447,7 +447,7 @@ def _make_application(
     applied_on = START.date() - timedelta(days=1 + number % 3)
     doubted = [each if isinstance(each, str) else each.document_id for each in suspected]
     files = [
-        ImageFile(file_id=file_id, file_reference_id=name)
+        _invent_fields(ImageFile, number, file_id=file_id, file_reference_id=name)
         for document in documents
         for file_id, name in zip(document.file_ids, document.file_reference_ids, strict=False)
     ]
@@ -504,7 +504,9 @@ def _make_incomes(number: int, documents: Sequence[Document]) -> tuple[YearlyInc
         _, amount = latest.get(year, (None, None))
         if amount is None:
             amount = Decimal(_random_for(number, "income").randrange(2_000_000, 15_000_000)) / 100
-        source = IncomeSource(
+        source = _invent_fields(
+            IncomeSource,
+            number,
             source_type="employment",
             calculated_income_amount=amount,
             document_ids=tuple(document.document_id for document in by_year[year]),

@@ -26,6 +26,9 @@ from tests.support.processes import Terminal
 _KINDS: Final = ("employment", "self_employment", "pension", "social_security")
 _STUB: Final[Payload] = DOCUMENTS["documents"]["paystub"][0]
 _FORM: Final[Payload] = DOCUMENTS["documents"]["unknown_form"][0]
+_CALCULATION: Final[Payload] = APPLICATION["income_calculations"]["applicant1"]
+_INCOME: Final[Payload] = _CALCULATION["incomes"][0]
+_SOURCE: Final[Payload] = _INCOME["income_sources"][0]
 _EXACT: Final = re.compile(rb'"@(-?[0-9][-+.0-9Ee]*)@"')
 
 
@@ -74,7 +77,7 @@ def form(number: int) -> Payload:
 def source(kind: str, amount: float | str, *document_ids: str) -> Payload:
     """Return a source of income; an amount as text is written as it is."""
     figure = f"@{amount}@" if isinstance(amount, str) else round(amount, 2)
-    return {
+    return _SOURCE | {
         "source_type": kind,
         "calculated_income_amount": figure,
         "document_ids": list(document_ids),
@@ -82,8 +85,10 @@ def source(kind: str, amount: float | str, *document_ids: str) -> Payload:
 
 
 def calculation(years: dict[int, list[Payload]], *suspected: str) -> Payload:
-    return {
-        "incomes": [{"year": year, "income_sources": each} for year, each in years.items()],
+    return _CALCULATION | {
+        "incomes": [
+            _INCOME | {"year": year, "income_sources": each} for year, each in years.items()
+        ],
         "suspected_fraudulent": {"document_ids": list(suspected)},
     }
 
