@@ -1,7 +1,4 @@
-"""Ask the function that a client was given as ``auth`` for the credentials of the moment.
-
-It is foreign code: it may raise anything, return anything, or never return.
-"""
+"""Credentials from a client's ``auth`` function, with a time limit, never asked twice at once."""
 
 import asyncio
 import contextvars
@@ -27,7 +24,7 @@ class SecretFileError(Exception):
 
 @frozen
 class _Failed:
-    """Why there are no credentials."""
+    """The failure of a client's function for credentials."""
 
     reason: str
 
@@ -56,7 +53,7 @@ class CredentialSource:
         return await request_token(newer)
 
     async def ask(self) -> Auth:
-        """Return the credentials of now.
+        """Return the current credentials.
 
         Raises:
             TokenError: the function has raised something, or has not returned in time.
@@ -77,7 +74,7 @@ class CredentialSource:
         return answer
 
     async def _answer(self) -> object:
-        """Return what the function returns, or why it does not."""
+        """Call the function and return its credentials, or its failure."""
         answer: object
         try:
             if is_plain_function(self._function):
@@ -103,7 +100,7 @@ class CredentialSource:
 
 
 def _run_in_thread(function: Callable[[], object]) -> asyncio.Future[object]:
-    """Call a function that may block; it holds up neither the loop nor the end of the program."""
+    """Call a function in a thread, which delays neither the loop nor the program's end."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[object] = loop.create_future()
 

@@ -29,7 +29,7 @@ _DELETE_AND_C1: Final = range(0x7F, 0xA0)
 
 _PATH: Final = re.compile(r"(/([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})+)*")
 _STEP: Final = re.compile(r"[/\\]\.{1,2}([/\\;?#]|$)")
-"""A step in a path, also as servers read it that take a backslash or cut off parameters."""
+"""Pattern of ``.`` and ``..`` in a path, also where a server reads a backslash as a slash."""
 
 QueryValue: TypeAlias = str | int | Sequence[str | int]
 """A value in a query; several of them repeat its name."""
@@ -41,7 +41,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """The call, for logs and errors: ``get_application``."""
     path: str
-    """Absolute and percent-encoded, below the address that it is for."""
+    """Absolute path below the base URL, percent-encoded."""
     query: str = ""
     """Percent-encoded, without the question mark."""
     template: str | None = None

@@ -30,7 +30,7 @@ class ConnectionFault:
     text: str
     """Text of the error's message."""
     cls: type[TransportError] = ConnectionFailedError
-    """The error that is raised for it."""
+    """Class of the error that is raised."""
     retryable: bool = True
     """Whether another attempt may succeed."""
     is_foreign: bool = False
@@ -160,7 +160,7 @@ _BY_NUMBER: Final[Mapping[int | None, ConnectionFault]] = {
 
 
 def fault_of(error: BaseException) -> ConnectionFault:
-    """Return what is reported of an error of aiohttp or of the system."""
+    """Return the kind of connection failure behind an exception of aiohttp or of the system."""
     if isinstance(error, LostError):
         return error.fault
     tls = _TLS_REASON.search(str(error)) if isinstance(error, OSError) else None
@@ -185,7 +185,7 @@ def _is_handshake_broken_off(error: BaseException) -> bool:
 
 
 def _refine_fault(fault: ConnectionFault, error: Any) -> ConnectionFault:
-    """Return what an error says beyond its class."""
+    """Return a connection failure with the details of its exception."""
     if fault is _REFUSED_BY_PROXY:
         status = error.status
         return evolve(

@@ -30,7 +30,7 @@ _LATEST: Final = 0.1
 
 
 class Gate:
-    """Holds all requests back while the service asks to be left alone."""
+    """A gate in front of all requests, closed while the service asks for a pause."""
 
     __slots__ = ("opens_at",)
 

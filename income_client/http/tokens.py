@@ -82,7 +82,7 @@ class Token:
     obtained_at: float
     """Monotonic time at which the token was requested; its life began later."""
     lifetime: float
-    """Seconds from then to its end."""
+    """Seconds from ``obtained_at`` to the token's end."""
     is_shared: bool = False
     """Whether another process requested the token."""
     stale_at: float = field(init=False)
@@ -426,7 +426,7 @@ class _Refusal:
     at: float
 
     def raise_if_recent(self, now: float) -> None:
-        """Raise an error within 10 seconds of it."""
+        """Raise an error if the refusal is less than 10 seconds old."""
         ago = now - self.at
         if ago >= _REFUSAL_SECONDS:
             return

@@ -196,7 +196,7 @@ class Pool:
         return self._session
 
     def fault_of(self, error: Exception) -> ConnectionFault:
-        """Return why no reply came; raises `ClientClosedError`, or the error if it is a bug."""
+        """Return the connection failure of an exception; raise `ClientClosedError`, or a bug."""
         if self._session is None or self._session.closed:
             # A session that is closed while it sends raises other errors than usual.
             self.check()
@@ -205,7 +205,7 @@ class Pool:
         return fault_of(error)
 
     async def aclose(self) -> None:
-        """Close what was opened here; a second time does nothing."""
+        """Close the session if the pool made it; a second call does nothing."""
         session, loop = self._session, self._loop
         if session is None or loop is None:
             self.is_closed = True

@@ -72,7 +72,7 @@ class Checkpoint:
 
     @property
     def progress(self) -> tuple[int, int]:
-        """A pair that grows from each checkpoint of a name to the next."""
+        """Two numbers that order the checkpoints of a name."""
         return self.reached, self.batches
 
     @property

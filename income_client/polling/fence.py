@@ -152,7 +152,7 @@ class Fence:
         self._ownership = ownership
 
     async def _check_if_doubtful(self) -> None:
-        """Load the stored checkpoint where the next save may be refused for a known reason."""
+        """Load the stored checkpoint if the last outcome is unknown, or the lease was given up."""
         if self.is_unsure or isinstance(self.hold, Overdue):
             await self._check_stored()
 

@@ -46,7 +46,7 @@ class ForeignStore:
 
     @classmethod
     def checked(cls, store: object, name: str) -> Self:
-        """Raise `ConfigurationError` unless these can be a store and the name of a poller."""
+        """Check a store and the name of a poller; raise `ConfigurationError` for invalid ones."""
         is_made = not isinstance(store, type)
         if not is_made or not all(callable(getattr(store, one, None)) for one in _METHODS):
             allowed = f"a CheckpointStore, or an object with the methods {', '.join(_METHODS)}"
@@ -73,7 +73,7 @@ class ForeignStore:
         return self.store.has_bell
 
     async def load(self) -> StoredCheckpoint:
-        """Return what is stored."""
+        """Return the stored checkpoint."""
         stored = await _call_store(lambda: self.store.load(self.name))
         is_one = isinstance(stored, StoredCheckpoint)  # the store may be untyped code
         if not is_one:
@@ -81,7 +81,7 @@ class ForeignStore:
         return stored
 
     async def load_letters(self) -> tuple[DeadLetter, ...]:
-        """Return the dead letters that are stored."""
+        """Return the stored dead letters."""
         letters = await _call_store(self._load_letters)
         if not all(isinstance(letter, DeadLetter) for letter in letters):
             raise CheckpointError("the checkpoint store must return DeadLetter values")
@@ -95,7 +95,7 @@ class ForeignStore:
         letters: Sequence[DeadLetter] = (),
         resolved: Sequence[str] = (),
     ) -> None:
-        """Replace what is stored; raise `CheckpointConflictError` if it is something else."""
+        """Replace the stored checkpoint; raise `CheckpointConflictError` if it has changed."""
         version = await _call_store(
             lambda: self.store.save(
                 self.name,
@@ -110,7 +110,7 @@ class ForeignStore:
             raise CheckpointError("the checkpoint store must return the next version")
 
     async def check_rights(self) -> None:
-        """Raise what a save would raise, if the store can tell."""
+        """Raise the error that a save would raise, if the store can tell without a save."""
         await _call_store(lambda: self.store.check_rights(self.name))
 
     async def ring(self) -> None:
@@ -118,7 +118,7 @@ class ForeignStore:
         await _call_store(lambda: self.store.ring(self.name))
 
     async def count_rings(self) -> int:
-        """Return the number that each ring changes."""
+        """Return the counter that each ring changes."""
         return await _call_store(lambda: self.store.count_rings(self.name))
 
     def begin_transaction(self, connection: Any) -> AbstractAsyncContextManager[CheckpointStore]:
@@ -130,7 +130,7 @@ class ForeignStore:
         return evolve(self, store=transaction)
 
     async def end_when_idle(self, seconds: float) -> None:
-        """Have a database end the transaction whose process is lost between save and commit."""
+        """Let the database end the transaction if the process dies between save and commit."""
         await _call_store(lambda: self.store.end_when_idle(seconds))
 
     async def _load_letters(self) -> tuple[DeadLetter, ...]:
@@ -138,7 +138,7 @@ class ForeignStore:
 
 
 class _StoreOfVersions(CheckpointStore):
-    """A store in the form of version 0.2.0, which compares versions and no texts."""
+    """A store written for version 0.2.0, which compares versions and no texts."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -181,7 +181,7 @@ class _StoreOfVersions(CheckpointStore):
 
 
 def _have_same_holder(text: str | None, other: str | None) -> bool:
-    """Say whether one poller has saved both; a store may give back members in another order."""
+    """Return whether one poller made both saves; a store may reorder a text's members."""
     if text is None or other is None or text == other:
         return text == other
     holder = read_checkpoint(text).holder
@@ -206,12 +206,12 @@ def _failure_of(error: Exception) -> CheckpointError:
 
 
 def is_mistake(error: Exception) -> bool:
-    """Say whether foreign code that raised this would do it again."""
+    """Return whether an exception of foreign code shows a bug, which would fail again."""
     return isinstance(error, _MISTAKES) and not isinstance(error, OSError)
 
 
 def _store_lines(error: Exception) -> str:
-    """Name the lines of the store that an error passed, for its author."""
+    """Return the lines of the store in an error's traceback, for the store's author."""
     walked = traceback.walk_tb(error.__traceback__)
     files = [(frame.f_code.co_filename, line) for frame, line in walked]
     places = [f"{Path(file).name}:{line}" for file, line in files if file not in _CALLING]

@@ -223,7 +223,7 @@ class _Watched:
 
 
 class Standby:
-    """Acquires a lease of so many ``seconds``; without ``seconds``, without waiting for it."""
+    """Acquires the lease of a name once it is free; without ``seconds``, at once."""
 
     def __init__(
         self, store: ForeignStore, clock: Clock, seconds: float | None, monitor: Monitor

@@ -120,7 +120,7 @@ class Ownership:
         return self if self.sent is None else evolve(self, last=self.sent, sent=None)
 
     def seen(self, stored: StoredCheckpoint) -> "Ownership | None":
-        """Return the ownership after a look at the store; None if another poller has saved."""
+        """Return the ownership after a load from the store; None if another poller has saved."""
         if self.sent is not None and stored == self.sent.stored:
             return self.made()
         last, last_stored = self.last, self.last.stored

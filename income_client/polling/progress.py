@@ -65,7 +65,7 @@ class Progress:
         self._since = min(self._since, second)
 
     def knows(self, key: bytes, digest: bytes) -> bool:
-        """Return whether a version is the last one that was delivered of its application."""
+        """Return whether a version is the last delivered version of its application."""
         seen = self._seen.get(key)
         return (self._recent.get(key) if seen is None else seen.digest) == digest
 

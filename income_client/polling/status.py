@@ -153,7 +153,7 @@ class Monitor:
         self.last_error = copy_without_traceback(error)
 
     def stands_by(self, lease: float) -> None:
-        """Note that nothing fails, and that another poller works under a lease of so many seconds.
+        """Record that another poller holds the lease, of ``seconds``, and that nothing fails.
 
         It is logged when the waiting begins.
         """
@@ -178,7 +178,7 @@ class Monitor:
         _LEASE_LOGGER.info(message, self._name, reason, extra=facts)
 
     def lost_lease(self, silence: float, *, has_vanished: bool) -> None:
-        """Log that the lease is lost, which was renewed so many seconds ago."""
+        """Log that the lease is lost, and how many seconds ago it was renewed."""
         reason = "another has taken over"
         if has_vanished:
             reason = "the checkpoint is gone from the store"
@@ -201,7 +201,7 @@ class Monitor:
         _LEASE_LOGGER.warning("%s", message, extra=facts)
 
     def start_is_older(self, batches: int) -> None:
-        """Warn that the store has so many more batches than the checkpoint given as ``start``."""
+        """Warn that the store has more batches than the checkpoint passed as ``start``."""
         message = (
             "poller %r: %d batches were committed after the checkpoint given as start=, and are "
             "not delivered again. If your data was restored from a backup, poll under a new name"
@@ -211,7 +211,7 @@ class Monitor:
         )
 
     def clock_fell_back(self, seconds: int) -> None:
-        """Warn that the service's clock is at least so many seconds behind what it has shown."""
+        """Warn that the service's clock is behind a time that it has shown before."""
         if seconds > _SKEW:
             message = (
                 "poller %r: the service's clock is at least %d s behind a time that it has shown "
@@ -221,7 +221,7 @@ class Monitor:
             _LOGGER.warning(message, self._name, seconds, extra=facts)
 
     def warn_of_unchanged(self, seconds: int) -> None:
-        """Warn once if a poll has read many records again, of so many seconds, for nothing."""
+        """Warn once if a poll has read many applications again that had not changed."""
         if self.unchanged > _MANY_UNCHANGED and not self._has_warned:
             self._has_warned = True
             message = (
@@ -233,7 +233,7 @@ class Monitor:
             _COST_LOGGER.warning(message, _MANY_UNCHANGED, seconds, extra=facts)
 
     def warn_of_skipped(self, skipped: int, committed: int) -> None:
-        """Warn once if a batch whose block was not entered counts as done with a later one."""
+        """Warn once if a commit covers an earlier batch whose block was not entered."""
         if not self._has_warned_of_skipped:
             self._has_warned_of_skipped = True
             message = (
@@ -267,12 +267,12 @@ class Monitor:
             emit(CheckpointCreated(name=self._name, reached=reached))
 
     def committed(self, reached: int) -> None:
-        """Report that the store has a checkpoint of this second."""
+        """Report that the store has a checkpoint for a second."""
         if (emit := self._instrumentation.emit) is not None:
             emit(CheckpointCommitted(name=self._name, reached=reached))
 
     def dead_lettered(self, letters: Iterable[DeadLetter], new: Container[str]) -> None:
-        """Log and report dead letters that the store has now, and those that it had not before."""
+        """Log and report each stored dead letter, and whether it is new."""
         emit = self._instrumentation.emit
         for letter in letters:
             is_new = letter.key in new

@@ -327,7 +327,7 @@ class Density:
 
 
 def _are_placed(samples: list[Sample]) -> bool:
-    """Tell whether the narrowest full page around a second says where its rows lie."""
+    """Return whether dates place the rows of the narrowest full page around a second."""
     return bool(samples) and samples[0].is_placed
 
 

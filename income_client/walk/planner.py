@@ -217,7 +217,7 @@ class WalkPlanner:
         return self.density.pages(*span), self._span_limit.windows(*span)
 
     def _release_question(self, question: "Question") -> None:
-        """Count a question as in flight no more."""
+        """Remove a question from the questions in flight."""
         self._in_flight -= 1
         if isinstance(question.about, Gap):
             question.about.question = None
@@ -249,7 +249,7 @@ class WalkPlanner:
             self._close_second(gap, gap.second)
 
     def _receive_full_window(self, gap: "Gap", window: Window, rows: Rows) -> None:
-        """Ask about less than a window that came back full, and apart for its quiet beginning."""
+        """Plan a narrower window after a full one, and a gap of its own for a sparse beginning."""
         gap.full_width = window.before - window.after
         gap.full_pages += 1
         cut = self.density.full(window, rows)
@@ -309,7 +309,7 @@ class WalkPlanner:
         self._leave_passed_seconds(bounds, answer)
 
     def _leave_passed_seconds(self, bounds: Bounds, answer: Answer) -> None:
-        """Leave the seconds before the present to the walkers, if the page was cut off there.
+        """Plan the seconds before the present as a gap, if the service cut off the page there.
 
         A service that cuts windows at their end would otherwise lead the walk to the present one
         window at a time.
@@ -364,7 +364,7 @@ class Gap:
         return self.start if self.question is None else self.question.window.before
 
     def narrow(self, width: int) -> int:
-        """Return the width of the next window: what is wanted, within what must be."""
+        """Return a width for the next window, smaller than a full window at this place."""
         most = self.end - self.start
         if self.full_pages >= _FULL_BEFORE_HALVING:
             most = self.full_width // 2
@@ -386,7 +386,7 @@ class Question:
     bounds: Bounds
     """The bounds to send."""
     window: Window
-    """The seconds that it is responsible for; empty for a question about the walk's end."""
+    """Seconds that the page is to cover; empty for a question about the walk's end."""
     about: Gap | Tail
     """Part of the walk that the question is about."""
     delay: float = 0.0

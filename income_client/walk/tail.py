@@ -281,7 +281,7 @@ class Tail:
         self._forget_pages()
 
     def _read(self, bounds: Bounds, answer: Answer) -> Event:
-        """Return what a page shows."""
+        """Return the event of a page."""
         match self.state:
             case State.SEEKING_PRESENT:
                 return self._read_half(bounds, answer)
@@ -299,7 +299,7 @@ class Tail:
                 assert_never(self.state)
 
     def _read_bounded(self, bounds: Bounds, answer: Answer) -> Event:
-        """Return what a page up to a bound shows."""
+        """Return the event of a page with an upper bound."""
         echo, far = answer.echo, self._far_bound
         before = far if bounds.before is None else bounds.before
         is_whole = echo.after <= bounds.after and echo.before >= before
@@ -317,7 +317,7 @@ class Tail:
         return Event.CUT if is_cut and self._widest is None else Event.UNPROVEN
 
     def _read_end(self, bounds: Bounds, answer: Answer) -> Event | None:
-        """Return how a walk ends with a page without an upper bound; None where it does not."""
+        """Return the event of a page without an upper bound that ends the walk; None for others."""
         if self.upper_bound is not None:
             return Event.PASSED if _present_of(answer) > self.upper_bound else None
         if answer.is_full or answer.echo.after > bounds.after:
@@ -329,7 +329,7 @@ class Tail:
         return Event.LAST if is_ahead or is_all else None
 
     def _read_present(self, answer: Answer) -> Event:
-        """Return what the first page without an upper bound shows."""
+        """Return the event of the first page without an upper bound."""
         if self._is_timeless(answer):
             return self._read_clock(answer)
         if self.date_ahead is not None and answer.served_at is not None:
@@ -339,7 +339,7 @@ class Tail:
         return Event.MOVED
 
     def _read_half(self, bounds: Bounds, answer: Answer) -> Event:
-        """Return what a page from between the seconds shows between which the present lies."""
+        """Return the event of a page from the middle of the seconds in which the present lies."""
         is_last = not answer.is_full and answer.echo.after == bounds.after and bool(answer.rows)
         if self._not_passed - self._passed > 1 and not is_last:
             return Event.NARROWED
@@ -348,7 +348,7 @@ class Tail:
         return Event.MOVED if self._passed > self.reached else Event.SAME
 
     def _read_followed(self, bounds: Bounds, answer: Answer) -> Event:
-        """Return what a page shows of the present after one with a bound in the future."""
+        """Return the event of a page without an upper bound, after one with a future bound."""
         if self._near is not None:
             # An echo as wide as the service's widest window may have been cut, and gives no time.
             widest = _YEAR if self._widest is None else self._widest
@@ -360,7 +360,7 @@ class Tail:
         return self._read_clock(answer)
 
     def _read_pair(self, bounds: Bounds, answer: Answer) -> Event:
-        """Return what a page without an upper bound shows together with the one before it."""
+        """Return the event of the second of two pages without an upper bound."""
         present, page, first = _present_of(answer), _page_of(bounds, answer), self._first
         is_cut = answer.echo.after > bounds.after or _width(page) == self._widest
         if not self._is_complete(answer) or (is_cut and present > self.reached):
@@ -375,7 +375,7 @@ class Tail:
         return Event.CUT_PRESENT if is_shifted else Event.PROVEN
 
     def _read_clock(self, answer: Answer) -> Event:
-        """Return whether the present of a page that ends no walk has moved."""
+        """Return the event of a page that only tells whether the present has moved."""
         if self._is_timeless(answer):
             if not self.pauses:
                 return Event.TIMELESS
@@ -403,7 +403,7 @@ class Tail:
                 return self.reached
 
     def _keep(self, event: Event, bounds: Bounds, answer: Answer) -> None:
-        """Keep what a page has shown, beside how far the walk has come."""
+        """Remember the page, the pauses and the service's limits after an event."""
         match event:
             case Event.MOVED | Event.STUCK:
                 self._forget_pages()
@@ -427,7 +427,7 @@ class Tail:
                 pass
 
     def _forget_pages(self) -> None:
-        """Forget the pages of where the walk was before, and the pauses there."""
+        """Forget the pages and pauses of an earlier position of the walk."""
         self.pauses = 0
         self._near = self._first = None
 
@@ -437,7 +437,7 @@ class Tail:
             self.state = State.FINISHED
 
     def _halve(self, second: int, answer: Answer) -> None:
-        """Leave out the half of the seconds in which a page from ``second`` on shows no present."""
+        """Drop the half of the seconds that cannot hold the present, by a page from ``second``."""
         is_empty = not answer.is_full and answer.echo.after == second and not answer.rows
         if answer.echo.after < second or is_empty:
             self._not_passed = second
@@ -446,7 +446,7 @@ class Tail:
             self._passed = second
 
     def _is_answer(self, event: Event, answer: Answer) -> bool:
-        """Return whether a page answers for the seconds up to where the walk is after it."""
+        """Return whether a page covers the seconds up to the walk's new position."""
         match event:
             case Event.LAST:
                 return True
@@ -456,7 +456,7 @@ class Tail:
                 return self.state is not State.SEEKING_PRESENT and self._is_complete(answer)
 
     def _is_complete(self, answer: Answer) -> bool:
-        """Return whether a page holds rows of the walk, and all of them."""
+        """Return whether a page is not full, and ends within the walk's own bound."""
         # Rows behind the upper bound are not of the walk: such a page only gives the time.
         is_beyond = self.upper_bound is not None and answer.echo.before > self.upper_bound
         return not (answer.is_full or is_beyond)
@@ -468,23 +468,23 @@ class Tail:
         return self.upper_bound < answer.served_at - _MINUTE and not self._has_passed(answer)
 
     def _is_timeless(self, answer: Answer) -> bool:
-        """Return whether a page of a walk up to the present says nothing of the service's time."""
+        """Return whether neither echo nor `Date` of a page shows the service's time."""
         return self.upper_bound is None and answer.served_at is None and _is_endless(answer)
 
     def _has_passed(self, answer: Answer) -> bool:
-        """Return whether the upper bound lies so far back that no clock could be that wrong."""
+        """Return whether the upper bound has certainly passed, even by a wrong clock."""
         if self.upper_bound is None or answer.passed is None:
             return False
         return answer.passed > self.upper_bound
 
     @property
     def _behind_bound(self) -> int:
-        """The second behind the walk's own bound."""
+        """First second after the walk's own bound."""
         return self.reached if self.upper_bound is None else self.upper_bound + 1
 
     @property
     def _far_bound(self) -> int:
-        """The bound of the last page where the service cuts no windows."""
+        """Upper bound of the last page if the service cuts no windows."""
         if self.upper_bound is not None:
             return self.upper_bound
         return min(self.reached + _YEAR, LAST_SECOND)

@@ -79,7 +79,7 @@ class Answer:
 
     @property
     def passed(self) -> int | None:
-        """The second before which all have passed by `Date`, however wrong that is; None if unset.
+        """A second that has certainly passed by `Date`, even if `Date` is wrong; None if unset.
 
         No clock of a service is wrong by a day.
         """

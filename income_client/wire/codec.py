@@ -54,7 +54,7 @@ class _GivenTwice(Exception):  # noqa: N818 - never leaves this module
 
 
 def parse(body: bytes, *, exactly: bool = False) -> Any:
-    """Return what a JSON text means, its numbers as int and float.
+    """Parse a JSON text, with numbers as int and float.
 
     With ``exactly``, a number with a fraction or an exponent is a `Decimal` with the digits that
     were sent.
@@ -85,7 +85,7 @@ def _refuse_repeated(pairs: list[tuple[str, Any]]) -> None:
 
 
 def parse_exactly(body: bytes) -> Any:
-    """Return what a JSON text means, its numbers as int and `Decimal`; raise `DecodeError`."""
+    """Parse a JSON text, with numbers as int and `Decimal`; raise `DecodeError`."""
     try:
         return _EXACT.decode(body.removeprefix(_BYTE_ORDER_MARK))
     except (ArithmeticError, ValueError, RecursionError):
@@ -109,7 +109,7 @@ def _parse_with(body: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
 
 
 def _halves_in(body: bytes) -> tuple[PayloadFault, ...]:
-    """Return where a text that is whole JSON otherwise holds halves of surrogate pairs."""
+    """Return a fault for each half of a surrogate pair in a text that is valid JSON otherwise."""
     if _HALF_ESCAPED.search(body) is None:
         return ()
     try:
@@ -125,7 +125,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def parse_leniently(body: bytes) -> Any:
-    """Return what a text means in which single values need not be JSON.
+    """Parse a JSON text in which single values may be invalid.
 
     Halves of surrogate pairs, numbers beyond all limits, NaN and Infinity are kept, for
     `flaws_of` to find: they spoil what they are part of, and not the whole text.
@@ -159,7 +159,7 @@ def _no_number(_: str) -> Decimal:
 
 
 def flaws_of(tree: Any, path: str = "$") -> Iterator[PayloadFault]:
-    """Yield where a leniently parsed value holds what JSON cannot carry."""
+    """Yield a fault for each value of a leniently parsed tree that JSON cannot carry."""
     pending = [(path, tree)]
     while pending:
         place, value = pending.pop()

@@ -68,7 +68,7 @@ _TEXTS: Final = frozenset({ServiceTime, UtcTime})
 
 
 def compiled(kind: Any, reader_of: Callable[[Any], Reader]) -> Reader:
-    """Return a function that reads parsed values of a type, made of lines for all that is in it.
+    """Return a compiled function that reads parsed JSON into a type.
 
     ``reader_of`` gives the readers of types that have no lines, such as callers' classes.
     """
@@ -78,7 +78,7 @@ def compiled(kind: Any, reader_of: Callable[[Any], Reader]) -> Reader:
 
 @functools.cache
 def quick_reader(kind: Any) -> Callable[[bytes], Any] | None:
-    """Return the function that reads a reply's text into a type; None if only the other way can."""
+    """Return a function that reads a reply's bytes into a type; None for unsuitable types."""
     if kind not in _QUICK:
         return None
     parse = msgspec.json.Decoder(_parsed_type(kind), float_hook=exactly).decode
@@ -97,7 +97,7 @@ def _define_function(arguments: str, function: "_Function", kind: Any) -> Any:
 
 
 def _parsed_type(kind: Any) -> Any:
-    """Return the type that the parser is given for values of a type."""
+    """Return the type to which msgspec parses the JSON of a type."""
     parsed: Any = Any
     if kind in _SAME_RULE:
         parsed = kind
@@ -116,7 +116,7 @@ def _parsed_type(kind: Any) -> Any:
 
 @functools.cache
 def _struct_of(cls: Any) -> Any:
-    """Return a class of structs with the fields of a record."""
+    """Return a msgspec struct with the fields of a record."""
     shape = Shape.of(cls)
     # What may be absent is left to the other function where it is there.
     fields = [
@@ -130,7 +130,7 @@ def _struct_of(cls: Any) -> Any:
 
 @functools.cache
 def _blank_class(cls: Any) -> Any:
-    """Return a class whose instances can be filled in, and then become one of the record class."""
+    """Return a class whose instances accept fields and then become records."""
     # All three, or a store looks for the method of the record class each time.
     methods = ("__init__", "__setattr__", "__delattr__")
     members = {name: getattr(object, name) for name in methods}
@@ -139,13 +139,13 @@ def _blank_class(cls: Any) -> Any:
 
 @attrs.frozen
 class _Function:
-    """Writes the lines of a function, and has the values of the names in them."""
+    """Source code of a reading function, and the values of the names in it."""
 
     reader_of: Callable[[Any], Reader]
     scope: dict[str, Any] = attrs.field(factory=lambda: dict(SCOPE))
 
     def lines(self, x: str, kind: Any) -> str:
-        """Return the lines that replace a JSON value by its meaning."""
+        """Return the code that replaces a parsed value by the value of its type."""
         if (element := optional_element(kind)) is not None:
             return f"if {x} is not None:\n{_indent_lines(self.lines(x, element))}"
         if kind in TEMPLATES:

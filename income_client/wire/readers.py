@@ -52,11 +52,11 @@ MOST_FAULTS: Final = 1000
 """Largest number of faults of one kind that an error names."""
 
 _document_types: Final[dict[str, type]] = {key: kind.data for key, kind in DOCUMENT_TYPES.items()}
-"""The class that holds the data of a document type."""
+"""Classes of extracted data, by document type."""
 
 
 def is_record_class(kind: object) -> bool:
-    """Return whether this is a class of records, or registered for a document type."""
+    """Return whether a class is a record class, or registered for a document type."""
     return isinstance(kind, type) and (kind in RECORDS or kind in _document_types.values())
 
 

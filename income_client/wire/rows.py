@@ -39,7 +39,7 @@ class MalformedRow(ApplicationSummary):
     """Stands for a row that cannot be read; it has an id and a date only."""
 
     error: DecodeError
-    """Names the row, and what is wrong with it."""
+    """Error that names the row and its faults."""
     key: str
     """Digest of the row, used in place of an id: the same on every page, and never a valid id."""
     has_id: bool
@@ -47,7 +47,7 @@ class MalformedRow(ApplicationSummary):
 
 
 def key_of_row(row: ApplicationSummary) -> str:
-    """Return what distinguishes a row from all others: its id, unless it is malformed."""
+    """Return the row's id, or the key of a malformed row."""
     return row.key if isinstance(row, MalformedRow) else row.application_id
 
 

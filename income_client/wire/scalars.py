@@ -164,7 +164,7 @@ def _read_untyped_object(value: Any, _: Any) -> Any:
 
 
 def keep_untyped(value: Any) -> Any:
-    """Return content without a known type as it can be kept."""
+    """Return content without a known type, copied if it is nested; raise `Refusal` if too deep."""
     # An object that the garbage collector does not track holds nothing that is nested.
     if type(value) in _ATOMS or (type(value) is dict and not gc.is_tracked(value)):
         return value
@@ -187,7 +187,7 @@ def copy_untyped(value: Any, depth: int = _DEEPEST) -> Any:
 
 
 def is_untyped(value: Any, depth: int = _DEEPEST) -> bool:
-    """Return whether this is content without a known type, as a reply may hold it."""
+    """Return whether a value is content without a known type that a reply may contain."""
     kind = type(value)
     if kind is Decimal:
         return bool(value.is_finite())
@@ -313,7 +313,7 @@ WRITERS: Final[Mapping[Any, Writer]] = {
 
 
 class _Days(dict[str, date]):
-    """Days by their text, as far as they were met: the same few thousand come again and again."""
+    """Cache of dates by their text, since the same few thousand texts occur again and again."""
 
     __slots__ = ()
 

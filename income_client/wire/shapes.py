@@ -51,22 +51,22 @@ def has_extra(cls: Any) -> bool:
 
 
 COMPILED: Final = frozenset(filter(has_extra, RECORDS))
-"""Records that are read by the lines written for them, alone or within others."""
+"""Record classes that have compiled readers."""
 
 
 @functools.cache
 def documents_of(data: type | None) -> Any:
-    """Return the type of documents that hold data of this class, or of none that is known."""
+    """Return the type of documents whose data has a class, or no known class."""
     return tuple[Annotated[Document, data or UntypedObject], ...]
 
 
 def is_document(kind: Any) -> bool:
-    """Return whether this is a document with a class for its data."""
+    """Return whether a type is a document with a class for its data."""
     return get_origin(kind) is Annotated and get_args(kind)[0] is Document
 
 
 def is_container(kind: Any) -> bool:
-    """Return whether this is an array or a mapping of values of one type."""
+    """Return whether a type is an array or a mapping of values of one type."""
     return array_element(kind) is not None or mapping_element(kind) is not None
 
 

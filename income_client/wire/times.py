@@ -109,7 +109,7 @@ def standard_datetime(value: datetime) -> datetime:
 
 
 def check_zone(name: str, zone: object) -> tzinfo:
-    """Return a zone if it can tell the local time of an instant, all that is ever asked of it."""
+    """Return a zone; raise `ConfigurationError` unless it knows its offset at an instant."""
     if isinstance(zone, tzinfo):
         try:
             _offset(datetime(2026, 1, 1, tzinfo=UTC), zone)

@@ -44,7 +44,7 @@ def writer_of(cls: Any) -> Writer:
 
 
 class _Function:
-    """Writes the lines of a function, and has the values of the names in them."""
+    """Source code of a writing function, and the values of the names in it."""
 
     def __init__(self) -> None:
         self.scope: dict[str, Any] = {"write_untyped": write_untyped}
@@ -76,7 +76,7 @@ class _Function:
         return "\n".join(f"    {line}" for line in [*lines, "return members"])
 
     def _value(self, x: str, kind: Any) -> str:
-        """Return an expression of what the JSON writer takes for a value."""
+        """Return the expression for a value in the form that the JSON writer takes."""
         if kind in _WRITERS or attrs.has(kind):
             write = _WRITERS.get(kind) or writer_of(kind)
             return f"{self._bind_name('write', write)}({x})"
