@@ -1,36 +1,4 @@
-"""Compare what the service lists with what a program holds: ids, with the update times held.
-
-The list is read. Its rows have no update time, but a row lies between the bounds of its
-page. So a held time before them is stale, one behind them is not, and one between them leaves
-it open: then the list is asked for a part of the page that begins just after the held time.
-
-No alarm is false, whatever changes meanwhile, since only what was *due* counts: updated before
-``until``, which lies ``settle`` before the present at which the audit began. That is asked for
-before ``held`` is read, so ``held`` has had ``settle`` for what is due.
-
-1. The first walk lists the span up to ``until``. Unknown ids may be missing, old times stale.
-2. The second walk follows it, from ``until`` to the present. What it lists has been updated
-   since: that is not due, and no longer missing or stale.
-3. Each page with a finding is asked for again. What a complete page no longer shows has moved on,
-   or was deleted, and is no finding either. If any are left, the second walk is made once more,
-   after one of the seconds beside ``until``: two exclusive bounds hide that very second.
-4. What no walk listed is asked for by its id, but no more than a thousand. An update may hide the
-   old row before it shows the new one, so only what the service does not know either is gone.
-
-Update times only grow. An application with a held time in the span is listed by the first walk
-unless it moved behind ``until`` before; then the second lists it, which misses nothing that is
-updated while it runs. So what neither listed is not on the list: ``unlisted``. This holds for times
-held behind the earliest second that the service lists, and before ``until``; and for none before
-a second that holds more rows than it can list, or a row without an id, where it may be.
-
-Nothing that was due when the audit began, and still is as it was, is passed over, but for an
-update in the very window of the held time. With ``margin``, pages are asked for in parts to find
-those too: a row that is in no part behind a cut was updated before it, so a cut within ``margin``
-of each held time proves that none is older than that. As few cuts are made as can be, one call
-each.
-
-What is left is counted: ``undecided``.
-"""
+"""Compare the service's list with the ids and update times that a program holds."""
 
 import asyncio
 from collections.abc import (
@@ -71,14 +39,14 @@ from .comparison import Comparison
 from .held import Held, check_held, read_held
 
 _MOST_CONFIRMED: Final = 1_000
-"""Ids asked for one by one at the most: about as many calls as a walk over a million rows takes."""
+"""Most calls for single ids: about as many as list calls for a million rows."""
 _BEHIND: Final = 1
 """Seconds by which the present is taken earlier than it is echoed: the service may round up."""
 
 
 @frozen(kw_only=True)
 class StaleApplication:
-    """An application of which a newer version is listed than is held.
+    """An application whose listed version is newer than the program's.
 
     Attributes:
         application_id: which one.
@@ -150,7 +118,7 @@ class Audit:
 
 @define(kw_only=True)
 class Auditor:
-    """Reads what is held, and the list, for one audit.
+    """Reads the program's times and the service's list for one audit.
 
     Args:
         session: makes the requests.
@@ -182,7 +150,7 @@ class Auditor:
             raise invalid("margin", "None or a finite number, 1 or more", self.margin)
 
     async def run(self, held: Held, after: int | None, before: int | None) -> Audit:
-        """Compare what is held with the list of a span, whose bounds are seconds."""
+        """Compare the program's times with the list of a span, whose bounds are seconds."""
         check_held(held)
         until = await self._read_until(before)
         if after is not None and after >= until:
@@ -230,7 +198,7 @@ class Auditor:
         take: Callable[[Window, Sequence[ApplicationSummary]], None],
         covered: Intervals | None = None,
     ) -> tuple[Window, ...]:
-        """Hand over every page of a span; return its saturated seconds.
+        """Pass every page of a span to ``take``; return the saturated seconds.
 
         What complete pages hold is added to ``covered``.
         """
@@ -262,7 +230,7 @@ class Auditor:
     async def _ask_all(
         self, questions: Iterable[tuple[Window, Callable[[Answer | None], None]]]
     ) -> None:
-        """Ask for what lies between bounds, and hand over each answer; None where it is refused."""
+        """Make a list call for each window, and pass on its answer; None for a refused window."""
 
         async def ask(bounds: Window, take: Callable[[Answer | None], None]) -> None:
             try:
@@ -274,22 +242,22 @@ class Auditor:
         await self._run_all(partial(ask, *question) for question in questions)
 
     async def _confirm(self, comparison: Comparison, application_id: str) -> None:
-        """Ask for what no walk listed: it is gone if the service does not know it."""
+        """Read an application that no walk listed, to learn whether the service knows it."""
         self._requests += 1
         try:
             request = get_application(application_id)
             read = partial(read_reply, Application, request)
             updated = (await self.session.call(request, read)).last_updated_at
         except (ConfigurationError, NotFoundError):  # no application can have the id, or has it
-            comparison.gone.add(application_id)
+            comparison.unknown_ids.add(application_id)
         except (DecodeError, UnexpectedResponseError, InvalidRequestError):
             pass  # whether it was updated since is not known
         else:
             if service_second(updated, self.zone, rounding=Rounding.DOWN) >= comparison.until:
-                comparison.known.add(application_id)
+                comparison.updated_later.add(application_id)
 
     async def _run_all(self, calls: Iterable[Callable[[], Awaitable[None]]]) -> None:
-        """Make calls, as many at a time as may be in flight."""
+        """Make calls at the same time, within the client's concurrency."""
         waiting = iter(calls)
 
         async def call_in_turn() -> None:
@@ -319,8 +287,8 @@ class Auditor:
     ) -> Audit:
         is_all = after is None and listed_from <= 0
         not_listed, unclear = comparison.unlisted(listed_from, saturated)
-        unlisted = [one for one in not_listed if one in comparison.gone]
-        explained = comparison.gone | comparison.known
+        unlisted = [one for one in not_listed if one in comparison.unknown_ids]
+        explained = comparison.unknown_ids | comparison.updated_later
         unclear += sum(one not in explained for one in not_listed)
         undecided, margin = comparison.undecided()
         held = comparison.held

@@ -1,4 +1,4 @@
-"""Compare the ids and times held with pages of the list; choose what is asked for again."""
+"""Compare the program's times with pages of the list, and choose further list calls."""
 
 from array import array
 from bisect import bisect_left
@@ -60,9 +60,9 @@ class Comparison:
         self._is_listed = bytearray(len(held))
         self._is_recent = bytearray(len(held))
         self._undue: set[str] = set()
-        self.gone: set[str] = set()
+        self.unknown_ids: set[str] = set()
         """Ids that the service does not know."""
-        self.known: set[str] = set()
+        self.updated_later: set[str] = set()
         """Ids that were updated after ``until``, but that no walk listed."""
 
     def add_page(self, window: Window, rows: Sequence[ApplicationSummary]) -> None:
@@ -95,7 +95,7 @@ class Comparison:
                 self._is_listed[slot] = self._is_recent[slot] = True
 
     def add_recent(self, window: Window, rows: Sequence[ApplicationSummary]) -> None:
-        """Drop findings about rows of the second walk, which were updated since."""
+        """Drop findings about rows that were updated after the first walk."""
         for application_id in self._ids_on(window, rows):
             self._undue.discard(application_id)
             slot = self.held.find(application_id)
@@ -126,7 +126,7 @@ class Comparison:
         return findings
 
     def look_again(self, window: Window, findings: Findings, answer: Answer | None) -> None:
-        """Drop findings of a window that a complete page of the window does not show."""
+        """Drop findings of a window that are missing from a later, complete page of the window."""
         if answer is None or not _is_whole(window, answer):
             return
         there = {row.application_id for row in answer.page.applications}
@@ -140,7 +140,7 @@ class Comparison:
     # Windows of held times, asked for in parts
 
     def parts(self) -> Iterator[tuple[ListedPage, Window]]:
-        """Choose where pages are cut, and return the parts to ask for."""
+        """Choose where to cut pages, and return the parts to request."""
         for page in self._pages:
             page.cuts = self._cuts_within_margin(page)
             # A part reaches a second into the next one, in case bounds are exclusive.
@@ -160,7 +160,7 @@ class Comparison:
         return cuts
 
     def take_part(self, page: ListedPage, part: Window, answer: Answer | None) -> None:
-        """Compare rows of a part, which were updated after the held times before it."""
+        """Compare rows of a part of a window: held times before the part are stale."""
         if answer is None or not _is_whole(part, answer):
             page.unknown_from = max(part.after, page.unknown_from or part.after)
         if answer is None:

@@ -16,7 +16,7 @@ Held = Mapping[str, When] | Iterable[tuple[str, When]] | AsyncIterable[tuple[str
 """Ids with the update times held: a mapping, or pairs, asynchronous or not."""
 
 _AT_ONCE: Final = 1_000
-"""Entries of ``held`` that are read before others in the event loop have a turn."""
+"""Entries of ``held`` that are read before other tasks get a turn."""
 
 
 class HeldTimes:
@@ -60,7 +60,7 @@ def check_held(held: object) -> None:
 
 
 async def read_held(held: Held, zone: tzinfo) -> HeldTimes:
-    """Read ids and times.
+    """Read the ids and times of ``held``.
 
     Raises:
         ConfigurationError: an entry is not a pair of an id and a time.
@@ -97,7 +97,7 @@ def _seconds_of(when: When, zone: tzinfo) -> tuple[int, int]:
 
 
 def _has_standard_zone(when: datetime) -> bool:
-    """Return whether a time has a zone of the standard library; those of others are checked."""
+    """Return whether a time's zone is of the standard library; other zones are checked."""
     return type(when.tzinfo).__module__ in ("datetime", "zoneinfo")
 
 

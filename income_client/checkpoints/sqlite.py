@@ -191,7 +191,7 @@ class SQLiteCheckpointStore(CheckpointStore):
         return await replace_errors(lambda: self._retry_while_locked(work), self._translate_error)
 
     async def _retry_while_locked(self, work: Callable[[], T]) -> T:
-        """Do work again while the file is locked; what was locked out has changed nothing."""
+        """Repeat work while the file is locked; a locked attempt has changed nothing."""
         # The wait is not SQLite's: that would hold one of the event loop's few threads, which
         # DNS lookups need, and be slower than others between two tries.
         until = time.monotonic() + self._busy_seconds
@@ -255,7 +255,7 @@ class SQLiteCheckpointStore(CheckpointStore):
     def _open_transaction(
         self, begin: str, *, create: bool = False
     ) -> Iterator[sqlite3.Connection | None]:
-        """Lend a connection in a transaction; None if nothing was ever saved."""
+        """Yield a connection in a transaction; None if nothing was ever saved."""
         path = Path(os.path.realpath(self._path))  # where SQLite keeps its journal
         if not self._is_there(path):
             if not create:
@@ -311,7 +311,7 @@ class SQLiteCheckpointStore(CheckpointStore):
             raise self._store_error("was written by a newer version of this package")
 
     def _translate_error(self, error: Exception) -> CheckpointError | None:
-        """Return the error for a caller; SQLite's own texts hold no value that was bound."""
+        """Return an error of the package for one of SQLite, whose text contains no stored value."""
         if isinstance(error, OSError):
             reason = error.strerror or type(error).__name__
             return self._store_error(reason, retryable=error.errno in _RETRYABLE_ERRNOS)
@@ -354,7 +354,7 @@ def _open_connection(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _make_database(path: Path) -> None:
-    """Make a store without checkpoints, whole or not at all, unless somebody else makes it."""
+    """Create an empty store atomically, unless another process creates it."""
     new = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
     try:
         os.close(new_file(new))
@@ -393,7 +393,7 @@ def _link_database(new: Path, path: Path) -> None:
 
 
 def _remove_leftovers(path: Path) -> None:
-    """Remove what those have left who made this store, which is there."""
+    """Remove the files of processes that died while they created a store that exists now."""
     is_left = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.new").fullmatch
     with suppress(OSError):
         for one in path.parent.iterdir():
@@ -407,7 +407,7 @@ def _is_lock(error: Exception) -> bool:
 
 
 def _code_of(error: sqlite3.Error) -> int | None:
-    """Return the primary code of SQLite."""
+    """Return SQLite's primary error code."""
     code = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
 

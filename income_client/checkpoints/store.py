@@ -53,7 +53,7 @@ class CheckpointStore(ABC):
 
     @abstractmethod
     async def load(self, name: str) -> StoredCheckpoint:
-        """Return what is stored.
+        """Return the stored checkpoint.
 
         Args:
             name: the poller's.
@@ -156,7 +156,7 @@ class CheckpointStore(ABC):
         raise self._cannot("count rings")
 
     async def check_rights(self, name: str) -> None:
-        """Raise what a save would raise, and change nothing.
+        """Raise the error that a save would raise, without a change.
 
         A poller that begins to stand by calls it, to find out now whether it could save.
 
@@ -211,7 +211,7 @@ class Change:
     replaces: str | None = field(default=None, repr=False)
 
     def check_arguments(self) -> None:
-        """Raise `ConfigurationError` for an argument that no store could keep."""
+        """Raise `ConfigurationError` for an argument that no store could save."""
         check_name(self.name)
         if not _is_text(self.checkpoint):
             raise InvalidArgumentError(
@@ -231,7 +231,7 @@ class Change:
             )
 
     def follows(self, stored: StoredCheckpoint) -> bool:
-        """Return whether a store that holds this is to make the change."""
+        """Return whether the stored checkpoint is the one that the change replaces."""
         is_text = self.replaces is None or stored.checkpoint == self.replaces
         return stored.version == self.version and is_text
 
@@ -258,7 +258,7 @@ def reason_of_conflict(stored_version: int, own_version: int) -> str:
 
 
 def check_name(name: object, argument: str = "name") -> None:
-    """Raise `ConfigurationError` unless this can be the name of what is stored."""
+    """Raise `ConfigurationError` unless a value can be the name of a poller."""
     if not _is_text(name) or name == "":
         raise InvalidArgumentError(f"{argument} must be a str that is not empty", argument=argument)
 
@@ -278,7 +278,7 @@ def in_order(letters: Iterable[DeadLetter]) -> tuple[DeadLetter, ...]:
 
 
 def is_storable(text: str) -> bool:
-    """Say whether every database takes a text; the error of one that does not would show it."""
+    """Return whether every database accepts a text; a database's error would show the text."""
     return "\0" not in text and not has_surrogate(text)
 
 

@@ -62,13 +62,13 @@ class Published:
 
     @classmethod
     def of(cls, file: TemporaryFile, path: Path | None, *, was_there: bool = False) -> Self:
-        """Say where a file is now."""
+        """Return a published file at a path."""
         return cls(path, file.size, file.sha256, was_there)
 
 
 @frozen
 class Existing:
-    """A file that was at the destination before."""
+    """A file that was at the destination before the download."""
 
     path: Path
     """Path of the file."""
@@ -165,7 +165,7 @@ class DiskPlace:
         )
 
     def _look_into_folder(self) -> set[str]:
-        """Remember and return the names in the folder, and remove what killed processes left."""
+        """Remember and return the folder's names; remove files of killed processes."""
         names: set[str] = set()
         try:
             with (
@@ -183,7 +183,7 @@ class DiskPlace:
         return self._seen.setdefault(self._folder, names)
 
     def _paths_among(self, names: set[str]) -> list[Path]:
-        """Return where the file may be, of the names in the folder."""
+        """Return the possible paths of the file among the names in the folder."""
         return [self._folder / name for name in self._name.candidates() if name in names]
 
     def _publish_file(
@@ -232,7 +232,7 @@ def _match_file(path: Path, md5: str) -> Published | None:
 
 
 def _sizes_of(paths: Iterable[Path]) -> dict[Path, int]:
-    """Return which of these files are there, with their lengths in bytes."""
+    """Return the lengths in bytes of the files that exist."""
     with _reading_place():
         sizes = ((path, size_of_file(path)) for path in paths)
         return {path: size for path, size in sizes if size is not None}
@@ -245,7 +245,7 @@ def _sha256_of(path: Path) -> str:
 
 
 def _read_through(path: Path, *digests: "hashlib._Hash") -> int:
-    """Read a file through these hashes, and return its size."""
+    """Read a file through hashes, and return its size."""
     size = 0
     with _reading_place(), file_of(open_file(path, os.O_RDONLY), "rb") as file:
         while block := file.read(BLOCK):
@@ -257,7 +257,7 @@ def _read_through(path: Path, *digests: "hashlib._Hash") -> int:
 
 @contextmanager
 def _reading_place() -> Iterator[None]:
-    """Raise what fails as an error of reading, unless it shows that no file is there."""
+    """Raise a failure to read the destination as an error of the disk; let a missing file pass."""
     try:
         yield
     except (FileExistsError, FileNotFoundError, NotADirectoryError):
@@ -290,7 +290,7 @@ class StreamPlace:
         self._is_stopped = False
 
     async def find_existing(self) -> tuple[Existing, ...]:
-        """Return nothing: what is in a stream is not known."""
+        """Return nothing, since the content of a stream is unknown."""
         return ()
 
     async def match_existing(

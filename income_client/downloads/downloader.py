@@ -58,7 +58,7 @@ _REMEMBERED: Final = 256
 
 
 class ProgressError(Exception):
-    """``on_progress`` raised; its own error ends the download, and is none of a connection."""
+    """An exception of ``on_progress``, which ends the download and is raised to the caller."""
 
     def __init__(self, raised: Exception) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class ProgressError(Exception):
 
 
 class Downloader:
-    """Downloads files; what all downloads of a client share, and its views but for the limits."""
+    """Downloads files; all downloads of a client and its views share its state, but not limits."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Downloader:
         self._instrumentation = instrumentation
 
     def with_options(self, *, timeouts: Timeouts | None, retry: RetryPolicy | None) -> Self:
-        """Return one with other limits: same connections, slots, budget and fresh addresses."""
+        """Return a downloader with other limits, and the same connections, slots and budget."""
         view = copy(self)
         view.timeouts = timeouts or self.timeouts
         view.retry = retry or self.retry
@@ -174,7 +174,7 @@ class _Download:
             error.attempts = self.attempts
 
     async def run(self) -> DownloadedFile:
-        """Get the file, unless it is there already."""
+        """Download the file, unless it exists already."""
         # Before anything is made for it.
         self._shared.pool.check()
         self._use_address(self._address)
@@ -193,7 +193,7 @@ class _Download:
             return self._result_of(published, transfer.content_type)
 
     async def _find_same(self, existing: tuple[Existing, ...]) -> DownloadedFile | None:
-        """Return the file that is there if it is the same, None if only its content can show it."""
+        """Return the existing file if it is the same; None if a download is needed to tell."""
         stored = await self._with_retries(self._read_stored_file)
         alike = [one for one in existing if stored.size in (None, one.size)]
         if not alike and not self._job.overwrite:
@@ -211,7 +211,7 @@ class _Download:
             return read_stored_file(reply.status, reply.headers)
 
     async def _request_missing(self, spool: Spool) -> None:
-        """Make one request for what is missing; raise unless the next one may follow at once."""
+        """Request the missing bytes once; raise unless another request may follow at once."""
         transfer = self._transfer
         try:
             with await self._request_file(transfer.next_request()) as reply:
@@ -269,7 +269,7 @@ class _Download:
             await shared.clock.sleep(pause)
 
     async def _request_file(self, headers: Mapping[str, str]) -> FileReply:
-        """Return a reply about the bytes of the file, wherever redirects lead, each checked."""
+        """Return the reply about the file's bytes, after redirects, each of which is checked."""
         self.attempts += 1
         pool, policy, timeouts = self._shared.pool, self._shared.policy, self._shared.timeouts
         link, hops = self._link, 0
@@ -292,7 +292,7 @@ class _Download:
         raise DownloadError("the storage redirects too often")
 
     def _use_address(self, address: str) -> None:
-        """Send the requests to come to an address."""
+        """Use a URL for the following requests."""
         if _object_of(address) != _object_of(self._address):
             # An entity tag of another object says nothing about this one.
             self._transfer.start_over()
@@ -300,7 +300,7 @@ class _Download:
         self._address = address
 
     async def _renew_address(self, outdated: OutdatedError) -> None:
-        """Replace the address, or raise what the download ends with."""
+        """Replace the URL, or raise the error that ends the download."""
         facts = self.facts
         most = _MOST_RENEWALS if outdated.has_expired else _MOST_GUESSES
         if facts.application_id is None or facts.document_type is None or self._renewals >= most:
@@ -364,7 +364,7 @@ def _object_of(address: str) -> str:
 
 
 class FreshAddresses:
-    """Addresses of the documents of one application, in place of expired ones.
+    """Fresh URLs of the documents of one application, in place of expired ones.
 
     The service is asked once for all downloads that wait, with the same result or error.
     """
@@ -381,7 +381,7 @@ class FreshAddresses:
     async def get(
         self, document_type: str, document_id: str, *, stale: str, since: float, ask: Ask
     ) -> str:
-        """Return the address in place of a stale one; it may be the same.
+        """Return a URL in place of a stale one; it may be the same.
 
         An answer from before the moment ``since`` of the clock is not used any more.
         """
@@ -404,7 +404,7 @@ class FreshAddresses:
         return address
 
     async def _renew_addresses(self, ask: Ask) -> None:
-        """Ask the service."""
+        """Read the application's documents for their URLs."""
         try:
             documents = await ask(self._application_id)
         except IncomeClientError as error:
@@ -417,7 +417,7 @@ class FreshAddresses:
 
 
 def _addresses_by_key(documents: ApplicationDocuments) -> dict[tuple[str, str], str | None]:
-    """Return the address of each document, None where the service gives two for one."""
+    """Return the URL of each document; None where the service lists it with several URLs."""
     addresses: dict[tuple[str, str], str | None] = {}
     for document_type, document in documents.all():
         key = (document_type, document.document_id)

@@ -74,7 +74,7 @@ class FilePool(Pool):
         )
 
     async def get(self, link: Link, headers: Mapping[str, str], timeouts: Timeouts) -> "FileReply":
-        """Ask for a file once, and return the reply: a context that ends with its connection."""
+        """Request a file once, and return the reply, which closes its connection as a context."""
         if self._proxy is not None and is_this_machine(link.host):
             check_peer(_LOOPBACK, self._policy)
         limits = self._limits(timeouts)
@@ -188,7 +188,7 @@ class _RefusedPeerError(RuntimeError):
 
 
 def _checked_socket(policy: DownloadPolicy, info: aiohttp.AddrInfoType) -> socket.socket:
-    """Make the socket for a connection, unless it would lead to a refused address."""
+    """Create the socket for a connection, unless files may not come from its address."""
     family, kind, protocol, _, address = info
     try:
         check_peer(str(address[0]), policy)
@@ -209,7 +209,7 @@ def _headers_of(reply: aiohttp.ClientResponse) -> dict[str, str]:
 
 
 def _take_unread(content: aiohttp.StreamReader) -> bytes:
-    """Take the unread bytes of a broken connection; they may be many."""
+    """Return the unread bytes of a broken connection."""
     error = content.exception()
     if error is None:
         return b""

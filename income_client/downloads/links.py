@@ -48,7 +48,7 @@ def read_link(address: object, policy: DownloadPolicy) -> Link:
 
 
 def read_redirect(link: Link, location: object, policy: DownloadPolicy) -> Link:
-    """Check where a redirect leads, as strictly as the address itself."""
+    """Check the target of a redirect as strictly as the first URL."""
     return read_link(_resolve_redirect(link.url, _text_of(location)), policy)
 
 
@@ -64,7 +64,7 @@ def _text_of(address: object) -> str:
 
 
 def _resolve_redirect(url: URL, location: str) -> str:
-    """Resolve a redirect; what may name another host is left to `read_link`, byte by byte."""
+    """Resolve the target of a redirect; leave checks of the host to `read_link`."""
     if _ABSOLUTE.match(location):
         return location
     if location.startswith("//"):
@@ -143,7 +143,7 @@ _SPECIAL: Final = _parse_networks(
 )
 """Networks that `ipaddress` calls global, by IP version, but from which no file comes."""
 _GLOBAL_UNICAST: Final = ipaddress.IPv6Network("2000::/3")
-"""Outside of it, a range that is assigned tomorrow is refused today."""
+"""Assigned unicast addresses (IPv6); ranges outside of it are refused."""
 _LAST_FOUR_BYTES: Final = _parse_networks("::ffff:0:0/96", "64:ff9b::/96")
 _NAT64_PLACES: Final = ((12, 13, 14, 15), (6, 7, 9, 10), (7, 9, 10, 11), (9, 10, 11, 12))
 """Positions of the IPv4 bytes in a NAT64 address (RFC 6052), by length of prefix."""
@@ -194,7 +194,7 @@ def _names_this_machine(policy: DownloadPolicy) -> bool:
 
 
 def _readings_of(ip: _Ip) -> Iterator[_Ip]:
-    """Yield an address, or in its place each IPv4 address that it may be read as."""
+    """Yield an IP address, or each IPv4 address that it may mean."""
     if isinstance(ip, ipaddress.IPv4Address):
         yield ip
     elif ip.sixtofour is not None:

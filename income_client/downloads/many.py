@@ -47,7 +47,7 @@ OnProgress = Callable[[DownloadProgress], object]
 Ask = Callable[[str], Awaitable[ApplicationDocuments]]
 """Reads the documents of an application (contract section 4.3)."""
 PlaceOf = Callable[[FileFacts], Place]
-"""Says where a file goes; raises `ConfigurationError` if too little is known of it."""
+"""Returns the destination of a file; raises `ConfigurationError` if facts of it are missing."""
 Get = Callable[[Document], Coroutine[Any, Any, DownloadedFile]]
 """Downloads the file of one document."""
 
@@ -61,8 +61,7 @@ _OBJECT_STORES: Final = "for an object store, see `income-client guide files`"
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _SEPARATORS: Final = tuple(filter(None, (os.sep, os.altsep)))
 _OF_THE_LOOP: Final = ("drain", "get_write_buffer_size")
-"""Methods that only streams and transports of asyncio have, whose ``write`` needs the loop's
-thread."""
+"""Methods of asyncio's streams and transports, which belong to the loop's thread."""
 
 
 class Job:
@@ -89,7 +88,7 @@ class Job:
 
 
 def check_one_document(document: object, file: int) -> Document:
-    """Return the document that is named by a document or an entry; raise for anything else."""
+    """Return the document of a document or an entry; raise for anything else."""
     if type(file) is not int or file != 0:
         raise InvalidArgumentError(
             "file must be 0: a document has one address, and so one file", argument="file"
@@ -126,7 +125,7 @@ def _with_source(document: Document, source: DocumentSource) -> Document:
 
 
 def facts_of(document: Document) -> FileFacts:
-    """Return what is known of a document's file."""
+    """Return the facts of a document's file."""
     source = document.source
     return FileFacts(
         application_id=(source.application_id or None) if source else None,
@@ -148,7 +147,7 @@ def folder_path(directory: object) -> str | bytes:
 
 
 def places_in(destination: object, template: NameTemplate) -> PlaceOf:
-    """Return what says where a file goes in a destination.
+    """Return the function that finds the destination of each file.
 
     A path is that of a folder if one exists there, or if a separator is at its end.
     """
@@ -212,11 +211,11 @@ class DownloadFailure:
     document_id: str
     """Id of the document."""
     application_id: str | None
-    """The application that it belongs to; None for a document made by hand."""
+    """Id of the document's application; None for a document made by hand."""
     document_type: str | None
     """The service's key of the document's type; None for a document made by hand."""
     error: IncomeClientError
-    """Why."""
+    """Error of the download."""
 
 
 class Downloads(TaskIterator[Document, Y]):

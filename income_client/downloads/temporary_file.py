@@ -1,8 +1,4 @@
-"""A file on its way: written and hashed in threads while more of it comes, then put in its place.
-
-On the disk it is a hidden file beside its target, locked for as long as a process is at work on it.
-What a killed process leaves is not locked, and the next one that looks into the folder removes it.
-"""
+"""A file on its way: written and hashed in threads as it arrives, then moved to its place."""
 
 import asyncio
 import errno
@@ -49,7 +45,7 @@ _ABANDONED: Final = re.compile(r"\.[0-9a-f]{16}\..+\.part", re.DOTALL)
 _TRIES: Final = 3
 """Attempts to create a temporary file that no other process removes before it is locked."""
 _OF_THE_DISK: Final = frozenset({errno.EDQUOT, errno.EIO, errno.ENOSPC, errno.EROFS})
-"""Errors that other files on the same disk meet as well."""
+"""Errors that affect all files on the same disk."""
 _CLOSED: Final = "the file is closed"
 _NOT_KEPT: Final = "the file cannot be kept"
 _NOT_SYNCED: Final = "the file is in its place, but may be lost in a power cut"
@@ -110,7 +106,7 @@ class TemporaryFile:
             self._hand_over()
 
     def clear(self) -> None:
-        """Forget what was written."""
+        """Delete the content."""
         self._file.seek(0)
         self._file.truncate()
         self._hash = hashlib.sha256()
@@ -124,7 +120,7 @@ class TemporaryFile:
             yield self._file.read(min(BLOCK, self.size - start))
 
     def publish(self, target: Path, *, overwrite: bool) -> None:
-        """Bring it to the disk and put it in its place; `FileExistsError` if that is taken.
+        """Write the file to the disk and give it its path; `FileExistsError` if that is taken.
 
         Raises:
             DownloadError: it is in its place, but the disk may not know that yet.
@@ -228,7 +224,7 @@ class Spool:
             self._writing = loop.run_in_executor(None, self._write_block, block)
 
     async def start_over(self) -> None:
-        """Forget what was written."""
+        """Delete the content."""
         await self._wait_for_block()
         self._take_block()
         if self._file is not None:
@@ -264,7 +260,7 @@ class Spool:
         return block
 
     async def _wait_for_block(self) -> None:
-        """Wait for the block that is on its way; it stays so if the wait is cancelled."""
+        """Wait for the block that is being written; a cancelled wait leaves it running."""
         if self._writing is None:
             return
         await asyncio.wait((self._writing,))

@@ -69,7 +69,7 @@ class StoredFile:
 
 
 def is_refusal(status: int) -> bool:
-    """Say whether the body of a reply may say why the file was refused."""
+    """Return whether the body of a reply may contain the reason of a refusal."""
     return (
         HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR and status not in _BUSY
     )
@@ -78,7 +78,7 @@ def is_refusal(status: int) -> bool:
 def failure_of_reply(
     status: int, headers: Mapping[str, str], text: str = ""
 ) -> DownloadError | OutdatedError:
-    """Return the error for a reply without the file, of which this is the beginning of the body.
+    """Return the error for a reply without the file; ``text`` is the beginning of its body.
 
     Another attempt may help unless the file was refused.
     """
@@ -98,7 +98,7 @@ def failure_of_reply(
 
 
 def read_stored_file(status: int, headers: Mapping[str, str]) -> StoredFile:
-    """Return what the reply to a request for the first byte says about the whole file."""
+    """Return the facts of the whole file in the reply to a request for its first byte."""
     etag, media_type = strong_etag(headers), headers.get("content-type")
     if status == HTTPStatus.OK:
         length = headers.get("content-length", "")
@@ -115,13 +115,13 @@ def read_stored_file(status: int, headers: Mapping[str, str]) -> StoredFile:
 
 
 def strong_etag(headers: Mapping[str, str]) -> str | None:
-    """Return the entity tag that vouches for each byte, None if there is none."""
+    """Return the entity tag if it is strong, so that equal tags mean equal bytes; else None."""
     etag = headers.get("etag", "")
     return etag if _STRONG_ETAG.fullmatch(etag) else None
 
 
 class Transfer:
-    """The state of one file, over as many connections as it takes.
+    """The state of one file's transfer, over any number of connections.
 
     Until the file is whole, a request is made (`next_request`), the head of its reply taken in
     (`begin_body`), the bytes counted (`count_bytes`), and then how the reply ended: `end_body` or
@@ -147,7 +147,7 @@ class Transfer:
         self._is_slow = False
 
     def start_over(self) -> None:
-        """Forget what came."""
+        """Forget all received bytes."""
         self.received, self.etag, self.total = 0, None, None
 
     def next_request(self) -> dict[str, str]:
@@ -159,7 +159,7 @@ class Transfer:
         return {"Range": f"bytes={self.received}-", "If-Range": self.etag}
 
     def begin_body(self, status: int, headers: Mapping[str, str], now: float) -> bool:
-        """Take in the head of a reply with one of the statuses `WITH_FILE`.
+        """Process the head of a reply with one of the statuses `WITH_FILE`.
 
         Return whether its body begins at the first byte of the file; raise if it must not be used.
         """
@@ -183,7 +183,7 @@ class Transfer:
         return starts_over
 
     def count_bytes(self, length: int, now: float) -> None:
-        """Count bytes that came; raise if the connection is not worth another one."""
+        """Count received bytes; raise if the file is too long, or the connection too slow."""
         self.received += length
         if self.received > self._policy.max_bytes:
             raise self._too_long()
@@ -198,7 +198,7 @@ class Transfer:
             raise DownloadError("the file comes too slowly", retryable=True)
 
     def end_body(self) -> None:
-        """Take in that the body came to its end: the file is whole, or the rest is to follow."""
+        """Process the end of a body: the file is complete, or the rest must be requested."""
         self.is_whole = self.total is None or self.received == self.total
         if not self.is_whole:
             self.break_off(
@@ -206,7 +206,7 @@ class Transfer:
             )
 
     def break_off(self, error: IncomeClientError) -> None:
-        """Take in how a request failed; raise that unless it brought more of the file.
+        """Process a failed request; raise its error unless it has received bytes of the file.
 
         It is raised too if there were too many such requests.
         """
@@ -250,7 +250,7 @@ class Transfer:
 
 
 def _check_usable(headers: Mapping[str, str], status: int) -> None:
-    """Raise if a body cannot be the file's own bytes, or if a cut would look like its end."""
+    """Raise for a body that may not be the file's bytes, or whose end cannot be verified."""
     if headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
         raise DownloadError(
             "the storage encoded the file although it was asked not to", status=status

@@ -469,13 +469,13 @@ def _publishing_error(error: Exception) -> IncomeClientError | None:
 
 
 def _room(js: JetStreamContext) -> int:
-    """Return how many bytes a message may have besides its headers."""
+    """Return the number of bytes that a message may have without its headers."""
     client = js._nc  # noqa: SLF001 - a context has no public way to its connection
     return client.max_payload - HEADER_BYTES
 
 
 async def _await_answer(work: Awaitable[T]) -> T:
-    """Return what the server answers; raise what fails as an error without its text."""
+    """Return the server's answer; replace an exception by an error without its text."""
     return await replace_errors(lambda: work, _translate_error)
 
 
@@ -486,7 +486,7 @@ async def _in_time(work: Awaitable[T]) -> T:
 
 
 async def _map_in_batches(work: Callable[[S], Awaitable[T]], items: Sequence[S]) -> list[T]:
-    """Do the same for some items, a few at a time; return the results in their order."""
+    """Call a function for each item, a few at a time; return the results in order."""
     results: list[T] = []
     for first in range(0, len(items), _AT_ONCE):
         tasks = [asyncio.ensure_future(work(item)) for item in items[first : first + _AT_ONCE]]
@@ -535,7 +535,7 @@ def _rings_key_of(name: str) -> str:
 
 
 def _letters_key_of(name: str, key: str | None = None) -> str:
-    """Return the key of what holds a dead letter; without its key, what all of them begin with."""
+    """Return the key for a dead letter; without ``key``, the common prefix of these keys."""
     start = "letters." + _escape_name(name)
     return start if key is None else f"{start}.{zlib.crc32(key.encode()) % _LETTER_KEYS:02x}"
 

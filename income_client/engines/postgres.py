@@ -602,7 +602,7 @@ def _import_asyncpg() -> Any:
 
 @frozen
 class _Pool:
-    """Connections of a pool."""
+    """An asyncpg pool of the caller's."""
 
     what: str
     """Name of the pool in messages."""
@@ -618,7 +618,7 @@ class _Pool:
             raise invalid("pool", "what asyncpg.create_pool() has returned", self.pool)
 
     async def run(self, work: Work[T]) -> T:
-        """Do work on one of them, which is given back."""
+        """Run statements on a connection of the pool, and give the connection back."""
         return await replace_errors(lambda: self._run_work(work), self._translate_error)
 
     async def _run_work(self, work: Work[T]) -> T:
@@ -634,9 +634,9 @@ class _Pool:
             raise
 
     async def _give_back(self, connection: Any) -> None:
-        """Give one back, even if it is cancelled meanwhile: asyncpg would leave a task behind.
+        """Return a connection to the pool, also after a cancellation: asyncpg would leave a task.
 
-        The server has to end what was cancelled, or the connection is closed.
+        The server has to end a cancelled statement, or the connection is closed.
         """
         releasing = asyncio.gather(
             self.pool.release(connection, timeout=_RELEASE_SECONDS), return_exceptions=True
@@ -646,7 +646,7 @@ class _Pool:
             raise cancellation
 
     async def leave_if_read_only(self, error: BaseException) -> None:
-        """Have every session connect anew if this one has reached a server that is read-only."""
+        """Make every session connect anew if its server has become read-only."""
         if getattr(error, "sqlstate", None) == _READ_ONLY:
             await self.pool.expire_connections()
 
@@ -675,7 +675,7 @@ class _Connection:
             raise invalid("connection", "a connection of asyncpg", connection)
 
     async def run(self, work: Work[T]) -> T:
-        """Do work on it, and close it where the outcome is not known."""
+        """Run statements on the connection; close it if their outcome is unknown."""
         return await replace_errors(
             lambda: self._run_work(work), partial(_translate_error, self.what)
         )
@@ -692,7 +692,7 @@ class _Connection:
             raise
 
     def close(self) -> None:
-        """Close it without waiting for the server, which then undoes its transaction."""
+        """Close the connection without a reply; the server then undoes its transaction."""
         with suppress(Exception):  # that of a pool, closed before, is no more
             self.connection.terminate()
 
@@ -701,7 +701,7 @@ class _InTransaction(_Connection):
     """A connection while the caller's block runs, which must not end its transaction."""
 
     async def run(self, work: Work[T]) -> T:
-        """Do work in the transaction."""
+        """Run statements in the caller's transaction."""
 
         async def checked(connection: Any) -> T:
             if not connection.is_closed() and not connection.is_in_transaction():
@@ -712,12 +712,12 @@ class _InTransaction(_Connection):
 
 
 def _is_misuse(error: Exception) -> bool:
-    """Say whether the driver refused a call, as it does on a connection that was lost."""
+    """Return whether asyncpg refused a call, as it does on a lost connection."""
     return isinstance(error, _import_asyncpg().InterfaceError) and not isinstance(error, ValueError)
 
 
 def _translate_error(what: str, error: Exception) -> IncomeClientError:
-    """Return the error that says what one of the driver means."""
+    """Return an error of the package for an exception of asyncpg or the system."""
     if isinstance(error, TimeoutError):
         return _store_error(what, "the server did not answer in time", retryable=True)
     code = getattr(error, "sqlstate", None)
