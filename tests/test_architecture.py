@@ -85,7 +85,9 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "faststream": _names("engines.faststream"),
     "fcntl": _names("system.disk"),
     "joserfc": _names("receivers.jwt"),
-    "nats": _names("cli.relay engines.faststream engines.nats engines.nats_connection"),
+    "nats": _names(
+        "cli.relay engines.faststream engines.nats engines.nats_connection engines.nats_streams"
+    ),
     "opentelemetry": _names("telemetry"),
     "pytest": _names("testing.plugin"),
     "pyarrow": _names("exporting.parquet exporting.schema exporting.tables"),

@@ -1,7 +1,7 @@
 """``income-client relay``: publishes an event for each update to NATS JetStream."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import urlsplit
@@ -206,8 +206,16 @@ async def _check_subject(server: "Client", subject: str) -> None:
     from nats.errors import Error
     from nats.js.errors import NotFoundError
 
+    from income_client.engines.nats_streams import refuse_loss
+
+    streams = server.jetstream()
     try:
-        await server.jetstream().find_stream_name_by_subject(subject)
+        name = await streams.find_stream_name_by_subject(subject)
+        # A user without the right to read the settings gets no answer; the publisher warns of it.
+        with suppress(TimeoutError):
+            refuse_loss(await streams.stream_info(name))
+    except ConfigurationError as error:
+        raise IncomeClientError(f"--subject: {error.message}") from None
     except NotFoundError:
         advice = f"nats stream add UPDATES --subjects '{subject}'"
         raise IncomeClientError(f"--subject: no stream has {subject}; try {advice}") from None

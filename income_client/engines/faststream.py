@@ -24,6 +24,7 @@ from nats.errors import Error as NatsError
 from income_client import DecodeError, NotFoundError
 from income_client.settings import check_count, check_positive, invalid
 
+from .nats_streams import loss_of
 from .relay import HEADER_BYTES, UpdateEvent, faststream_decoder
 
 DeadReason: TypeAlias = Literal["unreadable", "deleted", "failed"]
@@ -83,7 +84,8 @@ def update_subscriber(
         subject: subject of the events.
         stream: stream that keeps the events; it must exist.
         dead_subject: subject of the dead letters, before the reason.
-        dead_stream: another stream, which keeps the dead letters. Without it they stay events.
+        dead_stream: another stream, which keeps the dead letters. Without it they stay events. One
+            that deletes its oldest messages is a warning in the log.
         attempts: deliveries of an event before it is moved to the dead letters.
         timeout: seconds for one attempt; then the handler is cancelled, and has failed.
         concurrency: events that a worker handles at a time.
@@ -191,6 +193,7 @@ class _Worker:
     _timeout: float
     _renew_seconds: float
     _is_checked: bool = False
+    _is_dead_stream_checked: bool = False
     _turns: WeakValueDictionary[str, asyncio.Lock] = field(factory=WeakValueDictionary)
     _handled_ids: deque[str] = field(factory=lambda: deque(maxlen=_REMEMBERED_IDS))
 
@@ -277,6 +280,7 @@ class _Worker:
         error: BaseException,
     ) -> NoReturn:
         """Store the message as a dead letter, then acknowledge it."""
+        await self._check_dead_stream()
         meta, name = message.raw_message.metadata, type(error).__name__
         room = (await self._broker.connect()).max_payload - HEADER_BYTES
         # By its id, the stream drops a letter that is stored again since its event came again.
@@ -313,3 +317,15 @@ class _Worker:
         if config.ack_wait:
             self._renew_seconds = config.ack_wait / 3
         self._is_checked = True
+
+    async def _check_dead_stream(self) -> None:
+        """Warn once of a stream that deletes dead letters."""
+        if self._is_dead_stream_checked:
+            return
+        self._is_dead_stream_checked = True
+        streams = (await self._broker.connect()).jetstream(timeout=_ANSWER_SECONDS)
+        with suppress(NatsError, TimeoutError):  # its configuration is unknown
+            if loss := loss_of(await streams.stream_info(self._dead_stream)):
+                facts = {"stream": self._dead_stream}
+                text = "the stream %r of dead letters %s"
+                _LOGGER.warning(text, self._dead_stream, loss, extra=facts)

@@ -48,6 +48,7 @@ from income_client.checkpoints.store import (
 from income_client.settings import check_positive
 from income_client.system.frames import replace_errors
 
+from .nats_streams import StreamCheck, deletes_when_full
 from .relay import HEADER_BYTES, UpdateEvent
 
 S = TypeVar("S")
@@ -316,6 +317,8 @@ class NatsCheckpointStore(CheckpointStore):
             raise CheckpointError(f"the bucket forgets its keys after {config.max_age:g} seconds")
         if config.storage == StorageType.MEMORY:
             raise CheckpointError("the bucket is kept in memory: make one with file storage")
+        if deletes_when_full(config):
+            raise CheckpointError("the bucket deletes its oldest values once it is full")
         self._is_checked = True
 
 
@@ -431,14 +434,21 @@ def nats_publisher(
     ``duplicate_window`` (two minutes unless it is set). An event that is larger than the
     server takes is published without its record: its worker reads it from the service.
 
+    Before the first event, the configuration of the stream is read. One that deletes events which
+    no worker has handled is refused: a limit of messages or bytes with ``discard=old``, the
+    server's default, or ``retention=interest`` without a consumer. A stream in memory, and a
+    ``max_age`` below three days, are a warning in the log.
+
     Args:
         js: ``connection.jetstream()``, whose timeout is how long an acknowledgement may take.
         subject: of the messages; a stream must have it.
 
     Returns:
         A function for `relay`, which returns once the stream has acknowledged the message; it
-        raises `IncomeClientError` once the connection is closed for good.
+        raises `ConfigurationError` if the stream loses events, and `IncomeClientError` once the
+        connection is closed for good.
     """
+    check = StreamCheck(js, subject)
 
     async def send(event: UpdateEvent) -> None:
         headers = {"Nats-Msg-Id": event.id, "content-type": "application/json"}
@@ -446,6 +456,7 @@ def nats_publisher(
         # A server that gets a larger message closes the connection, each time.
         if len(content) > _room(js) and event.record is not None:
             content = evolve(event, record=None).to_json()
+        await check.run()
         try:
             await js.publish(subject, content, headers=headers)
         except (AttributeError, LookupError, TypeError, ValueError):

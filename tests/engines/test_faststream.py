@@ -50,8 +50,9 @@ class Place:
             await self.streams.add_stream(name=f"{name}{self.number}", subjects=subjects)
 
     async def publish(self, *events: UpdateEvent) -> None:
+        publish = nats_publisher(self.streams, f"updates{self.number}")
         for one in events:
-            await nats_publisher(self.streams, f"updates{self.number}")(one)
+            await publish(one)
 
     @asynccontextmanager
     async def working(
@@ -151,6 +152,18 @@ async def test_an_error_that_no_retry_changes_makes_a_dead_letter_at_once(
         assert await place.letters() == [(reason, type(error).__name__, event().to_json())]
         await eventually(lambda: place.outcomes)
     assert (place.pauses, place.outcomes) == ([], [RejectMessage])
+
+
+async def test_a_stream_that_deletes_dead_letters_is_a_warning(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = f"dead{place.number}"
+    await place.streams.update_stream(name=name, subjects=[f"{name}.>"], max_msgs=100)
+    await place.publish(event("app-1", "1"), event("app-2", "2"))
+    async with place.working(failing(NotFoundError("gone", status=404))):
+        await eventually(lambda: len(place.outcomes) == 2)
+    said = f"the stream '{name}' of dead letters deletes its oldest messages once it is full"
+    assert caplog.messages.count(said) == 1
 
 
 async def test_a_handler_gets_the_event_and_what_faststream_fills_in(place: Place) -> None:

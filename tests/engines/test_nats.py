@@ -19,6 +19,7 @@ from nats.js.kv import KeyValue
 from income_client import (
     CheckpointConflictError,
     CheckpointError,
+    ConfigurationError,
     DeadLetter,
     IncomeClient,
     IncomeClientError,
@@ -389,6 +390,79 @@ async def test_a_record_without_room_is_published_as_a_reference(
     assert UpdateEvent.from_json(message.data or b"") == (
         sent if is_whole else evolve(sent, record=None)
     )
+
+
+LOSSES: Final[dict[str, tuple[dict[str, Any], str | None]]] = {
+    "messages": ({"max_msgs": 2}, "deletes its oldest messages once it is full"),
+    "bytes": ({"max_bytes": 100_000}, "deletes its oldest messages once it is full"),
+    "messages of a subject": ({"max_msgs_per_subject": 1}, "keeps 1 messages of a subject"),
+    "messages of a subject, refused when full": (
+        {"max_msgs_per_subject": 1, "discard": "new"},
+        "keeps 1 messages of a subject",
+    ),
+    "interest without a consumer": ({"retention": "interest"}, "and no consumer"),
+    "refused when full": ({"max_msgs": 9, "discard": "new"}, None),
+    "refused when full by each subject": (
+        {"max_msgs_per_subject": 9, "discard": "new", "discard_new_per_subject": True},
+        None,
+    ),
+    "work queue": ({"retention": "workqueue"}, None),
+    "two weeks": ({"max_age": 14 * 86_400}, None),
+}
+"""Settings of a stream, and what is said of the events that it loses."""
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+async def test_a_stream_that_deletes_events_is_refused(
+    kind: str, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is published to it; other streams get each event, and cause no warning."""
+    settings, said = LOSSES[kind]
+    streams = client.jetstream()
+    await streams.add_stream(name="LOSSES", subjects=["losses"], **settings)
+    publish = nats_publisher(streams, "losses")
+    try:
+        if said is None:
+            await asyncio.gather(publish(event("app-1")), publish(evolve(event("app-2"), id="2")))
+        else:
+            with pytest.raises(ConfigurationError, match=said):
+                await publish(event("app-1"))
+        stored = (await streams.stream_info("LOSSES")).state.messages
+    finally:
+        await streams.delete_stream("LOSSES")
+    assert stored == (2 if said is None else 0)
+    assert not caplog.messages
+
+
+async def test_a_stream_with_a_consumer_may_keep_what_is_of_interest(client: Client) -> None:
+    streams = client.jetstream()
+    await streams.add_stream(name="LOSSES", subjects=["losses"], retention="interest")
+    try:
+        await streams.add_consumer("LOSSES", durable_name="workers", ack_policy="explicit")
+        await nats_publisher(streams, "losses")(event("app-1"))
+        assert (await streams.stream_info("LOSSES")).state.messages == 1
+    finally:
+        await streams.delete_stream("LOSSES")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [({"storage": "memory"}, "is kept in memory"), ({"max_age": 3600}, "deletes messages after 3")],
+)
+async def test_settings_that_lose_events_in_an_outage_are_a_warning(
+    settings: dict[str, Any], said: str, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    streams = client.jetstream()
+    await streams.add_stream(name="LOSSES", subjects=["losses"], **settings)
+    try:
+        publish = nats_publisher(streams, "losses")
+        for name in ("app-1", "app-2"):
+            await publish(event(name))
+    finally:
+        await streams.delete_stream("LOSSES")
+    [message] = caplog.messages
+    assert message.startswith("the stream 'LOSSES' ")
+    assert said in message
 
 
 async def test_a_connection_that_is_closed_for_good_ends_a_relay(nats_server: NatsServer) -> None:

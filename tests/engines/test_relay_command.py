@@ -56,6 +56,15 @@ class Relay:
         await stream.add_stream(StreamConfig(name=self.bucket, subjects=[self.subject]))
         await stream.create_key_value(bucket=self.bucket)
 
+    def limit(self, **settings: Any) -> None:
+        """Limit the stream to 20 messages."""
+
+        async def update(client: Client) -> None:
+            config = StreamConfig(name=self.bucket, subjects=[self.subject], max_msgs=20)
+            await client.jetstream().update_stream(config, **settings)
+
+        self._with(update)
+
     async def _events(self, client: Client) -> list[UpdateEvent]:
         stream = client.jetstream()
         state = (await stream.stream_info(self.bucket)).state
@@ -100,6 +109,22 @@ def test_a_new_name_can_be_refused(relay: Relay) -> None:
     assert relay(*where).status == 0
     assert relay(*where, "--must-exist").status == 0
     assert relay(*where, "--must-exist", "--start", "7d").status == 2
+
+
+def test_a_stream_that_deletes_events_is_refused(relay: Relay) -> None:
+    """The server deletes the oldest events of a full stream, unless it is told to refuse new ones.
+
+    The command ends before it reads anything from the service.
+    """
+    where = ("--bucket", relay.bucket, "--start", "beginning", "--once")
+    relay.limit(discard="old")
+    ran = relay(*where)
+    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
+    assert f"--subject: the stream '{relay.bucket}' deletes its oldest messages" in ran.stderr
+    assert len(relay.service.requests) == 0
+    relay.limit(discard="new")
+    assert relay(*where).status == 0
+    assert len(relay.events) == 9
 
 
 def test_an_event_can_hold_the_record(relay: Relay) -> None:

@@ -1,0 +1,82 @@
+"""What a stream of NATS JetStream deletes before a worker has handled it, by its configuration."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+from nats.errors import Error as NatsError
+from nats.js import JetStreamContext
+from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig, StreamInfo
+
+from income_client import ConfigurationError
+
+_LOGGER: Final = logging.getLogger("income_client.nats")
+_SHORTEST_AGE: Final = 3 * 86_400.0
+"""Seconds of a weekend: workers may be away for so long before anybody notices."""
+
+
+def deletes_when_full(config: StreamConfig) -> bool:
+    """Return whether a stream deletes its oldest messages in place of refusing new ones."""
+    limits = (config.max_msgs or 0, config.max_bytes or 0)
+    return config.discard != DiscardPolicy.NEW and max(limits) > 0
+
+
+def loss_of(info: StreamInfo) -> str | None:
+    """Return how a stream deletes messages that no worker has handled; None if it keeps them."""
+    config = info.config
+    if deletes_when_full(config):
+        return "deletes its oldest messages once it is full"
+    is_refusing = config.discard == DiscardPolicy.NEW and config.discard_new_per_subject
+    if config.max_msgs_per_subject > 0 and not is_refusing:
+        return f"keeps {config.max_msgs_per_subject} messages of a subject, and deletes older ones"
+    if config.retention == RetentionPolicy.INTEREST and not info.state.consumer_count:
+        return "has retention 'interest' and no consumer, and deletes each message at once"
+    return None
+
+
+def risks_of(config: StreamConfig) -> Iterator[str]:
+    """Yield the settings of a stream by which messages are lost in an outage."""
+    if config.storage == StorageType.MEMORY:
+        yield "is kept in memory: a restart of the server deletes its messages"
+    if config.max_age and config.max_age < _SHORTEST_AGE:
+        yield f"deletes messages after {config.max_age:g} s: longer outages of workers lose them"
+
+
+def refuse_loss(info: StreamInfo) -> None:
+    """Raise `ConfigurationError` if a stream deletes messages that no worker has handled."""
+    if loss := loss_of(info):
+        advice = "remove the limit, make it with --discard new, or start a worker first"
+        raise ConfigurationError(f"the stream {info.config.name!r} {loss}: {advice}")
+
+
+class StreamCheck:
+    """Checks the stream of a subject once, before the first message to it."""
+
+    def __init__(self, js: JetStreamContext, subject: str) -> None:
+        self._js, self._subject = js, subject
+        self._lock = asyncio.Lock()
+        self._is_done = False
+
+    async def run(self) -> None:
+        """Refuse a stream that loses messages, and warn of its risks, unless it was checked.
+
+        Raises:
+            ConfigurationError: the stream deletes messages that no worker has handled.
+        """
+        async with self._lock:
+            if self._is_done:
+                return
+            try:
+                name = await self._js.find_stream_name_by_subject(self._subject)
+                info = await self._js.stream_info(name)
+            except TimeoutError:
+                text = "the stream of %r may delete events: this user may not read its settings"
+                _LOGGER.warning(text, self._subject, extra={"subject": self._subject})
+            except NatsError:
+                return  # as the publication itself will show
+            else:
+                refuse_loss(info)
+                for risk in risks_of(info.config):
+                    _LOGGER.warning("the stream %r %s", name, risk, extra={"stream": name})
+            self._is_done = True
