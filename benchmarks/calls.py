@@ -1,4 +1,9 @@
-"""Cost of one call: CPU of its process, against bare aiohttp and against httpx with pydantic."""
+"""Cost of one call: CPU of its process, against bare aiohttp and against httpx with pydantic.
+
+The peers make the same calls as their documentation shows them. They do not retry, renew no
+token and limit nothing. The service answers canned bytes from another process. Imports are
+timed in fresh processes that take turns.
+"""
 
 import asyncio
 import os

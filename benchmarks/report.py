@@ -1,4 +1,7 @@
-"""Report of a run: rows, their JSON and Markdown, and the tables of pages that quote them."""
+"""Report of a run: rows, their JSON and Markdown, and the tables of pages that quote them.
+
+What is compared takes turns, so that a machine that slows down slows both.
+"""
 
 import json
 import os

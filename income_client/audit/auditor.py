@@ -1,4 +1,36 @@
-"""Compare the service's list with the ids and update times that a program holds."""
+"""Compare the service's list with the ids and update times that a program holds.
+
+The list is read. Its rows have no update time, but a row lies between the bounds of its
+page. So a held time before them is stale, one behind them is not, and one between them leaves
+it open: then the list is asked for a part of the page that begins just after the held time.
+
+No alarm is false, whatever changes meanwhile, since only what was *due* counts: updated before
+``until``, which lies ``settle`` before the present at which the audit began. That is asked for
+before ``held`` is read, so ``held`` has had ``settle`` for what is due.
+
+1. The first walk lists the span up to ``until``. Unknown ids may be missing, old times stale.
+2. The second walk follows it, from ``until`` to the present. What it lists has been updated
+   since: that is not due, and no longer missing or stale.
+3. Each page with a finding is asked for again. What a complete page no longer shows has moved on,
+   or was deleted, and is no finding either. If any are left, the second walk is made once more,
+   after one of the seconds beside ``until``: two exclusive bounds hide that very second.
+4. What no walk listed is asked for by its id, but no more than a thousand. An update may hide the
+   old row before it shows the new one, so only what the service does not know either is gone.
+
+Update times only grow. An application with a held time in the span is listed by the first walk
+unless it moved behind ``until`` before; then the second lists it, which misses nothing that is
+updated while it runs. So what neither listed is not on the list: ``unlisted``. This holds for times
+held behind the earliest second that the service lists, and before ``until``; and for none before
+a second that holds more rows than it can list, or a row without an id, where it may be.
+
+Nothing that was due when the audit began, and still is as it was, is passed over, but for an
+update in the very window of the held time. With ``margin``, pages are asked for in parts to find
+those too: a row that is in no part behind a cut was updated before it, so a cut within ``margin``
+of each held time proves that none is older than that. As few cuts are made as can be, one call
+each.
+
+What is left is counted: ``undecided``.
+"""
 
 import asyncio
 from collections.abc import (

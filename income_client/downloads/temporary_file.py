@@ -1,4 +1,8 @@
-"""A file on its way: written and hashed in threads as it arrives, then moved to its place."""
+"""A file on its way: written and hashed in threads as it arrives, then moved to its place.
+
+On the disk it is a hidden file beside its target, locked for as long as a process is at work on it.
+What a killed process leaves is not locked, and the next one that looks into the folder removes it.
+"""
 
 import asyncio
 import errno

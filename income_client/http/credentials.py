@@ -1,4 +1,7 @@
-"""Credentials from a client's ``auth`` function, with a time limit, never asked twice at once."""
+"""Credentials from a client's ``auth`` function, with a time limit, never asked twice at once.
+
+The function is foreign code: it may raise anything, return anything, or never return.
+"""
 
 import asyncio
 import contextvars
