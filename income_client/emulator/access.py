@@ -1,4 +1,4 @@
-"""Hosts that an emulator answers for, and who may inspect and control it.
+"""Access to an emulator: the hosts that it serves, and the clients that may control it.
 
 A web page that somebody has open must not reach an emulator of the same machine: its requests
 carry a foreign ``Origin``, or a ``Host`` that only its own name server leads here.
@@ -36,7 +36,7 @@ _LONGEST_TOKEN: Final = 1024
 
 @frozen
 class ServedHosts:
-    """The hosts that an emulator answers for: this machine, and those that are named."""
+    """The hosts that an emulator serves: this machine, and the hosts that the user allows."""
 
     names: frozenset[str] = frozenset()
     """Names and IP addresses, as `plain_host` spells them."""
@@ -53,7 +53,7 @@ class ServedHosts:
         return cls(frozenset(map(_read_host, entries)))
 
     def serves(self, host: str) -> bool:
-        """Say whether a ``Host`` header, with or without a port, is one of them.
+        """Return whether a ``Host`` header, with or without a port, names a served host.
 
         A name below ``localhost`` is another site for a browser, so it is none unless named.
         """
@@ -61,7 +61,7 @@ class ServedHosts:
         return is_this_machine(name) or name in self.names
 
     def with_host(self, host: str) -> "ServedHosts":
-        """Return these and the one that an emulator listens on, which may be ``my.localhost``."""
+        """Return these hosts and the host that an emulator listens on, such as ``my.localhost``."""
         return ServedHosts(self.names | {host_name(host) or host})
 
 
@@ -78,7 +78,7 @@ def _read_host(entry: object) -> str:
 
 @lru_cache(maxsize=64)
 def host_name(host: str) -> str | None:
-    """Return the host of a ``Host`` header as `plain_host` spells it, None if it is none."""
+    """Return the host of a ``Host`` header as `plain_host` spells it, None if it is invalid."""
     try:
         parts = urlsplit(f"//{host}")
     except ValueError:
@@ -89,7 +89,7 @@ def host_name(host: str) -> str | None:
 
 
 def check_token(token: Secret, name: str = "control_token") -> None:
-    """Raise unless this can be a control token; ``name`` says where it was given."""
+    """Raise unless the text can be a control token; ``name`` names its origin in the error."""
     if not _is_control_token(token.reveal()):
         raise wrong(name, f"must be {_SHORTEST_TOKEN} or more characters, no blanks")
 
@@ -112,7 +112,7 @@ class ControlAccess:
     token: Secret | None = None
 
     def refusal(self, request: HttpRequest, *, has_credentials: bool) -> HttpReply | None:
-        """Return the reply that refuses a request, None where it is let in.
+        """Return the reply that refuses a request; None for an allowed request.
 
         Args:
             request: as it came.
@@ -159,14 +159,14 @@ class ControlAccess:
         return hmac.compare_digest(token, self.token.reveal().encode())
 
     def _may_come_bare(self, request: HttpRequest) -> bool:
-        """Say whether a request of this machine needs no credentials: to read, from its page."""
+        """Return whether a request needs no credentials: a read, from this machine's own page."""
         if self.token is not None or "authorization" in request.headers:
             return False
         return request.method == "GET" or "origin" in request.headers
 
 
 def _is_from_no_other_page(request: HttpRequest) -> bool:
-    """Say whether no page in a browser has sent it, or one that came from this very address."""
+    """Return whether a request comes from this address's page, or from no page in a browser."""
     host = request.headers.get("host", "")
     origin = request.headers.get("origin")
     if origin is not None and origin not in (f"http://{host}", f"https://{host}"):

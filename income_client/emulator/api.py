@@ -27,10 +27,10 @@ from .times import http_date, parse_bound, stamp
 from .world import Contents, DocumentFile, World
 
 CONTROL_PATH: Final = "/emulator"
-"""Below it an emulator is controlled by other processes; not a path of the service."""
+"""Path of the commands by which other processes control an emulator."""
 
 REQUEST_ID: Final = "X-Request-Id"
-"""Header of the id by which the service knows a request, another one for each."""
+"""Header field with the service's own id of a request."""
 
 _APPLICATIONS: Final = "/v1/income/applications"
 _JSON_TYPE: Final = {"Content-Type": "application/json"}
@@ -47,7 +47,7 @@ _LIMIT_DIGITS: Final = 4
 
 
 class Call(enum.Enum):
-    """The kind of call that a path asks for."""
+    """The calls of the emulated service."""
 
     LIST_APPLICATIONS = "list_applications"
     GET_APPLICATION = "get_application"
@@ -71,7 +71,7 @@ _FIXED_PATHS: Final = {
 
 
 def call_of(path: str) -> Call:
-    """Return what a raw path asks for, on either host."""
+    """Return the call of a raw path, on either host."""
     if path in _FIXED_PATHS:
         return _FIXED_PATHS[path]
     if path.startswith("/documents/"):
@@ -88,7 +88,7 @@ def call_of(path: str) -> Call:
 
 
 class AccessTokens:
-    """Makes access tokens, which are JWTs, and recognises its own (contract section 5.1)."""
+    """Makes access tokens, which are JWTs, and recognises its own tokens (contract section 5.1)."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -109,7 +109,7 @@ class AccessTokens:
         return f"{content}.{self._sign_content(content)}"
 
     def accepts(self, token: str, *, now: int) -> bool:
-        """Say whether a token was made here, and is neither revoked nor expired."""
+        """Return whether a token was made here, and is neither revoked nor expired."""
         content, _, signature = token.rpartition(".")
         if not token.isascii() or not hmac.compare_digest(signature, self._sign_content(content)):
             return False
@@ -173,7 +173,7 @@ class Service:
         return self.stamped(reply)
 
     def respond_file(self, request: HttpRequest, region: Region = Region.FIRST) -> HttpReply:
-        """Return the answer to a request to the host of document files.
+        """Return the reply to a request to the host of document files.
 
         Args:
             request: as it came.
@@ -186,7 +186,7 @@ class Service:
         return self.stamped(reply)
 
     def has_credentials(self, request: HttpRequest) -> bool:
-        """Say whether a request carries credentials of a call or of a token request."""
+        """Return whether a request carries credentials of a call or of a token request."""
         scheme, credentials = _read_credentials(request)
         is_client = _is_same(f"Basic {credentials}", self.oauth2.authorization())
         if scheme == "basic" and is_client:
@@ -198,7 +198,7 @@ class Service:
         return True
 
     def contents_of(self, number: int) -> Contents:
-        """Return what is served of an application's number now."""
+        """Return the current contents of an application by its number."""
         return self._contents(number, self.world.history(number).version)
 
     def stamped(self, reply: HttpReply) -> HttpReply:
@@ -381,7 +381,7 @@ def _check_method(request: HttpRequest, method: str) -> None:
 
 
 def read_parameters(query: str, names: tuple[str, ...]) -> dict[str, str]:
-    """Read a raw query strictly: known names only, each once."""
+    """Read a raw query strictly: expected names only, each once."""
     try:
         pairs = parse_qsl(
             query, keep_blank_values=True, strict_parsing=bool(query), errors="strict"
@@ -421,7 +421,7 @@ def _read_pages(query: str) -> bool:
 
 
 def _read_credentials(request: HttpRequest) -> tuple[str, str]:
-    """Return scheme and credentials, which one blank or several stand between (RFC 9110)."""
+    """Return scheme and credentials of a header, separated by one or more blanks (RFC 9110)."""
     scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
     return scheme.lower(), credentials.lstrip(" ")
 
@@ -431,7 +431,7 @@ def _is_same(text: str, secret: Secret) -> bool:
 
 
 def _form_problem(request: HttpRequest) -> str | None:
-    """Return the OAuth error of a token request whose form is wrong, None for a good one."""
+    """Return the OAuth error of an invalid token request; None for a valid one."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/x-www-form-urlencoded" or not request.body.isascii():
         return "invalid_request"

@@ -1,4 +1,4 @@
-"""Callbacks of the emulated service: where they go, how they are sent and what came of it.
+"""Callbacks of the emulated service: their target, their attempts and the outcome.
 
 What the contract leaves open about callbacks (sections 5.2 and 6) is a field of
 `CallbackTarget`. Nothing of a borrower's is sent.
@@ -38,10 +38,10 @@ from income_client.system.texts import has_surrogate
 from .exchange import check_local_address
 
 USUAL_EVENT: Final = "income_calculations"
-"""An event that is assumed; others are ``extractions`` and ``error``."""
+"""Assumed event type of callbacks; others are ``extractions`` and ``error``."""
 
 Fields: TypeAlias = tuple[tuple[str, str], ...]
-"""Header fields in their order."""
+"""Header fields in order."""
 
 _RETRIED: Final = frozenset({429, 500, 502, 503, 504})
 _LONGEST_ANSWER: Final = 64 * 1024
@@ -112,7 +112,7 @@ class CallbackTarget:
     pauses: tuple[float, ...] = field(
         default=(1.0, 2.0, 4.0, 8.0, 16.0), kw_only=True, converter=_read_pauses
     )
-    """Seconds before each time that a callback is sent again, as assumed; empty: sent once."""
+    """Seconds before each repetition of a callback, as assumed; empty for a single attempt."""
     timeout: float = field(default=10.0, kw_only=True, validator=positive)
     """Seconds until an attempt, or the request for a token, is given up."""
     renews_on_401: bool = field(default=True, kw_only=True, validator=flag)
@@ -139,7 +139,7 @@ class CallbackDelivery:
     """The outcome of sending one callback."""
 
     application_id: str | None
-    """The application it was about, if any."""
+    """Application of the callback, if any."""
     event_type: str | None
     """Event that the callback reported."""
     attempts: tuple[int | str, ...]
@@ -162,7 +162,7 @@ class CallbackAnswer:
     dropped, reset, cut_short, unreadable, failed or closed; ``token_`` and one of these, or
     a status, where no token could be had."""
     body: bytes = field(default=b"", repr=False)
-    """The content."""
+    """Content of the answer."""
     retry_after: float | None = None
     """Seconds that the answer asks for; a date is not read."""
 
@@ -215,7 +215,7 @@ class CallbackSender:
     async def deliver(
         self, target: CallbackTarget, body: bytes, headers: Fields = ()
     ) -> list[CallbackAnswer]:
-        """Send until it is taken or the target gives up, and return the answer of each attempt.
+        """Send a callback until it is accepted or given up, and return each attempt's answer.
 
         Header fields take the place of the usual ones of their names. Once this is closed,
         the last attempt is ``closed``.
@@ -237,7 +237,7 @@ class CallbackSender:
         return [*answers, CallbackAnswer(outcome="closed")]
 
     async def close(self) -> None:
-        """End what is under way, as ``closed``, and send nothing more."""
+        """End attempts in progress as ``closed``, and send no more callbacks."""
         self._is_closed = True
         tasks = tuple(self._under_way)
         for task in tasks:
@@ -287,7 +287,7 @@ class CallbackSender:
             return cached.authorization
 
     def _forget_token(self, target: CallbackTarget, used: Secret | None) -> None:
-        """Forget a token that was not accepted, unless there is a newer one already."""
+        """Forget a rejected token, unless a newer token has replaced it."""
         cached = self._tokens[target]
         if cached.authorization is used:
             cached.authorization = None
@@ -370,7 +370,7 @@ async def post(
 
 
 async def _start_of(reply: aiohttp.ClientResponse) -> bytes:
-    """Read a body; one that is too long counts as none."""
+    """Read a body up to the limit; a longer body counts as empty."""
     body = bytearray()
     async for piece in reply.content.iter_any():
         body += piece
@@ -397,7 +397,7 @@ def _name_of(error: Exception) -> str:
 
 
 def _merge_fields(usual: Iterable[tuple[str, str]], fields: Fields) -> Fields:
-    """Return the given header fields, and the usual ones of other names before them."""
+    """Return header fields, preceded by the usual fields of other names."""
     names = {name.lower() for name, _ in fields}
     return (*(one for one in usual if one[0].lower() not in names), *fields)
 
@@ -410,7 +410,7 @@ def check_text(name: str, value: object) -> None:
 
 
 def payload_bytes(payload: Any) -> bytes:
-    """Return a payload's bytes: those given, or JSON."""
+    """Return the bytes of a payload: bytes unchanged, other values as JSON."""
     if isinstance(payload, bytes | bytearray):
         return bytes(payload)
     try:
@@ -421,7 +421,7 @@ def payload_bytes(payload: Any) -> bytes:
 
 
 def header_fields(headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> Fields:
-    """Return header fields as pairs, each of which can be sent."""
+    """Return header fields as pairs; raise for a field that cannot be sent."""
     pairs = tuple(headers.items() if isinstance(headers, Mapping) else headers)
     if not all(
         _FIELD_NAME.fullmatch(name) and _FIELD_VALUE.fullmatch(text) for name, text in pairs

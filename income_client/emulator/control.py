@@ -1,4 +1,4 @@
-"""Control of an emulator: the commands that other processes, in any language, have it carry out.
+"""Control of an emulator: commands that other processes send over HTTP.
 
 A command is a function of this module. Over HTTP it is ``GET /emulator/NAME`` if it only reads,
 with its arguments in the query, and otherwise ``POST /emulator/NAME`` with a JSON object of its
@@ -68,7 +68,7 @@ class EmulatorState:
     url: str
     """Address of the API and of the token endpoint, as the emulator's own machine knows it."""
     files_url: str
-    """Address of the host of document files, likewise."""
+    """Address of the host of document files, as the emulator's own machine knows it."""
     seed: int
     """Number that decides the invented data and credentials."""
     service_time: datetime
@@ -82,7 +82,7 @@ class EmulatorState:
     requests: dict[str, int]
     """Number of requests since the start or the last reset, by call."""
     full_pages: int
-    """Number of full pages among them."""
+    """Number of full pages among the requests' replies."""
     first_request: int
     """Number of the oldest request that the journal keeps."""
     last_request: int
@@ -96,7 +96,7 @@ class EmulatorState:
     faults: int
     """Number of faults that are left."""
     faults_played: dict[str, int]
-    """Number of requests that faults fell on, by status or kind."""
+    """Number of requests with a fault, by status or kind."""
     callbacks_url: str | None
     """URL of the callback endpoint, without the query; None if no callbacks are sent."""
     rules: ServiceRules
@@ -105,7 +105,7 @@ class EmulatorState:
 
 @frozen(kw_only=True)
 class EmulatedApplication:
-    """An application as an emulator lists it to those who control it."""
+    """The facts of an application for those who control the emulator."""
 
     application_id: str
     """Id of the application."""
@@ -116,13 +116,13 @@ class EmulatedApplication:
     updated_at: datetime
     """Last update of the application, in service time; the list may show it later."""
     updates: int
-    """Number of its updates since the start or the last reset."""
+    """Number of the application's updates since the start or the last reset."""
     added: bool
     """Whether the application was added by a user, rather than invented."""
 
 
 class _NeededOfApplication(msgspec.Struct):
-    """The fields that the emulator itself reads of an application response."""
+    """The fields of an application response that the emulator itself reads."""
 
     application_id: _Name
     application_reference_id: _Name
@@ -172,7 +172,7 @@ async def state(emulator: Emulator) -> EmulatorState:
 
 
 async def environment(emulator: Emulator) -> dict[str, str]:
-    """Return the variables that lead a client of the same machine here, credentials included."""
+    """Return the variables with which a client of the same machine reads this emulator."""
     return {
         "INCOME_BASE_URL": emulator.url,
         "INCOME_CLIENT_ID": emulator.oauth2.client_id,
@@ -186,7 +186,7 @@ async def now(emulator: Emulator) -> datetime:
 
 
 async def rules(emulator: Emulator) -> ServiceRules:
-    """Return how the service behaves where the contract is silent."""
+    """Return the rules for behaviour that the contract leaves open."""
     service_rules: ServiceRules = emulator.rules
     return service_rules
 
@@ -231,7 +231,7 @@ async def application(emulator: Emulator, application_id: str) -> dict[str, Any]
 async def requests(
     emulator: Emulator, after: _Place = 0, limit: _Entries = MOST_ENTRIES
 ) -> list[JournalEntry]:
-    """Return what was asked of the service, the oldest request first.
+    """Return the requests to the service, the oldest first.
 
     Args:
         after: number of the request behind which to begin.
@@ -247,7 +247,7 @@ async def histogram(
     updated_after: _Time | None = None,
     updated_before: _Time | None = None,
 ) -> dict[str, Any]:
-    """Return how many updates the list has, by time.
+    """Return the number of updates in the list, by time.
 
     Args:
         buckets: most spans of equal length, 1000 at most.
@@ -273,7 +273,7 @@ async def histogram(
 
 
 async def faults(emulator: Emulator) -> list[dict[str, Any]]:
-    """Return the faults that are left, with the requests that each still lets pass or falls on."""
+    """Return the remaining faults, each with the requests that it still skips or affects."""
     return [
         {
             "kind": fault.kind,
@@ -295,7 +295,7 @@ async def faults(emulator: Emulator) -> list[dict[str, Any]]:
 
 
 async def advance(emulator: Emulator, seconds: _Seconds) -> datetime:
-    """Move service time forward by ``seconds``; tokens and addresses expire by it.
+    """Move service time forward by ``seconds``; tokens and URLs expire by service time.
 
     Returns:
         The present of the service, without zone.
@@ -308,7 +308,7 @@ async def advance(emulator: Emulator, seconds: _Seconds) -> datetime:
 
 
 async def change_rules(emulator: Emulator, rules: Mapping[str, Any]) -> ServiceRules:
-    """Change single rules of how the service behaves, and return all of them.
+    """Change single rules of the service, and return all rules.
 
     Args:
         rules: values of fields of `ServiceRules`, by their names. Options of ``income-client
@@ -352,7 +352,7 @@ async def add(
 async def replace(
     emulator: Emulator, application: Mapping[str, Any], documents: Mapping[str, Any] | None = None
 ) -> EmulatedApplication:
-    """Put another version in the place of an application that was added, updated now.
+    """Replace an added application by another version, which is updated now.
 
     Args:
         application: the new version, as in `add`.
@@ -404,7 +404,7 @@ async def revoke_tokens(emulator: Emulator) -> None:
 
 
 async def add_faults(emulator: Emulator, faults: str) -> None:
-    """Add faults behind those that are left; their time begins now.
+    """Add faults after the existing faults; their time begins now.
 
     Args:
         faults: text as in `income_client.testing.script`, such as ``any: 503 rate=20%``.
@@ -426,7 +426,7 @@ async def clear_faults(emulator: Emulator) -> None:
 
 
 async def clear_requests(emulator: Emulator) -> None:
-    """Forget what was asked so far; the numbers of requests continue."""
+    """Forget all requests; their numbers continue."""
     emulator.journal.clear()
 
 
@@ -437,7 +437,7 @@ async def fire_callback(
     *,
     update: bool = False,
 ) -> CallbackDelivery:
-    """Send a callback to where the emulator's callbacks go (contract sections 5.2 and 6).
+    """Send a callback to the emulator's callback endpoint (contract sections 5.2 and 6).
 
     Args:
         application_id: what it is about; one after the other unless given.
@@ -457,7 +457,7 @@ async def fire_callback(
 
 
 async def reset(emulator: Emulator) -> None:
-    """Begin anew, as when it was started: no faults, no requests, nothing changed."""
+    """Return to the state after the start: no faults, no requests, unchanged data."""
     emulator.reset()
 
 
@@ -475,7 +475,7 @@ def _application_of(world: World, number: int) -> EmulatedApplication:
 def _checked(
     application: Mapping[str, Any], documents: Mapping[str, Any] | None
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Return copies of both contents, of which the emulator can read what it needs."""
+    """Return copies of both contents, after a check of the fields that the emulator reads."""
     try:
         msgspec.convert(application, _NeededOfApplication)
         if documents is None:
@@ -503,11 +503,11 @@ class Command:
     method: str
     """HTTP method."""
     arguments: type[msgspec.Struct]
-    """The form of its arguments."""
+    """Types of the command's arguments."""
 
     @classmethod
     def of(cls, method: str, function: Callable[..., Coroutine[Any, Any, Any]]) -> "Command":
-        """Return the command that a function carries out."""
+        """Return the command for a function."""
         _, *parameters = inspect.signature(function).parameters.values()
         fields = [
             (each.name, each.annotation)
@@ -521,7 +521,7 @@ class Command:
         return cls(function, method, form)
 
     def read(self, request: HttpRequest) -> dict[str, Any]:
-        """Return the arguments that a request carries."""
+        """Return the arguments in a request."""
         media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if request.body and media_type in _SIMPLE_TYPES:
             message = "a body is sent with the header Content-Type: application/json"
@@ -558,7 +558,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
 
 
 async def answer(emulator: Emulator, request: HttpRequest) -> HttpReply:
-    """Return the answer to a request from somebody who may control the emulator."""
+    """Return the answer to an allowed command."""
     name = request.path.removeprefix(CONTROL_PATH).removeprefix("/")
     command = _INDEX if name == "" else COMMANDS.get(name)
     if command is None:

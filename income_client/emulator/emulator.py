@@ -59,9 +59,9 @@ from .world import World
 _SECRET_FIELDS: Final = frozenset({"authorization", "proxy-authorization", "cookie"})
 _MAX_REQUESTS: Final = 100_000
 _MAX_REQUESTS_SIZE: Final = 128 * 2**20
-"""Bytes: 100,000 requests of a client take 100 MB, as measured."""
+"""Largest size of all recorded requests in bytes: 100,000 take 100 MB, as measured."""
 _LONGEST_RECORDED: Final = 2000
-"""Characters of a path, a query and a header field: more than a signed address has."""
+"""Recorded characters of a path, a query and a header field; signed URLs are shorter."""
 _CALLBACK_STRIDE: Final = 7919
 """Step from one application to the next: a prime, so that callbacks are about each in turn."""
 
@@ -249,7 +249,7 @@ class Emulator:
         return self.world.touch(application_id)
 
     def reset(self) -> None:
-        """Begin anew, as it was made: applications, rules, service time; no faults, no requests.
+        """Return to the initial applications, rules and service time; no faults, no requests.
 
         What was added, removed or changed is undone, and `world` is another one. Tokens stay
         valid for their lifetime, and numbers of the journal continue.
@@ -294,7 +294,7 @@ class Emulator:
         return self._service.storage.policy()
 
     def file_of(self, document_id: str) -> StoredFile:
-        """Return what the file of the document ``document_id`` is now.
+        """Return the current file of the document ``document_id``.
 
         Raises:
             ConfigurationError: there is no such document.
@@ -302,7 +302,7 @@ class Emulator:
         return self._service.storage.file_of(document_id)
 
     def content_of(self, document_id: str) -> bytes:
-        """Return the bytes of the file of the document ``document_id`` as they are now.
+        """Return the current bytes of the file of the document ``document_id``.
 
         Raises:
             ConfigurationError: there is no such document.
@@ -466,7 +466,7 @@ class Emulator:
             )
 
     def _show_page(self, request: HttpRequest) -> HttpReply:
-        """Return the page or a file of it: no fault falls on them, and no journal has them."""
+        """Return a file of the emulator's page, without faults and without a journal entry."""
         self._keep_time()
         if self._hosts.serves(request.headers.get("host", "")):
             reply = self._service.stamped(page_reply(request))
@@ -476,7 +476,7 @@ class Emulator:
         return reply
 
     async def _carry_out(self, request: HttpRequest) -> HttpReply:
-        """Answer what controls the emulator, which no fault and no latency falls on."""
+        """Answer a command to the emulator, without faults and latency."""
         self._keep_time()
         status = 0
         try:
@@ -514,7 +514,7 @@ class Emulator:
             self._forget_requests()
 
     def _forget_requests(self) -> None:
-        """Keep the latest requests; a user may have taken some out of the log."""
+        """Drop the oldest requests beyond the limit; a user may have removed some as well."""
         sizes = accumulate(map(_size_of, reversed(self.requests[-_MAX_REQUESTS:])))
         kept_sizes = list(takewhile(lambda size: size <= _MAX_REQUESTS_SIZE, sizes))
         del self.requests[: len(self.requests) - len(kept_sizes)]
@@ -522,7 +522,7 @@ class Emulator:
 
 
 def _served_hosts(url_host: str, allowed: Iterable[str] | None) -> ServedHosts:
-    """Return for which hosts an emulator answers that listens on one."""
+    """Return the hosts that an emulator serves, for the host that it listens on."""
     hosts = THIS_MACHINE if allowed is None else ServedHosts.read(allowed)
     if is_loopback(url_host):
         return hosts.with_host(url_host)
@@ -534,14 +534,14 @@ def _served_hosts(url_host: str, allowed: Iterable[str] | None) -> ServedHosts:
 
 
 def _size_of(request: RecordedRequest) -> int:
-    """Return how many bytes of memory a request takes."""
+    """Return the approximate memory size of a request in bytes."""
     headers = request.headers
     texts = (request.method, request.path, request.query, *headers, *headers.values())
     return getsizeof(request) + getsizeof(headers) + sum(map(getsizeof, texts))
 
 
 def _naive_datetime(name: str, value: object) -> datetime:
-    """Return a time without zone as a `datetime` itself: subclasses have other arithmetic."""
+    """Return a naive time as a plain `datetime`: subclasses may have other arithmetic."""
     try:
         if isinstance(value, datetime) and value.tzinfo is None:
             return datetime(  # noqa: DTZ001 - the service's times carry no zone

@@ -33,9 +33,9 @@ class HttpRequest:
     headers: Mapping[str, str] = field(factory=dict, repr=False)
     """Header fields; names in lower case, repeated ones joined by a comma."""
     body: bytes = field(default=b"", repr=False)
-    """The content."""
+    """Body of the request."""
     peer: str = field(default="127.0.0.1", repr=False)
-    """IP address that it came from."""
+    """IP address of the client."""
 
 
 @frozen(kw_only=True)
@@ -49,7 +49,7 @@ class ListedPage:
     rows: int
     """Number of applications."""
     limit: int
-    """The most that there could have been."""
+    """Largest possible number of applications."""
 
 
 @frozen(kw_only=True)
@@ -61,14 +61,14 @@ class HttpReply:
     headers: Mapping[str, str] = field(factory=dict)
     """Header fields, the length aside."""
     body: bytes = field(default=b"", repr=False)
-    """The content."""
+    """Body of the reply."""
     listed: ListedPage | None = field(default=None, repr=False)
     """Content of the page; None unless the reply is a page of the list."""
 
 
 @frozen(kw_only=True)
 class RecordedRequest:
-    """A request as the emulator remembers it, without the credentials that came with it."""
+    """A recorded request to the emulator, without its credentials."""
 
     name: str
     """The call: list_applications, get_application, get_documents, token, file, index, control,
@@ -78,21 +78,21 @@ class RecordedRequest:
     path: str
     """Raw path, the first 2,000 characters of it."""
     query: str = field(repr=False)
-    """Raw query, likewise."""
+    """Raw query, its first 2,000 characters."""
     headers: Mapping[str, str] = field(repr=False)
-    """Header fields, likewise, without Authorization, Proxy-Authorization and Cookie."""
+    """Header fields, shortened too, without Authorization, Proxy-Authorization and Cookie."""
     authorized: bool
     """Whether the request had an Authorization header, valid or not."""
     status: int
-    """Status of the reply that was decided on; 0 where there is none."""
+    """Status of the reply; 0 without a reply."""
     fault: str | None
     """Kind of the fault that was played, None for a true reply."""
     time: int
-    """Service second at which it came."""
+    """Service second at which the request arrived."""
 
 
 class RefusedError(Exception):
-    """A request is answered with something else than what it asked for."""
+    """A request is answered with an error reply."""
 
     def __init__(self, reply: HttpReply) -> None:
         super().__init__(reply.status)
@@ -101,7 +101,7 @@ class RefusedError(Exception):
 
 
 def json_reply(status: int, content: Any, **headers: str) -> HttpReply:
-    """Return a reply of JSON; underscores in header names stand for hyphens."""
+    """Return a JSON reply; underscores in header names stand for hyphens."""
     fields = {name.replace("_", "-"): value for name, value in headers.items()}
     return HttpReply(
         status=status,
@@ -111,13 +111,13 @@ def json_reply(status: int, content: Any, **headers: str) -> HttpReply:
 
 
 def error_reply(status: int, code: str, message: str, **headers: str) -> HttpReply:
-    """Return a reply of JSON that names an error, for programs and for people."""
+    """Return a JSON reply with an error's code and its sentence."""
     return json_reply(status, {"error": code, "message": message}, **headers)
 
 
 @lru_cache(maxsize=64)
 def is_loopback(host: str) -> bool:
-    """Say whether a host, with or without a port, is this machine and nothing else."""
+    """Return whether a host, with or without a port, can only mean this machine."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
     except ValueError:
@@ -127,7 +127,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_local_address(name: str, url: object) -> None:
-    """Raise unless an address leads to this machine, however it is read.
+    """Raise unless every reader of an address takes it as this machine's.
 
     The error does not repeat the address, whose query may hold a secret.
     """

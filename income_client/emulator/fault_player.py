@@ -23,7 +23,7 @@ _GARBAGE: Final = b"\x16\x03\x01 this is not HTTP\r\n\r\n\x00\xff"
 
 
 class _Armed:
-    """A fault from the moment at which it was added, and how much of it is left."""
+    """A fault in use, from the moment at which it was added."""
 
     def __init__(self, fault: Fault, added_at: float) -> None:
         self.fault = fault
@@ -32,7 +32,7 @@ class _Armed:
         self.left = fault.times
 
     def is_on(self, now: float) -> bool:
-        """Say whether its time has begun, and is not over."""
+        """Return whether the fault's time has begun and is not over."""
         # Rounded, as sums of fractions of a second come to a little less than the whole.
         passed = round(now - self.begins, _MICROSECONDS)
         return passed >= 0 and (self.fault.seconds is None or passed < self.fault.seconds)
@@ -79,17 +79,17 @@ class Faults:
         self._drawn.clear()
 
     def reset(self) -> None:
-        """Forget all faults, and what was counted."""
+        """Forget all faults, and their counts."""
         self.clear()
         self.requests = 0
         self.played.clear()
 
     def left(self) -> list[tuple[Fault, int, int | None]]:
-        """Return the faults, and of each the requests that it lets pass and falls on, as yet."""
+        """Return the remaining faults, with the requests that each still skips and affects."""
         return [(armed.fault, armed.skip, armed.left) for armed in self._armed]
 
     def take(self, method: str, path: str) -> Fault | None:
-        """Return the fault that falls on a request, and count it as played.
+        """Return the fault for a request, and count it as played.
 
         A fault that still lets requests pass leaves them to those behind it.
 
@@ -140,7 +140,7 @@ def _faults_of(plan: FaultPlan) -> tuple[Fault, ...]:
 
 
 def replacement(fault: Fault) -> HttpReply | None:
-    """Return the reply that stands in for the true one, None if the fault needs the wire itself."""
+    """Return the reply that replaces the true one; None if the fault acts on the connection."""
     usual = USUAL_STATUS.get(fault.kind)
     if usual is None:
         return None

@@ -1,4 +1,4 @@
-"""Faults: what goes wrong with which requests, and how that is written as text."""
+"""Faults: errors for chosen requests, and their text form."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +27,7 @@ from .service_rules import Choice, check_integer, integer, meant
 ANY: Final = "any"
 """The three calls of the API, and neither tokens nor files."""
 CALLS: Final = (*(call.value for call in API_CALLS), Call.TOKEN.value, Call.FILE.value)
-"""The calls that a fault can be about."""
+"""The calls that a fault can name."""
 _LEAST_STATUS: Final = 100
 
 
@@ -101,7 +101,7 @@ _USUAL_TIMES: Final[int | None] = Factory(_usual_times, takes_self=True)
 
 @frozen
 class Fault:
-    """A fault and the requests that it falls on.
+    """A fault and the requests that it affects.
 
     ``status``, ``redirect`` and ``body`` replace the reply; ``reset``, ``drop``,
     ``stall`` and ``garbage`` leave the client without one; ``cut``, ``trickle``
@@ -121,7 +121,7 @@ class Fault:
     method: str = field(default="*", kw_only=True, validator=_is_str)
     """Pattern of the HTTP method."""
     skip: int = field(default=0, kw_only=True, validator=whole)
-    """Matching requests that it lets pass first."""
+    """Number of matching requests without the fault, before the first one with it."""
     status: int | None = field(default=None, kw_only=True, validator=optional(_is_status))
     """Status; 503, 307 for a redirect and 200 for a body unless given."""
     headers: Mapping[str, str] = field(factory=dict, kw_only=True, validator=_of_type(Mapping))
@@ -131,7 +131,7 @@ class Fault:
     )
     """Seconds of the header Retry-After."""
     body: bytes = field(default=b"", kw_only=True, repr=False, validator=_of_type(bytes))
-    """The content of ``status`` and ``body``, and what ``garbage`` sends."""
+    """Content for the kinds ``status``, ``body`` and ``garbage``."""
     content_type: str = field(default="application/json", kw_only=True, validator=_is_str)
     """Media type of the content."""
     location: str = field(default="/", kw_only=True, validator=_is_str)
@@ -143,21 +143,21 @@ class Fault:
     call: str | None = field(default=None, kw_only=True, validator=optional(validated(_check_call)))
     """A call such as ``get_application`` or ``file``, ``any`` of the API; None for all requests."""
     named: str | None = field(default=None, kw_only=True, validator=optional(_is_str))
-    """Id of the application or document that it falls on, None for all of them."""
+    """Id of the application or document that the fault affects; None for all of them."""
     after: float = field(default=0.0, kw_only=True, validator=not_negative)
-    """Seconds of service time from when it is added until it begins."""
+    """Seconds of service time from the fault's addition to its beginning."""
     seconds: float | None = field(default=None, kw_only=True, validator=optional(not_negative))
-    """Seconds of service time that it lasts, None for ever."""
+    """Duration in seconds of service time; None for no end."""
     rate: float | None = field(
         default=None, kw_only=True, validator=optional(validated(_check_share))
     )
-    """Share of the matching requests that it falls on, from 0 to 1; None for each of them."""
+    """Share of matching requests that the fault affects, from 0 to 1; None for all of them."""
     seed: int = field(default=7, kw_only=True, validator=integer)
-    """Decides which requests these are: the same seed chooses the same ones. Faults of one
-    seed have shares that do not overlap."""
+    """Seed of the affected requests: equal seeds choose equal requests. Faults with one seed have
+    shares that do not overlap."""
     times: int | None = field(default=_USUAL_TIMES, kw_only=True, validator=optional(counting))
-    """Requests that it falls on, None for all of them; unless given, one of them, and all with
-    ``rate`` or ``seconds``."""
+    """Number of requests that the fault affects, None for all; by default one, or all with ``rate``
+    or ``seconds``."""
 
     @property
     def withholds(self) -> bool:
@@ -166,7 +166,7 @@ class Fault:
         return self.kind in _WITHHOLDING and not is_late
 
     def matches(self, method: str, path: str) -> bool:
-        """Say whether a request is one that this is about, whatever its time and its share.
+        """Return whether a request matches the fault's call and patterns, at any time.
 
         Args:
             method: HTTP method.
@@ -201,7 +201,7 @@ _SETTINGS: Final[Mapping[str, tuple[Callable[[str], float | None], str]]] = {
     "keep": (int, "a number of bytes"),
     "status": (int, "a status"),
 }
-"""Fields of a fault that a script can set, how each is read, and what it is."""
+"""Settings of a fault in a script: field, parser and description."""
 _HEAD: Final = re.compile(r"\s*(?P<call>\w+)\s*(?:\(\s*(?P<named>[^()]*?)\s*\)\s*)?:")
 _STATUS: Final = re.compile(r"[1-5][0-9]{2}")
 _TIMES: Final = re.compile(r"x([0-9]+)")
@@ -211,7 +211,7 @@ _WORDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "expired_token": {"kind": FaultKind.STATUS, "status": 401, "headers": _INVALID_TOKEN},
     **{kind.value: {"kind": kind} for kind in FaultKind},
 }
-"""Steps of a script that are not a status, and the fields of the fault that each stands for."""
+"""Words of a script, other than statuses, and the fields of their faults."""
 
 
 def script(text: str) -> tuple[Fault, ...]:
@@ -252,7 +252,7 @@ def _line_faults(line: str) -> Iterator[Fault]:
 
 
 def _requests(head: re.Match[str]) -> dict[str, Any]:
-    """Return the fields of a fault that say which requests a line is about."""
+    """Return the fields of a fault that a line's call sets."""
     call = head["call"]
     if call in _WORDS or _STATUS.fullmatch(call):
         share = f"{call} rate=5%"
@@ -297,7 +297,7 @@ def _setting(text: str) -> tuple[str, float | None]:
 
 
 def _passed(fields: Mapping[str, Any]) -> int:
-    """Return how many requests an ``ok`` serves as usual."""
+    """Return the number of requests without a fault that an ``ok`` stands for."""
     for name in fields.keys() - {"times"}:
         raise ConfigurationError(f"ok has no {name}: only a number follows it, as in 'ok x3'")
     return check_count("times", fields.get("times", 1))

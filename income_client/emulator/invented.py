@@ -1,4 +1,4 @@
-"""Invented income files: who applies, what each source paid, which documents support it.
+"""Invented income files: applicants, income sources, and documents that support them.
 
 The same seed, number and version give the same file, whatever was asked before. Nobody in
 here lives, and no number in here was ever given to anyone. Names of fields are written by hand
@@ -142,13 +142,13 @@ def invent_person(rng: Random, today: date) -> Person:
 
 @frozen(kw_only=True)
 class Employment:
-    """The facts that all paystubs of one employment share."""
+    """The facts that all paystubs of one employment have in common."""
 
     frequency: str
     rate: int
     hours: float
     shown: frozenset[str]
-    """Amounts that the employer prints; the others are absent."""
+    """Names of the amounts on the employer's paystubs; other amounts are absent."""
     insured: int
     """Cents for health insurance in each period, 0 for none."""
 
@@ -200,7 +200,7 @@ def invent_paystubs(
     payer: str,
     applicants: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
-    """Invent up to ``count`` paystubs of a year, each one's totals built on those before.
+    """Invent up to ``count`` paystubs of a year, with running totals.
 
     The last one was paid before ``today`` and has a bonus of ``raised`` cents on top.
     """
@@ -229,7 +229,7 @@ def _invent_paystub(
     amounts: Mapping[str, int],
     to_date: Mapping[str, int],
 ) -> dict[str, Any]:
-    """Write the data of a paystub, payer and applicants aside (contract section 2.3)."""
+    """Invent the data of a paystub, without payer and applicants (contract section 2.3)."""
     withheld = _withhold_taxes(employment, _gross_pay(amounts), 1)
     withheld_to_date = _withhold_taxes(employment, _gross_pay(to_date), periods)
     current = _with_totals(amounts, sum(withheld.values()))
@@ -263,13 +263,13 @@ def _gross_pay(amounts: Mapping[str, int]) -> int:
 
 
 def _withhold_taxes(employment: Employment, gross: int, periods: int) -> dict[str, int]:
-    """Return the taxes on a gross pay, and last the insurance of so many periods."""
+    """Return the taxes on a gross pay and, as the last item, the insurance."""
     taxes = {name: gross * share // 10_000 for name, share in _CENT_TAXES}
     return {**taxes, _INSURANCE: employment.insured * periods}
 
 
 def _with_totals(amounts: Mapping[str, int], withheld: int) -> dict[str, int | None]:
-    """Return all amounts that a paystub has; one that is not shown is None."""
+    """Return all amounts of a paystub with totals; None for absent amounts."""
     gross = _gross_pay(amounts)
     net = gross - withheld - sum(amounts.get(name, 0) for name in _KEPT_BACK)
     totals = {name: amounts.get(name) for name in (*_EARNED, *_KEPT_BACK)}
@@ -289,12 +289,12 @@ def _write_money(cents: int | None) -> float | int | str:
 
 
 def invent_application(world: World, number: int) -> Contents:
-    """Invent everything about an application's number as it is now."""
+    """Invent the current contents of an application by its number."""
     return _Composer(world, number).compose()
 
 
 class _Composer:
-    """Invents one application: holds its random numbers and what was written so far."""
+    """Invents one application, with its random numbers and its documents so far."""
 
     def __init__(self, world: World, number: int) -> None:
         self._world = world
@@ -414,7 +414,7 @@ class _Composer:
     def _add_source(
         self, slot: str, year: int, source_type: str, amount: Any, names: list[str]
     ) -> None:
-        """Add a source of income, and the documents that support it, the decisive one last."""
+        """Add a source of income and its documents, the decisive document last."""
         source = {
             "source_type": source_type,
             "calculated_income_amount": amount,
@@ -432,7 +432,7 @@ class _Composer:
         files: int = 1,
         version: int = 0,
     ) -> str:
-        """Write a document, its address left open, and return its id."""
+        """Add a document with an open URL, and return its id."""
         place = len(self._document_ids) + 1
         stem = f"{self._id[4:]}-{place:02d}"
         ending = "png" if (self._number + place) % 3 == 0 else "pdf"

@@ -1,4 +1,4 @@
-"""The journal of an emulator: each request to the service, what it asked, how it was answered.
+"""The journal of an emulator: its requests, their arguments and their replies.
 
 No header, no body, no token and no signed address is kept in it.
 """
@@ -15,7 +15,7 @@ from .exchange import HttpRequest, ListedPage
 from .times import parse_bound, stamp
 
 MOST_ENTRIES: Final = 10_000
-"""Largest number of entries: as many as a browser's page can show, in a few megabytes."""
+"""Largest number of entries: as many as a page can show, in a few megabytes."""
 _LONGEST_PATH: Final = 200
 _LONGEST_QUERY: Final = 1000
 _MOST_PARAMETERS: Final = 16
@@ -27,32 +27,32 @@ class JournalWindow:
     """The bounds of a window, None for one that is not set or cannot be read."""
 
     updated_after: str | None = None
-    """Lower bound, ``YYYY-MM-DDTHH:MM:SS`` of service time."""
+    """Lower bound as ``YYYY-MM-DDTHH:MM:SS`` of service time; None if unset or invalid."""
     updated_before: str | None = None
-    """Upper bound, likewise."""
+    """Upper bound as ``YYYY-MM-DDTHH:MM:SS`` of service time; None if unset or invalid."""
 
 
 @frozen(kw_only=True)
 class JournalPage:
-    """The arguments of a list call, and the page that it got."""
+    """The arguments of a list call, and the facts of its page."""
 
     asked: JournalWindow
-    """The window that was asked for."""
+    """Window that the call requested."""
     applied: JournalWindow | None
     """The window that was applied, as the reply echoes it; None where there was no page."""
     limit: int | None
-    """Most rows of a page: as asked for, or 25; None where it is invalid."""
+    """Largest possible number of rows: the call's limit, or 25; None for an invalid limit."""
     rows: int | None
     """Number of rows of the page; None where there was none."""
     full: bool
     """Whether the page has ``limit`` rows, so that the window may have more."""
     by_reference: bool
-    """Whether the call asked for one application by its reference."""
+    """Whether the call searched for one application by its reference."""
 
 
 @frozen(kw_only=True)
 class JournalEntry:
-    """A request as the journal keeps it."""
+    """A request in the journal."""
 
     id: int
     """Number of the entry, in the order in which replies were decided; no number comes twice."""
@@ -61,26 +61,26 @@ class JournalEntry:
     method: str
     """HTTP method."""
     path: str
-    """Raw path without the query, at most 200 characters of it."""
+    """Raw path without the query, its first 200 characters."""
     application_id: str | None
-    """The application that it is about, if any."""
+    """Application of the request, if any."""
     status: int
-    """Status of the reply; 0 where none was sent."""
+    """Status of the reply; 0 without a reply."""
     fault: str | None
     """Kind of the fault that was played, None for a true reply."""
     request_id: str | None = None
-    """``X-Request-Id`` of the reply, which errors and logs name too; None where none was sent."""
+    """``X-Request-Id`` of the reply, as in errors and logs; None without a reply."""
     milliseconds: float
     """Milliseconds from the request to its reply."""
     service_time: str
-    """Service time at which it came."""
+    """Service time at which the request arrived."""
     page: JournalPage | None
     """Page of a list call; None for other calls."""
 
 
 @frozen
 class _Noted:
-    """A request as it is noted, quickly; an entry is made of it when somebody reads."""
+    """The raw facts of a request, from which an entry is made when somebody reads it."""
 
     id: int
     call: Call
@@ -95,7 +95,7 @@ class _Noted:
     second: int
 
     def entry(self) -> JournalEntry:
-        """Return what may be shown of it."""
+        """Return the entry, without secrets."""
         is_list = self.call is Call.LIST_APPLICATIONS
         return JournalEntry(
             id=self.id,
@@ -187,7 +187,7 @@ class Journal:
         return [each.entry() for each in islice(self._entries, start, start + limit)]
 
     def clear(self) -> None:
-        """Forget all of them; the numbers continue."""
+        """Forget all requests; their numbers continue."""
         self._entries.clear()
         self.by_call.clear()
         self.full_pages = 0

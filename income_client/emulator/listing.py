@@ -1,4 +1,4 @@
-"""The rule of the list call: from raw bounds to the applied window and its rows; knows no JSON."""
+"""The rule of the list call: from raw bounds to the applied window and its rows."""
 
 from collections.abc import Sequence
 from math import gcd
@@ -91,7 +91,7 @@ def select_rows(
     limit: int,
     reference: str | None = None,
 ) -> tuple[int, int, Sequence[int]] | Refused:
-    """Return the bounds that are applied and the application numbers (contract section 4.1)."""
+    """Return the applied bounds and the application numbers (contract section 4.1)."""
     if rules.future is FutureBounds.REFUSE:
         for name, bound in (("updated_after", after), ("updated_before", before)):
             if bound is not None and bound > world.now:
@@ -116,7 +116,7 @@ def select_rows(
 def list_reply(
     world: World, rules: ServiceRules, *, after: int | None, before: int | None, limit: int
 ) -> ListReply | Refused:
-    """Return the answer to a list question in ids, without a socket and without JSON.
+    """Return the reply to a list call in ids, without a socket and without JSON.
 
     >>> world = World([1782820000, 1782820001, 1782820002])
     >>> page = list_reply(world, ServiceRules(), after=1782820000, before=None, limit=1)

@@ -34,7 +34,7 @@ _TIMEOUT: Final = 60.0
 _CALLBACK_TIMEOUT: Final = 600.0
 """Seconds for a callback, which may be sent again and again."""
 _LONGEST_MESSAGE: Final = 1000
-"""Characters that are shown of a refusal; the emulator's own have a few hundred at most."""
+"""Characters of an error message that are shown; the emulator's own are shorter."""
 _JSON: Final = msgspec.json.Encoder(decimal_format="number")
 
 
@@ -45,7 +45,7 @@ class _Refusal(msgspec.Struct):
 def _remote(
     command: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]], seconds: float = _TIMEOUT
 ) -> Callable[Concatenate["RemoteEmulator", P], Coroutine[Any, Any, T]]:
-    """Return the method that has an emulator carry out a command of its control."""
+    """Return the method that sends a command to the emulator."""
     signature = inspect.signature(command)
     emulator, *parameters = signature.parameters.values()
 
@@ -114,7 +114,7 @@ class RemoteEmulator:
         await self.close()
 
     async def start(self) -> None:
-        """Ask it who it is; it runs already."""
+        """Read the emulator's state, to check the connection; the emulator runs already."""
         state = await self.state()
         self.basic, self.oauth2 = credentials_of(state.seed)
         hosts = [urlsplit(url).netloc for url in (self.url, state.url, state.files_url)]

@@ -15,7 +15,7 @@ from aiohttp import web
 from .exchange import HttpReply, HttpRequest, error_reply
 
 Handle: TypeAlias = Callable[[HttpRequest, asyncio.Transport | None], Awaitable[HttpReply | None]]
-"""Given a request and its connection: returns the reply, None if it wrote or withheld it itself."""
+"""Returns the reply to a request on a connection; None if it sent or withheld the reply itself."""
 
 _MAX_HEAD: Final = 32 * 1024
 """Bytes of header fields, as in nginx; aiohttp limits their number and each one."""
@@ -27,7 +27,7 @@ class _HeadTooLargeError(Exception):
 
 
 class _Played(web.StreamResponse):
-    """A reply that was written, or withheld, by hand."""
+    """A reply that a fault has already sent or withheld."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class _Played(web.StreamResponse):
 
 @asynccontextmanager
 async def serve_requests(handle: Handle, host: str, port: int) -> AsyncIterator[int]:
-    """Serve requests inside, and yield the port; those open at the end go without a reply."""
+    """Serve requests in the block, and yield the port; requests open at its end get no reply."""
 
     async def handled(request: web.BaseRequest) -> web.StreamResponse:
         reply: HttpReply | None
@@ -70,7 +70,7 @@ async def serve_requests(handle: Handle, host: str, port: int) -> AsyncIterator[
 
 @asynccontextmanager
 async def _accept_connections(server: web.Server, host: str, port: int) -> AsyncIterator[int]:
-    """Accept connections inside, and yield the port; each one accepted is the server's."""
+    """Accept connections within the block, and yield the port."""
     loop = asyncio.get_running_loop()
     listening = await loop.create_server(server, host, port)
     try:
@@ -106,7 +106,7 @@ async def _read_request(request: web.BaseRequest) -> HttpRequest:
 
 
 def _is_worth_logging(record: logging.LogRecord) -> bool:
-    """Say whether a record is about more than a bad request or a client that went away."""
+    """Return whether a log record is about more than a bad request or a lost client."""
     error = record.exc_info[1] if record.exc_info else None
     # Of a connection that timed out there is a record at DEBUG, which has the cause.
     if isinstance(error, ConnectionError) or (error is None and record.levelno >= logging.ERROR):

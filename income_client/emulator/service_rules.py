@@ -16,7 +16,7 @@ _BY_NAME: Final = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
 class Choice(enum.Enum):
-    """A closed choice; another value is a configuration error that names them all."""
+    """An enum of options; an invalid value is a configuration error that names all options."""
 
     @classmethod
     def _missing_(cls, value: object) -> NoReturn:  # noqa: ARG003 - as the standard library calls it
@@ -71,7 +71,7 @@ integer: Final = validated(check_integer)
 
 @frozen(kw_only=True)
 class ServiceRules:
-    """A way to read the contract where it is silent; every time is in seconds.
+    """One way to fill the gaps of the contract; every time is in seconds.
 
     Raises:
         ConfigurationError: a figure or a choice is invalid.
@@ -98,15 +98,15 @@ class ServiceRules:
     clock_offset: int = field(default=0, validator=integer)
     """Seconds that the Date header runs ahead of service time."""
     token_lifetime: int = field(default=3600, validator=counting)
-    """Seconds that an access token lives."""
+    """Seconds for which an access token is valid."""
     url_lifetime: int = field(default=900, validator=counting)
-    """Seconds that a download address lives."""
+    """Seconds for which a download URL is valid."""
     url_age: int = field(default=0, validator=whole)
-    """Seconds of its life that are over when an address is handed out; all of them: expired."""
+    """Seconds of a URL's life that are over when it is sent; all of them: expired."""
     url_signed_once: bool = field(default=False, validator=flag)
     """Whether URLs are signed once and never change, expired or not."""
     file_bytes: int = field(default=20_000, validator=counting)
-    """Size of a document file, in bytes; another size is another file."""
+    """Size of a document file in bytes; another size makes another file."""
     file_redirects: int = field(default=0, validator=whole)
     """Number of redirects to the other region before the storage serves a file."""
 
@@ -114,7 +114,7 @@ class ServiceRules:
 def changed_rules(
     rules: ServiceRules | None, knobs: Mapping[str, Any], others: Iterable[str] = ()
 ) -> ServiceRules:
-    """Return rules with other values for some fields; ``others`` are names for the error."""
+    """Return rules with other values for some fields; ``others`` are more names for the error."""
     if rules is not None and not isinstance(rules, ServiceRules):
         raise invalid("rules", "ServiceRules", rules)
     check_names("Emulator", knobs, (*others, *fields_dict(ServiceRules)))
@@ -129,7 +129,7 @@ def meant(name: str, choices: Iterable[str]) -> str:
 
 
 def names_of(called: Callable[..., object]) -> tuple[str, ...]:
-    """Return the names by which arguments can be given to a function or a class."""
+    """Return the names of a function's or a class's arguments."""
     parameters = signature(called).parameters.values()
     return tuple(each.name for each in parameters if each.kind in _BY_NAME)
 

@@ -1,4 +1,4 @@
-"""The host of document files, which answers as object storage does: signed addresses, XML errors.
+"""The host of document files, which behaves as an object storage: signed URLs, XML errors.
 
 A client that decodes the query of an address and encodes it again breaks the signature,
 since the query holds characters that can be written in two ways.
@@ -50,7 +50,7 @@ class Region(enum.Enum):
 
     @property
     def other(self) -> "Region":
-        """The region that this one redirects to."""
+        """The region to which this one redirects."""
         return Region.SECOND if self is Region.FIRST else Region.FIRST
 
 
@@ -88,7 +88,7 @@ class FileStorage:
         self._versions: dict[str, int] = {}
 
     def address(self, file: DocumentFile, origin: str | None = None) -> str:
-        """Return an address of a document's file, as the rules have it.
+        """Return a URL of a document's file, by the rules.
 
         Args:
             file: of which document.
@@ -100,12 +100,12 @@ class FileStorage:
         return self._make_address(file, Region.FIRST, origin, signed_at=signed_at - rules.url_age)
 
     def policy(self) -> DownloadPolicy:
-        """Return what lets a client read files from both regions and from nowhere else."""
+        """Return a policy that allows files from both regions and from nowhere else."""
         hosts = tuple(urlsplit(url).netloc for url in self.urls.values())
         return DownloadPolicy(allowed_hosts=hosts, require_https=False, allow_private_networks=True)
 
     def file_of(self, document_id: str) -> StoredFile:
-        """Return what a document's file is now."""
+        """Return the current file of a document."""
         return self._stored_file_of(self._get_file(document_id))
 
     def replace(self, document_id: str) -> None:
@@ -154,14 +154,14 @@ class FileStorage:
         return _file_reply(request, self._stored_file_of(file))
 
     def _origin_for(self, host: str, region: Region) -> str:
-        """Return where a region is, for a client that knows this machine by a host."""
+        """Return the origin of a region, for a client that knows this machine by a host."""
         url = self.urls[region]
         if is_loopback(host):
             return url
         return f"http://{host_name(host)}:{urlsplit(url).port}"
 
     def _check_query(self, request: HttpRequest, region: Region) -> re.Match[str]:
-        """Return the parts of a signed query, and refuse an address that is not valid here."""
+        """Return the parts of a signed query; refuse a URL that is not valid here."""
         signed = _SIGNED.match(request.query)
         if signed is None:
             raise _storage_error(403, "AccessDenied", "Access Denied")
@@ -291,7 +291,7 @@ def _stored_file(path: str, size: int, version: int) -> StoredFile:
 
 
 def _file_reply(request: HttpRequest, file: StoredFile) -> HttpReply:
-    """Return a file, or the range of it that was asked for, if it is unchanged since."""
+    """Return a file or its requested range, if the file is unchanged since."""
     headers = {"Content-Type": file.content_type, "ETag": file.etag, "Accept-Ranges": "bytes"}
     range_match = _RANGE.match(request.headers.get("range", ""))
     is_unchanged = request.headers.get("if-range", file.etag) == file.etag

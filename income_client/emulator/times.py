@@ -1,4 +1,4 @@
-"""Service seconds, and the texts that they are written as."""
+"""Service seconds and their text forms."""
 
 import re
 from datetime import UTC, datetime, timedelta

@@ -20,7 +20,7 @@ _MOST_PER_SECOND: Final = 400
 
 @frozen(kw_only=True)
 class Spread:
-    """The task of a pattern: ``count`` times from the service second ``first`` to ``last``."""
+    """The task of a pattern: make ``count`` times from the service second ``first`` to ``last``."""
 
     rng: Random
     count: int
@@ -149,7 +149,7 @@ def spread_times(pattern: str, task: Spread) -> list[int]:
 def update_times(
     applications: Iterable[int] | int, pattern: str, *, seed: int, days: float, now: int
 ) -> "array[int]":
-    """Return the second of each application's last update: those given, or so many invented ones.
+    """Return the second of each application's last update: given seconds, or invented ones.
 
     Invented ones lie in the span of so many days that ends now.
     """

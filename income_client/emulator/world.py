@@ -27,7 +27,7 @@ _HEX: Final = frozenset("0123456789abcdef")
 
 @frozen(kw_only=True)
 class Touched:
-    """A changed application: the second of its first version, and the number of changes since."""
+    """The history of a changed application: its first second and its number of changes."""
 
     first: int
     """Service second of the application's first update."""
@@ -64,12 +64,12 @@ class Contents:
         return str(self.application["application_reference_id"])
 
     def all_documents(self) -> Iterator[Mapping[str, Any]]:
-        """Iterate over its documents."""
+        """Iterate over the application's documents."""
         for documents in self.documents["documents"].values():
             yield from documents
 
     def files(self) -> Iterator[DocumentFile]:
-        """Iterate over the files of those documents that have one here."""
+        """Iterate over the files of documents without a URL of their own."""
         for document in self.all_documents():
             if not document.get("url"):
                 name = document["document_id"]
@@ -130,7 +130,7 @@ class World:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """All application ids, listed anew at each call.
+        """All application ids.
 
         Applications that users added come last.
         """
@@ -215,11 +215,11 @@ class World:
         return self._listed_at.get(number, self._updated[number])
 
     def history(self, number: int) -> Touched:
-        """Return where an application's number began and how often it changed."""
+        """Return an application's first second and its number of changes."""
         return self._touched.get(number) or Touched(first=self._updated[number], version=0)
 
     def applied_at(self, number: int) -> int:
-        """Return the service second of a number's application date, days before all else."""
+        """Return the service second of a number's application date, before all updates."""
         if self._added and number >= self._invented:
             return _second_of_text(
                 self._added[number - self._invented].application["application_date"]
@@ -227,7 +227,7 @@ class World:
         return self.history(number).first - (number * 7919 + self.seed) % (3 * DAY)
 
     def added(self, number: int) -> Contents | None:
-        """Return what was added under an application's number, None for an invented one."""
+        """Return the contents added under an application's number; None for an invented one."""
         return self._added[number - self._invented] if number >= self._invented else None
 
     def add(
@@ -288,7 +288,7 @@ class World:
     def replace(
         self, application: Mapping[str, Any], documents: Mapping[str, Any] | None = None
     ) -> int:
-        """Put another version in the place of an application that was added, updated now.
+        """Replace an added application by another version, which is updated now.
 
         Args:
             application: the new version, as in `add`.
@@ -310,7 +310,7 @@ class World:
         return self.touch(added.application_id)
 
     def touch(self, application_id: str) -> int:
-        """Update the application ``application_id``: a new version, a new place in the list.
+        """Update the application ``application_id``: make a new version, and move its row.
 
         Returns:
             The service second of the update.
@@ -330,7 +330,7 @@ class World:
         return self.now
 
     def remove(self, application_id: str) -> None:
-        """Remove the application ``application_id``; neither list nor ids know it any more.
+        """Remove the application ``application_id`` from the list and from all ids.
 
         The id of one that was added can be added again.
 
@@ -355,7 +355,7 @@ class World:
         self._show_arrivals()
 
     def truth(self, after: int | None, before: int | None) -> set[str]:
-        """Return the ids that one unlimited question with these raw bounds returns now.
+        """Return the ids that an unlimited list call with these raw bounds returns now.
 
         The inclusivity of the bounds and the retention hold; what a service
         does to narrow a window (``max_span``, ``default_span``, ``future``)
@@ -372,7 +372,7 @@ class World:
         return set(map(self.id_of, self._numbers[places.start : places.stop]))
 
     def places(self, rules: ServiceRules, after: int, before: int) -> range:
-        """Return the places in the index that lie within two bounds, by the rules' inclusivity.
+        """Return the index positions within two bounds, by the rules for inclusive bounds.
 
         Args:
             rules: whose inclusivity holds.
@@ -385,13 +385,13 @@ class World:
         return range(start, max(start, high(self._times, before)))
 
     def numbers_at(self, places: Sequence[int]) -> Sequence[int]:
-        """Return the application numbers at these places of the index, in their order."""
+        """Return the application numbers at ``places`` of the index, in order."""
         if isinstance(places, range) and places.step == 1:
             return self._numbers[places.start : places.stop]
         return [self._numbers[place] for place in places]
 
     def id_near(self, number: int) -> str | None:
-        """Return the id of a number, or of the next one that is there; None if none is."""
+        """Return the id of a number, or of the next existing number; None if there is none."""
         size = len(self._updated)
         in_order = ((number + step) % size for step in range(size))
         existing = next((each for each in in_order if each not in self._removed), None)
@@ -452,7 +452,7 @@ class World:
 def _read_added(
     application: Mapping[str, Any], documents: Mapping[str, Any] | None
 ) -> tuple[Contents, int]:
-    """Return an application as it is kept, and the service second of its last update."""
+    """Return an added application in its stored form, and the second of its last update."""
     try:
         if documents is None:
             names = ("application_id", "application_reference_id")
