@@ -52,6 +52,9 @@ OPENED: Final[Mapping[str, frozenset[str]]] = {
 }
 """Modules of the core, and those around it that they import when a method is called."""
 
+UNGUARDED: Final = _names("system.logs cli emulator.server receivers.aiohttp_server")
+"""Modules that handle loggers of `logging`: to guard, configure or silence them."""
+
 PURE: Final = _names("""
     errors events.kinds settings records system.hosts wire http.endpoints
     http.replies exporting.rows
@@ -194,8 +197,18 @@ def libraries(module: Module) -> Iterator[str]:
             yield f"imports {name}"
 
 
+def logs(module: Module) -> Iterator[str]:
+    """The core and what is around it log through a `GuardedLogger` only."""
+    if module.is_within(UNGUARDED):
+        return
+    for node in ast.walk(ast.parse(module.source)):
+        match node:
+            case ast.Call(func=ast.Attribute(attr="getLogger") | ast.Name(id="getLogger")):
+                yield f"makes a logger in line {node.lineno} that may raise"
+
+
 Rule = Callable[[Module], Iterator[str]]
-RULES: Final[tuple[Rule, ...]] = (layers, purity, libraries)
+RULES: Final[tuple[Rule, ...]] = (layers, purity, libraries, logs)
 
 
 def test_the_package_keeps_the_rules() -> None:
@@ -222,6 +235,7 @@ def test_the_package_keeps_the_rules() -> None:
         (purity, "records.paystub", "from datetime import date\ndate.today()"),
         (purity, "emulator.service_rules", "def f(path): return open(path)"),
         (purity, "emulator.world", "import random"),
+        (logs, "http.session", "import logging\nlogging.getLogger('income_client.session')"),
         (libraries, "http.session", "from tenacity import retry"),
         (libraries, "engines.newcomer", "import memcached"),
     ],

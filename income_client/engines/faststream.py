@@ -5,7 +5,6 @@ router, and a middleware around its handler.
 """
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -23,6 +22,7 @@ from nats.errors import Error as NatsError
 
 from income_client import DecodeError, NotFoundError
 from income_client.settings import check_count, check_positive, invalid
+from income_client.system.logs import GuardedLogger
 
 from .nats_streams import loss_of
 from .relay import HEADER_BYTES, UpdateEvent, faststream_decoder
@@ -34,7 +34,7 @@ T = TypeVar("T")
 Handler: TypeAlias = Callable[..., Awaitable[object]]
 _Call: TypeAlias = Callable[[Any], Awaitable[object]]
 
-_LOGGER: Final = logging.getLogger("income_client.worker")
+_LOGGER: Final = GuardedLogger("income_client.worker")
 _REMEMBERED_IDS: Final = 10_000
 _PAUSE_SECONDS: Final = 5.0
 _LONGEST_PAUSE_SECONDS: Final = 600.0

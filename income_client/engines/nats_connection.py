@@ -1,7 +1,6 @@
 """A connection to NATS that is kept; says why there is none, and never with the address in it."""
 
 import asyncio
-import logging
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
@@ -10,7 +9,9 @@ from typing import Final
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
-_LOGGER: Final = logging.getLogger("income_client.nats")
+from income_client.system.logs import GuardedLogger
+
+_LOGGER: Final = GuardedLogger("income_client.nats")
 _CLOSE_SECONDS: Final = 2.0
 _PING_SECONDS: Final = 10
 _MOST_UNANSWERED_PINGS: Final = 2

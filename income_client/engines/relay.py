@@ -5,7 +5,6 @@ JetStream, or by any consumer that reads them with `UpdateEvent.from_json`.
 """
 
 import asyncio
-import logging
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import aclosing
@@ -31,6 +30,7 @@ from income_client.polling.foreign_store import is_mistake
 from income_client.polling.reading import updated_at
 from income_client.settings import check_choice, check_count, invalid
 from income_client.system.frames import replace_errors, strip_frames
+from income_client.system.logs import GuardedLogger
 
 Payload: TypeAlias = Literal["reference", "record"]
 """Content of an event: the id of the application alone, or the record that was read as well."""
@@ -38,7 +38,7 @@ Payload: TypeAlias = Literal["reference", "record"]
 HEADER_BYTES: Final = 1_000
 """Room for the headers of a message of NATS, which counts them as a part of it."""
 
-_LOGGER: Final = logging.getLogger("income_client.relay")
+_LOGGER: Final = GuardedLogger("income_client.relay")
 
 
 class _Unpublished(Exception):  # noqa: N818 - it never leaves this module

@@ -4,7 +4,6 @@ An exception of a listener is logged once and never reaches the call.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
@@ -12,12 +11,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 from income_client.errors import InvalidArgumentError
 from income_client.settings import is_plain_function
 from income_client.system.clock import Clock
+from income_client.system.logs import GuardedLogger
 
 if TYPE_CHECKING:
     from .call_watch import CallWatch
     from .kinds import Event
 
-_LOGGER: Final = logging.getLogger("income_client.events")
+_LOGGER: Final = GuardedLogger("income_client.events")
 
 
 class OnEvent(Protocol):

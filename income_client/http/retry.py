@@ -18,10 +18,11 @@ from tenacity import AsyncRetrying, RetryCallState, stop_after_attempt, wait_exp
 from income_client.errors import DeadlineExceededError, IncomeClientError, copy_without_traceback
 from income_client.settings import RetryPolicy
 from income_client.system.clock import Clock
+from income_client.system.logs import GuardedLogger
 
 Chance = Callable[[], float]
 
-_LOGGER: Final = logging.getLogger("income_client.session")
+_LOGGER: Final = GuardedLogger("income_client.session")
 _COST: Final = 5
 _COST_AFTER_TIMEOUT: Final = 10
 _REWARD: Final = 1

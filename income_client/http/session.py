@@ -36,6 +36,7 @@ from income_client.settings import (
     merged,
 )
 from income_client.system.clock import Clock, SystemClock
+from income_client.system.logs import GuardedLogger
 
 from .credentials import CredentialSource
 from .deadlines import Deadlines
@@ -62,7 +63,7 @@ T = TypeVar("T")
 Read = Callable[[Response], T]
 """Function that turns a reply into a call's result, or raises the reply's error."""
 
-_LOGGER: Final = logging.getLogger("income_client.session")
+_LOGGER: Final = GuardedLogger("income_client.session")
 _OK: Final = 200
 _AN_AUTH: Final = "BasicAuth, OAuth2ClientCredentials or a function that returns one of them"
 

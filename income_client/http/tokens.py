@@ -5,7 +5,6 @@ them. Nothing here shows a token or what a reply of the token endpoint held.
 """
 
 import asyncio
-import logging
 import math
 import re
 from collections import deque
@@ -29,6 +28,7 @@ from income_client.errors import (
 from income_client.events.instrumentation import Instrumentation
 from income_client.settings import Secret, positive, wrong
 from income_client.system.clock import Clock
+from income_client.system.logs import GuardedLogger
 from income_client.wire.codec import parse
 from income_client.wire.times import standard_datetime
 
@@ -39,7 +39,7 @@ from .retry import Gate
 CONTRACT_LIFETIME: Final = 3600.0
 """Seconds that a token lives (contract section 5.1)."""
 
-_LOGGER: Final = logging.getLogger("income_client.tokens")
+_LOGGER: Final = GuardedLogger("income_client.tokens")
 _EARLIEST_RENEWAL: Final = 300.0
 """Seconds before its end from which a token is renewed, unless a quarter of its life is less."""
 _SAFETY_MARGIN: Final = 10.0

@@ -6,16 +6,16 @@ interval.
 """
 
 import asyncio
-import logging
 from typing import Final
 
 from income_client.errors import CheckpointError, ConfigurationError, IncomeClientError
 from income_client.system.clock import Clock
+from income_client.system.logs import GuardedLogger
 
 from .foreign_store import ForeignStore
 from .schedule import Schedule, backoff_pause
 
-_LOGGER: Final = logging.getLogger("income_client.poller.bell")
+_LOGGER: Final = GuardedLogger("income_client.poller.bell")
 _LOOK_SECONDS: Final = 2.0
 """Seconds between two reads of the counter."""
 _GAP: Final = 0.5

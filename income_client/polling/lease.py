@@ -6,7 +6,6 @@ time with its own clock, so the clocks of machines need not agree.
 """
 
 import asyncio
-import logging
 import secrets
 import weakref
 from collections.abc import Awaitable, Callable
@@ -20,6 +19,7 @@ from income_client.errors import CheckpointConflictError, CheckpointError, Incom
 from income_client.events.instrumentation import Instrumentation
 from income_client.records.dead_letters import DeadLetter
 from income_client.system.clock import Clock
+from income_client.system.logs import GuardedLogger
 
 from .checkpoint import Checkpoint, read_checkpoint
 from .fence import Fence
@@ -28,8 +28,8 @@ from .ownership import Held, Lost, Overdue, Released, Save
 from .schedule import LONGEST_PAUSE
 from .status import Monitor
 
-_LOGGER: Final = logging.getLogger("income_client.poller")
-_LEASE_LOGGER: Final = logging.getLogger("income_client.poller.lease")
+_LOGGER: Final = GuardedLogger("income_client.poller")
+_LEASE_LOGGER: Final = GuardedLogger("income_client.poller.lease")
 _RENEWALS: Final = 3
 _LONGEST_ABSENCE: Final = 10
 """Lengths of the lease for which a consumer may work on one batch; then the lease is released."""

@@ -26,12 +26,13 @@ from income_client.records.dead_letters import DeadLetter, is_second
 from income_client.records.documents import ApplicationRecord
 from income_client.records.window import EPOCH, Window
 from income_client.system.clock import Clock
+from income_client.system.logs import GuardedLogger
 
 from .progress import Progress
 
-_LOGGER: Final = logging.getLogger("income_client.poller")
-_LEASE_LOGGER: Final = logging.getLogger("income_client.poller.lease")
-_COST_LOGGER: Final = logging.getLogger("income_client.poller.cost")
+_LOGGER: Final = GuardedLogger("income_client.poller")
+_LEASE_LOGGER: Final = GuardedLogger("income_client.poller.lease")
+_COST_LOGGER: Final = GuardedLogger("income_client.poller.cost")
 _MANY_UNCHANGED: Final = 1_000
 _SKEW: Final = 5
 """Seconds by which two clocks of one service may differ."""

@@ -1,7 +1,6 @@
 """Tools of the adapters to web servers: a request's body, its connection, and the endpoints."""
 
 import asyncio
-import logging
 import secrets
 import ssl
 import time
@@ -12,6 +11,7 @@ from http import HTTPStatus
 from typing import Final, Protocol, TypeAlias
 
 from income_client.errors import ConfigurationError
+from income_client.system.logs import GuardedLogger
 
 from .exchange import (
     UNIX_PEER,
@@ -28,7 +28,7 @@ PEER_EXTENSION: Final = "income_client.connection"
 """Key of an ASGI scope's extensions for the peer that `peer_of` read before any middleware ran.
 """
 
-logger: Final = logging.getLogger("income_client.receivers")
+logger: Final = GuardedLogger("income_client.receivers")
 
 _FORM_SECONDS: Final = 10.0
 _NONCE_BYTES: Final = 16
