@@ -1,7 +1,6 @@
 """What a stream of NATS JetStream deletes before a worker has handled it, by its configuration."""
 
 import asyncio
-import logging
 from collections.abc import Iterator
 from typing import Final
 
@@ -10,8 +9,9 @@ from nats.js import JetStreamContext
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig, StreamInfo
 
 from income_client import ConfigurationError
+from income_client.system.logs import GuardedLogger
 
-_LOGGER: Final = logging.getLogger("income_client.nats")
+_LOGGER: Final = GuardedLogger("income_client.nats")
 _SHORTEST_AGE: Final = 3 * 86_400.0
 """Seconds of a weekend: workers may be away for so long before anybody notices."""
 
