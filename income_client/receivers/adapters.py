@@ -1,4 +1,4 @@
-"""Tools of the adapters to web servers: a request's body, its connection, and the endpoints."""
+"""Shared code of the adapters to web servers: a request's body, its connection, the endpoints."""
 
 import asyncio
 import secrets
@@ -35,7 +35,7 @@ _NONCE_BYTES: Final = 16
 _QUIET_SECONDS: Final = 60.0
 
 Body: TypeAlias = bytes | bytearray | AsyncIterable[bytes]
-"""The body of a request: the whole of it, or chunks as they come."""
+"""The body of a request: bytes, or an asynchronous iterator of chunks."""
 
 
 class TimeSource(Protocol):
@@ -55,7 +55,7 @@ class BodyCutError(Exception):
 
 
 class Endpoint(Protocol):
-    """Answers requests; reads as much of their bodies as it wants."""
+    """Answers requests, and reads as much of their bodies as it needs."""
 
     async def answer(self, head: RequestHead, body: Body) -> Answer:
         """Answer a request; raises nothing but cancellation."""
@@ -63,7 +63,7 @@ class Endpoint(Protocol):
 
 
 async def read_body(body: Body, *, max_bytes: int, seconds: float) -> bytes:
-    """Read a body to its end, within these limits."""
+    """Read a body to its end, within a limit of bytes and of seconds."""
     if isinstance(body, bytes | bytearray):
         if len(body) > max_bytes:
             raise RefusedError(Refusal.TOO_LARGE)
@@ -85,7 +85,7 @@ async def read_body(body: Body, *, max_bytes: int, seconds: float) -> bytes:
 
 
 def is_cancelled() -> bool:
-    """Say whether the running task is being cancelled.
+    """Return whether the running task is being cancelled.
 
     If not, the `asyncio.CancelledError` at hand comes from something that it waited for.
     """
@@ -94,7 +94,7 @@ def is_cancelled() -> bool:
 
 
 def place_of(error: BaseException) -> str:
-    """Return the class of an error and the line that raised it, and nothing of its text."""
+    """Return the class of an error and the line that raised it, without its text."""
     where = traceback.extract_tb(error.__traceback__, limit=-1)
     place = f" in {where[-1].filename}:{where[-1].lineno}" if where else ""
     return f"{type(error).__name__}{place}"
@@ -108,7 +108,7 @@ class QuietLog:
         self._unsaid: Counter[str] = Counter()
 
     def warn(self, text: str, *, reason: str, peer: str | None, now: float) -> None:
-        """Log a line, or count one that is left out; ``now`` is in monotonic seconds."""
+        """Log a line, or count a suppressed one; ``now`` is in monotonic seconds."""
         if now - self._logged_at.get(reason, -_QUIET_SECONDS) < _QUIET_SECONDS:
             self._unsaid[reason] += 1
             return
@@ -118,14 +118,14 @@ class QuietLog:
 
 
 class _TokenEndpoint:
-    """The token endpoint of an issuer."""
+    """The token endpoint of a `CallbackTokenIssuer`."""
 
     def __init__(self, issuer: CallbackTokenIssuer) -> None:
         self._issuer = issuer
         self._log = QuietLog()
 
     async def answer(self, head: RequestHead, body: Body) -> Answer:
-        """Answer with a token, or say why not."""
+        """Answer a token request with a token or an error."""
         try:
             check_framing(head)
             form = await read_body(body, max_bytes=MAX_FORM_BYTES, seconds=_FORM_SECONDS)
@@ -149,7 +149,7 @@ class _TokenEndpoint:
 
 
 def endpoint_of(served: Endpoint | CallbackTokenIssuer) -> Endpoint:
-    """Return the endpoint of a receiver, or of an issuer of tokens."""
+    """Return the endpoint of a receiver, or the token endpoint of an issuer."""
     if isinstance(served, CallbackTokenIssuer):
         return _TokenEndpoint(served)
     if not callable(getattr(served, "answer", None)):
@@ -158,7 +158,7 @@ def endpoint_of(served: Endpoint | CallbackTokenIssuer) -> Endpoint:
 
 
 def peer_of(transport: asyncio.BaseTransport | None) -> str | None:
-    """Return the address of the other end, as `RequestHead.peer` has it, whatever headers say."""
+    """Return the address of a connection's other end, as `RequestHead.peer`, despite any header."""
     name = None if transport is None else transport.get_extra_info("peername")
     match name:
         case (str() as address, *_):
@@ -171,7 +171,7 @@ def peer_of(transport: asyncio.BaseTransport | None) -> str | None:
 
 
 def certificate_of(transport: asyncio.BaseTransport | None) -> bytes | None:
-    """Return the other end's certificate in DER; None if there is none, or it is not verified."""
+    """Return the client's certificate in DER; None without a verified one."""
     layer = None if transport is None else transport.get_extra_info("ssl_object")
     if not isinstance(layer, ssl.SSLObject) or layer.context.verify_mode == ssl.CERT_NONE:
         return None

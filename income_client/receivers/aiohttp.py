@@ -1,4 +1,4 @@
-"""The endpoint as routes of an aiohttp application.
+"""An endpoint as routes of an aiohttp application.
 
 The peer is the other end of the connection, whatever middlewares have rewritten.
 """
@@ -13,7 +13,7 @@ from .issuer import CallbackTokenIssuer
 
 
 def routes(receiver: Endpoint | CallbackTokenIssuer, path: str) -> list[web.AbstractRouteDef]:
-    """Return what ``app.add_routes`` takes, so that requests to a path are answered.
+    """Return routes for ``app.add_routes``, by which an endpoint answers requests to a path.
 
     All methods lead there, since the endpoint itself refuses all but POST. The size
     of a body is limited by the endpoint, whatever ``client_max_size`` says.
@@ -61,7 +61,7 @@ def end_after_chunks(request: web.Request, response: web.StreamResponse) -> None
 
 
 def _body_of(request: web.Request) -> Body:
-    """Return the whole body where it came together with its head, as short ones do."""
+    """Return the whole body if it arrived together with its head, as short bodies do."""
     content = request.content
     if content.is_eof() and content.exception() is None:
         return content.read_nowait()

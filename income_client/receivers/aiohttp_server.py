@@ -1,4 +1,4 @@
-"""An aiohttp server for routes and nothing else, while a block runs.
+"""An aiohttp server for the routes of endpoints, which runs during a block.
 
 Anybody who reaches its port can open connections, and send or read slowly. So the number of
 connections and the time for each step are limited, and a refused request ends its connection.
@@ -22,7 +22,7 @@ from .adapters import QuietLog
 from .aiohttp import end_after_chunks
 
 _PATIENCE: Final = 20.0
-"""Seconds that requests have at the end to be answered.
+"""Seconds for answers to open requests at the end of the block.
 
 A receiver needs 18 at the most by default: 10 for the body, and 8 for ``on_callback``.
 """
@@ -30,7 +30,7 @@ _UNHEARD: Final = logging.getLogger("income_client.receivers.unheard")
 """aiohttp's logger, disabled: lines of requests that it cannot read may hold credentials."""
 _UNHEARD.disabled = True
 _MOST_AT_ONCE: Final = 100
-"""Connections that asyncio accepts at a time.
+"""Connections that asyncio accepts in one turn.
 
 If they come all at once, so many more than the most may be open until the next one comes.
 """
@@ -47,7 +47,7 @@ async def serving(
     idle_timeout: float = 5.0,
     max_connections: int = 200,
 ) -> AsyncIterator[str]:
-    """Serve routes inside; requests under way at the end are still answered.
+    """Serve endpoints within a block; open requests are still answered at its end.
 
     They have 20 seconds. Requests not answered by then are cancelled, and their connections
     closed without an answer.
@@ -128,7 +128,7 @@ def _catch_all_route(tell: Callable[[str], None] | None) -> web.RouteDef:
 
 
 def _pass_expectations(route: web.AbstractRouteDef) -> web.AbstractRouteDef:
-    """Return a route whose requests reach the middleware whatever they expect.
+    """Return a route that passes requests with an Expect header to the middleware.
 
     aiohttp itself refuses an unknown ``Expect``, before any middleware, so without limits.
     """
@@ -139,14 +139,14 @@ def _pass_expectations(route: web.AbstractRouteDef) -> web.AbstractRouteDef:
 
 
 async def _continue(request: web.Request) -> None:
-    """Ask for the body that a client holds back (RFC 9110, section 10.1.1)."""
+    """Send 100 Continue to a client that waits for it before the body (RFC 9110, 10.1.1)."""
     if request.headers.get("Expect", "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0  # nothing of the answer itself is sent
 
 
 class _Limits:
-    """Limits of a server: for the connections that are open, and for sending an answer."""
+    """Limits of a server: open connections, and the time for sending an answer."""
 
     def __init__(self, *, seconds: float, most: int) -> None:
         self._seconds = seconds
@@ -156,7 +156,7 @@ class _Limits:
         self._log = QuietLog()
 
     def accept(self, server: web.Server) -> web.RequestHandler:
-        """Return the protocol of a new connection; close old connections where it is too many."""
+        """Return the protocol of a new connection; close old ones above the limit."""
         connections = server.connections
         excess = len(connections) + 1 - self._most
         if excess > 0:
@@ -209,7 +209,7 @@ class _Limits:
 
 
 def _descriptor_limit() -> int:
-    """Return how many files this process may have open."""
+    """Return the number of files that this process may have open."""
     try:
         import resource  # noqa: PLC0415 - not every system has it
     except ImportError:

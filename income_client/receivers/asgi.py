@@ -1,4 +1,4 @@
-"""The endpoint as an ASGI application, to be mounted in one of any framework.
+"""An endpoint as an ASGI application, to mount in an application of any framework.
 
 What a server says of its peer is believed only where no header can have changed it.
 """
@@ -26,7 +26,7 @@ _POLICY_VIOLATION: Final = 1008
 
 
 class Receiver:
-    """An ASGI application that answers every request with an endpoint.
+    """An ASGI application that answers every request by an endpoint.
 
     Give it a route of its own: ``app.add_route("/callbacks", Receiver(receiver))`` in
     Starlette and FastAPI, whose ``mount`` would answer ``/callbacks`` with a redirect;
@@ -54,7 +54,7 @@ class Receiver:
         self._has_warned = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer as ASGI 3 has it."""
+        """Serve a request (ASGI 3)."""
         match scope["type"]:
             case "http":
                 await self._answer_request(scope, receive, send)
@@ -117,7 +117,7 @@ def _is_unix(server: Any) -> bool:
 
 
 def _certificate_of(scope: Scope) -> bytes | None:
-    """Return the client's certificate in DER, as the TLS extension of ASGI has it."""
+    """Return the client's certificate in DER, from the TLS extension of ASGI."""
     tls: Mapping[str, Any] | None = (scope.get("extensions") or {}).get("tls")
     if not tls or tls.get("client_cert_error") is not None:
         return None

@@ -1,4 +1,4 @@
-"""Authentication of callbacks: the ways to configure, and the order of the checks.
+"""Authentication of callbacks: its settings, and the order of its checks.
 
 Everything here is decided from the head of a request, before its body is read.
 """
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Verify: TypeAlias = Callable[[str], bool | Awaitable[bool]]
-"""Says whether a token is believed; exactly True means that it is."""
+"""Returns True for a valid token; any other value refuses the token."""
 GivenKey: TypeAlias = Mapping[str, Any] | str | bytes | Secret
-"""A JWK, a set of them, a public key in PEM, or a shared secret."""
+"""A JWK, a set of JWKs, a public key in PEM, or a shared secret."""
 ClaimValue: TypeAlias = str | int | bool
-"""Value that a further claim may be required to equal."""
+"""Required value of a claim."""
 
 _LEEWAY: Final = 30.0
 _LONGEST_AUTHORIZATION: Final = LONGEST_TOKEN + 16
@@ -67,7 +67,7 @@ class CallbackBasicAuth:
         self.__attrs_init__(tuple(chain.from_iterable(digests)))
 
     def check(self, credentials: bytes) -> None:
-        """Refuse wrong credentials, the header's text after ``Basic``, all in the same time."""
+        """Refuse wrong credentials, the text after ``Basic``, in constant time."""
         try:
             pair = base64.b64decode(credentials, validate=True)
         except binascii.Error:
@@ -81,18 +81,18 @@ class CallbackBasicAuth:
 
 
 def credentials_of(values: object, kind: type[T]) -> tuple[T, ...] | None:
-    """Return credentials as a tuple; None if one has another type, such as a plain password."""
+    """Return credentials as a tuple; None for another type, such as a plain password."""
     pairs = tuple(values) if isinstance(values, Iterable) else (None,)
     return pairs if all(isinstance(pair, kind) for pair in pairs) else None
 
 
 def pair_digest(name: bytes, secret: bytes) -> bytes:
-    """Return a digest of a name and a secret that has one reading."""
+    """Return an unambiguous digest of a name and a secret."""
     return sha256(sha256(name).digest() + sha256(secret).digest()).digest()
 
 
 def pair_digests(name: str, secret: Secret) -> Iterator[bytes]:
-    """Yield the digests of a pair, in each encoding that it may come in (RFC 7617)."""
+    """Yield the digests of a pair, one for each possible encoding (RFC 7617)."""
     for encoding in ("utf-8", "latin-1"):
         try:
             yield pair_digest(name.encode(encoding), secret.reveal().encode(encoding))
@@ -102,7 +102,7 @@ def pair_digests(name: str, secret: Secret) -> Iterator[bytes]:
 
 @frozen(init=False)
 class CallbackBearerAuth:
-    """Tokens that callbacks carry, made by the partner's identity provider (section 5.2).
+    """Rules for the bearer tokens of callbacks, from the partner's identity provider (section 5.2).
 
     Exactly one of ``keys``, ``jwks_url`` and ``verify`` is given. With one of the first
     two, tokens are JWTs whose ``iss`` is ``issuer``, which have not expired, and which are
@@ -175,7 +175,7 @@ class CallbackBearerAuth:
 
 
 def _check_address(url: object, rules: "TokenRules") -> None:
-    """Refuse an address of keys that is not https, or that says more than where they are."""
+    """Refuse a URL of keys that is not https, or that has a user, query or fragment."""
     if rules.is_symmetric:
         raise InvalidArgumentError(
             "jwks_url: anyone can fetch that key set; a secret for HS256 must be given as keys",
@@ -255,7 +255,7 @@ class CallbackGate:
         return tuple(f"{scheme} {_REALM}" for method, scheme in offered if method is not None)
 
     def check(self, head: RequestHead, *, now: float) -> str | None:
-        """Refuse a request, or return its bearer token, which is still to be checked.
+        """Refuse a request, or return its bearer token for a later check.
 
         ``now`` is in seconds since 1970.
         """

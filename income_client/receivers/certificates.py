@@ -1,4 +1,4 @@
-"""Client certificates of callbacks: whose is accepted, and how a proxy forwards one.
+"""Client certificates of callbacks: accepted subjects and names, and proxies' headers.
 
 The chain is verified where TLS ends, by this server or by a proxy that is trusted.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cryptography import x509
 
 _LARGEST: Final = 16_384
-"""Bytes of the longest certificate that is read, in any form."""
+"""Bytes of the longest certificate that is read, encoded or not."""
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9-]+")
 _UNVERIFIED: Final = frozenset({b"x-amzn-mtls-clientcert"})
 """Headers in which proxies forward certificates without verifying them."""
@@ -41,7 +41,7 @@ _RFC_4514: Final = (
 
 @frozen(init=False)
 class CallbackClientCertificate:
-    """The client certificate that callbacks come with (contract section 5.2, mTLS).
+    """Rules for the client certificate of callbacks (contract section 5.2, mTLS).
 
     That it leads to an authority is verified where TLS ends: by `callback_ssl_context`,
     or by a proxy, which must then remove the header from what outsiders send.
@@ -65,9 +65,9 @@ class CallbackClientCertificate:
     """
 
     subjects: "tuple[x509.Name, ...]"
-    """Subjects that are accepted."""
+    """Accepted subjects."""
     names: frozenset[str]
-    """Alternative names, each with its kind before it, as ``dns:callbacks.example``."""
+    """Accepted alternative names with their kind, such as ``dns:callbacks.example``."""
     any_from_ca: bool
     proxy_header: bytes | None
     """Name of the proxy's header field in lower case, from ``verified_header``; None without a
@@ -155,7 +155,7 @@ class CallbackClientCertificate:
 
 
 def certificate_in(value: bytes) -> bytes | None:
-    """Return the certificate of a header field in DER, None where it cannot be read.
+    """Return the certificate of a header field in DER, None if it cannot be read.
 
     Two forms are in use: ``:base64 of DER:`` (RFC 9440), and percent-encoded PEM as nginx
     and load balancers send it. A plus sign stays a plus sign in both.
@@ -175,7 +175,7 @@ def certificate_in(value: bytes) -> bytes | None:
 
 
 def _import_x509() -> Any:
-    """Return the library for certificates, which is an extra."""
+    """Import the library for certificates; raise `ConfigurationError` without the extra."""
     try:
         from cryptography import x509  # noqa: PLC0415 - an extra
     except ImportError:

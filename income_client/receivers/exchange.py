@@ -1,4 +1,4 @@
-"""Requests to an endpoint for callbacks and their answers, as values of no web framework."""
+"""Requests to a callback endpoint, and its answers, as values of no web framework."""
 
 import enum
 from collections import OrderedDict
@@ -21,10 +21,10 @@ UNIX_PEER: Final = "unix:"
 """The peer of a connection over a socket of this machine's file system."""
 
 REWRITTEN_PEER: Final = "rewritten"
-"""The peer where a server or a middleware may have replaced it by what a header says."""
+"""Peer of a connection that a server or a middleware may have replaced by a header's value."""
 
 LONGEST_TOKEN: Final = 16_384
-"""Characters of the longest bearer token that is looked at."""
+"""Characters of the longest bearer token that is read."""
 
 _LONGEST_HINT: Final = 256
 _MOST_DIGITS: Final = 18
@@ -59,24 +59,24 @@ class RequestHead:
     """The peer's certificate in DER, verified by the TLS layer; None if there is none."""
 
     def values(self, name: bytes) -> tuple[bytes, ...]:
-        """Return the values of all fields of this name, given in lower case."""
+        """Return the values of all fields with a name in lower case."""
         return tuple(value.strip(b" \t") for key, value in self.headers if key.lower() == name)
 
 
 @frozen(kw_only=True)
 class Answer:
-    """A reply to such a request; its body is always JSON."""
+    """An answer to a request; its body is always JSON."""
 
     status: int
     """HTTP status."""
     headers: tuple[tuple[str, str], ...] = ()
     """Header fields; the web server adds the length."""
     body: bytes = field(repr=False)
-    """JSON."""
+    """Body of the answer in JSON."""
 
 
 def make_answer(status: int, content: object = None, **headers: str) -> Answer:
-    """Return an answer; ``content`` is the status in words unless given.
+    """Return an answer; ``content`` is the status in words by default.
 
     Underscores in header names become hyphens.
     """
@@ -87,7 +87,7 @@ def make_answer(status: int, content: object = None, **headers: str) -> Answer:
 
 
 class Refusal(enum.Enum):
-    """Why a request is answered with another status than 200.
+    """A reason for a status other than 200.
 
     The reason is for the operator. The sender gets the status only, and the same one for
     everything that is wrong with credentials.
@@ -138,12 +138,12 @@ class Refusal(enum.Enum):
 
     @property
     def reason(self) -> str:
-        """Why, in words."""
+        """Reason in words."""
         return self.value[1]
 
     @property
     def slug(self) -> str:
-        """Why, as a name for logs and counters."""
+        """Name of the reason for logs and counters."""
         return self.name.lower()
 
 
@@ -156,7 +156,7 @@ class RefusedError(Exception):
 
 
 def check_framing(head: RequestHead) -> None:
-    """Refuse a body with two lengths, which some servers take (RFC 9112, section 6.3).
+    """Refuse a body with two lengths, which some servers accept (RFC 9112, section 6.3).
 
     A proxy before them may take the other one, and the rest for another client's request.
     """
@@ -165,7 +165,7 @@ def check_framing(head: RequestHead) -> None:
 
 
 def check_content(head: RequestHead, *, max_body_bytes: int) -> None:
-    """Refuse a body that is not even read.
+    """Refuse a request by its headers, before its body is read.
 
     One without a content type is read: what the service sends is not specified, and what is
     not JSON is refused all the same.
@@ -193,7 +193,7 @@ def _is_json(content_type: bytes) -> bool:
 
 
 def read_callback(body: bytes, *, received_at: datetime) -> Callback:
-    """Read a body for hints (contract section 6), none of which is required.
+    """Read the hints of a body (contract section 6), none of which is required.
 
     An empty body is a callback that says nothing.
     """
@@ -229,12 +229,12 @@ class Repeats:
         self._handled: OrderedDict[bytes, float] = OrderedDict()
 
     def holds(self, digest: bytes, *, now: float) -> bool:
-        """Say whether an equal callback was handled within the window."""
+        """Return whether an equal callback was handled within the window."""
         handled_at = self._handled.get(digest)
         return handled_at is not None and now - handled_at < self._window
 
     def add(self, digest: bytes, *, now: float) -> None:
-        """Remember one that was handled just now, and forget the oldest."""
+        """Remember a callback as handled now, and forget the oldest ones."""
         self._handled[digest] = now
         self._handled.move_to_end(digest)
         while self._handled and self._is_over(now):

@@ -23,7 +23,7 @@ from .auth import CallbackBearerAuth, credentials_of, pair_digest, pair_digests
 from .exchange import Answer, RequestHead, make_answer
 
 MAX_FORM_BYTES: Final = 8192
-"""Longest body of a token request that need be read."""
+"""Bytes of the longest token request that is read."""
 
 _ISSUER: Final = "income-client"
 _AUDIENCE: Final = "income-client callbacks"
@@ -44,7 +44,7 @@ _LONGEST_AUTHORIZATION: Final = 8192
 
 
 class _TokenRequestError(Exception):
-    """A request gets no token; the text is one of RFC 6749, section 5.2."""
+    """A token request is refused; the text is an error code of RFC 6749, section 5.2."""
 
 
 @frozen(kw_only=True)
@@ -58,7 +58,7 @@ class _Client:
 
 @frozen(init=False)
 class CallbackTokenIssuer:
-    """Issues the tokens that callbacks carry (contract section 5.2).
+    """Issues the tokens with which callbacks come (contract section 5.2).
 
     The service is given the client id, the client secret, the grant type
     ``client_credentials`` and the address at which this is served; `auth` goes to the
@@ -77,7 +77,7 @@ class CallbackTokenIssuer:
     """
 
     auth: CallbackBearerAuth
-    """Accepts the tokens of this issuer."""
+    """Authentication that accepts the tokens of this issuer."""
     lifetime: int
     _clients: tuple[_Client, ...] = field(repr=False)
 
@@ -112,7 +112,7 @@ class CallbackTokenIssuer:
         self.__attrs_init__(auth, int(lifetime), clients)
 
     def issue(self, *, now: float, nonce: bytes) -> str:
-        """Return a token of the client that the issuer was made for, the first of several.
+        """Return a token of the issuer's first client.
 
         Args:
             now: seconds since 1970.
@@ -222,7 +222,7 @@ def _read_form(head: RequestHead, body: bytes) -> Mapping[bytes, bytes]:
 
 
 def _read_client(head: RequestHead, form: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
-    """Return id and secret of the client, in each way in which they can be read."""
+    """Return all possible readings of a request's client id and secret."""
     client_id = form.get(b"client_id")
     client_secret = form.get(b"client_secret")
     headers = head.values(b"authorization")
@@ -260,7 +260,7 @@ def _decode_form_text(text: bytes) -> bytes:
 
 
 def _error_answer(fault: str) -> Answer:
-    """Return the answer to a request that gets no token (RFC 6749, section 5.2)."""
+    """Return the answer to a refused token request (RFC 6749, section 5.2)."""
     content = {"error": fault}
     if fault == _INVALID_CLIENT:
         return make_answer(

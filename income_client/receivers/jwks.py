@@ -1,4 +1,4 @@
-"""The key set of an issuer: fetched from its address, kept, renewed, and never asked for often.
+"""The key set of an issuer: fetched from its URL, cached, renewed, and rarely requested.
 
 What the address answers is not trusted: no redirect is followed, and neither the environment
 nor a cookie has a say. However many tokens come with unknown keys, it is asked once in
@@ -22,11 +22,11 @@ from .exchange import Refusal, RefusedError
 from .jwt import TokenKeys, import_key_set
 
 FETCH_EVERY: Final = 30.0
-"""Seconds from one request to the next, at least."""
+"""Least seconds between two requests."""
 RENEWED_AFTER: Final = 600.0
-"""Seconds after which keys are renewed, while they still serve."""
+"""Age in seconds from which cached keys are renewed, while they are still used."""
 KEPT_FOR: Final = 86_400.0
-"""Seconds after which keys count for nothing, if they could not be renewed."""
+"""Age in seconds from which cached keys are not used any more."""
 
 _SECONDS: Final = 10.0
 _MAX_BYTES: Final = 256 * 1024
@@ -37,7 +37,7 @@ _HEADERS: Final = {
 }
 
 FetchKeySet: TypeAlias = Callable[[str], Awaitable[Mapping[str, Any]]]
-"""Gets the key set of an address; `fetch_key_set` is one."""
+"""Function that fetches the key set at a URL, such as `fetch_key_set`."""
 
 
 class KeySetError(Exception):
@@ -54,7 +54,7 @@ async def fetch_key_set(
     seconds: float = _SECONDS,
     max_bytes: int = _MAX_BYTES,
 ) -> Mapping[str, Any]:
-    """Return the key set (RFC 7517) of an address, an object with a list of keys."""
+    """Return the key set (RFC 7517) at a URL, an object with a list of keys."""
     try:
         async with asyncio.timeout(seconds):
             body = await _fetch_body(url, tls, max_bytes)
@@ -98,7 +98,7 @@ async def _fetch_body(url: str, tls: ssl.SSLContext | None, max_bytes: int) -> b
 
 
 class KeySetCache:
-    """The keys at an issuer's address, for many tokens at once.
+    """The cached keys of an issuer, shared by many tokens.
 
     A request belongs to none of those who wait for it: it runs to its end, which its own time limit
     brings, so that one who hangs up takes nothing from the others.
@@ -119,12 +119,12 @@ class KeySetCache:
 
     @property
     def current(self) -> TokenKeys | None:
-        """The keys that count now, None if there are none."""
+        """The cached keys; None without usable ones."""
         is_kept = self._monotonic() < self._keys_asked_at + KEPT_FOR
         return self._keys if is_kept else None
 
     async def keys(self) -> TokenKeys:
-        """Return the keys that count now, fetched if there are none, renewed if they are old."""
+        """Return the cached keys: fetch missing ones, and start to renew old ones."""
         is_old = self._monotonic() >= self._keys_asked_at + RENEWED_AFTER
         if self.current is None or is_old:
             self._start_request()
@@ -135,7 +135,7 @@ class KeySetCache:
         return keys
 
     async def newer_than(self, keys: TokenKeys, *, since: float) -> TokenKeys:
-        """Return other keys than these, among which a token's unknown key may be.
+        """Return a newer key set than ``keys``, for a token whose key ``keys`` lacks.
 
         Only an answer that was requested after the token had come shows that no set has its
         key. Before that it may be a new one, and the token is to come again. ``since`` is when
@@ -154,7 +154,7 @@ class KeySetCache:
         return newest
 
     def _start_request(self) -> None:
-        """Send a request, unless one is under way or was sent a moment ago."""
+        """Send a request, unless one is in flight or was sent a moment ago."""
         now = self._monotonic()
         is_throttled = self._asked_at is not None and now < self._asked_at + FETCH_EVERY
         if is_throttled or not (self._flight is None or self._flight.done()):

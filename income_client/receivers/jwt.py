@@ -1,4 +1,4 @@
-"""Signed tokens (RFC 7515, 7519, 9068): their rules, their keys, and which are believed.
+"""Signed tokens (RFC 7515, 7519, 9068): rules, keys and checks.
 
 joserfc imports keys, verifies, judges the registered claims, and signs. Ours is what it leaves
 open: one reading of each token, the strength and use of keys, tokens that name no key, moments
@@ -48,7 +48,7 @@ _MOST_IN_SET: Final = 100
 _MOST_TRIED: Final = 4
 _LONGEST_PEM: Final = 65_536
 _LONGEST_PART: Final = 2048
-"""Characters of a part of a key in base64; an RSA modulus of 12288 bits has as many."""
+"""Characters of the longest part of a key in base64: an RSA modulus of 12288 bits."""
 
 _RSA: Final = ("RSA", None, _LEAST_RSA_BITS)
 _KINDS: Final[Mapping[str, tuple[str, str | None, int]]] = {
@@ -67,13 +67,13 @@ _KINDS: Final[Mapping[str, tuple[str, str | None, int]]] = {
     "HS384": ("oct", None, 384),
     "HS512": ("oct", None, 512),
 }
-"""The type, the curve and the least bits of the keys of every algorithm that may be allowed.
+"""Type, curve and least bits of the keys of each supported algorithm.
 
 Each fits one type and curve, so that a token cannot have its key read as something else.
 ``Ed25519`` is the later name of what ``EdDSA`` means (RFC 9864).
 """
 _SYMMETRIC: Final = frozenset(name for name, kind in _KINDS.items() if kind[0] == "oct")
-"""Allowed only when named, and never beside the others."""
+"""Algorithms with a shared secret, allowed only by name and never beside others."""
 _ASYMMETRIC: Final = frozenset(_KINDS) - _SYMMETRIC
 _SAME: Final = frozenset({"EdDSA", "Ed25519"})
 
@@ -83,7 +83,7 @@ _PARTS: Final[Mapping[str, tuple[str, ...]]] = {
     "OKP": ("crv", "x"),
     "oct": ("k",),
 }
-"""The members of public keys, and of shared ones."""
+"""Members of public and shared keys that are read, by key type."""
 _MEASURED_PART: Final = {"RSA": "n", "oct": "k"}
 
 _REGISTERED: Final[Mapping[str, Refusal]] = {
@@ -93,11 +93,11 @@ _REGISTERED: Final[Mapping[str, Refusal]] = {
     "iat": Refusal.TOKEN_OUT_OF_TIME,
     "aud": Refusal.TOKEN_AUDIENCE,
 }
-"""The claims that joserfc judges, in this order, and why a token is refused for each."""
+"""Claims that joserfc checks, in this order, with the refusal for each."""
 
 
 class _Registry(jws.JWSRegistry):
-    """A registry for joserfc that checks no header, since the header was checked before."""
+    """A registry for joserfc that checks no header, since `_read_token` has checked it."""
 
     default_header_registry: Final = {}  # type: ignore[misc]
 
@@ -116,14 +116,14 @@ class TokenRules:
     algorithms: frozenset[str]
     issuer: str
     audiences: frozenset[str]
-    """Accepted audiences, of which ``aud`` must contain one; empty if ``aud`` does not matter."""
+    """Accepted audiences, of which ``aud`` must contain one; empty to ignore ``aud``."""
     claims: tuple[tuple[str, Any], ...]
     leeway: float
     """Seconds by which clocks may differ."""
 
     @property
     def is_symmetric(self) -> bool:
-        """Whether the keys are secrets."""
+        """Whether the keys are shared secrets."""
         return not self.algorithms.isdisjoint(_SYMMETRIC)
 
 
@@ -143,14 +143,14 @@ class TokenKeys:
 
     keys: tuple[TokenKey, ...] = ()
     most_tried: int = _MOST_TRIED
-    """Largest number of keys that are tried for a token without a key id."""
+    """Largest number of keys to try for a token without a key id."""
 
     def is_named(self, kid: str | None) -> bool:
-        """Say whether a key has this name."""
+        """Return whether a key has this id."""
         return kid is not None and any(key.kid == kid for key in self.keys)
 
     def candidates(self, algorithm: str, kid: str | None) -> tuple[TokenKey, ...]:
-        """Return the few keys that may have made a signature; one without a name may be any."""
+        """Return the keys that may have signed a token; keys without an id may be any."""
         among = self.keys
         if kid is not None:
             name = kid if self.is_named(kid) else None
@@ -159,11 +159,11 @@ class TokenKeys:
 
 
 NO_KEYS: Final = TokenKeys()
-"""The keys of an issuer before the first fetch: none."""
+"""Empty key set, before the first fetch."""
 
 
 def check_token(token: str, keys: TokenKeys, rules: TokenRules, *, now: float) -> None:
-    """Refuse a token that is not to be believed.
+    """Refuse an invalid token.
 
     `Refusal.TOKEN_KEY_UNKNOWN` may be cured by newer keys: the token names a key that is not
     among these, or names none and fits none of these. ``now`` is in seconds since 1970.
@@ -178,7 +178,7 @@ def check_token(token: str, keys: TokenKeys, rules: TokenRules, *, now: float) -
 
 
 def _read_token(token: str, rules: TokenRules) -> jws.CompactSignature:
-    """Read a token strictly, and check its header; joserfc would take more than one spelling."""
+    """Read a token strictly and check its header; joserfc would accept several spellings."""
     segments = token.split(".") if len(token) <= LONGEST_TOKEN else []
     if len(segments) != _SEGMENTS:
         raise RefusedError(Refusal.TOKEN_UNREADABLE)
@@ -201,7 +201,7 @@ def _read_token(token: str, rules: TokenRules) -> jws.CompactSignature:
 
 
 def _decode_segment(segment: str) -> bytes:
-    """Decode a segment that is the only base64url text of its bytes."""
+    """Decode a segment; refuse other base64url spellings of the same bytes."""
     if _SEGMENT.fullmatch(segment) and len(segment) % 4 != 1:
         decoded = urlsafe_b64decode(segment + "=" * (-len(segment) % 4))
         if urlsafe_b64encode(decoded).rstrip(b"=").decode() == segment:
@@ -210,7 +210,7 @@ def _decode_segment(segment: str) -> bytes:
 
 
 def _parse_object(text: bytes) -> Mapping[str, Any]:
-    """Parse a JSON object that has one reading: no key twice, no byte order mark."""
+    """Parse a JSON object; refuse repeated keys and a byte order mark."""
     try:
         tree = parse(text) if text.startswith(b"{") else None
     except DecodeError:
@@ -267,7 +267,7 @@ def sign_token(claims: Mapping[str, Any], secret: Secret) -> str:
 def token_rules(
     *, issuer: object, audience: object, claims: object, algorithms: object, leeway: object
 ) -> TokenRules:
-    """Check what a caller has said of tokens, and return the rules."""
+    """Check a caller's rules for tokens, and return them."""
     if not _is_text(issuer):
         raise InvalidArgumentError(
             "issuer is the text that tokens carry as iss; it is required", argument="issuer"
@@ -349,7 +349,7 @@ def _read_algorithms(algorithms: object) -> frozenset[str]:
 
 
 def given_keys(keys: object, rules: TokenRules) -> TokenKeys:
-    """Return the keys that a caller gives; each must work with the rules."""
+    """Check the keys of a caller, each of which must fit the rules, and return them."""
     entries = (keys,) if isinstance(keys, Mapping | str | bytes | Secret) else keys
     if not isinstance(entries, Sequence) or not entries:
         raise InvalidArgumentError(
@@ -393,7 +393,7 @@ def _import_keys(key_or_set: object) -> tuple[TokenKey, ...]:
 
 
 def _key_fault(key: object, rules: TokenRules) -> str:
-    """Say what is wrong with a key that cannot be used; shows nothing of it."""
+    """Return the fault of a key that cannot be used, without any part of the key."""
     cause = (
         "cannot be used with these algorithms: it is of another kind, too short (RSA: 2048 "
         "bits), or meant for something else"
@@ -421,7 +421,7 @@ def _key_fault(key: object, rules: TokenRules) -> str:
 
 
 def import_key_set(key_set: object) -> TokenKeys:
-    """Return the keys of a key set (RFC 7517) that can be used, and leave out the others."""
+    """Return the usable keys of a key set (RFC 7517), and skip the others."""
     entries = key_set.get("keys") if isinstance(key_set, Mapping) else None
     if not isinstance(entries, Sequence) or isinstance(entries, str | bytes):
         return NO_KEYS
@@ -430,7 +430,7 @@ def import_key_set(key_set: object) -> TokenKeys:
 
 
 def _import_jwk(jwk: object) -> TokenKey | None:
-    """Return a key; None for one that cannot be used, or whose private part was given away."""
+    """Return a key from a JWK; None if it cannot be used, or contains its private part."""
     if not isinstance(jwk, Mapping):
         return None
     key_type, kid = jwk.get("kty"), jwk.get("kid")
@@ -449,7 +449,7 @@ def _import_jwk(jwk: object) -> TokenKey | None:
 
 
 def _import_pem(pem: bytes) -> TokenKey | None:
-    """Return a public key in PEM, None for one that cannot be used."""
+    """Return a public key from PEM; None if it cannot be used."""
     try:
         public: Any = load_pem_public_key(pem) if len(pem) <= _LONGEST_PEM else None
         # joserfc warns of a short key when it is imported, so it is measured before.
@@ -476,7 +476,7 @@ def _make_key(
 
 
 def _algorithms_for(key_type: str, curve: object, bits: int) -> frozenset[str]:
-    """Return the algorithms that such a key works with."""
+    """Return the algorithms for keys of a type, curve and length."""
     return frozenset(
         name
         for name, (its_type, its_curve, least_bits) in _KINDS.items()
@@ -485,7 +485,7 @@ def _algorithms_for(key_type: str, curve: object, bits: int) -> frozenset[str]:
 
 
 def _permitted_algorithms(jwk: Mapping[str, Any]) -> frozenset[str]:
-    """Return the algorithms that a key's owner allows it for."""
+    """Return the algorithms that a JWK's own members permit."""
     operations = jwk.get("key_ops", ["verify"])
     if jwk.get("use", "sig") != "sig":
         return frozenset()
@@ -500,7 +500,7 @@ def _permitted_algorithms(jwk: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _key_bits(jwk: Mapping[str, Any]) -> int:
-    """Return the length of a key of the types that are measured."""
+    """Return the length of a key in bits; 0 for types whose length is not checked."""
     part = _MEASURED_PART.get(jwk["kty"])
     if part is None:
         return 0

@@ -26,7 +26,7 @@ _MAPPED_PREFIX: Final = 96
 
 
 def ip_address(text: str) -> IPAddress | None:
-    """Return an address, an IPv4-mapped one as IPv4; None for other text."""
+    """Return an IP address, with an IPv4-mapped one as IPv4; None for other text."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -65,7 +65,7 @@ def _parse_network(name: str, entry: object) -> IPNetwork:
 
 @frozen(init=False)
 class CallbackSourceNetworks:
-    """Addresses that callbacks may come from (contract section 5.2).
+    """Networks from which callbacks are accepted (contract section 5.2).
 
     Others may share an address, so this needs another method beside it, unless
     ``is_enough`` says otherwise.
@@ -96,7 +96,7 @@ class CallbackSourceNetworks:
 
 @frozen(init=False)
 class TrustedProxies:
-    """The proxies whose forwarding headers are believed.
+    """The proxies whose forwarding headers count.
 
     Args:
         proxies: their addresses or networks; ``unix:`` for one on a socket of this
@@ -122,13 +122,13 @@ class TrustedProxies:
         return self.has_unix or bool(self.networks)
 
     def is_one(self, peer: str | None) -> bool:
-        """Say whether the other end of a connection is one of them."""
+        """Return whether a connection's other end is a trusted proxy."""
         if peer == UNIX_PEER:
             return self.has_unix
         return self._holds(None if peer is None else ip_address(peer))
 
     def source(self, head: RequestHead) -> IPAddress:
-        """Return where a request came from.
+        """Return the address that a request came from.
 
         ``X-Forwarded-For`` is walked from its right end, which the nearest proxy has
         written, to the first address that is not a proxy's. Anybody may have written what
@@ -155,7 +155,7 @@ class TrustedProxies:
 
 
 def _hop_address(hop: bytes) -> IPAddress | None:
-    """Return the address of a hop, which may carry a port."""
+    """Return the address of a hop, which may contain a port."""
     if len(hop) > _LONGEST_HOP or not hop.isascii():
         return None
     text = hop.decode()

@@ -1,4 +1,4 @@
-"""Takes callbacks: checked, read, and answered once ``on_callback`` has finished with them.
+"""Receives callbacks: checks and reads them, and answers after ``on_callback`` has finished.
 
 Knows no web framework: a head and a body come in, an answer goes out. What a callback says is
 a hint and nothing more.
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 OnCallback: TypeAlias = Callable[[Callback], Awaitable[Any] | Any]
 """Function that handles a callback, such as a poller's ``wake``."""
 Outcome: TypeAlias = Refusal | None
-"""Refusal that a run of ``on_callback`` ended with; None if it succeeded."""
+"""Refusal with which a run of ``on_callback`` ended; None for a success."""
 
 _TAKEN: Final = make_answer(HTTPStatus.OK)
 _VERIFY_SECONDS: Final = 10.0
@@ -60,7 +60,7 @@ class ReceiverStatus:
     handled: int
     """Callbacks that were answered with 200."""
     repeats: int
-    """Runs of ``on_callback``, done or skipped, for bytes that were handled shortly before."""
+    """Runs of ``on_callback``, done or skipped, for bytes handled shortly before."""
     waiting: int
     """Callbacks that are being handled or wait for their turn."""
     refused: Mapping[str, int] = field(factory=dict)
@@ -184,7 +184,7 @@ class CallbackReceiver:
         return _TAKEN
 
     async def verify(self, head: RequestHead, body: bytes) -> Callback:
-        """Return what a callback says that may be taken; ``on_callback`` is not called.
+        """Return a callback after all checks, without a call of ``on_callback``.
 
         For a framework without an adapter here, or a queue in between. Which callbacks were
         handled is not known here, so that none is a repeat.
@@ -293,7 +293,7 @@ class CallbackReceiver:
 
 
 def _check_handler(on_callback: object) -> None:
-    """Refuse what cannot be called with a callback, and so would fail for each of them."""
+    """Refuse a handler that cannot be called with one callback."""
     if not callable(on_callback) or inspect.isasyncgenfunction(on_callback):
         raise InvalidArgumentError(
             "on_callback must be a function that does not yield", argument="on_callback"
@@ -327,7 +327,7 @@ class TokenCheck:
             )
 
     async def check(self, token: str) -> None:
-        """Refuse a token that is not to be believed."""
+        """Refuse an invalid token."""
         if len(token) > LONGEST_TOKEN or _BEARER.fullmatch(token) is None:
             raise RefusedError(Refusal.TOKEN_UNREADABLE)
         auth = self._auth
@@ -354,7 +354,7 @@ class TokenCheck:
                 raise RefusedError(Refusal.TOKEN_KEY_UNKNOWN)
 
     def _has_unknown_key(self, token: str, keys: "TokenKeys", rules: "TokenRules") -> bool:
-        """Say whether newer keys might help; refuse a token for any other reason."""
+        """Return whether a newer key set may have the token's key; refuse other faults."""
         from .jwt import check_token  # noqa: PLC0415 - an extra
 
         try:
@@ -367,7 +367,7 @@ class TokenCheck:
 
 
 async def _call_verify(verify: Verify, token: str) -> None:
-    """Refuse what is merely true in an `if`, such as claims that were not checked, as well."""
+    """Call the user's ``verify``; refuse the token unless it returns exactly True."""
     try:
         async with asyncio.timeout(_VERIFY_SECONDS):
             verdict: Any = verify(token)
@@ -387,7 +387,7 @@ async def _call_verify(verify: Verify, token: str) -> None:
 
 
 class SharedRuns:
-    """Runs for equal callbacks: one at a time, and one more for all who come meanwhile.
+    """Runs for equal callbacks: one at a time, and one more for all that arrive meanwhile.
 
     One that comes during a run may report something newer than that run has seen, and is
     served by the next, together with all who come before that begins.
@@ -398,7 +398,7 @@ class SharedRuns:
         self._next: dict[bytes, asyncio.Future[Outcome]] = {}
 
     async def run(self, key: bytes, work: Callable[[], Awaitable[Outcome]]) -> Outcome:
-        """Return the outcome of a run that begins after this call, by a key equal for equal work.
+        """Return the outcome of a run that begins after this call; equal keys share a run.
 
         Those whose shared run is cancelled by its runner get `Refusal.HANDLER_SLOW`.
         """

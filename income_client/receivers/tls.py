@@ -1,4 +1,4 @@
-"""TLS for an endpoint of callbacks: which clients may connect."""
+"""TLS for a callback endpoint, with or without client certificates."""
 
 import os
 import ssl
@@ -21,7 +21,7 @@ def callback_ssl_context(
     client_certificates: Literal["required", "optional"] = "required",
     password: str | Secret | None = None,
 ) -> ssl.SSLContext:
-    """Return a TLS context for an endpoint of callbacks (contract section 5.2, mTLS).
+    """Return a TLS context for a callback endpoint (contract section 5.2, mTLS).
 
     TLS 1.2 at least. A client's certificate must lead to ``client_ca``; the other
     authorities of this machine are not used. `CallbackClientCertificate` checks which

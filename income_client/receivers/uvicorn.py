@@ -1,4 +1,4 @@
-"""uvicorn's protocol on h11, which gives the application the address of the connection's peer.
+"""uvicorn's h11 protocol, with the address of the connection's peer for the application.
 
 uvicorn replaces the peer's address by a forwarded one unless an option forbids it. This protocol
 adds the true one to the scope::
