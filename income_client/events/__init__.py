@@ -9,6 +9,7 @@ if TYPE_CHECKING:
         CheckpointCommitted,
         CheckpointCreated,
         DeadLettered,
+        DeadLetterResolved,
         Event,
         FileFinished,
         PageCovered,
@@ -28,6 +29,7 @@ __all__ = [
     "CallFinished",
     "CheckpointCommitted",
     "CheckpointCreated",
+    "DeadLetterResolved",
     "DeadLettered",
     "Event",
     "FileFinished",
@@ -45,9 +47,9 @@ __all__ = [
 
 NAMES: Final = {
     "kinds": """
-        CallFinished CheckpointCommitted CheckpointCreated DeadLettered Event FileFinished
-        PageCovered PollFailed PollFinished RecordDelivered RequestAnswered RequestRetried
-        RequestSent TokenRenewed WindowSplit
+        CallFinished CheckpointCommitted CheckpointCreated DeadLetterResolved DeadLettered
+        Event FileFinished PageCovered PollFailed PollFinished RecordDelivered RequestAnswered
+        RequestRetried RequestSent TokenRenewed WindowSplit
     """,
     "instrumentation": "OnEvent",
 }

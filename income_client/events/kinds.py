@@ -32,6 +32,7 @@ class Event:
     - ``CheckpointCreated``: a poller's checkpoint is new in its store (``name``, ``reached``).
     - ``CheckpointCommitted``: the store has a poller's checkpoint (``name``, ``reached``).
     - ``DeadLettered``: something could not be read (``name``, ``letter``, ``is_new``).
+    - ``DeadLetterResolved``: a dead letter was read after all (``name``, ``letter``).
     - ``FileFinished``: a document's file is complete, or has failed (``application_id``,
       ``document_id``, ``size``, ``was_there``, ``attempts``, ``seconds``, ``error``).
     """
@@ -227,3 +228,13 @@ class DeadLettered(Event):
     """The dead letter, with its window and the reason."""
     is_new: bool = True
     """Whether this is a new dead letter; otherwise another attempt to read it has failed."""
+
+
+@frozen(kw_only=True)
+class DeadLetterResolved(Event):
+    """An application or window that was a dead letter was read, and has left the store."""
+
+    name: str
+    """Name of the poller."""
+    letter: DeadLetter
+    """The dead letter as it was stored last."""

@@ -350,5 +350,5 @@ class Batches:
         self._unentered = {n for n in self._unentered if n > self._committed}
 
     def _note_stored(self, commit: _Commit) -> None:
-        commit.letters.saved((), commit.resolved)
+        self._monitor.resolved(commit.letters.saved((), commit.resolved))
         self._monitor.committed(commit.checkpoint.reached)

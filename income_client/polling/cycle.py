@@ -6,8 +6,9 @@ delivered. The progress follows the pages whose rows are read, and stays behind 
 
 An application that cannot be read is tried again after the others of its page, and then becomes a
 dead letter before the progress passes it. A failure that may be the service's own counts against
-an application only while the service returns other records; if it returns none, the poll fails.
-Overdue dead letters are tried again after the listing.
+an application that fails alone, or beside which most of several others, the witnesses, are read;
+if most of them fail too, the poll fails. A 429 and a failed token request are about the account:
+they count against no application. Overdue dead letters are tried again after the listing.
 
 A poll has three phases: Listing, then Retrying once for each window of an overdue dead letter, then
 Listed. Rows that a phase has opened are read before the phase continues.
@@ -31,6 +32,8 @@ from income_client.errors import (
     IncomeClientError,
     InvalidRequestError,
     NotFoundError,
+    RateLimitedError,
+    TokenError,
     UnexpectedResponseError,
 )
 from income_client.records.dead_letters import is_second, key_of_application, key_of_window
@@ -55,6 +58,8 @@ _WITNESSES: Final = 5
 """Applications from the start of the list that are read after all reads of a batch have failed,
 to tell an outage from bad records; several, since one of them may be deleted."""
 _CERTAIN: Final = (NotFoundError, DecodeError, ConfigurationError)
+_OF_ACCOUNT: Final = (RateLimitedError, TokenError)
+"""Errors that say nothing about the application that was asked for."""
 _ATTEMPTS_IF_CERTAIN: Final = 2
 _ATTEMPTS_IF_LATE: Final = 1
 _ATTEMPTS: Final = 3
@@ -92,6 +97,9 @@ class Row:
     is_letter: bool = False
     """Whether the row comes from a dead letter, which one poll reads only once."""
     attempts: int = 0
+    """Failed attempts that count against the application."""
+    postponed: int = 0
+    """Failed attempts that may be the service's own fault, and do not count."""
 
 
 @frozen
@@ -336,11 +344,16 @@ class Poll:
         self.has_read = bool(read)
         if read:
             self._state.witness = read[-1].payload.application_id
+        failing = sum(_is_doubtful(one) for one in outcomes[: len(rows)])
         records = []
         for row, outcome in zip(rows, outcomes, strict=False):
             self._rows.popleft()
             if isinstance(outcome, IncomeClientError):
-                self._retry_or_give_up(row, outcome)
+                if self._counts(outcome, failing, len(rows)):
+                    self._retry_or_give_up(row, outcome)
+                elif not row.is_letter:
+                    row.postponed += 1
+                    self._rows.append(row)
             elif self._admit_version(row, outcome):
                 records.append(outcome)
             else:
@@ -353,13 +366,27 @@ class Poll:
             progress.deliver()
         return tuple(records)
 
+    @staticmethod
+    def _counts(error: IncomeClientError, failing: int, asked: int) -> bool:
+        """Return whether a failure counts against its application.
+
+        ``failing`` of the ``asked`` applications failed in a way that may be the service's own.
+        """
+        if isinstance(error, _OF_ACCOUNT):
+            return False
+        if _is_certain(error) or failing == asked:  # then the witnesses have shown that it works
+            return True
+        # Each further attempt of a late one delays all others by the deadline.
+        is_late = isinstance(error, DeadlineExceededError)
+        return failing == 1 or (is_late and 2 * failing <= asked)
+
     async def _read_applications(self, rows: Sequence[Row]) -> list[Outcome]:
         """Return the outcome of each row, and of witnesses that were read to judge failures.
 
-        Raises a failure that may be the service's own, if the service returns no record at all.
+        Raises a failure that may be the service's own, if no row is read and most witnesses fail.
         """
         ids = [row.application_id for row in rows]
-        attempts = min(row.attempts for row in rows)
+        attempts = min(row.attempts + row.postponed for row in rows)
         if attempts:
             await self._schedule.pause(attempts)
         outcomes = await self._schedule.unless_stopped(self._source.read_records(ids))
@@ -369,7 +396,8 @@ class Poll:
         await self._schedule.pause(attempts + 1)
         reading = self._source.read_records([*ids, *witnesses])
         outcomes = await self._schedule.unless_stopped(reading)
-        if (error := _service_failure(rows, outcomes)) is not None:
+        error = _service_failure(rows, outcomes[: len(rows)])
+        if error is not None and not _shows_fault_of_rows(error, outcomes[len(rows) :]):
             self._state.witness = None
             raise error
         return outcomes
@@ -444,7 +472,8 @@ class Poll:
             if isinstance(error, _ENDING):
                 raise
             # A window that cannot be listed again must not fail the poll.
-            self._put_window(retrying.window, dead_letter_reason(error), is_retry=True)
+            if not isinstance(error, _OF_ACCOUNT):
+                self._put_window(retrying.window, dead_letter_reason(error), is_retry=True)
         return False
 
     def _judge_window(self, retrying: _Retrying) -> None:
@@ -478,12 +507,24 @@ class Poll:
 
 
 def _service_failure(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> IncomeClientError | None:
-    """Return a failure that may be the service's own, if the service returned no record at all."""
+    """Return a failure that may be the service's own, if the service returned no record at all.
+
+    One that is about the account comes first.
+    """
     failures = [one for one in outcomes if isinstance(one, IncomeClientError)]
     if len(failures) < len(outcomes):
         return None
-    of_rows = (error for row, error in zip(rows, failures, strict=False) if not row.is_letter)
-    return next((error for error in of_rows if not _is_certain(error)), None)
+    of_rows = (error for row, error in zip(rows, failures, strict=True) if not row.is_letter)
+    doubtful = [error for error in of_rows if not _is_certain(error)]
+    of_account = (error for error in doubtful if isinstance(error, _OF_ACCOUNT))
+    return next(of_account, doubtful[0] if doubtful else None)
+
+
+def _shows_fault_of_rows(error: IncomeClientError, witnesses: Sequence[Outcome]) -> bool:
+    """Return whether the service reads most witnesses, and so fails because of the rows."""
+    read = sum(isinstance(one, Versioned) for one in witnesses)
+    failing = sum(_is_doubtful(one) for one in witnesses)
+    return read > failing and not isinstance(error, _OF_ACCOUNT)
 
 
 def _most_attempts(error: IncomeClientError) -> int:
@@ -492,6 +533,11 @@ def _most_attempts(error: IncomeClientError) -> int:
         # Each attempt delays all other applications; the dead letter is tried again later.
         return _ATTEMPTS_IF_LATE
     return _ATTEMPTS_IF_CERTAIN if _is_certain(error) else _ATTEMPTS
+
+
+def _is_doubtful(outcome: Outcome) -> bool:
+    """Return whether a record was not read, perhaps by a fault of the service."""
+    return isinstance(outcome, IncomeClientError) and not _is_certain(outcome)
 
 
 def _is_certain(error: IncomeClientError) -> bool:

@@ -28,7 +28,7 @@ class DeadLetters:
         self._unsaved: dict[str, DeadLetter] = {}
         self._listed: dict[str, DeadLetter] = {}
         """Unsaved dead letters of listed rows, with the attempts of the current poll only."""
-        self._resolved: dict[str, None] = {}
+        self._resolved: dict[str, DeadLetter] = {}
 
     def __len__(self) -> int:
         return len(self._letters)
@@ -136,10 +136,11 @@ class DeadLetters:
 
     def resolve(self, key: str) -> None:
         """Remove a dead letter whose application was read after all, if there is one."""
-        if self._letters.pop(key, None) is not None:
+        letter = self._letters.pop(key, None)
+        if letter is not None:
             self._unsaved.pop(key, None)
             self._listed.pop(key, None)
-            self._resolved[key] = None
+            self._resolved[key] = letter
 
     def forget(self, stored: Iterable[DeadLetter]) -> None:
         """Drop dead letters that are not in the store any more, unless they were listed since."""
@@ -151,16 +152,23 @@ class DeadLetters:
                 self._letters.pop(key, None)
                 self._unsaved.pop(key, None)
 
-    def saved(self, letters: Iterable[DeadLetter], resolved: Iterable[str]) -> None:
-        """Note that the store has saved ``letters`` and removed the ``resolved`` keys."""
+    def saved(self, letters: Iterable[DeadLetter], resolved: Iterable[str]) -> list[DeadLetter]:
+        """Note that the store has saved ``letters`` and removed the ``resolved`` keys.
+
+        Return the dead letters that it had and has no more.
+        """
         for letter in letters:
             self._stored.add(letter.key)
             if self._unsaved.get(letter.key) is letter:
                 del self._unsaved[letter.key]
                 self._listed.pop(letter.key, None)
+        removed = []
         for key in resolved:
+            resolved_letter = self._resolved.pop(key, None)
+            if resolved_letter is not None and key in self._stored:
+                removed.append(resolved_letter)
             self._stored.discard(key)
-            self._resolved.pop(key, None)
+        return removed
 
 
 def dead_letter_reason(error: IncomeClientError) -> str:

@@ -18,6 +18,7 @@ from income_client.events.kinds import (
     CheckpointCommitted,
     CheckpointCreated,
     DeadLettered,
+    DeadLetterResolved,
     PollFailed,
     PollFinished,
     RecordDelivered,
@@ -281,6 +282,16 @@ class Monitor:
             if emit is not None:
                 emit(DeadLettered(name=self._name, letter=letter, is_new=is_new))
 
+    def resolved(self, letters: Iterable[DeadLetter]) -> None:
+        """Log and report dead letters that were read after all and have left the store."""
+        emit = self._instrumentation.emit
+        for letter in letters:
+            second, _, what = _describe(letter)
+            facts = {"application_id": letter.application_id, "second": second}
+            _LOGGER.info("%s, which was a dead letter, was read", what, extra=facts)
+            if emit is not None:
+                emit(DeadLetterResolved(name=self._name, letter=letter))
+
     def status(
         self,
         *,
@@ -308,18 +319,12 @@ class Monitor:
 
 
 def _log_dead_letter(letter: DeadLetter, *, is_new: bool) -> None:
-    second = None
-    fault = f"application {letter.application_id!r} could not be read"
-    if letter.application_id is None:
-        second = letter.window.starts_at.isoformat()
-        fault = f"the second {second} of the list could not be read completely"
-        if not is_second(letter.window):
-            second = None
-            fault = f"a row of the list in {letter.window} could not be read"
+    second, fault, what = _describe(letter)
     outcome = "became a dead letter" if is_new else "remains a dead letter"
     _LOGGER.log(
         logging.WARNING if is_new else logging.INFO,
-        "%s and %s (%s)",
+        "%s %s and %s (%s)",
+        what,
         fault,
         outcome,
         letter.reason,
@@ -331,3 +336,13 @@ def _log_dead_letter(letter: DeadLetter, *, is_new: bool) -> None:
             "is_new": is_new,
         },
     )
+
+
+def _describe(letter: DeadLetter) -> tuple[str | None, str, str]:
+    """Return a dead letter's saturated second, if it is about one, its fault and its subject."""
+    if letter.application_id is not None:
+        return None, "could not be read", f"application {letter.application_id!r}"
+    if is_second(letter.window):
+        second = letter.window.starts_at.isoformat()
+        return second, "could not be read completely", f"the second {second} of the list"
+    return None, "could not be read", f"a row of the list in {letter.window}"

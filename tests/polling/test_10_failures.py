@@ -1,6 +1,7 @@
 """Promise 10: transient failures end no poller, refused credentials do, nothing is forgotten."""
 
 import asyncio
+import contextlib
 import math
 from collections.abc import AsyncIterator, Callable
 from functools import partial
@@ -14,12 +15,13 @@ from income_client import (
     AuthenticationError,
     PermissionDeniedError,
     Poller,
+    RateLimitedError,
     RetryPolicy,
     ServerError,
 )
 from income_client.emulator import Fault
 from income_client.emulator.times import http_date
-from income_client.events import Event, PollFailed
+from income_client.events import DeadLettered, Event, PollFailed
 from income_client.testing import JumpingClock
 from tests.support.payloads import row_of_list
 from tests.support.polling import (
@@ -84,6 +86,75 @@ async def test_an_unreadable_record_becomes_a_dead_letter(
     assert await reached(place) > NOW
     place.service.faults.clear()
     assert await rest(place.poll()) == []
+
+
+@pytest.mark.parametrize(("status", "rate", "seed"), [(503, 0.6, 2), (503, 0.8, 1), (429, 0.7, 6)])
+async def test_an_outage_makes_no_dead_letter(status: int, rate: float, seed: int) -> None:
+    """Most requests fail for a while; then every application is delivered at the next poll."""
+    events: list[Event] = []
+    async with scene(60, on_event=events.append) as place:
+        updated = place.touch(*range(60))
+        place.service.advance(10)
+        place.service.faults.add(Fault("status", status=status, path="/v1/*", rate=rate, seed=seed))
+        delivered: list[str] = []
+        for _ in range(3):
+            with contextlib.suppress(ServerError, RateLimitedError):
+                await deliver(place.poll(once=True), delivered)
+        place.service.faults.clear()
+        delivered += ids_of(await rest(place.poll()))
+        assert {*delivered} == {*updated}
+    assert [event for event in events if isinstance(event, DeadLettered)] == []
+
+
+async def deliver(poller: Poller, delivered: list[str]) -> None:
+    """Note the ids of the records that a poller delivers, also of one that fails in the end."""
+    async for record in poller:
+        delivered += [record.application_id]
+
+
+async def test_several_that_fail_among_others_become_dead_letters(place: Scene) -> None:
+    """What fails beside others that fail is judged again, beside others that are read."""
+    bad = place.touch(1, 2, 3)
+    good = place.touch(4, 5, 6, 7)
+    place.spoil(*bad, **FAILING)
+    place.service.advance(10)
+    assert sorted(ids_of(await rest(place.poll()))) == sorted(good)
+    letters = await place.store.dead_letters("default")
+    assert sorted((one.application_id, one.attempts) for one in letters) == [
+        (one, 3) for one in sorted(bad)
+    ]
+
+
+@pytest.mark.parametrize("others", [(), (2, 3)], ids=["alone", "among others"])
+async def test_a_429_is_about_the_account(place: Scene, others: tuple[int, ...]) -> None:
+    """The poll fails after it has delivered the others; the application is no dead letter."""
+    (throttled,) = place.touch(1)
+    good = place.touch(*others)
+    place.spoil(throttled, status=429)
+    place.service.advance(10)
+    delivered: list[str] = []
+    with pytest.raises(RateLimitedError):
+        await deliver(place.poll(once=True), delivered)
+    assert sorted(delivered) == sorted(good)
+    assert await place.letters() == []
+    place.service.faults.clear()
+    assert ids_of(await rest(place.poll())) == [throttled]
+
+
+async def test_a_429_does_not_delay_a_dead_letter(place: Scene) -> None:
+    """The attempt does not count: the next poll makes another one."""
+    (bad,) = place.touch(1)
+    place.spoil(bad, **GONE)
+    place.service.advance(10)
+    await rest(place.poll())
+    place.service.faults.clear()
+    place.spoil(bad, status=429)
+    place.service.advance(600)
+    before = await place.store.dead_letters("default")
+    assert await rest(place.poll()) == []
+    assert await place.store.dead_letters("default") == before
+    place.service.faults.clear()
+    assert ids_of(await rest(place.poll())) == [bad]
 
 
 def is_held_up_by(place: Scene, one: str, times: int) -> bool:

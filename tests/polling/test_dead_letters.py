@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from income_client import DeadLetter, MemoryCheckpointStore
 from income_client.errors import DecodeError, NotFoundError, PayloadFault
-from income_client.events import DeadLettered, Event
+from income_client.events import DeadLettered, DeadLetterResolved, Event
 from income_client.polling.dead_letters import DeadLetters, dead_letter_reason
 from income_client.records.dead_letters import key_of_application, key_of_window
 from income_client.records.window import EPOCH, Window
@@ -305,3 +305,26 @@ async def test_a_report_says_whether_a_dead_letter_is_new(caplog: pytest.LogCapt
     assert all(lost in line.getMessage() for line in lines)
     assert "became a dead letter" in lines[0].getMessage()
     assert "remains a dead letter" in lines[1].getMessage()
+
+
+async def test_a_dead_letter_that_is_read_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    """Once its record is committed, and once only; the rest of the application's life is silent."""
+    events: list[Event] = []
+    caplog.set_level(logging.INFO, "income_client.poller")
+    async with scene(on_event=events.append) as place:
+        lost = lose(place, 1)
+        await rest(place.poll())
+        (letter,) = await place.store.dead_letters("default")
+        place.service.faults.clear()
+        place.service.advance(LONG)
+        poller = place.poll()
+        async for batch in poller.batches():
+            assert [one for one in events if isinstance(one, DeadLetterResolved)] == []
+            await batch.commit()
+            break
+        await one_poll(poller)
+    resolved = [one.letter for one in events if isinstance(one, DeadLetterResolved)]
+    assert resolved == [letter]
+    (line,) = [line for line in caplog.records if "was a dead letter" in line.getMessage()]
+    assert line.levelno == logging.INFO
+    assert line.getMessage() == f"application {lost!r}, which was a dead letter, was read"

@@ -121,7 +121,7 @@ EXCLUSIONS: Final = (
     Exclusion(
         name="dead letter",
         page="polling.md",
-        sentence="It is tried again after one to four minutes (two after a 404)",
+        sentence="A dead letter is tried again after one to four minutes (two after a 404)",
         covers=_is_dead_letter,
     ),
     Exclusion(
