@@ -1,5 +1,6 @@
 """``income-client relay``: publishes an event for each update to NATS JetStream."""
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from income_client.engines.nats_connection import NoConnection
 
+_VARIABLE: Final = "INCOME_BROKER_URL"
 _CONNECT_SECONDS: Final = 5.0
 _ATTEMPTS_ONCE: Final = 6
 """Attempts of --once to publish a batch: with their pauses they last half a minute or more."""
@@ -47,7 +49,7 @@ _ATTEMPTS_ONCE: Final = 6
 
 async def relay(
     *,
-    to: Annotated[str, Parameter(name=("--to", "--nats"), metavar="URL")],
+    to: Annotated[str | None, Parameter(name=("--to", "--nats"), metavar="URL")] = None,
     subject: Annotated[str, Parameter(metavar="SUBJECT")] = "income.updates",
     store: Annotated[Path | None, Parameter(metavar="FILE")] = None,
     bucket: Annotated[str | None, Parameter(metavar="BUCKET")] = None,
@@ -82,7 +84,8 @@ async def relay(
     Example: income-client relay --to nats://127.0.0.1:4222 --bucket income --standby
 
     Args:
-        to: Address of the server, nats://; several are separated by commas.
+        to: Address of the server, nats://; several are separated by commas. One with a
+            user name or a password is read from INCOME_BROKER_URL, and never given here.
         subject: Subject of the events, which a stream must have.
         store: File that keeps the checkpoint; created if it does not exist.
         bucket: Key-value bucket that keeps the checkpoint instead.
@@ -100,6 +103,7 @@ async def relay(
         documents: Count updates of documents too, which are read for it. Default: --documents.
         connection: The service.
     """
+    url = _broker_url(to)
     if creds is not None and not creds.is_file():
         raise IncomeClientError(f"--creds: there is no file {creds}")
     if store is None and bucket is None:
@@ -111,7 +115,7 @@ async def relay(
     start = checked_start(start, must_exist=must_exist)
     line = StatusLine()
     filter_log(is_said_by_watch)
-    opened = _opened(to, subject, store, bucket, creds, name)
+    opened = _opened(url, subject, store, bucket, creds, name)
     async with opened as (publish, checkpoints, is_known):
         place = str(store) if bucket is None else f"bucket {bucket}"
         check_name(name, place, start, is_known=is_known, must_exist=must_exist)
@@ -141,9 +145,24 @@ async def relay(
     return ending_status(poller, signals.received, watch, once=once)
 
 
+def _broker_url(to: str | None) -> str:
+    """Return the server's address: that of --to, or else of the environment."""
+    if to is None:
+        url = os.environ.get(_VARIABLE)
+        if not url:
+            raise ConfigurationError(f"one of --to and {_VARIABLE} must be given")
+        return url
+    if "@" in to:
+        raise ConfigurationError(
+            "--to: every user of this machine can read a command line; set an address with a "
+            f"user name or a password as {_VARIABLE}"
+        )
+    return to
+
+
 @asynccontextmanager
 async def _opened(
-    to: str, subject: str, store: Path | None, bucket: str | None, creds: Path | None, name: str
+    url: str, subject: str, store: Path | None, bucket: str | None, creds: Path | None, name: str
 ) -> AsyncIterator[tuple[engine_relay.Publish, CheckpointStore, bool]]:
     """Open what is published with, and what keeps the checkpoint; say whether it knows the name."""
     try:
@@ -153,7 +172,7 @@ async def _opened(
             "relay needs the extra nats: pip install 'income-client[nats]'"
         ) from None
 
-    async with _connect_to_nats(to, creds) as server:
+    async with _connect_to_nats(url, creds) as server:
         await _check_subject(server, subject)
         publish = engine.nats_publisher(server.jetstream(), subject)
         if bucket is None:
@@ -187,8 +206,8 @@ def _unreachable_text(url: str, reason: "NoConnection") -> str:
     parts = [one if "@" in one or "@" not in url else "" for one in url.split(",")]
     places = ", ".join(map(_place_of, parts))
     if reason is NoConnection.CREDENTIALS:
-        return f"--to: the server at {places} refused the credentials"
-    return f"--to: no NATS server answers at {places}"
+        return f"the server at {places} refused the credentials"
+    return f"no NATS server answers at {places}"
 
 
 def _place_of(url: str) -> str:
@@ -220,7 +239,7 @@ async def _check_subject(server: "Client", subject: str) -> None:
         advice = f"nats stream add UPDATES --subjects '{subject}'"
         raise IncomeClientError(f"--subject: no stream has {subject}; try {advice}") from None
     except Error as error:
-        raise IncomeClientError(f"--to: JetStream fails with {type(error).__name__}") from None
+        raise IncomeClientError(f"JetStream fails with {type(error).__name__}") from None
 
 
 async def _open_bucket(server: "Client", bucket: str) -> "KeyValue":
@@ -235,4 +254,4 @@ async def _open_bucket(server: "Client", bucket: str) -> "KeyValue":
     except InvalidBucketNameError:
         raise ConfigurationError("--bucket: this cannot be the name of a bucket") from None
     except Error as error:
-        raise IncomeClientError(f"--to: JetStream fails with {type(error).__name__}") from None
+        raise IncomeClientError(f"JetStream fails with {type(error).__name__}") from None

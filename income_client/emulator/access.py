@@ -122,7 +122,7 @@ class ControlAccess:
         if not self.hosts.serves(host):
             message = "this host is not served; start the emulator with --allow-host"
             return error_reply(421, "misdirected_request", message)
-        if not _is_from_no_other_page(request):
+        if not is_from_no_other_page(request):
             return error_reply(403, "forbidden", "pages of other origins may not control it")
         if self._is_token(request):
             return None
@@ -165,7 +165,7 @@ class ControlAccess:
         return request.method == "GET" or "origin" in request.headers
 
 
-def _is_from_no_other_page(request: HttpRequest) -> bool:
+def is_from_no_other_page(request: HttpRequest) -> bool:
     """Return whether a request comes from this address's page, or from no page in a browser."""
     host = request.headers.get("host", "")
     origin = request.headers.get("origin")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
+from http import HTTPStatus
 from itertools import accumulate, takewhile
 from sys import getsizeof
 from typing import Any, Final, Self
@@ -32,7 +33,14 @@ from income_client.settings import (
 from income_client.system.clock import Clock, SystemClock
 from income_client.system.hosts import is_ip, plain_host
 
-from .access import SECURITY_HEADERS, THIS_MACHINE, ControlAccess, ServedHosts, check_token
+from .access import (
+    SECURITY_HEADERS,
+    THIS_MACHINE,
+    ControlAccess,
+    ServedHosts,
+    check_token,
+    is_from_no_other_page,
+)
 from .api import API_CALLS, REQUEST_ID, Call, Service, call_of, respond
 from .callbacks import (
     USUAL_EVENT,
@@ -431,6 +439,12 @@ class Emulator:
         connection: asyncio.Transport | None,
         answer: Callable[[HttpRequest], HttpReply],
     ) -> HttpReply | None:
+        if self._is_foreign(request):
+            self._keep_time()
+            reply = answer(request)
+            # Without this, any page in a browser could use up the faults of a test.
+            if reply.status >= HTTPStatus.BAD_REQUEST:
+                return reply
         arrived = self._clock.monotonic()
         is_counted = call_of(request.path) in API_CALLS
         self._in_flight += is_counted
@@ -465,6 +479,11 @@ class Emulator:
                 second=second,
             )
 
+    def _is_foreign(self, request: HttpRequest) -> bool:
+        """Return whether a request is for another host, or sent by a page of another origin."""
+        is_served = self._hosts.serves(request.headers.get("host", ""))
+        return not is_served or not is_from_no_other_page(request)
+
     def _show_page(self, request: HttpRequest) -> HttpReply:
         """Return a file of the emulator's page, without faults and without a journal entry."""
         self._keep_time()
@@ -472,7 +491,8 @@ class Emulator:
             reply = self._service.stamped(page_reply(request))
         else:
             reply = self._service.respond(request)
-        self._record_request(request, reply.status, None)
+        if not self._is_foreign(request):
+            self._record_request(request, reply.status, None)
         return reply
 
     async def _carry_out(self, request: HttpRequest) -> HttpReply:
@@ -487,7 +507,8 @@ class Emulator:
             headers = {**SECURITY_HEADERS, **reply.headers}
             return self._service.stamped(evolve(reply, headers=headers))
         finally:
-            self._record_request(request, status, None)
+            if not self._is_foreign(request):
+                self._record_request(request, status, None)
 
     def _record_request(self, request: HttpRequest, status: int, fault: Fault | None) -> None:
         call = call_of(request.path)

@@ -36,7 +36,8 @@ _MOST_REMEMBERED: Final = 10_000
 
 
 def _to_bytes(text: bytes | str) -> bytes:
-    return text if isinstance(text, bytes) else text.encode("latin-1")
+    # Servers decode fields as they like; no field that is believed has characters beyond latin-1.
+    return text if isinstance(text, bytes) else text.encode("latin-1", "replace")
 
 
 def _to_raw_fields(headers: Fields) -> tuple[tuple[bytes, bytes], ...]:

@@ -13,7 +13,7 @@ import pytest
 from yarl import URL
 
 from income_client import IncomeClient
-from income_client.emulator import CallbackTarget, Emulator
+from income_client.emulator import CallbackTarget, Emulator, Fault
 from income_client.errors import ConfigurationError
 from income_client.settings import Secret
 from income_client.testing import JumpingClock
@@ -201,6 +201,38 @@ async def test_the_page_comes_whatever_else_fails(session: aiohttp.ClientSession
         assert service.journal.last == 0
         assert [each.name for each in service.requests[:2]] == ["index", "index"]
         assert service.faults.played.total() == 0
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Host": "evil.example"}],
+    ids=["Origin", "Sec-Fetch-Site", "Host"],
+)
+async def test_a_page_of_another_origin_uses_up_nothing(
+    service: Emulator, session: aiohttp.ClientSession, headers: dict[str, str]
+) -> None:
+    """No fault falls on its requests, and neither journal, log nor counters have them."""
+    service.faults.add(Fault("status", times=1))
+    paths = (LIST, "/oauth2/token", "/nothing", "/", "/emulator/state")
+    for url in (*(service.url + path for path in paths), f"{service.files_url}/document"):
+        async with session.get(url, headers=headers) as answer:
+            assert 400 <= answer.status < 500 or url == f"{service.url}/"
+        async with session.post(url, headers=headers, data={"grant_type": "x"}) as answer:
+            assert 400 <= answer.status < 500
+    assert (len(service.requests), service.journal.last, service.token_requests) == (0, 0, 0)
+    assert service.faults.played.total() == 0
+    assert await get_status(session, service, LIST) == 503
+
+
+async def test_a_page_of_another_origin_may_show_a_file(
+    service: Emulator, session: aiohttp.ClientSession
+) -> None:
+    """A web application in development shows documents by their addresses."""
+    found = await get_json(session, service, f"{LIST}/{service.world.ids[0]}/documents")
+    url = found["documents"]["paystub"][0]["url"]
+    async with session.get(URL(url, encoded=True), headers={"Origin": "http://app.example"}) as got:
+        assert got.status == 200
+    assert service.requests[-1].status == 200
 
 
 async def test_it_names_the_variables_that_lead_a_client_here(

@@ -36,7 +36,8 @@ class Relay:
         self._with(self._set_up)
 
     def __call__(self, *arguments: str, url: str | None = None, **options: Any) -> Ran:
-        places = ("--to", url or self._server.url, "--subject", self.subject)
+        to = ("--to", url or self._server.url) if "env" not in options else ()
+        places = (*to, "--subject", self.subject)
         return self._shell("relay", *places, *arguments, **options)
 
     @property
@@ -145,7 +146,9 @@ def test_an_event_can_hold_the_record(relay: Relay) -> None:
         (None, ("--store", "a.db", "--payload", "all"), 2, "--payload"),
         (None, ("--store", "a.db", "--lease", "0"), 2, "--lease"),
         (None, ("--store", "a.db", "--creds", "missing"), 1, "--creds"),
-        ("redis://127.0.0.1:1", ("--store", "a.db"), 1, "--to: no NATS server answers"),
+        ("redis://127.0.0.1:1", ("--store", "a.db"), 1, "no NATS server answers"),
+        ("nats://me:S3CRET@127.0.0.1:1", ("--store", "a.db"), 2, "as INCOME_BROKER_URL"),
+        ("nats://S3CRET@127.0.0.1:1", ("--store", "a.db"), 2, "as INCOME_BROKER_URL"),
     ],
 )
 def test_what_is_missing_or_wrong_is_named(
@@ -154,7 +157,8 @@ def test_what_is_missing_or_wrong_is_named(
     """Before anything is read."""
     ran = relay(*arguments, url=url)
     assert (ran.status, ran.stdout) == (status, "")
-    assert said in ran.stderr
+    assert said in " ".join(ran.stderr.split())
+    assert "S3CRET" not in ran.stderr
     assert ran.stderr.count("\n") == 1 or status == 2
     assert relay.service.requests.count("list_applications") == 0
 
@@ -165,6 +169,18 @@ def test_an_extra_that_is_missing_is_named(shell: Cli, monkeypatch: pytest.Monke
     ran = shell("relay", "--to", "127.0.0.1:4222", "--store", "a.db")
     assert ran.status == 2
     assert "relay needs the extra nats: pip install 'income-client[nats]'" in ran.stderr
+
+
+def test_the_address_may_come_from_the_environment(relay: Relay, nats_server: NatsServer) -> None:
+    """A command line is readable for every user of the machine, and an address may hold a password.
+
+    One of both must be given.
+    """
+    where = ("--store", "relay.db", "--start", "beginning", "--once")
+    assert relay(*where, env={"INCOME_BROKER_URL": nats_server.url}).status == 0
+    assert len(relay.events) == len(relay.service.ids)
+    ran = relay(*where, env={})
+    assert (ran.status, "one of --to and INCOME_BROKER_URL" in ran.stderr) == (2, True)
 
 
 def test_a_subject_without_a_stream_is_named(relay: Relay) -> None:
@@ -188,7 +204,7 @@ def test_a_server_that_is_not_there_is_one_line(
 ) -> None:
     """With its address, and no password of it."""
     monkeypatch.setattr("income_client.cli.relay._CONNECT_SECONDS", 0.2)
-    ran = relay("--store", "a.db", url=url)
+    ran = relay("--store", "a.db", env={"INCOME_BROKER_URL": url})
     assert (ran.status, ran.stderr.count("\n")) == (1, 1)
     assert f"no NATS server answers at {place}" in ran.stderr
     assert not re.search("S3|CRET", ran.stderr)

@@ -216,6 +216,14 @@ async def test_all_wrong_credentials_get_the_same_answer() -> None:
     assert header(answer, "Retry-After") is None
 
 
+@pytest.mark.parametrize("text", ["snow \u2603", "half \ud83d", "\U0001f4b0"])
+async def test_a_field_of_any_text_is_refused_or_ignored(text: str) -> None:
+    """Frameworks decode fields as they like, and hand over half characters too."""
+    receiver = accepting()
+    assert (await answered(receiver, head=head_of(text))).status == 401
+    assert (await answered(receiver, head=head_of(X_Other=text))).status == 200
+
+
 async def test_verify_returns_the_callback_and_calls_nobody() -> None:
     """For frameworks without an adapter, with heads of bytes or of text."""
     receiver = accepting(pytest.fail, max_body_bytes=10)
