@@ -36,7 +36,7 @@ Attributes = dict[str, str | int | float]
 _SCOPE: Final = "income_client"
 _CANCELLED: Final = "CancelledError"
 _NO_METER_YET: Final = "_ProxyMeterProvider"
-"""The class of the meter provider before one is set; it has no public name."""
+"""Class of the meter provider before one is set; it has no public name."""
 _SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
 
@@ -75,7 +75,7 @@ class Telemetry:
 
     @classmethod
     def if_configured(cls) -> Self | None:
-        """Return telemetry if the program has set a provider of spans or metrics, else None."""
+        """Return telemetry if the program has set a provider of spans or metrics; else None."""
         has_tracer = not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
         has_meter = type(metrics.get_meter_provider()).__name__ != _NO_METER_YET
         return cls() if has_tracer or has_meter else None

@@ -1,4 +1,4 @@
-"""Records written as Parquet files while they come; loads pyarrow once it writes."""
+"""Records as Parquet files, written while the records arrive."""
 
 import os
 import shutil
@@ -56,7 +56,7 @@ def read_columns(path: Path, first: str, second: str) -> Iterator[tuple[object, 
 
 
 class ParquetTables:
-    """Five Parquet files in a new folder, whole or not there.
+    """Five Parquet files in a new folder, which appears only when all are complete.
 
     A context manager: the folder appears at its place once the block has ended
     without an error, with the files of mode 0600 and on the disk. A record that is
@@ -92,11 +92,11 @@ class ParquetTables:
 
     @property
     def rows(self) -> dict[str, int]:
-        """Rows written so far, by table."""
+        """Number of rows written, by table."""
         return dict.fromkeys(ROWS, 0) | {name: file.rows for name, file in self._tables.items()}
 
     def write(self, record: ApplicationRecord) -> None:
-        """Write what a record becomes in each table.
+        """Write the rows of a record to each table.
 
         Args:
             record: an application with its documents.
@@ -211,7 +211,7 @@ class _ParquetFile:
             self._write_group()
 
     def finish(self) -> None:
-        """Write the rest, and bring the file to the disk."""
+        """Write the last rows, and flush the file to the disk."""
         self._write_group()
         self._writer.close()
         self._file.flush()

@@ -1,4 +1,4 @@
-"""Turn records into rows of plain values for each table, without any table library.
+"""Rows of plain values for each table, made from records without a table library.
 
 The data of a typed document is exported by the types of its fields: pairs of amounts as rows of
 their own, the persons that it names as a list, single values and arrays of any content as columns
@@ -27,15 +27,15 @@ from income_client.wire.codec import parse_exactly, render, to_json
 from income_client.wire.shapes import optional_element
 
 Row: TypeAlias = dict[str, Any]
-"""A value for each column that has one."""
+"""Values by column; a missing column is None."""
 
 _ADDRESS: Final = ("street_address", "city", "state", "zip")
 _TIME_THERE: Final = ("is_current", "start_date", "end_date")
 _NAME: Final = ("first_name", "middle_name", "last_name", "suffix", "ssn")
 PERSONS: Final[Any] = Mapping[str, PaystubApplicant]
-"""The type of a field with the persons that a document names, by applicant slot."""
+"""Type of a field with the persons named by a document, by applicant slot."""
 _SINGLE: Final = frozenset({str, int, bool, date, Decimal, ServiceTime, UtcTime})
-"""The types of fields whose values a column holds as they are."""
+"""Types of fields whose values are columns unchanged."""
 
 
 def application_rows(record: ApplicationRecord) -> Iterator[Row]:
@@ -55,7 +55,7 @@ def application_rows(record: ApplicationRecord) -> Iterator[Row]:
 
 
 def applicant_rows(record: ApplicationRecord) -> Iterator[Row]:
-    """Yield a row for each applicant, those known from income calculations alone included."""
+    """Yield a row for each applicant slot, also for those with an income calculation only."""
     application = record.application
     for slot in dict.fromkeys((*application.applicants, *application.income_calculations)):
         row: Row = {"application_id": application.application_id, "applicant": slot}
@@ -73,7 +73,7 @@ def applicant_rows(record: ApplicationRecord) -> Iterator[Row]:
 
 
 def income_source_rows(record: ApplicationRecord) -> Iterator[Row]:
-    """Yield a row for each amount that was calculated."""
+    """Yield a row for each calculated amount."""
     application = record.application
     for slot, calculation in application.income_calculations.items():
         sources = (
@@ -165,7 +165,7 @@ def _person_row(applicant: Applicant) -> Row:
 
 
 def _numbered_documents(record: ApplicationRecord) -> Iterator[tuple[Row, Document]]:
-    """Yield each document with what names it: ids may be there twice, numbers are not."""
+    """Yield each document with its unique number: ids may occur twice."""
     if record.documents is None:
         return
     for number, (document_type, document) in enumerate(record.documents.all(), start=1):
@@ -180,7 +180,7 @@ def _numbered_documents(record: ApplicationRecord) -> Iterator[tuple[Row, Docume
 
 @functools.cache
 def columns_of(data: Any) -> Mapping[str, Any]:
-    """Return the columns of a record, such as a typed document's data, by its fields' names.
+    """Return the columns of a record's fields, such as a typed document's data.
 
     Each has the type of its values; ``object`` stands for JSON.
     """
@@ -194,7 +194,7 @@ def columns_of(data: Any) -> Mapping[str, Any]:
 
 @functools.cache
 def single_fields(record: Any) -> Mapping[str, Any]:
-    """Return the fields of a record whose values a column holds as they are, with their types."""
+    """Return the fields of a record that are columns unchanged, with their types."""
     return {name: kind for name, kind in columns_of(record).items() if kind in _SINGLE}
 
 
@@ -232,13 +232,13 @@ def _to_json_text(value: object) -> str:
 
 
 def _extra_json(record: object) -> str | None:
-    """Return the unknown fields of a record and of those within it as JSON, None for none."""
+    """Return the unknown fields of a record and its inner records as JSON; None for none."""
     unknown = _unknown_fields(record)
     return _to_json_text(unknown) if unknown else None
 
 
 def _unknown_fields(record: Any) -> Row:
-    """Return them at their places: by name in objects, by position, from 0, in arrays."""
+    """Return unknown fields by name in objects, and by position from 0 in arrays."""
     unknown = dict(getattr(record, "extra", {}))
     kind: Any = type(record)
     for name in _fields_with_records(kind):

@@ -1,4 +1,4 @@
-"""The columns of the tables, and rows brought into pyarrow's form; loads pyarrow.
+"""Columns of the tables, and conversion of rows to pyarrow batches.
 
 Addresses of files are in none of them: they are as secret as the files, and expire.
 """
@@ -21,7 +21,7 @@ from income_client.wire.shapes import optional_element
 from .rows import PERSONS, ROWS, Row, columns_of, single_fields
 
 AT_ONCE: Final = 1000
-"""Records that wait as rows at the most; rows take more room than columns."""
+"""Largest number of records that wait for conversion; rows take more room than columns."""
 
 
 def _required_fields(kind: pa.DataType, *names: str) -> "list[pa.Field[Any]]":
@@ -79,11 +79,11 @@ _TYPED: Final[Mapping[Any, pa.DataType]] = {
     PERSONS: _list_of(_PAYSTUB_APPLICANT),
     object: _JSON,
 }
-"""The columns of values of each type, in the order in which a table has them."""
+"""Columns for values of each type, in the order of the table."""
 
 
 def _single_fields(record: Any) -> "list[pa.Field[Any]]":
-    """Return the columns of the fields of a record that hold single values."""
+    """Return the columns for the fields of a record that hold single values."""
     fields, kinds = attrs.fields_dict(record), single_fields(record)
     return [
         pa.field(name, column, nullable=optional_element(fields[name].type) is not None)
@@ -94,7 +94,7 @@ def _single_fields(record: Any) -> "list[pa.Field[Any]]":
 
 
 def _typed_fields() -> "list[pa.Field[Any]]":
-    """Return the columns that the typed documents have between them."""
+    """Return the columns of all typed documents."""
     kinds: dict[str, Any] = {}
     for one in DOCUMENT_TYPES.values():
         for name, kind in columns_of(one.data).items():
@@ -175,7 +175,7 @@ _LIMITED: Final[list[tuple[pa.DataType, str, str]]] = [
     (_AMOUNT, "paystub_amounts", "ytd_amount"),
     (_INTEGER, "income_sources", "year"),
 ]
-"""Columns that cannot hold every value of a reply: JSON's numbers are unlimited."""
+"""Columns that cannot hold every JSON number, since these are unlimited."""
 
 _REFUSED: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
@@ -184,7 +184,7 @@ Batches = dict[str, pa.RecordBatch]
 
 
 class RowBuffer:
-    """Rows of records that wait to be converted; no repr shows them."""
+    """Rows of records that wait for conversion; no repr shows them."""
 
     def __init__(self) -> None:
         self._clear_rows()
@@ -195,7 +195,7 @@ class RowBuffer:
         return self._records >= AT_ONCE
 
     def add(self, record: object) -> None:
-        """Add the rows of a record, all of them or, where one is refused, none."""
+        """Add the rows of a record, or none of them if a value is refused."""
         if not isinstance(record, ApplicationRecord):
             raise ConfigurationError(
                 f"tables are made of ApplicationRecord, not of {type(record).__name__}"
@@ -210,7 +210,7 @@ class RowBuffer:
         self._records += 1
 
     def take_batches(self) -> Batches:
-        """Return all rows as a batch for each table, and forget them."""
+        """Return all rows as a batch for each table, and empty the buffer."""
         batches = self._make_batches()
         if batches is None:
             raise ConfigurationError(
@@ -220,7 +220,7 @@ class RowBuffer:
         return batches
 
     def _make_batches(self) -> Batches | None:
-        """Return the rows as batches; None if they do not fit: pyarrow's errors quote the value."""
+        """Return rows as batches; None for an unfit value, which pyarrow's error would quote."""
         try:
             return {table: _make_batch(table, rows) for table, rows in self._rows.items()}
         except _REFUSED:
@@ -231,7 +231,7 @@ class RowBuffer:
         self._rows: dict[str, list[Row]] = {table: [] for table in ROWS}
 
     def _first_misfit(self) -> str:
-        """Return the first application that cannot be converted: one made by hand."""
+        """Return the first application that cannot be converted, such as one made by hand."""
         for table, rows in self._rows.items():
             for row in rows:
                 try:
@@ -242,7 +242,7 @@ class RowBuffer:
 
 
 def batches_of(records: Iterable[object]) -> Iterator[Batches]:
-    """Yield the rows of records as batches by table, a portion of the records at a time."""
+    """Yield the rows of records as batches by table, some records at a time."""
     buffer = RowBuffer()
     for record in records:
         buffer.add(record)
@@ -252,7 +252,7 @@ def batches_of(records: Iterable[object]) -> Iterator[Batches]:
 
 
 def _misfit_in(rows: Mapping[str, list[Row]]) -> str | None:
-    """Return which column cannot hold the rows of a record; pyarrow's errors quote the value."""
+    """Return the column that cannot hold a record's value; pyarrow's error would quote it."""
     for kind, table, column in _LIMITED:
         try:
             pa.array([row.get(column) for row in rows[table]], kind)

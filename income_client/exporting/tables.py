@@ -1,4 +1,4 @@
-"""Tables of records in memory; pyarrow is loaded when they are made."""
+"""Tables of records in memory, made by pyarrow."""
 
 from collections.abc import AsyncIterable, Iterable, Iterator
 from importlib import import_module
@@ -17,14 +17,14 @@ T = TypeVar("T")
 
 @frozen(kw_only=True)
 class RecordTables(Generic[T]):
-    """The tables that records become, to be joined by ``application_id``."""
+    """The tables of records, which ``application_id`` joins."""
 
     applications: T
     """A row for each application."""
     applicants: T
     """A row for each applicant, with ``applicant`` as the slot."""
     income_sources: T
-    """A row for each amount that was calculated; joined to applicants by ``applicant`` too."""
+    """A row for each calculated amount; joined to applicants by ``applicant`` too."""
     documents: T
     """A row for each document, numbered within its application by ``document_number``."""
     paystub_amounts: T
@@ -70,7 +70,7 @@ def to_arrow(records: Iterable[ApplicationRecord]) -> "RecordTables[pa.Table]":
 
 
 def require_pyarrow() -> None:
-    """Load pyarrow; without it, raise a `ConfigurationError` that says how to install it."""
+    """Import pyarrow; raise a `ConfigurationError` that says how to install it."""
     try:
         import_module("pyarrow")
     except ModuleNotFoundError as error:

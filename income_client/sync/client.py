@@ -85,7 +85,7 @@ Django's, is bound to the caller's thread, transaction and connection.
 
 
 def _documented(original: Callable[..., Any]) -> Callable[[F], F]:
-    """Give a function the docstring of its counterpart in the asynchronous client."""
+    """Set a function's docstring to that of its asynchronous counterpart."""
 
     def document(function: F) -> F:
         text = original.__doc__ or ""
@@ -98,7 +98,7 @@ def _documented(original: Callable[..., Any]) -> Callable[[F], F]:
 
 
 def _method_like(original: Callable[..., Any], returns: str | None = None) -> Callable[[F], F]:
-    """Give a function name, arguments and docstring of a method of the asynchronous client."""
+    """Set a function's name, arguments and docstring to those of an asynchronous method."""
 
     def name(function: F) -> F:
         new_signature = signature(original)
@@ -119,7 +119,7 @@ def _blocking(
     original: Callable[Concatenate[IncomeClient, P], Coroutine[Any, Any, R]],
     over: str | None = None,
 ) -> Callable[Concatenate[SyncIncomeClient, P], R]:
-    """Make the method that waits for what another one returns.
+    """Make a method that waits for the result of an asynchronous one.
 
     ``over`` is the name of its first argument, if that is iterated over in the caller's thread.
     """
@@ -137,7 +137,7 @@ def _blocking(
 
 
 def _check_stores(arguments: Mapping[str, object]) -> None:
-    """Refuse a store whose connections belong to an event loop of the caller's."""
+    """Refuse a store whose connections belong to an event loop of the caller."""
     for name, value in arguments.items():
         if getattr(value, "is_of_event_loop", False) is True:
             message = (
@@ -223,7 +223,7 @@ class SyncIterator(Generic[Y]):
 
 
 def _iterated(portal: Portal, items: Any, most: int = 1) -> tuple[Any, CallerIterator[Any] | None]:
-    """Return the loop's iterable, and the iterator in it that the caller's thread reads."""
+    """Return the object that the loop iterates over, and the caller's iterator in it."""
     if isinstance(items, SyncIterator) and items._portal is portal and not items._fetched:
         return items._items, items._iterator  # stays in the loop
     if isinstance(items, _OF_THE_LOOP) or not isinstance(items, Iterable):
@@ -291,7 +291,7 @@ class SyncApplicationPaginator(SyncIterator[ApplicationSummary]):
 
     @property
     def saturated(self) -> tuple[Window, ...]:
-        """The seconds found so far that hold more rows than can be asked for."""
+        """Seconds found so far that hold more rows than one list call returns."""
         return self._portal.ask(lambda: self._items.saturated)
 
 
@@ -308,7 +308,7 @@ class SyncBatch:
     _portal: Portal
     _batch: Batch
     number: int = field(init=False)
-    """Counts the batches of this poller."""
+    """Number of the batch, counted by this poller."""
     records: tuple[ApplicationRecord, ...] = field(init=False)
     """Records that are new since the last batch."""
     delivery_ids: tuple[str, ...] = field(init=False)
@@ -354,7 +354,7 @@ class SyncBatch:
 
     @property
     def has_failed(self) -> bool:
-        """Whether its block has ended in an error since it was delivered last."""
+        """Whether the batch's block has ended in an error since the last delivery."""
         return self._batch.has_failed
 
     def commit(self) -> None:

@@ -95,7 +95,7 @@ class CallerIterator(Generic[T]):
             self._enqueue()
 
     def detach(self, queue: CallerQueue) -> None:
-        """Leave the items to the next thread that waits; called in the loop."""
+        """Leave the items to the next waiting thread; called in the loop."""
         if self._queue is queue:
             self._queue = None
 
@@ -160,7 +160,7 @@ class _Call(Generic[T]):
             self.set_done()
 
     def set_done(self) -> None:
-        """Release the thread that waits, with the result if there is one."""
+        """Release the waiting thread, with the result if there is one."""
         self._at_end(self)
         self._is_done = True
         self._queue.put(None)
@@ -188,7 +188,7 @@ class _Call(Generic[T]):
             function()
 
     def wait_for_cancellation(self) -> None:
-        """Wait for the end, and call nothing any more."""
+        """Wait for the end of a cancelled call, and run no more functions of the queue."""
         while not self._is_done:
             self._next_function()
 
@@ -239,11 +239,11 @@ class _LoopThread:
 
     @property
     def is_current(self) -> bool:
-        """Whether the calling thread is this one."""
+        """Whether the calling thread is the loop's thread."""
         return threading.current_thread() is self._thread
 
     def run(self, work: Work[T], iterator: CallerIterator[Any] | None) -> T:
-        """Return a call's result; whatever interrupts the thread cancels the call first."""
+        """Return a call's result; an interruption of the waiting thread cancels the call first."""
         call = _Call(work, iterator, self._calls.discard)
         try:
             self._calls.add(call)
@@ -259,13 +259,13 @@ class _LoopThread:
         return call.result()
 
     def stop(self) -> None:
-        """Tell the loop to end, without waiting for it."""
+        """Stop the loop, without waiting for its end."""
         if not self.is_of_parent:
             with suppress(ClientClosedError):
                 self._submit(self._stop)
 
     def close(self, seconds: float | None = None) -> None:
-        """End the loop, and wait for that; in a forked child, leave it to the parent."""
+        """Stop the loop and wait for its end; in a forked child, leave it to the parent."""
         if self.is_of_parent:
             _RUNNING.discard(self)
             asyncio.run(_await(self._at_end()))
@@ -355,14 +355,14 @@ async def _await(work: Awaitable[T]) -> T:
 
 
 def _stop(slot: _Slot) -> None:
-    """End the loop of a portal that is garbage, without waiting: any thread may finalize it."""
+    """Stop the loop of a garbage-collected portal without waiting: any thread may finalize it."""
     thread = slot.setdefault("thread", None)
     if thread is not None:
         thread.stop()
 
 
 class Portal:
-    """An event loop for threads, each of which waits for what it runs there.
+    """An event loop for threads, each of which waits for its own calls.
 
     Args:
         at_end: called in the loop before the loop ends.
@@ -393,7 +393,7 @@ class Portal:
         return self._started_thread().run(work, iterator)
 
     def ask(self, function: Callable[[], T]) -> T:
-        """Call a plain function while nothing else runs in the loop, also after the loop's end."""
+        """Call a plain function in the loop, or at once after the loop's end."""
         thread = self._slot.get("thread")
         if self.is_closed or (thread is not None and (thread.is_current or thread.is_of_parent)):
             return function()
@@ -404,7 +404,7 @@ class Portal:
         return self.run(call)
 
     def close(self) -> None:
-        """End what runs, and the loop; a second call does nothing."""
+        """Cancel all calls and stop the loop; a second call does nothing."""
         thread = self._slot.setdefault("thread", None)
         if thread is not None:
             self._check_thread(thread)

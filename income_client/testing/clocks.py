@@ -13,7 +13,7 @@ _CLOSE_TIMEOUT: Final = 30.0
 
 
 class JumpingClock:
-    """A clock whose sleepers wake at once, each finding its time passed.
+    """A clock whose sleepers wake at once, after a jump to their time.
 
     It may be read, slept on and moved from several threads.
 
@@ -46,7 +46,7 @@ class JumpingClock:
             self._now = max(self._now, moment)
 
     async def sleep(self, seconds: float) -> None:
-        """Jump to the moment at which this pause ends.
+        """Jump to the end of this pause.
 
         A sleeper that finds time moved on by others only jumps what is left,
         so that concurrent pauses overlap as they would in real time.
@@ -67,7 +67,7 @@ class JumpingClock:
 
 
 class ServiceSideClock:
-    """A client's clock for the service: its pauses are not among those that the client slept."""
+    """A clock for the service beside a client's clock, which omits the service's pauses."""
 
     def __init__(self, clock: JumpingClock) -> None:
         self._clock = clock
@@ -84,7 +84,7 @@ class ServiceSideClock:
 
 
 class LoopBoundClock:
-    """A clock that closes its user in the event loop that it was first read in.
+    """A clock that closes its user in the event loop of its first use.
 
     A client belongs to the loop in which it is first used, and a fixture cannot know
     which one that will be. A loop that is closed in order ends its asynchronous
@@ -109,7 +109,7 @@ class LoopBoundClock:
         await self._clock.sleep(seconds)
 
     def close(self) -> None:
-        """Close the user now, if its loop has not ended yet, and wait for it.
+        """Close the user now, if its loop still runs, and wait for that.
 
         A call inside that very loop cannot wait: there, it is closed soon.
 

@@ -44,9 +44,9 @@ from income_client.records.document_types import DOCUMENT_TYPES, type_of
 from income_client.records.fields import Amount, ServiceTime, UtcTime
 
 Applicants: TypeAlias = int | Sequence[Applicant] | Mapping[str, Applicant]
-"""Number of the applicants, or the applicants themselves, in order or by slot."""
+"""Number of applicants, or the applicants themselves, in order or by slot."""
 INVENTED_ADDRESS: Final = "https://invented.s3.amazonaws.com/documents/"
-"""Beginning of the addresses of documents that a factory made; a service serves their files."""
+"""Beginning of the URLs of invented documents; a service serves their files."""
 
 _EMPLOYERS: Final = ("Acme Tool Works", "Blue Heron Clinic", "Delta Diner", "Foundry Nine")
 _FIRST_UPDATE: Final = START.replace(tzinfo=UTC) - timedelta(hours=3)
@@ -342,7 +342,7 @@ def _invent_fields(
     persons: Mapping[str, PaystubApplicant] | None = None,
     **fields: object,
 ) -> T:
-    """Invent a record by the types of its fields; what need not be there is not, arrays are empty.
+    """Invent a record by its fields' types; optional fields are absent, arrays are empty.
 
     ``persons`` become those of a document; ``fields`` keep their values.
     """
@@ -443,7 +443,7 @@ def _make_application(
     documents: Sequence[Document],
     suspected: Iterable[Document | str],
 ) -> Application:
-    """Return an application in which everything is invented but people and documents."""
+    """Return an application that is invented except for its people and documents."""
     applied_on = START.date() - timedelta(days=1 + number % 3)
     doubted = [each if isinstance(each, str) else each.document_id for each in suspected]
     files = [
@@ -489,7 +489,7 @@ def _make_calculations(
 
 
 def _make_incomes(number: int, documents: Sequence[Document]) -> tuple[YearlyIncome, ...]:
-    """Return what each year's latest document of a payment says, or else any amount."""
+    """Return each year's income from the latest document of payments, or any amount without one."""
     by_year: dict[int, list[Document]] = {} if documents else {_LAST_YEAR: []}
     latest: dict[int, tuple[date, Decimal | None]] = {}
     for document in documents:
@@ -516,7 +516,7 @@ def _make_incomes(number: int, documents: Sequence[Document]) -> tuple[YearlyInc
 
 
 def _with_fields(make: Callable[..., object], record: T, fields: Mapping[str, Any]) -> T:
-    """Return a record with other values in fields that the caller of a factory gave."""
+    """Return a record with fields that the caller of a factory sets."""
     names = [each.name for each in attrs.fields(type(record)) if each.name != "source"]
     check_names(make.__name__, fields, (*names, *names_of(make)))
     whole: Any = record

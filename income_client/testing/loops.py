@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class LoopRunner:
-    """Runs one thing after the other in one event loop: ``income_run(client.get_...())``."""
+    """Runs calls one after another in one event loop: ``income_run(client.get_...())``."""
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
@@ -30,7 +30,7 @@ class LoopRunner:
     def __call__(self, work: AsyncIterable[T]) -> list[T]: ...
 
     def __call__(self, work: Awaitable[T] | AsyncIterable[T]) -> T | list[T]:
-        """Run to its end what would be awaited or iterated over.
+        """Run an awaitable, or all of an asynchronous iterable, to its end.
 
         Args:
             work: a coroutine, or an asynchronous iterable such as a walk.
@@ -71,7 +71,7 @@ async def _list_items(work: AsyncIterable[T]) -> list[T]:
 
 
 class LoopThread:
-    """An event loop in another thread, from entering to leaving; `call` and `run` wait for it."""
+    """An event loop in another thread while a block runs."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -116,7 +116,7 @@ class LoopThread:
         return future.result()
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start a coroutine in the loop, and return its future at once."""
+        """Start a coroutine in the loop, and return its future."""
         if self._loop is None:
             work.close()
             raise ConfigurationError("the service does not run; enter it first, by with")

@@ -33,7 +33,7 @@ _MARKERS: Final = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that leads `income_emulator` elsewhere."""
+    """Add the option that makes `income_emulator` use another process."""
     parser.getgroup("income_client").addoption(
         "--income-emulator",
         metavar="URL",
@@ -44,7 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the markers known."""
+    """Register the markers."""
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
 
@@ -176,7 +176,7 @@ def income_environment(
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show a failure without the package's own frames, and below it what the service was asked."""
+    """Show a failure without the package's frames, but with the requests to the service."""
     if call.excinfo is not None:
         _hide_package(call.excinfo)
     report = yield
@@ -187,7 +187,7 @@ def pytest_runtest_makereport(
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
-    """Show the requests behind a count that is not what was expected."""
+    """Show the requests behind a wrong `RequestCount`."""
     service = sys.modules.get("income_client.testing.service")
     if service is None:
         return None
@@ -208,7 +208,7 @@ def _marker_options(request: pytest.FixtureRequest, name: str) -> Mapping[str, A
 
 
 def _hide_package(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-    """Have pytest leave out the frames of the package, where one of its own errors was raised."""
+    """Hide the package's frames from pytest if one of the package's errors was raised."""
     errors: list[BaseException] = []
     error: BaseException | None = excinfo.value
     while error is not None and error not in errors:

@@ -1,4 +1,4 @@
-"""The emulated service in a thread of its own, and all that a test may do to it from any thread."""
+"""The emulated service in a thread of its own, with its controls for any thread."""
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -48,7 +48,7 @@ _EXACT: Final = msgspec.json.Decoder(float_hook=Decimal)
 
 
 class RequestCount(int):
-    """A number of requests that remembers which ones, for when a comparison of it fails."""
+    """A number of requests that also holds them, for the report of a failed comparison."""
 
     requests: "Requests"
 
@@ -60,7 +60,7 @@ class RequestCount(int):
 
 
 class Requests(Sequence[RecordedRequest]):
-    """Requests in order of arrival, as they were when this was made.
+    """Recorded requests in order of arrival, at the time of this object's creation.
 
     Args:
         requests: what was asked.
@@ -104,7 +104,7 @@ class Requests(Sequence[RecordedRequest]):
         )
 
     def count(self, call: str, application_id: str | None = None) -> RequestCount:
-        """Return how many there are of one kind of call.
+        """Return the number of requests of one kind of call.
 
         Args:
             call: its name, as in `of`.
@@ -122,7 +122,7 @@ class Requests(Sequence[RecordedRequest]):
         return f"<{len(self)} requests: {', '.join(replies)}>"
 
     def table(self) -> str:
-        """Return one line for each of the latest requests, for people to read."""
+        """Return the latest requests as lines for people."""
         left_out = max(0, len(self) - _SHOWN)
         lines = [f"({left_out} earlier ones)"] if left_out else []
         lines += [_request_line(number, self[number]) for number in range(left_out, len(self))]
@@ -130,7 +130,7 @@ class Requests(Sequence[RecordedRequest]):
 
 
 class ServiceFaults:
-    """Misbehaviour to be played, in the order in which it was added.
+    """The faults of the service, in the order of their addition.
 
     Args:
         emulator: what plays it.
@@ -163,7 +163,7 @@ class ServiceFaults:
 def _in_loop(
     method: Callable[Concatenate[Emulator, P], T],
 ) -> Callable[Concatenate["IncomeService", P], T]:
-    """Return the method that calls one of the emulator, from any thread."""
+    """Return a method that calls the emulator's method, from any thread."""
 
     @wraps(method)
     def call(self: "IncomeService", /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -175,7 +175,7 @@ def _in_loop(
 def _awaited_in_loop(
     method: Callable[Concatenate[Emulator, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate["IncomeService", P], Coroutine[Any, Any, T]]:
-    """Return the method that awaits one of the emulator, while the caller's loop runs on."""
+    """Return a method that awaits the emulator's method, while the caller's loop runs."""
 
     @wraps(method)
     async def call(self: "IncomeService", /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -257,12 +257,12 @@ class IncomeService(AbstractContextManager["IncomeService"]):
 
     @property
     def oauth2(self) -> OAuth2ClientCredentials:
-        """The invented client id and secret for which there are access tokens here."""
+        """Invented client id and secret for which the service issues access tokens."""
         return self._emulator.oauth2
 
     @property
     def basic(self) -> BasicAuth:
-        """The invented user name and password that are accepted here."""
+        """Invented user name and password that the service accepts."""
         return self._emulator.basic
 
     @property
@@ -272,7 +272,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variables from which ``IncomeClient.from_env`` makes a client of this service."""
+        """Variables from which ``IncomeClient.from_env`` makes a client of this service."""
         return {
             "INCOME_BASE_URL": self.url,
             "INCOME_CLIENT_ID": self.oauth2.client_id,
@@ -296,7 +296,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
 
     @property
     def max_in_flight(self) -> int:
-        """Most API requests that were seen at the same time."""
+        """Largest number of API requests at the same time."""
         return self._emulator.max_in_flight
 
     @property
@@ -354,7 +354,7 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         record: ApplicationRecord | Application,
         documents: ApplicationDocuments | Iterable[Document] | None = None,
     ) -> ApplicationRecord:
-        """Put another version in the place of an application that was added, updated as by `touch`.
+        """Replace an added application by another version, updated now as by `touch`.
 
         Args:
             record: the new version.
@@ -459,7 +459,7 @@ def _with_documents(
 
 
 def _reply_contents(record: ApplicationRecord) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the contents of the two replies that serve a record."""
+    """Return the contents of the two replies with a record."""
     documents = record.documents or documents_of(record.application, ())
     content = _EXACT.decode(to_json(documents))
     for of_a_type in content["documents"].values():

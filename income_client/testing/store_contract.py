@@ -1,4 +1,4 @@
-"""The contract of checkpoint stores, as checks for authors of a store."""
+"""The contract of checkpoint stores, as a check for authors of stores."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -43,7 +43,7 @@ async def check_checkpoint_store(make_store: MakeStore) -> None:
 
 
 def _make_letter(number: int, *, attempts: int = 1, window: bool = False) -> DeadLetter:
-    """Return a dead letter; a smaller number was tried first."""
+    """Return a dead letter; smaller numbers were tried earlier."""
     return DeadLetter(
         application_id=None if window else f"app-{number}",
         window=Window(1_000 + number, 1_001 + number),
