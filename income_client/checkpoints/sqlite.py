@@ -5,6 +5,7 @@ import errno
 import os
 import re
 import secrets
+import shlex
 import sqlite3
 import stat
 import time
@@ -19,7 +20,13 @@ from income_client.errors import CheckpointError, InvalidArgumentError
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import EPOCH, Window
 from income_client.system.concurrency import run_to_the_end
-from income_client.system.disk import locked_folder, new_file
+from income_client.system.disk import (
+    chown_command,
+    is_foreign,
+    is_writable_by_others,
+    locked_folder,
+    new_file,
+)
 from income_client.system.frames import replace_errors
 
 from .store import (
@@ -111,6 +118,7 @@ _ADVICE: Final = (
 )
 _SIDE_FILES: Final = ("-journal", "-wal")
 """Suffixes of SQLite's side files; an old one would be written into a new database."""
+_BESIDE: Final = (*_SIDE_FILES, "-shm")
 
 
 class SQLiteCheckpointStore(CheckpointStore):
@@ -276,16 +284,37 @@ class SQLiteCheckpointStore(CheckpointStore):
         try:
             status = path.stat()
         except FileNotFoundError:
-            path.parent.stat()
+            self._check_owners(path)
             if was_used:
                 raise self._store_error("is gone since it was used last") from None
             self._check_side_files(path)
             return False
         if not stat.S_ISREG(status.st_mode):
             raise self._store_error("is not a regular file")
+        self._check_owners(path)
         if status.st_nlink > 1:  # a process was killed when it had just made it
             _remove_leftovers(path)
         return True
+
+    def _check_owners(self, path: Path) -> None:
+        """Refuse what another user can forge: the file, its folder, a link to it or a side file.
+
+        SQLite would write the side file of another user into the store.
+        """
+        if is_foreign(path.parent.stat()):
+            advice = f"choose another folder, or {chown_command(path.parent)}"
+            raise self._store_error(f"its folder belongs to another user: {advice}")
+        for place in (self._path, path, *(path.with_name(path.name + one) for one in _BESIDE)):
+            try:
+                status = place.lstat()
+            except FileNotFoundError:
+                continue
+            if is_foreign(status):
+                text = f"{place.name} belongs to another user: remove it, or {chown_command(place)}"
+                raise self._store_error(text)
+            if stat.S_ISREG(status.st_mode) and is_writable_by_others(status):
+                command = f"chmod go-w {shlex.quote(str(place))}"
+                raise self._store_error(f"{place.name} can be written by other users: {command}")
 
     def _check_side_files(self, path: Path) -> None:
         side_files = [

@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 
 from income_client import IncomeClientError
 from income_client.system.disk import (
+    check_folder,
     is_open_to_others,
     is_ours,
     new_file,
@@ -199,6 +200,7 @@ class Workspace:
             self.folder.rmdir()
 
     def _make_folder(self) -> None:
+        check_folder(self.folder.parent)
         with suppress(FileExistsError):
             self.folder.mkdir(0o700)
             self.folder.chmod(0o700)  # the umask may have taken from it

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Self
 from income_client.errors import ConfigurationError, InvalidArgumentError
 from income_client.records.documents import ApplicationRecord
 from income_client.settings import check_count
-from income_client.system.disk import new_file, sync_descriptor, sync_folder
+from income_client.system.disk import check_folder, new_file, sync_descriptor, sync_folder
 
 from .rows import ROWS
 from .tables import require_pyarrow
@@ -118,6 +118,7 @@ class ParquetTables:
         if self._closed is not _NEW:
             raise ConfigurationError("tables are written in one with block only")
         self._buffer = RowBuffer()
+        check_folder(self._folder.parent)
         hidden = tempfile.mkdtemp(prefix=f".{self._folder.name}.", dir=self._folder.parent)
         self._unfinished = Path(hidden)
         self._closed = None

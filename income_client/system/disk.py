@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shlex
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -13,6 +14,8 @@ _CAN_OPEN_FOLDERS: Final = hasattr(os, "O_DIRECTORY")
 """False on Windows, which cannot open a folder and need not sync it."""
 _PRIVATE: Final = 0o600
 _PRIVATE_FOLDER: Final = 0o700
+_ROOT: Final = 0
+_ADVICE: Final = "choose another one, or give it to this user by chown"
 _OTHERS: Final = 0o077
 """Permission bits of a mode that allow access to anybody but the owner."""
 # Windows lacks most flags, and needs one that others lack.
@@ -166,6 +169,24 @@ def is_ours(status: os.stat_result) -> bool:
     return not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
 
 
+def is_foreign(status: os.stat_result) -> bool:
+    """Return whether the owner of a file or folder is neither this user nor root."""
+    return not is_ours(status) and status.st_uid != _ROOT
+
+
+def is_writable_by_others(status: os.stat_result) -> bool:
+    """Return whether users may write a file who are not in one of this user's groups."""
+    if not hasattr(os, "geteuid"):
+        return False
+    is_own_group = status.st_gid in {os.getegid(), *os.getgroups()}
+    return bool(status.st_mode & (stat.S_IWOTH if is_own_group else stat.S_IWOTH | stat.S_IWGRP))
+
+
+def chown_command(path: Path) -> str:
+    """Return the command that gives a file or folder to this user."""
+    return f"chown {os.geteuid()} {shlex.quote(str(path))}"
+
+
 def is_open_to_others(status: os.stat_result) -> bool:
     """Return whether other users may access a file or folder; False on Windows."""
     return hasattr(os, "geteuid") and bool(status.st_mode & _OTHERS)
@@ -195,7 +216,10 @@ def size_of_file(path: Path) -> int | None:
 
 
 def check_folder(path: Path, inner: Sequence[str] = ()) -> Path:
-    """Return the path of nested folders; raise if one of them is a link or missing."""
+    """Return the path of nested folders; raise if one is a link, missing or of another user.
+
+    The owner of a folder can replace what is in it at any time.
+    """
     _check_is_folder(path.stat())
     for name in inner:
         path = path / name
@@ -226,3 +250,6 @@ def make_folder(path: Path, inner: Sequence[str] = ()) -> Path:
 def _check_is_folder(status: os.stat_result) -> None:
     if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    if is_foreign(status):
+        # The system has refused nothing, so that there is no number of its error.
+        raise OSError(0, f"its folder belongs to another user: {_ADVICE} {os.geteuid()}")

@@ -24,7 +24,7 @@ from income_client.emulator import Fault
 from income_client.testing import IncomeService
 from tests.cli.commands import Export
 from tests.support.cli import FULL, Cli
-from tests.support.disk import no_room_above
+from tests.support.disk import no_room_above, owned_by_another_user
 from tests.support.emulated import served, without_addresses
 from tests.support.processes import Terminal, beside, closed_pipe
 from tests.support.proxies import changing, malformed_rows
@@ -57,6 +57,14 @@ def test_a_file_holds_everything(export: Export) -> None:
     assert stat.S_IMODE(export.target.stat().st_mode) == 0o600
     assert export.left == FILES
     assert "8 applications updated from the beginning to 2026-06-30T12:00:00" in ran.stderr
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_a_folder_of_another_user_gets_no_export(export: Export, kind: str) -> None:
+    with owned_by_another_user(export.target.parent):
+        ran = export("--format", kind)
+    assert (ran.status, ran.stdout, export.left) == (1, "", set())
+    assert "its folder belongs to another user: choose another one, or give it" in ran.stderr
 
 
 def test_the_manifest_has_the_span(export: Export) -> None:

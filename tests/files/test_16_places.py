@@ -21,6 +21,7 @@ from income_client.downloads.naming import (
     extension_of,
     safe_component,
 )
+from tests.support.disk import owned_by_another_user
 from tests.support.downloads import (
     FACTS,
     check_file,
@@ -117,6 +118,20 @@ async def test_nothing_but_a_file_is_ever_replaced(tmp_path: Path, kind: str) ->
             assert os.path.samestat((folder / "slip").lstat(), before)
             assert files_below(outside) == {"victim": b"mine"}
             assert [one.name for one in folder.iterdir()] == ["slip"]
+
+
+@pytest.mark.parametrize("owned", ["", "inner"], ids=["folder", "folder below"])
+async def test_a_folder_of_another_user_gets_no_file(tmp_path: Path, owned: str) -> None:
+    """Its owner could replace a folder below it by a link while files are written."""
+    (tmp_path / "inner").mkdir()
+    said = f"its folder belongs to another user: .* by chown {os.geteuid()}$"
+    async with storing() as (storage, client):
+        document = storage.store("/a", CONTENT)
+        with owned_by_another_user(tmp_path / owned), pytest.raises(DownloadError, match=said):
+            await client.download(document, tmp_path, names="inner/{document_id}")
+        assert files_below(tmp_path) == {}
+        await client.download(document, tmp_path, names="inner/{document_id}")
+    assert len(files_below(tmp_path)) == 1
 
 
 @pytest.mark.parametrize("etag", [hashlib.md5(CONTENT).hexdigest(), "v1"], ids=["MD5", "tag"])

@@ -20,6 +20,7 @@ from tests.support.disk import (
     folder_of_ordinary_user,
     letter,
     names,
+    owned_by_another_user,
     run_in,
 )
 
@@ -86,6 +87,60 @@ async def test_a_folder_is_no_store(tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match=reason):
             await SQLiteCheckpointStore(path).save("default", "one", version=0)
         assert (caught.value.__cause__, caught.value.__context__) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("store.db", "store.db belongs to another user: remove it, or chown"),
+        ("store.db-journal", "store.db-journal belongs to another user: remove it, or chown"),
+        ("link.db", "link.db belongs to another user: remove it, or chown"),
+        ("", "its folder belongs to another user: choose another folder, or chown"),
+    ],
+)
+async def test_what_another_user_owns_is_no_store(what: str, said: str, tmp_path: Path) -> None:
+    """Its owner could plant a checkpoint of the present: earlier updates would be lost."""
+    path, link = tmp_path / "store.db", tmp_path / "link.db"
+    await filled(path)
+    link.symlink_to(path)
+    (tmp_path / "store.db-journal").touch()
+    with owned_by_another_user(tmp_path / what):
+        for call in (SQLiteCheckpointStore(link).load("default"), filled(link)):
+            with pytest.raises(CheckpointError, match=said) as caught:
+                await call
+            assert not caught.value.retryable
+
+
+async def test_a_folder_of_another_user_gets_no_store(tmp_path: Path) -> None:
+    store = SQLiteCheckpointStore(tmp_path / "store.db")
+    said = "its folder belongs to another user"
+    with owned_by_another_user(tmp_path), pytest.raises(CheckpointError, match=said):
+        await store.save("default", "one", version=0)
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("permissions", "group", "is_refused"),
+    [(0o602, None, True), (0o666, None, True), (0o660, None, False), (0o620, 54_321, True)],
+)
+async def test_a_store_that_other_users_can_write_is_refused(
+    permissions: int, group: int | None, is_refused: bool, tmp_path: Path
+) -> None:
+    """A group of this user may write it: volumes of containers are given to a group."""
+    path = tmp_path / "a store.db"
+    await filled(path)
+    path.chmod(permissions)
+    store = SQLiteCheckpointStore(path)
+    with pytest.MonkeyPatch.context() as patch:
+        if group is not None:
+            patch.setattr(os, "getegid", lambda: group)
+            patch.setattr(os, "getgroups", lambda: [group])
+        if not is_refused:
+            assert (await store.load("default")).version > 0
+            return
+        with pytest.raises(CheckpointError, match="can be written by other users: chmod") as caught:
+            await store.load("default")
+    assert f"chmod go-w '{path}'" in caught.value.message
 
 
 @pytest.mark.parametrize(

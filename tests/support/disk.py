@@ -184,6 +184,23 @@ def locked(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 @contextmanager
+def owned_by_another_user(*paths: Path) -> Iterator[None]:
+    """Have the system say that another user owns some files or folders."""
+    real = Path.stat
+
+    def stat(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        found = real(path, follow_symlinks=follow_symlinks)
+        if path not in paths:
+            return found
+        return os.stat_result([*found[:4], NOBODY, *found[5:10]])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "stat", stat)
+        patch.setattr(Path, "lstat", lambda path: stat(path, follow_symlinks=False))
+        yield
+
+
+@contextmanager
 def folder_of_ordinary_user() -> Iterator[Path]:
     """Lend a folder and, to a superuser, the rights of an ordinary user."""
     was_root = os.geteuid() == 0
