@@ -370,7 +370,7 @@ class IncomeClient:
             updated_after=after,
             updated_before=before,
             limit=limit,
-            application_reference_id=application_reference_id,
+            list_filter=endpoints.ListFilter(application_reference_id=application_reference_id),
         )
         return await self._session.call(request, partial(read_reply, ApplicationPage, request))
 

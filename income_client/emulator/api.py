@@ -38,7 +38,8 @@ _JSON_TYPE: Final = {"Content-Type": "application/json"}
 _JSON: Final = msgspec.json.Encoder(decimal_format="number")
 _REALM: Final = 'realm="income emulator"'
 _JWT_HEADER: Final = b'{"alg":"HS256","typ":"JWT"}'
-_LIST_PARAMETERS: Final = ("application_reference_id", "limit", "updated_after", "updated_before")
+LIST_PARAMETERS: Final = ("application_reference_id", "limit", "updated_after", "updated_before")
+"""Parameters of the list call (contract section 4.1)."""
 MOST_ROWS: Final = 1000
 """Largest number of rows of a page (contract section 4.1)."""
 USUAL_ROWS: Final = 25
@@ -285,7 +286,7 @@ class Service:
         return json_reply(200, content, Cache_Control="no-store")
 
     def _list_page(self, query: str) -> HttpReply:
-        parameters = read_parameters(query, _LIST_PARAMETERS)
+        parameters = read_parameters(query, LIST_PARAMETERS)
         limit = _read_limit(parameters)
         after = _read_bound(parameters, "updated_after")
         before = _read_bound(parameters, "updated_before")

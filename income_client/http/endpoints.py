@@ -4,13 +4,14 @@ Invalid arguments and addresses are refused here, before anything is sent. Impor
 and resolves no name.
 """
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote, unquote
 
 import msgspec
-from attrs import frozen
+from attrs import asdict, frozen
 
 from income_client.settings import Secret, invalid, wrong
 from income_client.system.hosts import HttpAddress, is_this_machine, read_address
@@ -23,6 +24,7 @@ _TOKEN: Final = "/token"  # noqa: S105 - a path
 _APPLICATIONS: Final = "/v1/income/applications"
 _APPLICATION: Final = f"{_APPLICATIONS}/{{application_id}}"
 LONGEST_ID: Final = 512
+_DIGEST_BYTES: Final = 8
 _PLAIN_ID: Final = re.compile(r"[A-Za-z0-9_~-]{1,512}")
 _PLAIN_BUT_COLONS: Final = re.compile(r"[A-Za-z0-9_.~:-]*")
 _DELETE_AND_C1: Final = range(0x7F, 0xA0)
@@ -90,23 +92,54 @@ def token_request() -> Request:
     )
 
 
+@frozen(kw_only=True)
+class ListFilter:
+    """The applications that a list call is about, whenever they were updated (section 4.1).
+
+    Each field is a parameter of the call, which is sent unless it is None. Walks and polls pass
+    the filter on as a whole, and their checkpoints contain its digest.
+    """
+
+    application_reference_id: str | None = None
+    """The partner's own reference of an application."""
+
+    def __attrs_post_init__(self) -> None:
+        for name, value in self.parameters.items():
+            _check_id(name, value)
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The parameters that are sent, by name."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @property
+    def digest(self) -> str | None:
+        """A digest that tells filters apart without their values; None for no parameters."""
+        if not self.parameters:
+            return None
+        content = msgspec.json.encode(self.parameters, order="deterministic")
+        return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()
+
+
+EVERY_APPLICATION: Final = ListFilter()
+"""The filter without parameters."""
+
+
 def list_applications(
     *,
     updated_after: str | None = None,
     updated_before: str | None = None,
     limit: int | None = None,
-    application_reference_id: str | None = None,
+    list_filter: ListFilter = EVERY_APPLICATION,
 ) -> Request:
     """Ask for one page of applications (contract section 4.1)."""
-    if application_reference_id is not None:
-        _check_id("application_reference_id", application_reference_id)
     if limit is not None:
         check_limit(limit)
     parameters = {
         "updated_after": updated_after,
         "updated_before": updated_before,
         "limit": None if limit is None else str(limit),
-        "application_reference_id": application_reference_id,
+        **list_filter.parameters,
     }
     query = "&".join(
         [

@@ -25,7 +25,7 @@ from .reading import DIGEST_BYTES, KEY_BYTES
 _VERSION: Final = 2
 _FIRST_VERSION: Final = 1
 _MEMBERS: Final = {"poll", "since", "reached", "low", "batches", "claims", "seen"}
-_OPTIONAL: Final = {"holder", "lease"}
+_OPTIONAL: Final = {"filter", "holder", "lease"}
 _FIRST_KEY_BYTES: Final = 8
 _FIRST_DIGEST_BYTES: Final = 16
 _COUNTLESS: Final = 2**60
@@ -60,6 +60,8 @@ class Checkpoint:
     """Number of batches that were delivered."""
     takeovers: int = 0
     """Number of pollers that have acquired the name."""
+    filter_digest: str | None = None
+    """Digest of the filter of the list calls; None if every application is listed."""
     holder: str | None = None
     """The mark of the poller that made the save, a random text; None in checkpoints of version
     0.2.0 and before."""
@@ -95,6 +97,8 @@ class Checkpoint:
             "claims": self.takeovers,
             "seen": [[until, b64encode(b"".join(e)).decode()] for until, e in by_time.items()],
         }
+        if self.filter_digest is not None:
+            state["filter"] = self.filter_digest
         if self.holder is not None:
             state["holder"] = self.holder
         if self.lease is not None:
@@ -125,6 +129,7 @@ def read_checkpoint(text: object) -> Checkpoint:
         resumes_at=state["low"],
         batches=state["batches"],
         takeovers=state["claims"],
+        filter_digest=state.get("filter"),
         holder=state.get("holder"),
         lease=state.get("lease"),
         seen=_read_seen(state["seen"], state["reached"], is_first=state["poll"] == _FIRST_VERSION),
@@ -132,12 +137,7 @@ def read_checkpoint(text: object) -> Checkpoint:
 
 
 def _is_sound(state: Mapping[str, Any]) -> bool:
-    since, reached, low, holder = (
-        state["since"],
-        state["reached"],
-        state["low"],
-        state.get("holder"),
-    )
+    since, reached, low = state["since"], state["reached"], state["low"]
     return (
         _is_second(since)
         and _is_second(reached)
@@ -145,7 +145,7 @@ def _is_sound(state: Mapping[str, Any]) -> bool:
         and (low is None or _is_second(low))
         and _is_count(state["batches"])
         and _is_count(state["claims"])
-        and (holder is None or isinstance(holder, str))
+        and all(isinstance(state.get(name), str | None) for name in ("filter", "holder"))
         and _is_duration(state.get("lease"))
     )
 

@@ -113,9 +113,12 @@ class Lease:
         begin: Callable[[], Awaitable[int]],
         *,
         must_exist: bool = False,
+        filter_digest: str | None = None,
     ) -> tuple[Checkpoint, tuple[DeadLetter, ...]]:
         """Acquire the lease; return the checkpoint to resume from, and the dead letters."""
-        self._fence = fence = await self._standby.acquire(start, begin, must_exist=must_exist)
+        self._fence = fence = await self._standby.acquire(
+            start, begin, must_exist=must_exist, filter_digest=filter_digest
+        )
         letters = await fence.load_letters()
         self._begin_renewing()
         return fence.last.checkpoint, letters
@@ -256,6 +259,7 @@ class Standby:
         begin: Callable[[], Awaitable[int]],
         *,
         must_exist: bool,
+        filter_digest: str | None,
     ) -> Fence:
         """Make the first save, under a new mark, once the lease is free; return the fence."""
         for _ in range(_MOST_RIVALS):
@@ -270,8 +274,13 @@ class Standby:
                 )
             previous = self._read(stored)
             self._report_older(previous)
+            for earlier in (previous, start):
+                if earlier is not None and earlier.filter_digest != filter_digest:
+                    # This poller would pass over updates that the filter has hidden until now.
+                    raise CheckpointError("the checkpoint belongs to a poller with another filter")
             checkpoint = evolve(
                 await self._choose_beginning(previous, start, begin),
+                filter_digest=filter_digest,
                 holder=secrets.token_hex(_MARK_BYTES),
                 lease=self._seconds,
             )

@@ -412,7 +412,12 @@ class Poller:
         start = self._start if isinstance(self._start, Checkpoint) else None
         self._schedule.resume_name()
         checkpoint, letters = await self._schedule.unless_stopped(
-            self._lease.acquire(start, self._find_first_second, must_exist=self._must_exist)
+            self._lease.acquire(
+                start,
+                self._find_first_second,
+                must_exist=self._must_exist,
+                filter_digest=self._source.list_filter.digest,
+            )
         )
         progress = Progress(checkpoint, settle=self._settle, lookback=self._lookback)
         self._monitor.progress = progress

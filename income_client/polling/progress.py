@@ -37,6 +37,7 @@ class Progress:
         self._since = checkpoint.since
         self._batches = checkpoint.batches
         self._takeovers = checkpoint.takeovers
+        self._filter_digest = checkpoint.filter_digest
         self._holder = checkpoint.holder
         self._seen = dict(checkpoint.seen)
         # Versions that the list cannot show any more; checkpoints do not contain them.
@@ -124,6 +125,7 @@ class Progress:
             resumes_at=self._position if self._position < self.reached else None,
             batches=self._batches,
             takeovers=self._takeovers,
+            filter_digest=self._filter_digest,
             holder=self._holder,
             seen=dict(self._seen),
         )

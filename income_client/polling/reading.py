@@ -27,7 +27,14 @@ from income_client.errors import (
     PayloadFault,
 )
 from income_client.http import endpoints
-from income_client.http.endpoints import LARGEST_LIMIT, LONGEST_ID, Request, Response
+from income_client.http.endpoints import (
+    EVERY_APPLICATION,
+    LARGEST_LIMIT,
+    LONGEST_ID,
+    ListFilter,
+    Request,
+    Response,
+)
 from income_client.http.replies import read_reply, read_rows
 from income_client.http.session import SessionManager
 from income_client.records.applications import Application, ApplicationPage, ApplicationSummary
@@ -190,6 +197,7 @@ class PollSource:
     documents: bool
     pages: bool
     concurrency: int
+    list_filter: ListFilter = EVERY_APPLICATION
     limit: int = LARGEST_LIMIT
     """Rows of a full page of the list."""
     batch_size: int = 100
@@ -200,7 +208,9 @@ class PollSource:
     async def ask_list(self, bounds: Bounds | None, *, limit: int | None = None) -> Answer:
         """Make one list call; without ``bounds``, send none."""
         limit = self.limit if limit is None else limit
-        reply = await ask_page(self.session, limit, self.zone, bounds, read=read_page)
+        reply = await ask_page(
+            self.session, limit, self.zone, bounds, read=read_page, list_filter=self.list_filter
+        )
         self.has_answered = True
         return reply
 

@@ -18,29 +18,36 @@ from .windows import Bounds, Intervals
 
 _VERSION: Final = 1
 _MEMBERS: Final = {"walk", "after", "before", "covered"}
+_OPTIONAL: Final = {"filter"}
 
 
-def write_checkpoint(bounds: Bounds, covered: Intervals) -> str:
+def write_checkpoint(bounds: Bounds, covered: Intervals, filter_digest: str | None = None) -> str:
     """Return the text of a walk's state."""
-    state = {
+    state: dict[str, Any] = {
         "walk": _VERSION,
         "after": bounds.after,
         "before": bounds.before,
         "covered": [[window.after, window.before] for window in covered],
     }
+    if filter_digest is not None:
+        state["filter"] = filter_digest
     return write_checked(state)
 
 
 def read_checkpoint(
-    text: object, after: int | None = None, before: int | None = None
+    text: object,
+    after: int | None = None,
+    before: int | None = None,
+    filter_digest: str | None = None,
 ) -> tuple[Bounds, list[Window]]:
     """Return a walk's bounds and the windows that it has covered, in ascending order.
 
     Raises `CheckpointError` if `write_checkpoint` did not write the text, or a newer one
-    did, or if the walk has other bounds than those given.
+    did, or if the walk has other bounds or another filter than those given.
     """
-    match read_checked(text, kind="walk", version=_VERSION, members=_MEMBERS):
-        case {"after": int(first), "before": int() | None as last, "covered": list(pairs)}:
+    state = read_checked(text, kind="walk", version=_VERSION, members=_MEMBERS, optional=_OPTIONAL)
+    match state:
+        case {"after": int(first), "before": int() | None as last, "covered": list(pairs), **rest}:
             covered = [Window(*pair) for pair in pairs if _is_window(pair)]
             end = covered[-1].before if covered and last is None else (last or 0) + 1
             is_sound = (
@@ -50,6 +57,8 @@ def read_checkpoint(
                 and len(covered) == len(pairs)
                 and list(Intervals(covered)) == covered
             )
+            if is_sound and rest.get("filter") != filter_digest:
+                raise CheckpointError("the checkpoint belongs to a walk with another filter")
             if is_sound and after in (None, first) and before in (None, last):
                 return Bounds(first, last), covered
             if is_sound:

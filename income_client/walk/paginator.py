@@ -17,7 +17,9 @@ from income_client.errors import (
 )
 from income_client.events.kinds import PageCovered, WindowSplit
 from income_client.http.endpoints import (
+    EVERY_APPLICATION,
     LARGEST_LIMIT,
+    ListFilter,
     Request,
     Response,
     list_applications,
@@ -66,7 +68,7 @@ async def ask_page(
     bounds: Bounds | None,
     *,
     read: ReadPage = read_rows,
-    reference: str | None = None,
+    list_filter: ListFilter = EVERY_APPLICATION,
 ) -> Answer:
     """Make one list call (contract section 4.1); no bounds leave both to the service.
 
@@ -82,7 +84,7 @@ async def ask_page(
         updated_after=None if after is None else wire_time(after),
         updated_before=None if before is None else wire_time(before),
         limit=limit,
-        application_reference_id=reference,
+        list_filter=list_filter,
     )
 
     def answer_of(response: Response) -> Answer:
@@ -166,10 +168,11 @@ async def find_by_reference(
     if reference is None:
         raise invalid("application_reference_id", "a str that is not empty", reference)
     read = partial(read_found, reference)
+    list_filter = ListFilter(application_reference_id=reference)
     matches: list[ApplicationSummary] = []
 
     async def ask(bounds: Bounds | None) -> Answer:
-        reply = await ask_page(session, None, zone, bounds, read=read, reference=reference)
+        reply = await ask_page(session, None, zone, bounds, read=read, list_filter=list_filter)
         rows = reply.page.applications
         matches.extend(row for row in rows if row.application_reference_id == reference)
         return reply
@@ -227,12 +230,14 @@ class ApplicationPaginator:
         on_saturated: whether rows of saturated windows are yielded.
         clock: sleeps where the walk waits for the service's clock.
         zone: the zone of the service's times that carry none.
+        list_filter: the applications that are listed.
         read: reads a page.
         keeps_malformed: whether malformed rows are left on their pages, as `MalformedRow`.
 
     Raises:
         ConfigurationError: an argument is invalid.
-        CheckpointError: ``resume`` is invalid, or belongs to a walk over another span.
+        CheckpointError: ``resume`` is invalid, or belongs to a walk over another span or with
+            another filter.
     """
 
     def __init__(
@@ -247,6 +252,7 @@ class ApplicationPaginator:
         on_saturated: OnSaturated,
         clock: Clock,
         zone: tzinfo,
+        list_filter: ListFilter = EVERY_APPLICATION,
         read: ReadPage = read_rows,
         keeps_malformed: bool = False,
     ) -> None:
@@ -260,8 +266,10 @@ class ApplicationPaginator:
             bounds = Bounds(beginning if after is None else after, before)
             covered: list[Window] = []
         else:
-            bounds, covered = read_checkpoint(resume, after, before)
-        self._ask = partial(_ask_later, partial(ask_page, session, limit, zone, read=read), clock)
+            bounds, covered = read_checkpoint(resume, after, before, list_filter.digest)
+        ask = partial(ask_page, session, limit, zone, read=read, list_filter=list_filter)
+        self._ask = partial(_ask_later, ask, clock)
+        self._list_filter = list_filter
         self._planner = WalkPlanner(
             bounds,
             limit=limit,
@@ -339,7 +347,8 @@ class ApplicationPaginator:
         It covers a row, and a malformed one that was raised, only once the consumer came
         back for the next one, and a saturated window never.
         """
-        return write_checkpoint(self._planner.bounds, self._planner.covered)
+        planner = self._planner
+        return write_checkpoint(planner.bounds, planner.covered, self._list_filter.digest)
 
     @property
     def saturated(self) -> tuple[Window, ...]:

@@ -47,7 +47,7 @@ from income_client.emulator import CallbackTarget
 from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore, nats_publisher
 from income_client.engines.relay import UpdateEvent, faststream_publisher, relay
 from income_client.exporting import ParquetTables
-from income_client.http.endpoints import Response, list_applications
+from income_client.http.endpoints import ListFilter, Response, list_applications
 from income_client.receivers import (
     CallbackBasicAuth,
     CallbackBearerAuth,
@@ -603,7 +603,7 @@ async def test_a_bug_in_an_endpoint_is_answered_with_503(
 
 def test_what_a_test_could_see_of_values_on_the_way() -> None:
     response = Response(status=200, headers={"a": CANARY}, body=BODY)
-    request = list_applications(application_reference_id=CANARY)
+    request = list_applications(list_filter=ListFilter(application_reference_id=CANARY))
     secret = Secret(CANARY)
     assert private_in(f"{response!r} {request!r} {secret!r} {secret} {OAUTH!r} {BASIC!r}") is None
 

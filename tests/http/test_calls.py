@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from income_client import ConnectionFailedError, IncomeClient, to_json
 from income_client.emulator import Emulator, Fault
 from income_client.http.endpoints import (
+    ListFilter,
     addresses,
     get_application,
     get_documents,
@@ -37,7 +38,7 @@ def test_an_id_is_one_segment_of_the_path(application_id: str) -> None:
     path = get_application(application_id).path
     assert path == f"/v1/income/applications/{quote(application_id, safe='')}"
     assert get_documents(application_id).path == path + "/documents"
-    query = list_applications(application_reference_id=application_id).query
+    query = list_applications(list_filter=ListFilter(application_reference_id=application_id)).query
     assert parse_qs(query, strict_parsing=True) == {"application_reference_id": [application_id]}
 
 

@@ -17,6 +17,7 @@ from income_client import (
 )
 from income_client.downloads.http import FilePool
 from income_client.http.endpoints import (
+    ListFilter,
     Response,
     addresses,
     get_application,
@@ -191,7 +192,7 @@ def test_another_event_loop_is_told_apart(kind: str) -> None:
 
 async def test_a_request_carries_what_it_needs_and_no_more() -> None:
     """Path and query arrive byte by byte; the header is set by us alone."""
-    request = list_applications(application_reference_id="%2F ~+'&é")
+    request = list_applications(list_filter=ListFilter(application_reference_id="%2F ~+'&é"))
     async with connected(in_turn(reply(body=b'{"a":1}', X_Request_Id="r"))) as (transport, server):
         answer = await send(transport, request)
         await send(transport, token_request())

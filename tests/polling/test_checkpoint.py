@@ -36,6 +36,7 @@ def checkpoints(draw: st.DrawFn) -> Checkpoint:
         reached=reached,
         batches=draw(counts),
         takeovers=draw(counts),
+        filter_digest=draw(st.none() | st.text(max_size=3)),
         seen=draw(st.dictionaries(keys, versions, max_size=6)),
     )
 
@@ -118,6 +119,7 @@ WRONG: dict[str, list[Any]] = {
         [[0, "AAAA"]], [[0, "A" * 21]], [[0, "A" * 20]], [[0, " " + "A" * 56]],
         [[0, "\u00e9" * 56]],
     ],
+    "filter":  [1, []],
     "more":    [1],
 }
 # fmt: on

@@ -77,14 +77,18 @@ KNOWN = (
 @given(
     st.lists(st.builds(Window, st.integers(0, 100), st.integers(0, 100))),
     st.builds(Bounds, st.just(0), st.none() | st.integers(100, 200)),
+    st.sampled_from([None, "a", "b"]),
 )
-@example([Window(7, 8)], Bounds(7, 7))
-def test_a_state_comes_back_as_it_was(windows: list[Window], bounds: Bounds) -> None:
+@example([Window(7, 8)], Bounds(7, 7), None)
+def test_a_state_comes_back_as_it_was(
+    windows: list[Window], bounds: Bounds, filter_digest: str | None
+) -> None:
     covered = Intervals(windows)
-    assert read_checkpoint(write_checkpoint(bounds, covered)) == (bounds, list(covered))
+    text = write_checkpoint(bounds, covered, filter_digest)
+    assert read_checkpoint(text, filter_digest=filter_digest) == (bounds, list(covered))
 
 
-def test_a_state_is_read_for_its_own_span_only() -> None:
+def test_a_state_is_read_for_its_own_span_and_filter_only() -> None:
     """Also one of an earlier version; one of a newer version is named as such."""
     known = (Bounds(BASE, BASE + 600), [Window(BASE, BASE + 400)])
     for bounds in [(None, None), (BASE, None), (BASE, BASE + 600)]:
@@ -92,6 +96,9 @@ def test_a_state_is_read_for_its_own_span_only() -> None:
     for bounds in [(BASE + 1, None), (None, BASE + 599), (BASE, BASE + 601)]:
         with pytest.raises(CheckpointError, match="another span"):
             read_checkpoint(KNOWN, *bounds)
+    for text, other in [(KNOWN, "a"), (checked(STATE[:-1] + ',"filter":"a"}'), None)]:
+        with pytest.raises(CheckpointError, match="another filter"):
+            read_checkpoint(text, filter_digest=other)
     with pytest.raises(CheckpointError, match="newer version"):
         read_checkpoint(checked(STATE.replace('"walk":1', '"walk":2')))
 
