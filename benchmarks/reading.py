@@ -7,7 +7,6 @@ import os
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -17,7 +16,7 @@ from typing import Any, Final, TypeAlias
 import aiohttp
 
 from income_client import Document, DownloadPolicy, IncomeClient
-from income_client.records import DocumentSource
+from income_client.testing import make_document
 
 from .calls import bare_aiohttp, name_of, parsed
 from .report import Row, Scale, at_most, compared, exactly, in_turns, timed
@@ -210,15 +209,12 @@ async def small_files(scale: Scale) -> list[Row]:
 
 
 def _document(service: CannedService, name: str, size: int) -> Document:
-    return Document(
+    return make_document(
+        application_id="app-0",
         document_id=name,
-        file_ids=(f"file-{name}",),
         file_reference_ids=(f"{name}.pdf",),
         url=f"{service.url}/file/{name}/{size}",
         extracted_data=None,
-        updated_at=datetime(2026, 6, 30, tzinfo=UTC),
-        data_action="create",
-        source=DocumentSource("app-0", "paystub"),
     )
 
 
