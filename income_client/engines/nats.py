@@ -451,12 +451,12 @@ def nats_publisher(
     check = StreamCheck(js, subject)
 
     async def send(event: UpdateEvent) -> None:
+        await check.run()
         headers = {"Nats-Msg-Id": event.id, "content-type": "application/json"}
         content = event.to_json()
         # A server that gets a larger message closes the connection, each time.
         if len(content) > _room(js) and event.record is not None:
             content = evolve(event, record=None).to_json()
-        await check.run()
         try:
             await js.publish(subject, content, headers=headers)
         except (AttributeError, LookupError, TypeError, ValueError):

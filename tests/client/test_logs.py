@@ -142,7 +142,7 @@ async def poll(_: Path) -> None:
 async def call(_: Path) -> None:
     """A call is retried, after its token request was."""
     async with failing_once("token: 503 x1; get_application: 503 x1") as (service, client):
-        (first, *_) = service.world.ids
+        first = service.world.ids[0]
         assert (await client.get_application(first)).application_id == first
 
 
@@ -175,7 +175,7 @@ async def call_synchronously(_: Path) -> None:
             SyncIncomeClient(service.url, auth=service.basic, clock=JumpingClock()) as client,
         ):
             service.faults.add(*script("get_application: 503 x1"))
-            (first, *_) = service.world.ids
+            first = service.world.ids[0]
             assert client.get_application(first).application_id == first
 
     await asyncio.to_thread(run)

@@ -18,11 +18,12 @@ from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, cast
 from urllib.parse import parse_qsl
 
 import pytest
 from attrs import evolve, frozen
+from nats.js.api import StorageType, StreamConfig
 
 from income_client import (
     Application,
@@ -39,11 +40,12 @@ from income_client import (
     Secret,
     SQLiteCheckpointStore,
     StoredToken,
+    SyncIncomeClient,
     Timeouts,
     from_json,
     to_json,
 )
-from income_client.emulator import CallbackTarget
+from income_client.emulator import CallbackTarget, RemoteEmulator
 from income_client.engines.nats import NatsCheckpointStore, NatsTokenStore, nats_publisher
 from income_client.engines.relay import UpdateEvent, faststream_publisher, relay
 from income_client.exporting import ParquetTables
@@ -500,17 +502,26 @@ def key_value(content: bytes) -> Any:
         return SimpleNamespace(value=content, revision=1, data=content, seq=1)
 
     async def status() -> Any:
-        config = SimpleNamespace(max_age=0, storage="file")
+        config = StreamConfig(max_age=0, storage=StorageType.FILE, max_msgs=0, max_bytes=0)
         return SimpleNamespace(stream_info=SimpleNamespace(config=config))
 
     stream = SimpleNamespace(get_msg=found)
     return SimpleNamespace(get=found, status=status, _js=stream, _pre="", _stream="")
 
 
+def closed_client() -> SyncIncomeClient:
+    """Return a client that refuses every call."""
+    with SyncIncomeClient("https://income.example", auth=BASIC) as client:
+        return client
+
+
 class Failing:
     """A broker that raises an error from a frame with something private."""
 
     _nc = SimpleNamespace(max_payload=1_000_000)
+
+    async def find_stream_name_by_subject(self, _: str) -> str:
+        raise TimeoutError
 
     async def publish(self, *_: object, **__: object) -> None:
         raise_with_canary(OSError("away"))
@@ -559,6 +570,27 @@ REFUSED: Final[dict[str, Callable[[], Any]]] = {
         {"type": "webtransport", "headers": [(b"authorization", TOKEN.encode())]}, NEVER, NEVER
     ),
     "password of a key": lambda: callback_ssl_context("no.pem", "no.key", None, password=CANARY),
+    # Secrets
+    "bytes as a secret": lambda: Secret(cast("Any", CANARY.encode())),
+    "line end in a password": lambda: BasicAuth("u", f"{CANARY}\n"),
+    "password in a user name": lambda: BasicAuth(f"u:{CANARY}", "p"),
+    "line end in a client secret": lambda: OAuth2ClientCredentials("u", f"{CANARY}\n"),
+    "line end in a callback's password": lambda: CallbackBasicAuth("u", f"{CANARY}\n"),
+    "passwords as pairs": lambda: CallbackBasicAuth("u", "p", also=cast("Any", {"u": CANARY})),
+    "short secret of an issuer": lambda: CallbackTokenIssuer("u", CANARY),
+    "secrets as pairs": lambda: CallbackTokenIssuer("u", LONG, also=cast("Any", [("u", LONG)])),
+    "short key for tokens": lambda: CallbackBearerAuth(
+        keys=CANARY, issuer="i", audience="a", algorithms=["HS256"]
+    ),
+    "blank in a control token": lambda: RemoteEmulator("http://127.0.0.1:1", f"{CANARY} x"),
+    # The client that is not asynchronous
+    "session of another loop": lambda: SyncIncomeClient(
+        "https://income.example",
+        auth=BASIC,
+        proxy=f"http://u:{CANARY}@proxy.example",
+        session=cast("Any", "x"),  # type: ignore[call-arg]
+    ),
+    "call after closing": lambda: closed_client().get_json("/v1/reports", {"ssn": CANARY}),
     # Stores and brokers
     "token in NATS": lambda: NatsTokenStore(key_value(CANARY.encode())).load(),
     "checkpoint in NATS": lambda: NatsCheckpointStore(key_value(CANARY.encode())).load("x"),

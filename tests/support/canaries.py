@@ -302,7 +302,7 @@ def held_by(error: BaseException) -> str:
     for one in _chain(error):
         shown += [str(one), repr(one), repr(one.args), repr(vars(one))]
         for frame in _frames_below(one):
-            shown += [f"{name}={value!r}" for name, value in frame.f_locals.items()]
+            shown += [f"{name}={_repr(value)}" for name, value in frame.f_locals.items()]
     try:
         shown.append(repr(pickle.dumps(error)))
     except TypeError:
