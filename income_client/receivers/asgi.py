@@ -21,6 +21,9 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 _FORWARDING: Final = frozenset({b"x-forwarded-for", b"x-real-ip", b"forwarded"})
+"""Fields from which servers and middlewares take an address in the place of their peer's."""
+_TRAILING: Final = frozenset({b"transfer-encoding", b"trailer"})
+"""Fields of requests that may have trailers, which some servers append to the header fields."""
 _PORTS: Final = range(1, 65536)
 _POLICY_VIOLATION: Final = 1008
 
@@ -34,8 +37,9 @@ class Receiver:
     may be the whole application, too.
 
     ASGI servers and their middlewares put forwarded addresses in the place of their
-    peer's, uvicorn by default. So where a request has such a header, the peer is believed
-    only from the protocol in `income_client.receivers.uvicorn`.
+    peer's, uvicorn by default, and some take trailers, which anybody may have sent, for
+    headers of a proxy. So where a request has such a header or may have trailers, the peer is
+    believed only from the protocol in `income_client.receivers.uvicorn`.
 
     Args:
         receiver: a `CallbackReceiver`, or a `CallbackTokenIssuer` for its token address.
@@ -85,8 +89,8 @@ class Receiver:
         if not self._has_warned:
             self._has_warned = True
             logger.warning(
-                "this server may replace its peer's address by a forwarded one, so proxies cannot "
-                "be recognised; start uvicorn with "
+                "this server may replace its peer's address by a forwarded one, or take trailers "
+                "for header fields, so proxies cannot be recognised; start uvicorn with "
                 "--http income_client.receivers.uvicorn:H11Protocol"
             )
 
@@ -98,14 +102,16 @@ def _peer_of(scope: Scope, *, is_true: bool) -> str | None:
         return peer
     client = scope.get("client")
     is_unix = _is_unix(scope.get("server"))
+    names = {bytes(name).lower() for name, _ in scope["headers"]}
+    if not is_true and not _TRAILING.isdisjoint(names):
+        return REWRITTEN_PEER
     if not client:
         # Some servers do not report the peer; it is then not taken for this machine.
         return UNIX_PEER if is_unix else None
     host, port = client
     if is_unix or not isinstance(host, str) or port not in _PORTS:
         return REWRITTEN_PEER
-    is_forwarded = any(name.lower() in _FORWARDING for name, _ in scope["headers"])
-    return host if is_true or not is_forwarded else REWRITTEN_PEER
+    return host if is_true or _FORWARDING.isdisjoint(names) else REWRITTEN_PEER
 
 
 def _is_unix(server: Any) -> bool:

@@ -1,5 +1,6 @@
 """The endpoint on real servers: the requests it gets, and the answers that are sent."""
 
+import base64
 import logging
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextlib import AbstractAsyncContextManager
@@ -13,8 +14,13 @@ from aiohttp import web
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from income_client import ConfigurationError
-from income_client.receivers import Callback, CallbackReceiver, CallbackTokenIssuer
-from income_client.receivers.adapters import endpoint_of
+from income_client.receivers import (
+    Callback,
+    CallbackClientCertificate,
+    CallbackReceiver,
+    CallbackTokenIssuer,
+)
+from income_client.receivers.adapters import Endpoint, endpoint_of
 from income_client.receivers.aiohttp import routes
 from income_client.receivers.asgi import Receiver
 from income_client.receivers.exchange import REWRITTEN_PEER, UNIX_PEER, RequestHead, make_answer
@@ -31,7 +37,7 @@ from tests.support.callbacks import (
     served_by_aiohttp,
     served_by_uvicorn,
 )
-from tests.support.identities import Papers, der_of, issued, pem_of
+from tests.support.identities import SERVICE, Papers, der_of, issued, pem_of
 from tests.support.service import until
 
 CHUNKED = b"POST /callbacks HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -40,7 +46,7 @@ each_server = pytest.mark.parametrize("http", ["aiohttp", "h11", "httptools"])
 each_of_ours = pytest.mark.parametrize("http", ["aiohttp", H11Protocol])
 
 
-def served(endpoint: Recording, http: Any, **options: Any) -> AbstractAsyncContextManager[str]:
+def served(endpoint: Endpoint, http: Any, **options: Any) -> AbstractAsyncContextManager[str]:
     if http == "aiohttp":
         return served_by_aiohttp(endpoint, **options)
     return served_by_uvicorn(Receiver(endpoint), http=http, **options)
@@ -130,6 +136,39 @@ async def test_trailers_are_no_headers(http: Any) -> None:
     assert endpoint.bodies == [b"{}"] * (1 if http == "aiohttp" else 2)
     for head in endpoint.heads:
         assert head.values(b"x-forwarded-for") == ()
+
+
+@pytest.mark.parametrize("is_unix", [False, True], ids=["TCP", "unix"])
+@pytest.mark.parametrize("trailer", ["Client-Cert", "X-SSL-Client-Verify"])
+@pytest.mark.parametrize("http", ["httptools", "h11", H11Protocol, "aiohttp"])
+async def test_a_trailer_proves_no_certificate(
+    http: Any, trailer: str, papers: Papers, tmp_path: Path, *, is_unix: bool
+) -> None:
+    """A trusted proxy removes such header fields of a client, and passes its trailers on.
+
+    A server that takes trailers for header fields must be noticed, or any client passes.
+    """
+    verified = None if trailer == "Client-Cert" else (trailer, "SUCCESS")
+    holder = CallbackClientCertificate(
+        san=SERVICE, proxy_header="Client-Cert", verified_header=verified
+    )
+    callbacks: list[Callback] = []
+    receiver = CallbackReceiver(
+        callbacks.append, auth=holder, trusted_proxies=["127.0.0.1", "unix:"]
+    )
+    fields = {
+        "Client-Cert": f":{base64.b64encode(der_of(papers.service())).decode()}:",
+        "X-SSL-Client-Verify": "SUCCESS",
+    }
+    named = {name: f"{name}: {value}\r\n".encode() for name, value in fields.items()}
+    smuggled = named.pop(trailer)
+    content = b"Content-Type: application/json\r\n"
+    head = CHUNKED.removesuffix(b"\r\n") + content + b"".join(named.values()) + b"\r\n"
+    uds = tmp_path / "s" if is_unix else None
+    async with served(receiver, http, uds=uds) as url, connected(url, uds=uds) as (reader, writer):
+        writer.write(head + b"2\r\n{}\r\n0\r\n" + smuggled + b"\r\n")
+        assert (await read_reply(reader)).status == 403
+    assert callbacks == []
 
 
 @each_of_ours
@@ -323,9 +362,11 @@ async def test_who_the_other_end_is() -> None:
         assert (await head_in(scope_of(client=client, server=server))).peer == peer
 
 
-async def test_with_a_forwarding_header_no_peer_is_believed() -> None:
-    """The address may be the header's, unless the caller says that the server's is true."""
+async def test_with_a_doubtful_header_no_peer_is_believed() -> None:
+    """The address may be a header's, or a header a trailer, unless the caller knows the server."""
     for name, value in (
+        (b"Transfer-Encoding", "chunked"),
+        (b"trailer", "Client-Cert"),
         *((b"X-Forwarded-For", value) for value in ("198.51.100.7", "192.0.2.9", "", "unix:")),
         (b"x-real-ip", "198.51.100.7"),
         (b"Forwarded", "for=192.0.2.9"),
