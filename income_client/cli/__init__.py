@@ -1,4 +1,4 @@
-"""The income-client command: where it begins and how it ends; knows no sub-command."""
+"""The income-client command: its start and its end, without any sub-command."""
 
 import os
 import sys
@@ -43,7 +43,7 @@ def _run_command_line() -> int:
 
 
 def _flush_output(status: int) -> int:
-    """Return the status once nothing is left that could fail when the interpreter ends."""
+    """Flush all output, so that the interpreter cannot fail at its end; return the status."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -1,4 +1,4 @@
-"""The commands, each loaded when it is called, and what their errors exit with."""
+"""The commands, each imported when it is called, and the exit statuses of their errors."""
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -77,7 +77,7 @@ _SUMMARIES: Final = {
     "schema": "Print the SQL of the tables in a database",
     "completion": "Print a completion script for a shell",
 }
-"""Commands in the order of the help. That of a command itself is its function's docstring."""
+"""Summaries of the commands, in the order of the help."""
 _MEANT: Final[Mapping[str, tuple[str, ...]]] = {
     "--csv": ("--output csv",),
     "--json": ("--output json", "--format jsonl"),
@@ -88,18 +88,18 @@ _MEANT: Final[Mapping[str, tuple[str, ...]]] = {
     "-o": ("--format",),
     "-v": (_VERBOSE,),
 }
-"""Options of other commands or programs, and what they may be called here."""
+"""Options of other commands or programs, and their names here."""
 _REMOVED: Final[Mapping[str, str]] = {
     "find": "write income-client applications --reference REFERENCE.",
     "token": "income-client guide command-line has a line of curl for it.",
 }
-"""Commands of earlier versions, and what to use in place of them."""
+"""Commands of earlier versions, and their replacements."""
 _WORDS: Final[Mapping[str, str]] = {"help": "--help", "version": "--version"}
-"""Words that other programs have as commands, and the command of this one for each."""
+"""Common names of commands in other programs, and the command here."""
 
 
 class _HelpFormatter(DefaultFormatter):
-    """Lays out help so that paragraphs fill the width, and usage says what the arguments are."""
+    """Lays out help: paragraphs fill the width, and the usage line describes the arguments."""
 
     def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
         for entry in panel.entries:
@@ -120,7 +120,7 @@ class _HelpFormatter(DefaultFormatter):
 
 
 def _join_lines(description: object) -> None:
-    """Join the lines of each paragraph; lists and examples stay as they are."""
+    """Join the lines of each paragraph, except in lists and examples."""
     text = getattr(description, "primary_renderable", None)
     if isinstance(text, Text):
         text.plain = "\n\n".join(
@@ -130,7 +130,7 @@ def _join_lines(description: object) -> None:
 
 
 def command_line(command_name: str = "") -> App:
-    """Return the command line; only the wanted command is loaded, once it is called."""
+    """Return the command line; only the command ``command_name`` is imported, on its call."""
     app = App(
         name="income-client",
         help=_ABOUT,
@@ -209,7 +209,7 @@ def _error_text(error: CycloptsError) -> str:
 
 
 def _command_hint(word: str) -> str | None:
-    """Return what to say of a word in a command's place; None where nothing is known of it."""
+    """Return a hint about a word in place of a command; None without one."""
     if word in _REMOVED:
         return f"The command {word} was removed: {_REMOVED[word]}"
     if word.startswith("-"):
@@ -220,7 +220,7 @@ def _command_hint(word: str) -> str | None:
 
 
 def _option_hint(option: str, names: Collection[str]) -> str | None:
-    """Return what to say of an option that means something elsewhere; None for any other."""
+    """Return a hint about an option of another command or program; None without one."""
     letter = option[:2]  # with a value behind it, as in -n3
     meant = _MEANT.get(option if option.startswith("--") else letter)
     if meant is None:

@@ -44,9 +44,9 @@ _MOST_NAME: Final = 18
 _LEAST_BAR: Final = 6
 _MOST_BAR: Final = 40
 _EIGHTHS: Final = 8
-"""Parts of a cell that a bar can fill."""
+"""Parts of a character cell that a bar can fill."""
 _EXACT: Final = Context(prec=200)
-"""Room for every digit: an amount has at most 40 on either side of the point."""
+"""Context with room for every digit of an amount, at most 40 on either side of the point."""
 _LONGEST_AMOUNT: Final = 28
 """Characters of the longest amount that fits beside the branches of 40 columns."""
 _SLOT: Final = re.compile(r"applicant[0-9]{1,3}", re.ASCII)
@@ -102,12 +102,12 @@ async def application(
 
 
 def draw_record(record: "ApplicationRecord", *, shows_all: bool = False) -> Tree:
-    """Return the tree of an application, with or without what identifies the borrowers."""
+    """Return the tree of an application, with or without personal data."""
     return _Drawing(record, shows_all=shows_all).draw()
 
 
 class _Drawing:
-    """Draws one record; decides here alone what of it may be seen."""
+    """Draws one record; the only place that decides which of its data are visible."""
 
     def __init__(self, record: "ApplicationRecord", *, shows_all: bool) -> None:
         self._record = record
@@ -139,7 +139,7 @@ class _Drawing:
         )
 
     def draw(self) -> Tree:
-        """Return the tree."""
+        """Return the tree of the record."""
         application = self._record.application
         updated = application.last_updated_at
         title = f"Application {printable(application.application_id)}"
@@ -255,7 +255,7 @@ class _Drawing:
             yield f"{counted(unknown, 'further field')}, see --output json."
 
     def _words_of(self, key: str) -> str:
-        """Return a kind or type in words; a masked one only if it cannot be a name."""
+        """Return a kind or type in words; masked unless it cannot be a person's name."""
         if self._shows_all or _PLAIN_KEY.fullmatch(key):
             return printable(key.replace("_", " ")).strip() or "unnamed"
         return "other"
@@ -272,7 +272,7 @@ class _Columns:
 
 @frozen(kw_only=True)
 class _AmountLine:
-    """The name, bar and amount of a source; without a bar where there is no room for one."""
+    """Name, bar and amount of a source; without a bar if there is no room for it."""
 
     columns: _Columns
     name: str
@@ -349,7 +349,7 @@ def _facts_of(
 
 
 def _count_unknown(value: Any) -> int:
-    """Count the fields that the contract does not name, in records within records too."""
+    """Count the unknown fields of a record and of its inner records."""
     if attrs.has(type(value)):
         names = {field.name for field in attrs.fields(type(value))}
         own = sum(len(getattr(value, name)) for name in names & _UNKNOWN)

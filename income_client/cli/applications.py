@@ -113,7 +113,7 @@ async def _write_found(reference: str, rows: RowWriter, connection: Connection |
 
 
 async def _write_page(client: "IncomeClient", span: Span, rows: RowWriter, limit: int) -> bool:
-    """Write as many rows as are wanted if a single page has them; else write none."""
+    """Write the rows of a single page if these are enough; else write none, and return False."""
     if limit > _MOST_ON_A_PAGE:
         return False
     try:
@@ -150,7 +150,7 @@ def _write_summary(summary: "ApplicationSummary", rows: RowWriter) -> None:
 
 
 class ListProgress:
-    """Draws how far a walk has come."""
+    """Draws the progress of a walk."""
 
     def __init__(self, line: StatusLine, *, has_beginning: bool) -> None:
         self._line = line
@@ -159,7 +159,7 @@ class ListProgress:
         self._rows = 0
 
     def draw_event(self, event: "Event") -> None:
-        """Draw what an event of the client changes."""
+        """Update the drawing for an event of the client."""
         from income_client.events import PageCovered, RequestSent
 
         parts = []

@@ -1,4 +1,4 @@
-"""Credentials of callbacks from the environment: `emulate` sends them, `listen` asks for them."""
+"""Credentials of callbacks from the environment, for `emulate` and `listen`."""
 
 import os
 
@@ -8,13 +8,13 @@ _PREFIX = "INCOME_CALLBACK_"
 
 
 def callback_basic() -> BasicAuth | None:
-    """Return the user name and password of callbacks, None where neither is set."""
+    """Return the user name and password of callbacks; None if neither is set."""
     pair = _read_pair(f"{_PREFIX}USERNAME", f"{_PREFIX}PASSWORD")
     return None if pair is None else BasicAuth(*pair)
 
 
 def callback_client() -> OAuth2ClientCredentials | None:
-    """Return the client id and secret of callbacks, None where neither is set."""
+    """Return the client id and secret of callbacks; None if neither is set."""
     pair = _read_pair(f"{_PREFIX}CLIENT_ID", f"{_PREFIX}CLIENT_SECRET")
     return None if pair is None else OAuth2ClientCredentials(*pair)
 

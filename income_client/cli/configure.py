@@ -122,7 +122,7 @@ def configure(
 
 
 def _read_file(path: Path, name: str) -> bytes:
-    """Return what a configuration file holds; nothing if there is no file."""
+    """Return the text of a configuration file; an empty text if there is no file."""
     from income_client.configuration import read_content
 
     try:
@@ -132,7 +132,7 @@ def _read_file(path: Path, name: str) -> bytes:
 
 
 def _has_settings(table: Mapping[str, Any], profile: str | None) -> bool:
-    """Say whether a file has a profile, or settings outside of profiles if none is named."""
+    """Return whether a file has a profile, or top-level settings if ``profile`` is None."""
     profiles = table.get("profiles")
     if profile is None:
         return not table.keys() <= {"profiles"}
@@ -140,14 +140,14 @@ def _has_settings(table: Mapping[str, Any], profile: str | None) -> bool:
 
 
 def _toml_of(profile: str | None, settings: Mapping[str, str]) -> str:
-    """Return settings in TOML, in which texts are written as in JSON."""
+    """Return settings in TOML, with texts as in JSON."""
     header = "" if profile is None else f"[profiles.{json.dumps(profile, ensure_ascii=False)}]\n"
     texts = {key: json.dumps(text, ensure_ascii=False) for key, text in settings.items()}
     return header + "".join(f"{key} = {text}\n" for key, text in texts.items())
 
 
 def _fill_in(options: Mapping[str, str | None], secret_file: Path | None) -> dict[str, str]:
-    """Return the settings that options name, with dots for the others; no secret is among them."""
+    """Return the settings of the options, with dots for missing ones, and without any secret."""
     kind = _kind_of("username" if options["username"] else "client_id")
     secret = {kind.secret: "..."}
     if secret_file is not None:
@@ -165,7 +165,7 @@ def _kind_of(name: str) -> "CredentialKeys":
 
 
 def _ask_for_missing(options: Mapping[str, str | None], secret_file: Path | None) -> dict[str, str]:
-    """Return the settings to save, by key, and ask for settings that no option sets."""
+    """Return the settings to save, by key, after questions about missing ones."""
     base_url = options["base_url"] or _ask_visibly("Address of the service")
     key = "username" if options["username"] else "client_id"
     name = options[key] or _ask_visibly("Client id (none for a user name)")
@@ -184,7 +184,7 @@ def _ask_for_missing(options: Mapping[str, str | None], secret_file: Path | None
 
 
 def _ask_visibly(question: str) -> str | None:
-    """Ask for something that need not be hidden; None if there is nobody to ask, or no answer."""
+    """Ask for a setting that is no secret; None without a terminal or an answer."""
     if not can_ask():
         return None
     sys.stderr.write(f"{question}: ")
@@ -220,7 +220,7 @@ def _check_settings(settings: Mapping[str, str]) -> None:
 def _save_file(
     path: Path, name: str, profile: str | None, settings: Mapping[str, str], *, is_checked: bool
 ) -> None:
-    """Put the file with more settings in its place, once a request with these has succeeded."""
+    """Save a file with the new settings, after a successful request with them."""
     place = path.resolve()  # a link to a file that is kept elsewhere stays one
     part = place.with_name(f".{place.name}.new")
     try:
@@ -248,7 +248,7 @@ def _save_file(
 def _add_settings(
     before: bytes, name: str, profile: str | None, settings: Mapping[str, str]
 ) -> bytes:
-    """Return what a file holds, with a profile at its end, or settings of none before it."""
+    """Return a file's text with a profile at its end, or top-level settings at its beginning."""
     from income_client.configuration import MAX_BYTES, parse_toml
 
     table = parse_toml(before, name)

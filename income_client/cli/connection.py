@@ -1,4 +1,4 @@
-"""The service and the credentials of a command: from options, environment, a file or a prompt.
+"""Service and credentials of a command: from options, environment, a file or a prompt.
 
 The rules of precedence are in `income_client.configuration`.
 """
@@ -69,7 +69,7 @@ def connect(
 
 
 def read_settings(connection: Connection | None = None) -> "Configuration":
-    """Return what `connect` makes a client of, or raise its `ConfigurationError`."""
+    """Return the configuration for `connect`, or raise its `ConfigurationError`."""
     from income_client.configuration import from_file
 
     connection = connection or Connection()
@@ -98,7 +98,7 @@ def make_client(
 
 
 def _ask_for_missing_secret(configuration: "Configuration") -> "Configuration":
-    """Ask for the secret if that is all that is missing, and there is somebody to ask."""
+    """Ask for the secret if only that is missing, and a person can answer."""
     account = configuration.account
     match account.kinds:
         case (kind,) if (
@@ -112,25 +112,25 @@ def _ask_for_missing_secret(configuration: "Configuration") -> "Configuration":
 
 
 def described(client: "IncomeClient", error: IncomeClientError) -> str:
-    """Return the message of an error that a client yielded, with the server it is about."""
+    """Return the message of an error from a client, with the server's name."""
     from .service_client import ServiceClient
 
     return client.described(error) if isinstance(client, ServiceClient) else str(error)
 
 
 def is_of_the_account(error: IncomeClientError) -> bool:
-    """Say whether the service refused the account as such, so that it refuses every other call."""
+    """Return whether the service refused the account, so that other calls fail as well."""
     is_token_refused = isinstance(error, TokenError) and error.status == HTTPStatus.FORBIDDEN
     return isinstance(error, AuthenticationError) or is_token_refused
 
 
 def is_refusal(error: IncomeClientError) -> bool:
-    """Say whether the service refused the account, or what it asked for (exit status 4)."""
+    """Return whether the service refused the account or the request (exit status 4)."""
     return is_of_the_account(error) or isinstance(error, PermissionDeniedError)
 
 
 def authority_of(address: str) -> str:
-    """Return ``HOST:PORT`` of a valid address, and nothing else of it."""
+    """Return ``HOST:PORT`` of a valid URL, without its other parts."""
     from yarl import URL
 
     url = URL(address)
@@ -138,12 +138,12 @@ def authority_of(address: str) -> str:
 
 
 def can_ask() -> bool:
-    """Say whether a person sees a question and can answer it."""
+    """Return whether a person can see a question and answer it."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def ask(what: str) -> Secret | None:
-    """Ask for a secret without echo; None if there was no answer, or it could not be hidden."""
+    """Ask for a secret without echo; None without an answer, or if the echo stays on."""
     try:
         with _interruptible(), warnings.catch_warnings():
             # Where it cannot be hidden, it is not asked for.
@@ -156,7 +156,7 @@ def ask(what: str) -> Secret | None:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C end the question: an event loop would take it and wait for the answer."""
+    """Let Ctrl-C end a question: the event loop would catch it and keep waiting."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -20,7 +20,7 @@ _KIND_OF_ERROR: Final = re.compile(r"^[A-Za-z]+Error: (?=.)", re.ASCII)
 
 
 def _shown_reason(row: Mapping[str, object]) -> str:
-    """Return the reason without the kind of the error, and the id that is shown beside it."""
+    """Return the reason of a dead letter, without the error's class and the id."""
     reason = _KIND_OF_ERROR.sub("", str(row["reason"]), count=1)
     return reason.replace(f"({row['application_id']})", "", 1)
 
@@ -91,14 +91,14 @@ async def dead_letters(
 
 
 def _key_of(text: str, letters: Iterable["DeadLetter"]) -> str | None:
-    """Return the key of the dead letter with this key, or about this application."""
+    """Return the key of the dead letter with a key or an application's id."""
     keys = {letter.key for letter in letters}
     ids = {letter.application_id: letter.key for letter in letters}
     return text if text in keys else ids.get(text)
 
 
 def _existing_store(store: Path) -> "SQLiteCheckpointStore | None":
-    """Return the store if it exists; it is never made here."""
+    """Return the store if it exists; never create it."""
     from income_client import SQLiteCheckpointStore
 
     try:

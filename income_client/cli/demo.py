@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 _LATENCY: Final = 0.02
 _SHOWN_LATENCY: Final = 0.2
-"""Slow enough to follow on the page."""
+"""Seconds of each request, slow enough to follow on the page."""
 _OPEN_SECONDS: Final = 15.0
-"""Seconds that a browser has to show the page before the demo begins without it."""
+"""Seconds for the browser to load the page, before the demo begins without it."""
 _LOOK_SECONDS: Final = 0.2
 _IN_FLIGHT: Final = 16
 _ALL: Final = timedelta(days=91)
-"""Further back than the emulator's data goes, which covers 90 days."""
+"""Period that covers the emulator's data of 90 days."""
 _RECENT: Final = timedelta(days=7)
 _USABLE_ROWS: Final = 999
-"""Most rows of a page that is not full, and so known to hide nothing."""
+"""Most rows of a page that certainly hides none."""
 _BAR_WIDTH: Final = 32
 
 
@@ -81,7 +81,7 @@ async def demo(
 
 
 async def _show_page(service: "Emulator") -> bool:
-    """Open the page of the service in the browser, and say whether it asks for something."""
+    """Open the service's page in the browser, and return whether the page was requested."""
     try:
         webbrowser.get()
     except webbrowser.Error:
@@ -151,7 +151,7 @@ async def _read_service(service: "Emulator", bars: Bars) -> _Results:
 
 
 def _find_mistakes(results: _Results, service: "Emulator") -> list[str]:
-    """Say how what was read differs from what the service holds."""
+    """Return the differences between the results and the service's data, in words."""
     existing, ids = set(service.world.ids), set(results.ids)
     read = {record.application_id for record in results.records}
     counts = {

@@ -134,7 +134,7 @@ def _period_of(document: "Document") -> Mapping[str, object]:
 
 
 def _count_pages(pages: Any) -> int | None:
-    """Return how many pages there are, as far as that shows: the contract has no form of them."""
+    """Return the number of pages where it is visible: the contract does not show their form."""
     match pages:
         case list() | tuple():
             return len(pages)

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 _SERVICE_CONCURRENCY: Final = 16
 _FileKey = tuple[str | None, str | None, str]
-"""The application, and the type and id of the document: ids may repeat among types."""
+"""Application id, document type and document id: ids may repeat among types."""
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _ALLOWED_BY: Final = {
     LinkRefusal.PLAIN_HTTP: "files come over http from this machine only: --allow-host 127.0.0.1",
@@ -71,7 +71,7 @@ _ALLOWED_BY: Final = {
     LinkRefusal.PRIVATE_NETWORK: "files come from private networks with --allow-private-networks",
     LinkRefusal.THIS_MACHINE: "files come from this machine with --allow-host 127.0.0.1",
 }
-"""The option that allows what was refused, where there is one."""
+"""Options that allow what a policy refuses."""
 
 
 def _check_folder(_: Any, to: Path) -> None:
@@ -234,13 +234,13 @@ class _Run:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing failed, and each type is one that the service has."""
+        """Whether nothing failed, and the service has each type."""
         is_failed = self._failed or self._unread or self._chosen.saturated or self._chosen.malformed
         return not is_failed and self._types.are_known
 
     @property
     def summary(self) -> str:
-        """The whole run in a line."""
+        """Summary of the run in one line."""
         count = self._new + self._there + self._failed
         unread = f", {counted(self._unread, 'application')} not read" if self._unread else ""
         return (
@@ -273,7 +273,7 @@ class _Run:
                     yield entry
 
     async def report(self, outcome: "DownloadedFile | DownloadFailure") -> None:
-        """Print the path of a file that is complete, or say why a file is not."""
+        """Print the path of a complete file, or the reason of a failure."""
         if isinstance(outcome, income_client.DownloadFailure):
             self._failed += 1
             self._say_failed(outcome)
@@ -289,7 +289,7 @@ class _Run:
         self._end_file(outcome)
 
     def say_what_failed(self, *, is_cut_short: bool) -> None:
-        """Say in the end what was not said of a single file."""
+        """Report failures that no single file has reported."""
         for window in self._chosen.saturated:
             say(overfull(window))
         if self._types.missing is not None and not is_cut_short:
@@ -323,7 +323,7 @@ class _Run:
 
 
 class _Bars(Bars):
-    """A bar for each file on its way, and one above them for all applications."""
+    """A bar for each file in progress, and one for all applications."""
 
     def __init__(self, *, is_wanted: bool) -> None:
         self._all = Progress(
@@ -348,19 +348,19 @@ class _Bars(Bars):
         self._by_key: dict[_FileKey, TaskID] = {}
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        """Yield what is drawn, from top to bottom."""
+        """Yield the bars from top to bottom."""
         yield self._all
         yield from super().get_renderables()
 
     def stop(self) -> None:
-        """Take all bars away."""
+        """Remove all bars."""
         # What is drawn last is drawn whole, even if it is higher than the terminal.
         for key in list(self._by_key):
             self.end(key)
         super().stop()
 
     def expect(self, count: int, is_all: bool) -> None:
-        """Set the length of the bar of all applications to the number known by now."""
+        """Set the length of the applications' bar to the number known so far."""
         text = counted(count, "application") if is_all else f"{count:,}+ applications"
         self._all.update(self._task, total=count, description=text)
 
@@ -369,11 +369,11 @@ class _Bars(Bars):
         self._all.advance(self._task)
 
     def count(self, files: int, size: int) -> None:
-        """Show how many files are there, and how many bytes have come."""
+        """Show the number of complete files and of received bytes."""
         self._all.update(self._task, count=f"{counted(files, 'file')}, {decimal(size)}")
 
     def move(self, progress: "DownloadProgress") -> None:
-        """Move the bar of a file, or begin one."""
+        """Update the bar of a file, or add one."""
         key = _key_of(progress)
         if key not in self._by_key:
             # What was there from the beginning says nothing about the rate.
@@ -383,7 +383,7 @@ class _Bars(Bars):
         self.update(self._by_key[key], total=progress.total, completed=progress.received)
 
     def end(self, key: _FileKey) -> None:
-        """Take the bar of a file away, if it has one."""
+        """Remove the bar of a file, if it has one."""
         if key in self._by_key:
             self.remove_task(self._by_key.pop(key))
 
@@ -399,5 +399,5 @@ def _key_of(file: "DownloadedFile | DownloadFailure | DownloadProgress") -> _Fil
 
 
 def _with_ids(text: str, subject: str | None, ids: Iterable[str | None]) -> str:
-    """Return what is said of a subject, with the other ids that it is about."""
+    """Return a message with the ids that it is about."""
     return ": ".join([*(one for one in ids if one and one != subject), text])

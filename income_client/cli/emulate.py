@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from income_client.emulator import CallbackTarget, Emulator
 
 _STRIDE: Final = 7919
-"""Step from one updated application to the next: a prime, so that each has its turn."""
+"""Step from one updated application to the next: a prime, so that each is updated."""
 _MOST_CALLBACKS: Final = 16
 _TOKEN_VARIABLE: Final = "INCOME_EMULATOR_TOKEN"  # noqa: S105 - the name of a variable
 _SIZE: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?) ?([A-Za-z]*)", re.ASCII)
@@ -100,7 +100,7 @@ class RuleOptions:
     """Redirects to another host before a file is sent."""
 
     def rules(self, present: datetime) -> ServiceRules:
-        """Return the same in the emulator's words."""
+        """Return the options as `ServiceRules`."""
         fields = asdict(self, recurse=False)
         bounds, oldest = fields.pop("bounds"), fields.pop("oldest")
         return ServiceRules(
@@ -257,7 +257,7 @@ def _lines_for_others(
 
 
 def _control_token() -> Secret | None:
-    """Return the control token that the environment gives."""
+    """Return the control token of the environment."""
     text = os.environ.get(_TOKEN_VARIABLE)
     if not text:
         return None
@@ -267,7 +267,7 @@ def _control_token() -> Secret | None:
 
 
 async def _run_emulator(service: "Emulator", updates: float, stop: asyncio.Event) -> None:
-    """Update applications until it is to stop."""
+    """Update applications until the command is stopped."""
     counts = Counter[str]()
     async with asyncio.TaskGroup() as group:
         updating = group.create_task(_update_applications(service, updates, counts))
@@ -281,7 +281,7 @@ async def _run_emulator(service: "Emulator", updates: float, stop: asyncio.Event
 
 
 async def _update_applications(service: "Emulator", updates: float, counts: Counter[str]) -> None:
-    """Update one application after the other, each with a callback if there is room for it."""
+    """Update applications one after another, each with a callback if not too many wait."""
     ids = service.world.ids
     if not (updates and ids):
         return
@@ -308,6 +308,6 @@ async def _update_applications(service: "Emulator", updates: float, counts: Coun
 
 
 def _callback_target(url: str) -> "CallbackTarget":
-    """Return where callbacks go, with the credentials of the environment."""
+    """Return the target of callbacks, with the credentials of the environment."""
     check_local_address("--callbacks", url)
     return emulator.CallbackTarget(url, auth=callback_basic())

@@ -1,4 +1,4 @@
-"""Exit statuses of the command; imported before anything that takes long to load."""
+"""Exit statuses of the command, in a module that imports quickly."""
 
 import signal
 from enum import IntEnum
@@ -19,5 +19,5 @@ class ExitStatus(IntEnum):
 
     @classmethod
     def of_signal(cls, received: signal.Signals) -> Self:
-        """Return the status of what a signal has ended, as in a shell."""
+        """Return the status of a process that a signal has ended, as in a shell."""
         return cls(128 + received)

@@ -1,4 +1,4 @@
-"""``income-client guide``: shows the pages of the guide, which come with the package."""
+"""``income-client guide``: shows the pages of the package's guide."""
 
 import re
 import sys
@@ -26,9 +26,9 @@ Page = Literal[
     "extend",
     "internals",
 ]
-"""The pages in reading order."""
+"""Pages in reading order."""
 _LINK: Final = re.compile(r"\[([^\]]+)\]\(([a-z-]*)(?:\.md)?(?:#[a-z0-9-]+)?\)")
-"""A link to another page or to a heading."""
+"""Pattern of a link to another page or to a heading."""
 
 
 def guide(page: Page | None = None, /) -> int:
@@ -85,7 +85,7 @@ def _draw_page(text: str) -> None:
     from rich.table import Table
 
     class WholeLines(CodeBlock):
-        """Code that can be copied: rich would indent its lines, and break the long ones."""
+        """Code blocks that can be copied: rich would indent their lines, and break long ones."""
 
         def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
             code = str(self.text).rstrip()
@@ -95,7 +95,7 @@ def _draw_page(text: str) -> None:
             yield text
 
     class FoldedTable(TableElement):
-        """A table that breaks long words; rich would cut them off."""
+        """A table that breaks long words, which rich would cut off."""
 
         def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
             for table in super().__rich_console__(console, options):
@@ -116,6 +116,6 @@ def _draw_page(text: str) -> None:
 
 
 def _as_words(link: re.Match[str]) -> str:
-    """Name the page that a link leads to: a terminal cannot follow it."""
+    """Replace a link by the name of its page: a terminal cannot follow links."""
     words, page = link.groups()
     return words if page in ("", words) else f"{words} (`{page}`)"

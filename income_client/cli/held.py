@@ -1,4 +1,4 @@
-"""Ids with the update times held: read from CSV, JSON lines or the folder of an export.
+"""Ids with update times of a program, from CSV, JSON lines or the folder of an export.
 
 An error names the line, and nothing of its content.
 """
@@ -24,14 +24,14 @@ from .output import counted, say
 
 _ID: Final = "application_id"
 _TIMES: Final = ("last_updated_at", "updated_at")
-"""Names of the update time; the first of them that a file has counts."""
+"""Names of the update time; the first one in a file counts."""
 _MANIFEST: Final = "manifest.json"
 _TABLES: Final = (("applications", "last_updated_at"), ("documents", "updated_at"))
-"""Tables of an export and their times: an update may be of a document only."""
+"""Tables of an export with their update times: a document may change alone."""
 
 Pair = tuple[str, datetime]
 _ReadPair = Callable[[str, str], Pair]
-"""A function of a line and where that line is."""
+"""Function that reads an id and a time from a line and its position."""
 
 
 class _Document(msgspec.Struct):
@@ -53,7 +53,7 @@ class _Line(msgspec.Struct):
 
 
 def exported_span(path: Path) -> tuple[datetime | None, datetime | None]:
-    """Return the bounds in the manifest of an export; without a manifest, there are none."""
+    """Return the bounds in an export's manifest; no bounds without a manifest."""
     try:
         facts = json.loads(_manifest_of(path).read_bytes())
         bounds = [facts["updated_after"], facts["updated_before"]]
@@ -103,7 +103,7 @@ def _read_tables(folder: Path) -> Iterator[Pair]:
 
 
 async def _read_rows(path: Path) -> AsyncGenerator[Pair, None]:
-    """Yield the pairs in a file or on standard input, whose first line shows the format."""
+    """Yield the pairs in a file or on standard input; the first line shows the format."""
     is_input = str(path) == STANDARD_INPUT
     name = "standard input" if is_input else str(path)
     if is_input and os.isatty(0):
@@ -133,7 +133,7 @@ def _decode_line(line: bytes, where: str) -> str:
 
 
 def _choose_format(text: str, where: str) -> tuple[_ReadPair, bool]:
-    """Return the reader of a file that begins with this line, and whether the line is a heading."""
+    """Return the reader for a file by its first line, and whether that is a heading."""
     if text.startswith("{"):
         return _read_json, False
     cells = _split_row(text, where)
@@ -192,7 +192,7 @@ def _checked_pair(application_id: Any, updated_at: Any, where: str) -> Pair:
 
 
 def _read_time(value: object) -> datetime | None:
-    """Return a time as databases and this package write it; None if the value is not one."""
+    """Return a time in a form of databases or of this package; None for other values."""
     try:
         time = parse_iso_time(value) if isinstance(value, str) else value
         if not isinstance(time, datetime):

@@ -150,7 +150,7 @@ def _text_of(*, payload: bool, show_personal_data: bool) -> Callable[[Callback],
 
 
 def _json_line(callback: Callback, *, payload: bool) -> bytes:
-    """Return a line of ASCII: no character of a payload can act on a terminal."""
+    """Return a callback as a line of ASCII JSON, which cannot control a terminal."""
     facts: dict[str, Any] = {
         "received_at": callback.received_at.isoformat(),
         "event_type": callback.event_type,
@@ -176,21 +176,21 @@ def _masked_line(lines: AlignedLines, callback: Callback) -> bytes:
 
 
 class _NotTakenError(Exception):
-    """A callback was not written, so that it has to be sent again."""
+    """A callback could not be written, so that the service has to send it again."""
 
 
 @define
 class _Intake:
-    """Writes callbacks."""
+    """Writes callbacks to standard output."""
 
     _text_of: Callable[[Callback], bytes]
     _stop: Callable[[], None]
     _lines: OutputLines = field(factory=OutputLines)
     error: BrokenPipeError | UnwritableError | None = None
-    """Why standard output cannot be written any more."""
+    """Error of standard output; None while it can be written."""
 
     async def take_callback(self, callback: Callback) -> None:
-        """Write a callback: a line is a callback that was taken."""
+        """Write a callback before it is answered."""
         if self.error is None:
             try:
                 self._lines.write(self._text_of(callback))
@@ -203,13 +203,13 @@ class _Intake:
 
 @frozen
 class _Elsewhere:
-    """Reports requests to other paths than that of callbacks, the first few that differ."""
+    """Reports requests to other paths than the callback path, once for each of the first ones."""
 
     _path: str
     _reported: set[str] = field(factory=set)
 
     def __call__(self, path: str) -> None:
-        """Report one."""
+        """Report a request's path."""
         if path not in self._reported and len(self._reported) < _MOST_PATHS:
             self._reported.add(path)
             printable_path = printable(path[:_LONGEST_SHOWN])
@@ -217,7 +217,7 @@ class _Elsewhere:
 
 
 def _with_peer(record: logging.LogRecord) -> bool:
-    """Have warnings name who was refused, and leave out what this command prints itself."""
+    """Add the refused client to warnings, and drop warnings that the command prints itself."""
     if peer := getattr(record, "peer", None):
         record.msg, record.args = f"{record.getMessage()} (from {peer})", ()
     is_failure = getattr(record, "reason", None) == "handler_failed"

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have: times, spans, ids, types of documents."""
+"""Arguments and options of several commands: times, spans, ids, types of documents."""
 
 import asyncio
 import json
@@ -43,13 +43,13 @@ def _read_whole(_: Any, tokens: Sequence[Token]) -> int:
 
 
 Whole = Annotated[int, Parameter(converter=_read_whole, n_tokens=1, accepts_keys=False)]
-"""A whole number: cyclopts alone would round a fraction."""
+"""A whole number, which cyclopts alone would round from a fraction."""
 Count = Annotated[Whole, Parameter(metavar="COUNT", validator=Number(gte=1))]
 """A number of at least one."""
 TableOrJson = Annotated[
     Literal["table", "json"], Parameter(name=("--output", "-o"), metavar="FORMAT")
 ]
-"""The form of an output that has no rows."""
+"""Format of an output without rows."""
 
 
 # Times
@@ -78,15 +78,15 @@ async def present_of(client: "IncomeClient") -> datetime:
 
 @frozen
 class Moment:
-    """A time as it was typed; the beginning of time if neither field is set."""
+    """A time as a user typed it; the beginning of time if neither field is set."""
 
     at: datetime | None = None
     """A time in UTC, without zone."""
     back: timedelta | None = None
-    """Time span before the service's present."""
+    """Duration before the service's present."""
 
     def seen_from(self, present: datetime) -> datetime:
-        """Return the time that is meant; the service's present counts only for ``back``.
+        """Return the moment as a time; ``present`` matters only for ``back``.
 
         A span back that reaches before 1970 raises a `ConfigurationError`.
         """
@@ -115,7 +115,7 @@ NOW: Final = Moment(back=timedelta(0))
 
 
 def read_moment(text: str) -> Moment:
-    """Return the moment that a text means, or raise a `ValueError`."""
+    """Return the moment of a text, or raise a `ValueError`."""
     if text == _BEGINNING:
         return Moment()
     if text == _NOW:
@@ -149,7 +149,7 @@ When = Annotated[
         show_default=False,
     ),
 ]
-"""An option that takes a time."""
+"""Option with a time."""
 
 _LENGTH: Final = re.compile(r"(\d{1,8})(s|min|h|d|w)?", re.ASCII)
 
@@ -172,19 +172,19 @@ Length = Annotated[
         show_default=False,
     ),
 ]
-"""An option that takes a length of time, a second at least."""
+"""Option with a duration of a second or more."""
 
 
 @frozen(kw_only=True)
 class Span:
-    """The span of a walk, by its bounds as `IncomeClient.list_applications` takes them."""
+    """Bounds of a walk, as `IncomeClient.list_applications` takes them."""
 
     after: datetime | None
     before: datetime | None
 
 
 async def span_between(client: "IncomeClient", after: Moment | None, before: Moment | None) -> Span:
-    """Return the span that is meant, by the service's own present.
+    """Return the span between two moments, by the service's present.
 
     A span that begins in the future, or ends before it begins, raises a `ConfigurationError`.
     """
@@ -209,11 +209,11 @@ async def span_between(client: "IncomeClient", after: Moment | None, before: Mom
 # Ids of applications
 
 STANDARD_INPUT: Final = "-"
-"""Name of standard input on a command line."""
+"""Argument that stands for standard input."""
 _PIECE: Final = 65536
 _LONGEST_ID: Final = 1000
 LONGEST_LINE: Final = 2**27
-"""Bytes of a line: of a record that was exported, twice a reply of 64 MiB."""
+"""Bytes of the longest line: an exported record, twice a reply of 64 MiB."""
 _NOT_OF_AN_ID: Final = re.compile(r'[\s,"\[\]{}]')
 """Pattern of characters that rows of a table, CSV or a JSON array contain, but ids do not."""
 
@@ -247,7 +247,7 @@ IdArgument = Annotated[
         accepts_keys=False,
     ),
 ]
-"""One of several ids, or a hyphen for those on standard input."""
+"""An id, or a hyphen for the ids on standard input."""
 HeldArgument = Annotated[
     Path,
     Parameter(
@@ -262,7 +262,7 @@ HeldArgument = Annotated[
 
 
 class Chosen:
-    """The applications that a command is about: their ids, each once, as they become known.
+    """The ids of a command's applications, each once, as they are read.
 
     Args:
         named: ids on the command line, ``-`` for those on standard input.
@@ -293,7 +293,7 @@ class Chosen:
         return () if self._changed is None else self._changed.saturated
 
     async def ids(self) -> AsyncGenerator[str, None]:
-        """Yield them; a line of standard input without an id raises an `IncomeClientError`."""
+        """Yield the ids; raise `IncomeClientError` for a line of standard input without one."""
         for one in self._named:
             yield one
         if self._has_input:
@@ -325,7 +325,7 @@ class Chosen:
 async def pages_of(
     walk: "ApplicationPaginator", malformed: list[DecodeError]
 ) -> "AsyncGenerator[ApplicationPage, None]":
-    """Yield the pages of a walk; say which rows are malformed, and add their errors to the list."""
+    """Yield the pages of a walk; report malformed rows, and add their errors to the list."""
     is_over = False
     while not is_over:
         try:
@@ -341,12 +341,12 @@ async def pages_of(
 
 
 def overfull(second: "Window") -> str:
-    """Say that a second holds more changes than can be listed."""
+    """Return the message about a second with more updates than can be listed."""
     return f"the second {second.starts_at.isoformat()} holds more than can be listed"
 
 
 async def read_ids(descriptor: int = 0) -> AsyncGenerator[str, None]:
-    """Yield the id in each line of standard input: an id alone, or JSON that has one."""
+    """Yield the id in each line of standard input, either an id or JSON with one."""
     number = 0
     async with aclosing(read_lines(descriptor)) as lines:
         async for line in lines:
@@ -375,7 +375,7 @@ async def read_lines(
 
 
 async def read_input(descriptor: int = 0) -> bytes:
-    """Return what comes next, from a terminal, a file or a pipe; nothing at the end."""
+    """Return the next bytes of a terminal, a file or a pipe; none at the end."""
     future: Future[bytes] = Future()
     future.set_running_or_notify_cancel()
 
@@ -424,14 +424,14 @@ TypesOption = Annotated[
 
 
 class DocumentTypes:
-    """Chooses documents by type, and knows which types were found; all types if none is wanted."""
+    """Filter of documents by type, which remembers the types that occurred; no type means all."""
 
     def __init__(self, types: Iterable[str] = ()) -> None:
         self._wanted = frozenset(types)
         self._found: set[str] | None = None
 
     def chosen(self, documents: "ApplicationDocuments") -> "list[DocumentEntry]":
-        """Return an application's documents of these types."""
+        """Return an application's documents of the chosen types."""
         self._found = (self._found or set()) | documents.documents.keys()
         return [
             entry
@@ -441,14 +441,14 @@ class DocumentTypes:
 
     @property
     def missing(self) -> str | None:
-        """The types that no document had, in words; None if there are none."""
+        """Message about types that no document had; None without such types."""
         missing = ", ".join(sorted(self._wanted - (self._found or set())))
         there = ", ".join(sorted(self._found or ())) or "none"
         return f"no document of type {missing}; there are {there}" if missing else None
 
     @property
     def are_known(self) -> bool:
-        """Whether each type was found, or is one that the service has.
+        """Whether each type has occurred, or is one of the contract.
 
         Any other may be misspelt. It is not known if no application was read.
         """

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def say(message: str) -> None:
-    """Print a line on standard error, above progress that is drawn there."""
+    """Print a line on standard error, above any progress drawn there."""
     error_screen().print(Text(f"income-client: {printable(message)}"), soft_wrap=True)
 
 
@@ -40,7 +40,7 @@ _UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def duration(seconds: float) -> str:
-    """Return a span of time in the two units that matter, such as ``59 min 3 s`` or ``0.3 s``."""
+    """Return a duration in its two largest units, such as ``59 min 3 s`` or ``0.3 s``."""
     if 0 < seconds < 1:
         return f"{seconds:.1f} s"
     whole_seconds = max(0, int(seconds))
@@ -55,7 +55,7 @@ def duration(seconds: float) -> str:
 
 
 class UnwritableError(IncomeClientError):
-    """Standard output cannot be written, although its reader may still be there."""
+    """Standard output cannot be written, although its reader may still exist."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(f"cannot write to standard output: {reason_of(error, 'it is closed')}")
@@ -63,7 +63,7 @@ class UnwritableError(IncomeClientError):
 
 @contextmanager
 def _raise_unwritable() -> Iterator[None]:
-    """Turn what a write fails with into an `UnwritableError`, except if its reader has gone."""
+    """Raise `UnwritableError` for a failed write, unless the reader has gone."""
     try:
         yield
     except BrokenPipeError:
@@ -73,7 +73,7 @@ def _raise_unwritable() -> Iterator[None]:
 
 
 def write_text(*lines: str) -> None:
-    """Write lines of text in the encoding of the output, before anything else happens."""
+    """Write lines of text in the encoding of the output, and flush them."""
     with _raise_unwritable():
         print(*map(_replace_unencodable, lines), sep="\n", flush=True)
 
@@ -97,14 +97,14 @@ def _replace_unencodable(line: str) -> str:
 
 
 def discard_rest() -> None:
-    """Drop what could not be written: it would fail once more when the interpreter ends."""
+    """Drop text that could not be written, since the interpreter would fail at its end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
 
 
 class OutputLines:
-    """Writes lines past every buffer: what is left in one fails again at the end."""
+    """Writes lines without a buffer, whose rest would fail again at the end."""
 
     def __init__(self) -> None:
         self._to = sys.stdout.fileno()
@@ -112,7 +112,7 @@ class OutputLines:
         self._before = b"\n" if self._is_file and _ends_in_mid_line(self._to) else b""
 
     def write(self, line: bytes) -> None:
-        """Write a line, given without its end."""
+        """Write a line without its end."""
         rest = memoryview(self._before + line + b"\n")
         with _raise_unwritable():
             while rest:
@@ -120,14 +120,14 @@ class OutputLines:
         self._before = b""
 
     def keep(self) -> None:
-        """Have what was written survive a loss of power, if it goes to a file."""
+        """Flush written lines to the disk, if the output is a file."""
         if self._is_file:
             with _raise_unwritable():
                 os.fsync(self._to)
 
 
 def _ends_in_mid_line(descriptor: int) -> bool:
-    """Say whether the last line of a file was cut off, by a full disk or a kill."""
+    """Return whether a file's last line was cut off, by a full disk or a kill."""
     try:
         # Opened anew, since what a shell opens for appending cannot be read.
         with open(f"/dev/fd/{descriptor}", "rb") as file:  # noqa: PTH123 - no path of anything
@@ -138,7 +138,7 @@ def _ends_in_mid_line(descriptor: int) -> bool:
 
 
 def check_is_no_output(file: Path, option: str) -> None:
-    """Refuse a file that the shell has standard output or standard error write to."""
+    """Refuse a file to which the shell redirects standard output or standard error."""
     if _is_on(1, file):
         stream = "standard output"
     elif _is_on(2, file):
@@ -164,7 +164,7 @@ def _is_on(descriptor: int, file: Path) -> bool:
 
 
 def inert(text: bytes) -> bytes:
-    """Return the same JSON with escapes for characters that could act on a terminal."""
+    """Return JSON with escapes for characters that could control a terminal."""
     line = text.decode()
     if line.isprintable():
         return text
@@ -174,7 +174,7 @@ def inert(text: bytes) -> bytes:
 
 
 def without_addresses(record: "ApplicationRecord") -> "ApplicationRecord":
-    """Return a record without the signed addresses of files, with which anybody can read them."""
+    """Return a record without signed URLs, with which anybody can read the files."""
     if record.documents is None:
         return record
     bare = {
@@ -188,24 +188,24 @@ def without_addresses(record: "ApplicationRecord") -> "ApplicationRecord":
 
 
 class Screen(Console):
-    """A console that leaves it to the caller what a closed pipe or a full disk means."""
+    """A console whose caller handles a closed pipe or a full disk."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print as `Console.print` does; standard output that cannot be written is an error."""
+        """Print as `Console.print` does; raise an error if standard output cannot be written."""
         with nullcontext() if self.stderr else _raise_unwritable():
             super().print(*objects, **options)
 
     def on_broken_pipe(self) -> None:
-        """Let the error through."""
+        """Raise the error to the caller."""
         raise  # noqa: PLE0704 - called while it is being handled
 
     def show_cursor(self, show: bool = True) -> bool:  # noqa: ARG002 - as in Rich
-        """Leave it visible: a process that is killed could not bring it back."""
+        """Keep the cursor visible: a killed process could not restore it."""
         return False
 
     @property
     def is_for_progress(self) -> bool:
-        """Whether progress is drawn here: on a terminal that no other process writes to.
+        """Whether progress is drawn: on a terminal without another writer.
 
         The reader of a pipe may write to the same terminal, so nothing is drawn beside one.
         """
@@ -216,7 +216,7 @@ class Screen(Console):
 
 @cache
 def error_screen() -> Screen:
-    """Return the one console of standard error, on which messages and progress meet."""
+    """Return the console of standard error, shared by messages and progress."""
     return Screen(stderr=True, highlight=False)
 
 
@@ -231,7 +231,7 @@ def print_lines(drawing: RenderableType) -> None:
 
 
 def drawn(drawing: RenderableType, width: int | None) -> list[str]:
-    """Return the lines of a drawing, with colour where standard output is a terminal."""
+    """Return the lines of a drawing, coloured if standard output is a terminal."""
     screen = Console(
         file=io.StringIO(), force_terminal=sys.stdout.isatty(), highlight=False, width=width
     )

@@ -1,4 +1,4 @@
-"""``income-client poll``: writes every update as a line, and keeps how far it has come."""
+"""``income-client poll``: writes every update as a line, and stores its progress."""
 
 import asyncio
 import logging
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from income_client import IncomeClient, Poller, PollerStatus
 
 _LOOKS: Final = 2
-"""After which a standby is reported."""
+"""Number of looks at the store after which a standby is reported."""
 _DRAW_SECONDS: Final = 0.2
 _MOST_LETTERS: Final = 10
 
@@ -122,7 +122,7 @@ async def poll(
     check_is_no_output(store, "--store")
     start = checked_start(start, must_exist=must_exist)
     line = StatusLine()
-    filter_log(is_said_by_watch)
+    filter_log(belongs_to_log)
     checkpoints, is_known = await opened_store(store, name)
     place = str(store)
     check_name(name, place, start, is_known=is_known, must_exist=must_exist)
@@ -157,13 +157,13 @@ async def poll(
     return ending_status(poller, signals.received, watch, once=once)
 
 
-def is_said_by_watch(record: logging.LogRecord) -> bool:
-    """Leave out the poller's warnings, which `Watch` prints in more detail."""
+def belongs_to_log(record: logging.LogRecord) -> bool:
+    """Return whether the log prints a record; `Watch` prints the poller's warnings itself."""
     return record.name != "income_client.poller" or record.levelno < logging.WARNING
 
 
 async def opened_store(store: Path, name: str) -> tuple[SQLiteCheckpointStore, bool]:
-    """Return the store, and whether it knows the name."""
+    """Return the store, and whether it has a checkpoint of the name."""
     try:
         checkpoints = SQLiteCheckpointStore(store)
     except ConfigurationError:
@@ -180,7 +180,7 @@ async def opened_store(store: Path, name: str) -> tuple[SQLiteCheckpointStore, b
 
 
 def checked_start(start: Moment | None, *, must_exist: bool) -> Moment:
-    """Return where a new name begins."""
+    """Return the beginning of a new name."""
     if must_exist and start is not None:
         message = "--must-exist cannot be combined with --start, which is where a new name begins"
         raise ConfigurationError(message)
@@ -188,7 +188,7 @@ def checked_start(start: Moment | None, *, must_exist: bool) -> Moment:
 
 
 def check_name(name: str, place: str, start: Moment, *, is_known: bool, must_exist: bool) -> None:
-    """Refuse a new name that must exist; say that a known one does not begin at its start."""
+    """Refuse a new name with ``must_exist``; report an ignored start of an existing name."""
     if must_exist and not is_known:
         advice = "check the name and where it is kept, or leave out --must-exist to begin anew"
         raise IncomeClientError(
@@ -199,7 +199,7 @@ def check_name(name: str, place: str, start: Moment, *, is_known: bool, must_exi
 
 
 async def start_time(start: Moment, client: "IncomeClient") -> datetime | None:
-    """Return where a new name begins, by the service's time."""
+    """Return the beginning of a new name, by the service's time."""
     return None if start == NOW else (await span_between(client, start, None)).after
 
 
@@ -210,7 +210,7 @@ async def _write_all(
     *,
     is_standby: bool,
 ) -> None:
-    """Write batch after batch, each on the disk before it is committed."""
+    """Write all batches, each to the disk before its commit."""
     lines = OutputLines()
     async for batch in poller.batches():
         for record in batch:
@@ -230,7 +230,7 @@ def _json_line(record: ApplicationRecord, *, addresses: bool) -> bytes:
 
 
 def _masked_line(lines: AlignedLines, record: ApplicationRecord) -> bytes:
-    """Return a line without names of people."""
+    """Return a line without personal names."""
     application, documents = record.application, record.documents
     what = "updated"
     if documents is not None:
@@ -247,7 +247,7 @@ def _masked_line(lines: AlignedLines, record: ApplicationRecord) -> bytes:
 def ending_status(
     poller: "Poller", received: signal.Signals | None, watch: "Watch", *, once: bool
 ) -> int:
-    """Return the exit status of a command whose poller has ended."""
+    """Return the exit status for the end of a poller."""
     if received is signal.SIGINT:
         return ExitStatus.INTERRUPTED
     if once and not poller.status.polls:
@@ -258,19 +258,19 @@ def ending_status(
 
 @define
 class Watch:
-    """Shows how far a poller is; prints where it begins anew, its failures and dead letters."""
+    """Shows a poller's progress; prints new beginnings, failures and dead letters."""
 
     _place: str
     _line: StatusLine
     _is_single: bool = field(kw_only=True)
     """Whether the command polls once, and prints its result at the end."""
     losses: int = 0
-    """Dead letters that were printed."""
+    """Number of printed dead letters."""
     _poller: "Poller | None" = None
     _new: list[DeadLetter] = field(factory=list)
 
     def take_event(self, event: Event) -> None:
-        """Take an event; the ``on_event`` of the poller's client."""
+        """Handle an event, as the ``on_event`` of the poller's client."""
         match event:
             case CheckpointCreated(name=name, reached=reached):
                 begins = datetime.fromtimestamp(reached, UTC)
@@ -284,7 +284,7 @@ class Watch:
 
     @asynccontextmanager
     async def following(self, poller: "Poller") -> AsyncIterator[None]:
-        """Watch a poller while the block inside iterates over it."""
+        """Watch a poller while the block iterates over it."""
         self._poller = poller
         drawing = asyncio.create_task(self._keep_drawing(poller))
         try:
@@ -367,6 +367,6 @@ def _status_facts(status: "PollerStatus") -> Iterator[Text]:
 
 
 def _time_until(moment: datetime) -> str:
-    """Return how long it is until then, rounded up: it is never said to be now."""
+    """Return the duration until a time, rounded up and never zero."""
     seconds = max(0.1, (moment - datetime.now(UTC)).total_seconds())
     return duration(seconds if seconds < 1 else ceil(seconds))

@@ -1,4 +1,4 @@
-"""Progress on standard error, where it is a terminal, and the package's log."""
+"""Progress and the package's log on standard error."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ _DRAW_SECONDS: Final = 0.1
 
 
 class Bars(Progress):
-    """Bars on standard error; nothing where progress is not drawn.
+    """Bars on standard error, where it is a terminal.
 
     The event loop draws them, so that messages and paths never get in between.
 
@@ -56,13 +56,13 @@ class Bars(Progress):
         )
 
     def start(self) -> None:
-        """Draw it from now on."""
+        """Start to draw the bars."""
         super().start()
         if not self.disable:
             self._draw_again()
 
     def stop(self) -> None:
-        """Take it away."""
+        """Remove the bars."""
         if self._next is not None:
             self._next.cancel()
         super().stop()
@@ -73,7 +73,7 @@ class Bars(Progress):
 
 
 class StatusLine(Bars):
-    """A line that shows a command's progress, from its first drawing on."""
+    """A line of progress, visible from its first drawing on."""
 
     def __init__(self) -> None:
         self._text = Text()
@@ -81,15 +81,15 @@ class StatusLine(Bars):
 
     @property
     def is_drawn(self) -> bool:
-        """Whether the line is on the screen now."""
+        """Whether the line is visible."""
         return self.live.is_started
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        """Yield what is drawn."""
+        """Yield the line's parts."""
         yield self._text
 
     def draw(self, parts: Sequence[Text | str]) -> None:
-        """Show these parts in place of what is there; what has no room at the end is cut."""
+        """Draw other parts in the line; parts without room at its end are cut."""
         self._text = Text("  ", no_wrap=True, overflow="ellipsis").join(
             part if isinstance(part, Text) else Text(part) for part in parts
         )
@@ -97,19 +97,19 @@ class StatusLine(Bars):
             self.start()
 
     def make_way(self) -> None:
-        """Take the line away if standard output is about to write to the same terminal."""
+        """Remove the line before standard output writes to the same terminal."""
         if self.is_shared:
             self.stop()
 
     def leave(self) -> None:
-        """End the line with what it shows last; what comes next is below it."""
+        """End the line with its last content, so that other output appears below."""
         if self.is_drawn:
             self.stop()
             self.console.print(self._text)
 
 
 class _LogLines(logging.Handler):
-    """Prints what the package logs: warnings as messages of the command, the rest as it is."""
+    """Prints the package's log: warnings as messages of the command, other records unchanged."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class _LogLines(logging.Handler):
 
 
 def _cause_of(record: logging.LogRecord) -> str:
-    """Return which error a record is about and where it was raised, without what it says."""
+    """Return the class and line of a record's error, without its text."""
     error = record.exc_info[1] if record.exc_info else None
     if error is None:
         return ""
@@ -135,13 +135,13 @@ def _cause_of(record: logging.LogRecord) -> str:
 
 
 def show_log(*, is_verbose: bool) -> None:
-    """Print the package's warnings from now on; if verbose, all that it logs."""
+    """Print the package's warnings; with ``verbose``, print all log records."""
     logger = logging.getLogger(_PACKAGE)
     logger.addHandler(_LogLines())
     logger.setLevel(logging.DEBUG if is_verbose else logging.WARNING)
 
 
 def filter_log(accepts: Callable[[logging.LogRecord], bool]) -> None:
-    """Print only what is accepted of the package's log from now on."""
+    """Print only accepted records of the package's log."""
     for handler in logging.getLogger(_PACKAGE).handlers:
         handler.addFilter(accepts)

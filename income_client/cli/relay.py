@@ -25,10 +25,10 @@ from .options import Seconds, Switch, When
 from .output import check_is_no_output, say
 from .poll import (
     Watch,
+    belongs_to_log,
     check_name,
     checked_start,
     ending_status,
-    is_said_by_watch,
     opened_store,
     start_time,
 )
@@ -114,7 +114,7 @@ async def relay(
         check_is_no_output(store, "--store")
     start = checked_start(start, must_exist=must_exist)
     line = StatusLine()
-    filter_log(is_said_by_watch)
+    filter_log(belongs_to_log)
     opened = _opened(url, subject, store, bucket, creds, name)
     async with opened as (publish, checkpoints, is_known):
         place = str(store) if bucket is None else f"bucket {bucket}"
@@ -164,7 +164,7 @@ def _broker_url(to: str | None) -> str:
 async def _opened(
     url: str, subject: str, store: Path | None, bucket: str | None, creds: Path | None, name: str
 ) -> AsyncIterator[tuple[engine_relay.Publish, CheckpointStore, bool]]:
-    """Open what is published with, and what keeps the checkpoint; say whether it knows the name."""
+    """Open the publisher and the store; return whether the store has the name, too."""
     try:
         from income_client.engines import nats as engine
     except ImportError:
@@ -184,7 +184,7 @@ async def _opened(
 
 @asynccontextmanager
 async def _connect_to_nats(url: str, creds: Path | None) -> AsyncIterator["Client"]:
-    """Connect to NATS; once that has succeeded, lost connections are made again for ever."""
+    """Connect to NATS; a lost connection is made again for ever after the first success."""
     from income_client.engines.nats_connection import NatsConnectionError, close, connect
 
     try:
@@ -211,7 +211,7 @@ def _unreachable_text(url: str, reason: "NoConnection") -> str:
 
 
 def _place_of(url: str) -> str:
-    """Return the host and port of an address, which may hold a password."""
+    """Return the host and port of a URL, which may contain a password."""
     try:
         parts = urlsplit(url)
         # The text before another host may be part of a password.

@@ -1,4 +1,4 @@
-"""Rows as tables, CSV and JSON, and aligned lines: written one by one, as they come."""
+"""Rows as tables, CSV, JSON and aligned lines, written one by one as they arrive."""
 
 import csv
 import io
@@ -32,7 +32,7 @@ QuietOption = Annotated[bool, Parameter(name=("--quiet", "-q"), negative=(), sho
 
 @frozen
 class Column:
-    """A column of a table, with the value ``key`` of each row, or what ``shown`` makes of the row.
+    """A table column for a row's ``key``, or for the result of ``shown``.
 
     If a terminal has no room, columns are left out, those with the highest ``dropped`` first;
     those of the same number go together, and those of 0 never.
@@ -47,7 +47,7 @@ class Column:
 
 
 class RowWriter:
-    """Writes rows as they come: a table on a terminal and JSON lines elsewhere, unless told.
+    """Writes rows as they arrive: a table on a terminal, JSON lines elsewhere, or another format.
 
     With ``quiet``, only the value of that key is written. ``before`` is called before each line.
     An array of JSON stays open if the block inside fails: half a list must not look whole.
@@ -93,7 +93,7 @@ class RowWriter:
                 self._write_lines(b"]")
 
     def write(self, row: Mapping[str, object], whole: bytes | None = None) -> None:
-        """Write a row; ``whole``, the service's own JSON, takes its place in JSON."""
+        """Write a row; in JSON, write ``whole`` instead, the JSON of the service."""
         self.rows += 1
         match self._form:
             case "quiet":
@@ -112,7 +112,7 @@ class RowWriter:
                     self._element = b"  " + indented.replace(b"\n", b"\n  ")
 
     def _end_element(self, end: bytes) -> None:
-        """Write the last element of the array, which waits for what comes behind it."""
+        """Write the last element of the JSON array, which waits for the next one."""
         if self._element:
             self._write_lines(self._element + end)
 
@@ -128,7 +128,7 @@ _FIRST_ROWS: Final = 20
 
 
 class _Table:
-    """Lines of a table; its first rows, a screenful or so, decide how wide the columns are.
+    """Lines of a table, whose widths fit its first rows, about a screenful.
 
     A cell without room is continued below on a terminal; in a file, columns grow.
     """
@@ -141,7 +141,7 @@ class _Table:
         self._widths: list[int] = []
 
     def add(self, row: Mapping[str, object]) -> list[bytes]:
-        """Take a row, and return the lines that are ready."""
+        """Add a row, and return the lines that are complete."""
         self._waiting.append(
             [
                 cell_text(column.shown(row) if column.shown else row.get(column.key))
@@ -151,7 +151,7 @@ class _Table:
         return self.rest() if self._widths or len(self._waiting) >= self._first else []
 
     def rest(self) -> list[bytes]:
-        """Return the lines of the rows that wait, the first ones below the headings."""
+        """Return the lines of the waiting rows, with the headings above the first ones."""
         if not self._waiting:
             return []
         is_first = not self._widths
@@ -209,13 +209,13 @@ def _fit_widths(texts: list[list[str]], columns: Sequence[Column], room: int) ->
 
 
 class AlignedLines:
-    """Lays out lines for a person as they come; columns grow with what is in them."""
+    """Aligns cells of lines as they arrive; columns grow with their content."""
 
     def __init__(self) -> None:
         self._widths: dict[int, int] = {}
 
     def line(self, *cells: object, optional: int) -> bytes:
-        """Return a line of cells, without the optional one where there is no room for it."""
+        """Return a line of cells, without the optional cell if there is no room."""
         padded = []
         for number, cell in enumerate(map(cell_text, cells)):
             self._widths[number] = max(self._widths.get(number, 0), cell_len(cell))
@@ -228,7 +228,7 @@ class AlignedLines:
 
 
 def cell_text(value: object) -> str:
-    """Return a value as a table shows it: times in ISO 8601, nothing for None."""
+    """Return a value as text for a table: times in ISO 8601, an empty text for None."""
     return printable(_value_text(value, " "))
 
 
@@ -254,7 +254,7 @@ _FORMULA: Final = re.compile(r'(?:^|;["\s]*)(?=[=+@\uff1d\uff0b\uff0d\uff20-])')
 
 
 def csv_line(values: Iterable[object]) -> bytes:
-    """Return a line of CSV, without its end, that no spreadsheet takes for a formula."""
+    """Return a line of CSV without its end, in which no cell is a formula of a spreadsheet."""
     line = io.StringIO()
     csv.writer(line, lineterminator="", quoting=csv.QUOTE_ALL).writerow(map(_csv_cell, values))
     return line.getvalue().encode()

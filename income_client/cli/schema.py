@@ -1,4 +1,4 @@
-"""``income-client schema``: prints the SQL of the tables that the package keeps in a database."""
+"""``income-client schema``: prints the SQL of the package's database tables."""
 
 from typing import Literal
 

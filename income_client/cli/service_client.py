@@ -1,4 +1,4 @@
-"""The client of the commands, whose connection errors name the server. Loaded when one is made."""
+"""The client of the commands, whose connection errors name the server."""
 
 from types import TracebackType
 
@@ -6,7 +6,7 @@ from income_client import IncomeClient, IncomeClientError, TransportError
 
 
 class ServiceClient(IncomeClient):
-    """A client that adds the server to a connection error that leaves its block."""
+    """A client that adds the server's name to connection errors that leave its block."""
 
     # Each as HOST:PORT; no proxy is empty.
     service: str = ""
@@ -24,7 +24,7 @@ class ServiceClient(IncomeClient):
         await super().__aexit__(exc_type, exc, traceback)
 
     def described(self, error: IncomeClientError) -> str:
-        """Return the message of an error that does not leave the block, with its server."""
+        """Return the message of an error within the block, with the server's name."""
         if isinstance(error, TransportError):
             return f"{error} {self._place_of(error)}"
         return str(error)

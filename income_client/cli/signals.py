@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first asks a command to stop, the second ends it at once."""
+"""Ctrl-C and SIGTERM: the first signal stops a command, the second one ends it at once."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopSignals:
-    """Takes the first of these signals from now on, and leaves the second to the system.
+    """Catches the first of these signals, and leaves the second one to the system.
 
     Args:
         stop: called in the running loop once the first has come.
@@ -41,7 +41,7 @@ class StopSignals:
 
 
 class Stoppable:
-    """Waits for one thing at a time until it is stopped.
+    """Waits for one awaitable at a time, until it is stopped.
 
     Attributes:
         is_stopped: whether it was.
@@ -52,13 +52,13 @@ class Stoppable:
         self._until: asyncio.Timeout | None = None
 
     def stop(self) -> None:
-        """End what is being waited for, and whatever would be."""
+        """Cancel the current wait, and all later ones."""
         self.is_stopped = True
         if self._until is not None:
             self._until.reschedule(0)
 
     async def wait_for(self, awaitable: Awaitable[T]) -> T | None:
-        """Return the result of something; None if stopped before."""
+        """Return the result of an awaitable; None after a stop."""
         try:
             async with asyncio.timeout(0 if self.is_stopped else None) as self._until:
                 return await awaitable

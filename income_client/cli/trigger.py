@@ -1,4 +1,4 @@
-"""``income-client trigger``: has a running emulator send callbacks, and shows what came of them."""
+"""``income-client trigger``: makes a running emulator send callbacks, and shows the outcomes."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ from .output import say
 from .rows import Column, OutputOption, RowWriter
 
 _SILENCE: Final = 2.0
-"""Seconds after which the command says what it waits for."""
+"""Seconds after which the command tells what it is waiting for."""
 _STILL_SENDING: Final = "not delivered so far; the emulator tries again, for half a minute in all"
 _COLUMNS: Final = (
     Column("application_id", "Application"),

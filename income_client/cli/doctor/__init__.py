@@ -37,7 +37,7 @@ _MOST_REQUESTS: Final = 20
 _PROXIES: Final = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
 """Variables that name a proxy for other programs, in upper or lower case."""
 _SHOWN: Final = 3
-"""Characters of a client id or user name, enough to distinguish it from another one."""
+"""Characters shown of a client id or user name, enough to distinguish two of them."""
 _CONFIGURE: Final = (
     "run income-client configure, or name a file with --config, or set INCOME_BASE_URL, and "
     "INCOME_CLIENT_ID and INCOME_CLIENT_SECRET or INCOME_USERNAME and INCOME_PASSWORD"
@@ -98,7 +98,7 @@ async def doctor(
 
 
 async def _run_checks(configuration: "Configuration", service: "Service") -> dict[str, Finding]:
-    """Run all checks, except those that need one that has failed or was skipped."""
+    """Run all checks, except those that depend on a failed or skipped one."""
     from .service import CHECKS
 
     findings = {
@@ -128,7 +128,7 @@ async def _run_checks(configuration: "Configuration", service: "Service") -> dic
 
 
 async def _run_check(check: Check) -> Finding:
-    """Return what a check finds; a request that fails is a finding too."""
+    """Return the finding of a check; a failed request is a finding too."""
     from .service import LATER
 
     try:
@@ -150,7 +150,7 @@ def _skipped_finding(cause: str) -> Finding:
 
 
 def _connections_to_check(configuration: "Configuration") -> dict[str, Check]:
-    """Return what is reached without a proxy: the service, and a token endpoint elsewhere."""
+    """Return the servers that are reached without a proxy."""
     account, tls = configuration.account, configuration.tls()
     address, tokens = account.base_url or "", account.auth_url
     if account.proxy is not None:
@@ -162,7 +162,7 @@ def _connections_to_check(configuration: "Configuration") -> dict[str, Check]:
 
 
 def _configuration_finding(configuration: "Configuration") -> Finding:
-    """Say what the client is made of, and where it is set."""
+    """Describe the client's settings and their places."""
     account = configuration.account
     parts = urlsplit(account.base_url or "")
     service = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
@@ -176,7 +176,7 @@ def _configuration_finding(configuration: "Configuration") -> Finding:
 
 
 def _proxy_finding(configuration: "Configuration | None") -> Finding:
-    """Say which proxy is used, and which one somebody may believe to be used."""
+    """Name the proxy in use, and a variable that sets a proxy for other programs only."""
     names = [name for name in _PROXIES if os.environ.get(name) or os.environ.get(name.lower())]
     unused = f"{' and '.join(names)} set, and not used"
     if configuration is not None and (proxy := configuration.account.proxy) is not None:

@@ -1,4 +1,4 @@
-"""Findings of checks, and the first check: a connection to a server, to which nothing is sent."""
+"""Findings of checks, and the check of a connection, which sends no request."""
 
 import asyncio
 import enum
@@ -16,7 +16,7 @@ from income_client.cli.output import counted
 from income_client.system.texts import reason_of
 
 _MOST_SECONDS: Final = 10.0
-"""Seconds that the check waits for a connection: as long as a client does by default."""
+"""Longest wait for a connection in seconds, as long as a client's by default."""
 _DAY: Final = 86_400
 _URGENT_DAYS: Final = 7
 _SOON_DAYS: Final = 21
@@ -32,12 +32,12 @@ class Verdict(enum.StrEnum):
 
     OK = "ok"
     NOTE = "note"
-    """Worth knowing."""
+    """A fact that is worth knowing."""
     WARNING = "warning"
     """The check passed, but something should be done."""
     FAILED = "failed"
     SKIPPED = "skipped"
-    """The check was not made."""
+    """The check was not run."""
 
 
 @frozen
@@ -49,15 +49,15 @@ class Finding:
     advice: str = ""
     """Advice to the user."""
     cause: str = ""
-    """The failed check that this one needs; only of a skipped check."""
+    """Name of the failed check that this one depends on; None unless it was skipped."""
 
 
 class UnansweredError(IncomeClientError):
-    """A question was not asked, or not answered, for a reason that ends all questions."""
+    """A question got no answer, for a reason that ends all questions."""
 
 
 async def check_connection(address: str, tls: ssl.SSLContext | None) -> Finding:
-    """Connect to the server of an address, and say which step fails and what to do about it.
+    """Connect to the server of a URL, and report the step that fails and what to do.
 
     Without ``tls`` the usual authorities are trusted.
     """
@@ -84,7 +84,7 @@ async def check_connection(address: str, tls: ssl.SSLContext | None) -> Finding:
 
 
 def _explain_failure(error: OSError | UnicodeError) -> tuple[str, str, str]:
-    """Return the step of a connection that failed, why, and what to do about it."""
+    """Return the failed step of a connection, the reason and the advice."""
     match error:
         case socket.gaierror() | UnicodeError():
             reason = getattr(error, "strerror", None) or "the name is unknown"
@@ -123,7 +123,7 @@ def _certificate_advice(code: int) -> str:
 
 
 def _judge_certificate(reached: str, certificate: dict[str, Any]) -> Finding:
-    """Say who issued a certificate that was accepted, and how long it is valid."""
+    """Name the issuer of an accepted certificate, and the end of its validity."""
     issuer = {kind: text for level in certificate["issuer"] for kind, text in level}
     name = issuer.get("organizationName") or issuer.get("commonName") or "-"
     days = int((ssl.cert_time_to_seconds(certificate["notAfter"]) - time.time()) // _DAY)

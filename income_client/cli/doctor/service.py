@@ -1,4 +1,4 @@
-"""Checks of the service's behaviour, as far as the user can act on the results.
+"""Checks of the service's behaviour, where the user can act on the result.
 
 ``credentials``: whether the first call succeeds, and what to change if it does not.
 ``clock``: tokens and certificates depend on this machine's clock.
@@ -75,14 +75,14 @@ _SAMPLES: Final = (0.0, 0.07, 0.26, 0.43, 0.78, 1.0)
 
 @frozen
 class _Offset:
-    """Lower and upper bound of the seconds by which another clock is ahead of this machine's."""
+    """Bounds of the seconds by which another clock is ahead of this machine's."""
 
     low: float
     high: float
 
     @property
     def seconds(self) -> float:
-        """The middle of it."""
+        """Middle of the bounds."""
         return (self.low + self.high) / 2
 
     @property
@@ -99,7 +99,7 @@ class _Offset:
 
 
 class Service:
-    """The service as its client meets it: asks one question at a time, and none twice."""
+    """A service under test, which is asked one question at a time, and none twice."""
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
@@ -120,7 +120,7 @@ class Service:
     @classmethod
     @asynccontextmanager
     async def open(cls, configuration: Configuration) -> AsyncIterator[Self]:
-        """Open a client of the service, which notes the times that replies say."""
+        """Open a client of the service that records the times in replies."""
         service = cls(configuration)
         async with aiohttp.ClientSession(trace_configs=[service._trace_dates()]) as session:
             service._client = make_client(
@@ -162,7 +162,7 @@ class Service:
     async def _make_call(
         self, method: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Make a call, unless enough of them have failed or time is up."""
+        """Make a call, unless too many have failed or the time is over."""
         if self._end is None and time.monotonic() >= self._ends_at:
             reason = f"not asked: the {MOST_SECONDS:g} s for all checks are over"
             self._end = UnansweredError(reason)
@@ -199,7 +199,7 @@ class Service:
         return Finding(Verdict.OK, f"an access token was issued and accepted; valid for {words}")
 
     def _advice_about(self, error: IncomeClientError) -> str:
-        """Say what to do about a call that failed; settings are named where they are set."""
+        """Return advice about a failed call, with the places of its settings."""
         match error:
             case AuthenticationError():
                 return self._about_credentials()
@@ -248,7 +248,7 @@ class Service:
         return _offset_of(self._dates)
 
     async def check_applications(self) -> Finding:
-        """Read some of the applications that the list has."""
+        """Read some of the listed applications."""
         try:
             self._large = await self._large_page()
         except (UnansweredError, RateLimitedError):
@@ -292,7 +292,7 @@ class Service:
 
     @property
     def _narrowing(self) -> str:
-        """Say that the large page is about less than all time; an empty text if it is not."""
+        """Describe a large page that covers less than all time; an empty text for all time."""
         return f" in the {self._widest} to which longer spans are narrowed" if self._widest else ""
 
     async def _large_page(self) -> ApplicationPage:
@@ -308,7 +308,7 @@ class Service:
 
     @property
     def _present(self) -> datetime:
-        """The service's present: the bound that it applied, unless that is not the present."""
+        """The service's present, from an applied bound; None if that is not the present."""
         before, utc = self._first.updated_before, self._utc_offset
         if utc is None:
             return before
@@ -318,13 +318,13 @@ class Service:
 
     @property
     def _list_offset(self) -> _Offset | None:
-        """Measure how far the list's clock is ahead, by upper bounds that equal its present."""
+        """Measure how far the list's clock is ahead, by upper bounds equal to its present."""
         present = _offset_since(time.time(), self._present).seconds
         furthest = _FURTHEST_ZONE.total_seconds()
         return _offset_of(one for one in self._presents if abs(one.seconds - present) <= furthest)
 
     async def check_limit(self) -> Finding:
-        """Say whether pages hold what they were asked to hold (contract section 8)."""
+        """Check that pages have as many rows as their limit asks for (contract section 8)."""
         large, rows = self._large, len(self._large.applications)
         if not rows:
             return _undetermined_finding("the list is empty")
@@ -359,7 +359,7 @@ class Service:
         return Finding(Verdict.NOTE, text, advice)
 
     async def _count_hidden(self) -> int:
-        """Count the rows that two halves of the large page's window have, and it has not."""
+        """Count the rows that two halves of a page's window have beyond the page."""
         large = self._large
         times = sorted(when for _, when in self._samples)
         cut = times[(len(times) - 1) // 2]
@@ -373,7 +373,7 @@ class Service:
         return len(more - _ids_on(large) - _ids_on(again))
 
     async def check_service_time(self) -> Finding:
-        """Compare the present that the list answers with the Date headers."""
+        """Compare the list's present with the Date headers."""
         frame, utc = self._list_offset, self._utc_offset
         if frame is None:
             return Finding(Verdict.SKIPPED, "the upper bounds of pages do not show the time")
@@ -400,7 +400,7 @@ class Service:
         return Finding(Verdict.NOTE, text, advice)
 
     async def _has_row_in_utc(self) -> bool:
-        """Say whether the list shows an application at its last update, which is in UTC."""
+        """Return whether the list has an application at its last update, a time in UTC."""
         times = sorted((when, application_id) for application_id, when in self._samples)
         if not times:
             return False
@@ -416,7 +416,7 @@ CHECKS: Final[dict[str, tuple[Callable[[Service], Awaitable[Finding]], tuple[str
     "limit": (Service.check_limit, ("applications",)),
     "service time": (Service.check_service_time, ("credentials",)),
 }
-"""Checks in their order, and those that they need; a connection if none."""
+"""Checks in order, with the checks they depend on; a connection if none."""
 
 _OWNER: Final = "tell the service's owner"
 LATER: Final = "try again later; another process may use the same credentials"
@@ -435,12 +435,12 @@ _ADVICE: Final[Mapping[type[IncomeClientError], str]] = {
 
 
 def _without_subject(error: IncomeClientError) -> str:
-    """Return an error's message with dots for the id, so that errors of one kind are equal."""
+    """Return an error's message with dots for the id, so that equal errors have equal messages."""
     return error.message if error.subject is None else f"{error.call}(…): {error.detail}"
 
 
 def _about_tokens(status: int | None, address: str) -> str:
-    """Say what to do about a token endpoint that answers with something other than a token."""
+    """Return advice about a token endpoint whose answer is no token."""
     match status:
         case HTTPStatus.FORBIDDEN:
             return (
@@ -464,7 +464,7 @@ def _ids_on(page: ApplicationPage) -> set[str]:
 
 
 def _offset_since(sent_at: float, moment: datetime) -> _Offset:
-    """Return what a time says that was just received, in reply to a request of then.
+    """Return the offset of a clock, from a time in a reply and the times around its request.
 
     A time without zone is read as UTC.
     """
@@ -473,7 +473,7 @@ def _offset_since(sent_at: float, moment: datetime) -> _Offset:
 
 
 def _offset_of(readings: Iterable[_Offset]) -> _Offset | None:
-    """Return the offset that all readings allow, None if there is none."""
+    """Return an offset that fits all readings; None if there is none."""
     readings = tuple(readings)
     low = max((each.low for each in readings), default=0.0)
     high = min((each.high for each in readings), default=-1.0)
@@ -481,12 +481,12 @@ def _offset_of(readings: Iterable[_Offset]) -> _Offset | None:
 
 
 def _zone_shift(frame: _Offset, utc: _Offset) -> int:
-    """Return how many seconds a clock's zone is ahead of UTC, in quarters of an hour."""
+    """Return the seconds of a zone ahead of UTC, in quarters of an hour."""
     apart = frame.seconds - utc.seconds
     return round(apart / _QUARTER) * _QUARTER if abs(apart) >= _LEAST_ZONE else 0
 
 
 def _zone_name(shift: int) -> str:
-    """Return a shift in seconds as people write zones, such as ``UTC-05:00``."""
+    """Return a shift in seconds in the usual form, such as ``UTC-05:00``."""
     hours, minutes = divmod(abs(shift) // 60, 60)
     return f"UTC{'-' if shift < 0 else '+'}{hours:02d}:{minutes:02d}" if shift else "UTC"
