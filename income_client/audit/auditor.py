@@ -65,7 +65,7 @@ from income_client.system.clock import Clock
 from income_client.walk.paginator import ApplicationPaginator, ask_page, ask_present
 from income_client.walk.tail import END_OF_TIME
 from income_client.walk.windows import Answer, Bounds, Intervals, echo_of
-from income_client.wire.times import Rounding, aware_time, service_second
+from income_client.wire.times import Rounding, aware_time, earlier_second, service_second
 
 from .comparison import Comparison
 from .held import Held, check_held, read_held
@@ -220,7 +220,7 @@ class Auditor:
             # In an hour that clocks repeat, it may be the first pass: the second is yet to come.
             near = aware_time(present, self.zone, near=None)
             present = service_second(near, self.zone, rounding=Rounding.DOWN)
-        settled = present - ceil(self.settle)
+        settled = earlier_second(present, ceil(self.settle), self.zone)
         return settled if before is None else min(settled, before)
 
     async def _walk(

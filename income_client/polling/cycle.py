@@ -247,9 +247,10 @@ class Poll:
         """
         progress = self._state.progress
         elapsed = self._schedule.seconds_since_success(self._began)
-        second = now - (_DAY if elapsed is None else elapsed) - progress.settle - 1
+        elapsed = _DAY if elapsed is None else elapsed
+        second = self._source.earlier_second(now, elapsed + progress.settle + 1)
         self._monitor.clock_fell_back(progress.reached + progress.settle - now)
-        progress.fall_back(max(second, FIRST_SECOND))
+        progress.fall_back(second)
         self._listing = self._new_listing()
 
     def _must_list_anew(self, answer: Answer) -> bool:
@@ -332,7 +333,8 @@ class Poll:
         edge = next((window.before for window in covered if window.contains(start)), start)
         progress = self._state.progress
         dead_keys = {key_of(application_id) for application_id in letters.application_ids}
-        progress.advance(min(edge, self._present_second - progress.settle), dead_keys)
+        settled = self._source.earlier_second(self._present_second, progress.settle)
+        progress.advance(min(edge, settled), dead_keys)
 
     # Reading
 

@@ -34,7 +34,6 @@ from income_client.errors import (
 )
 from income_client.records.documents import ApplicationRecord
 from income_client.settings import check_flag, check_not_negative, check_positive
-from income_client.wire.times import FIRST_SECOND
 
 from .batches import Batch, Batches, Records
 from .bell import Bell
@@ -436,7 +435,8 @@ class Poller:
         """Return the second at which polling begins for a name without a checkpoint."""
         self._schedule.begin_name(self._clock.monotonic())
         if not isinstance(self._start, int):
-            return max(await self._source.ask_present() - self._settle, FIRST_SECOND)
+            present = await self._source.ask_present()
+            return self._source.earlier_second(present, self._settle)
         # The local clock only decides whether the service is asked: most starts are long ago.
         if self._start < time.time() - _LATEST_START:
             return self._start

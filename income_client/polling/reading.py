@@ -42,7 +42,7 @@ from income_client.records.documents import ApplicationDocuments, ApplicationRec
 from income_client.walk.paginator import ask_page, ask_present
 from income_client.walk.windows import Answer, Bounds
 from income_client.wire.rows import MalformedRow
-from income_client.wire.times import Rounding, service_second
+from income_client.wire.times import Rounding, earlier_second, service_second
 
 T = TypeVar("T")
 S = TypeVar("S", Application, ApplicationDocuments)
@@ -253,6 +253,10 @@ class PollSource:
             failed[one] if one in failed else record_of(*(task.result() for task in replies))
             for one, replies in zip(application_ids, calls, strict=True)
         ]
+
+    def earlier_second(self, second: int, seconds: int) -> int:
+        """Return the second of the service's frame that was ``seconds`` before another one."""
+        return earlier_second(second, seconds, self.zone)
 
     def second_of(self, moment: datetime) -> int:
         """Return an aware time as a second of the service's frame."""

@@ -163,6 +163,23 @@ def _offset(instant: datetime, zone: tzinfo) -> timedelta:
     return local.replace(tzinfo=UTC) - instant
 
 
+def earlier_second(second: int, seconds: int, zone: tzinfo) -> int:
+    """Return the second of the service's frame that was ``seconds`` before another one.
+
+    An hour that the beginning of summer time skips does not count, since it did not pass: five
+    seconds before 03:00:02 it was 01:59:57. In the hour that its end repeats, the result is of the
+    same pass, or earlier.
+    """
+    try:
+        wall_time = (EPOCH + timedelta(seconds=second)).replace(tzinfo=UTC)
+        instant = _instants(wall_time, zone)[0]
+        before = _offset(instant - timedelta(seconds=seconds), zone)
+        skipped = max(_offset(instant, zone) - before, _NO_SHIFT) // _SECOND
+    except OverflowError:
+        skipped = 0
+    return max(second - seconds - skipped, FIRST_SECOND)
+
+
 def service_second(value: When, zone: tzinfo, *, rounding: Rounding, name: str = "the time") -> int:
     """Return a bound of a query as a whole second since 1970 in the service's frame.
 

@@ -516,6 +516,16 @@ def test_clocks_that_go_back_meanwhile_make_no_finding(left: int) -> None:
     assert (audit.listed, audit.undecided) == (1, 0)
 
 
+def test_an_update_shortly_before_summer_time_began_is_not_due_yet() -> None:
+    """An hour of times is skipped, which is no time in which the update could have been read."""
+    change = round((datetime(2027, 3, 28, 2, tzinfo=UTC) - START).total_seconds())
+    rows = {"app-1": change - 90_000, "new": change - 2}
+    service = ListService(rows=rows, now=change + 3_601, rules=Rules(date_ahead=None))
+    held = {"app-1": at(change - 93_600)}
+    audit = audited(service, held, zone=ZoneInfo("Europe/Berlin"))
+    assert (audit.missing, audit.stale, audit.unlisted) == ((), (), ())
+
+
 def test_the_second_before_the_end_is_listed_by_some_walk() -> None:
     """Under each meaning of the bounds, no row of that second needs a call by its id."""
     for meaning in MEANINGS.values():

@@ -3,8 +3,10 @@
 import asyncio
 import shutil
 from collections.abc import AsyncIterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -17,10 +19,12 @@ from income_client import (
     SQLiteCheckpointStore,
     UnexpectedResponseError,
 )
+from income_client.emulator import Emulator
 from income_client.emulator.times import http_date, stamp
 from income_client.events import CheckpointCommitted, Event, RequestAnswered
 from income_client.events.kinds import RequestSent
 from income_client.polling.checkpoint import Checkpoint, read_checkpoint
+from income_client.testing import JumpingClock
 from tests.support.polling import (
     NOW_TEXT,
     FailingStore,
@@ -343,6 +347,25 @@ async def test_a_poller_without_a_start_begins_settle_seconds_before_the_present
         assert NOW + 4_001 - SETTLE <= await reached(place) <= NOW + 4_006 - SETTLE
         place.service.advance(10)
         assert ids_of(await rest(place.poll(start=None, settle=SETTLE))) == updated
+
+
+async def test_an_update_that_is_listed_after_summer_time_began_is_delivered() -> None:
+    """The list shows the update four seconds late; an hour of its times is skipped meanwhile."""
+    start = datetime(2026, 3, 29, 1, 59, 50)  # noqa: DTZ001 - in the service's zone
+    async with (
+        Emulator(3, start=start, clock=JumpingClock(), visibility_delay=HOUR + 4) as service,
+        IncomeClient(
+            service.url, auth=service.basic, service_timezone=ZoneInfo("Europe/Berlin")
+        ) as client,
+    ):
+        place = Scene(service, client)
+        assert await rest(place.poll(start=None, settle=SETTLE)) == []
+        service.advance(9)
+        updated = place.touch(1)
+        service.advance(HOUR + 2)
+        assert await rest(place.poll(settle=SETTLE)) == []
+        service.advance(3)
+        assert ids_of(await rest(place.poll(settle=SETTLE))) == updated
 
 
 @pytest.mark.parametrize(

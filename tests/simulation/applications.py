@@ -24,7 +24,9 @@ class Version:
     made_at: float
     """In the world's time."""
     second: int
-    """The service's second that it carries."""
+    """The second of the service's zone in which the list shows it."""
+    utc_second: int
+    """The same second in UTC, as its record reports it."""
     listed_at: float
     """When the list shows it at the latest, in the world's time."""
     parts: tuple[int, int] = (0, 0)
@@ -89,7 +91,7 @@ def body_of(version: Version, defect: str | None = None) -> dict[str, Any]:
     """Return the application as a version of it is read."""
     return APPLICATION | {
         "application_id": version.application_id,
-        "last_updated_at": stamp_of(version.second) + "Z",
+        "last_updated_at": stamp_of(version.utc_second) + "Z",
         "applicants": [] if defect == "invalid" else {},
         "income_calculations": {},
         "data_sources": {"image_files": [], "structured_data": []},

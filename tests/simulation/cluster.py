@@ -15,7 +15,7 @@ from .applications import Version
 from .consumers import Process
 from .deliveries import Books, Life
 from .letters import judge_due_letters, note_forgotten
-from .loops import Entry, Machine, World
+from .loops import EPOCH_OF_RUNS, Entry, Machine, World
 from .plan import Fault, Plan, Settings
 from .released import leave_behind
 from .service import SimulatedService, Trouble
@@ -31,7 +31,7 @@ class Cluster:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.world = World(plan.seed)
-        self.service = SimulatedService(self.world, plan.rules, plan.documents)
+        self.service = SimulatedService(self.world, plan.rules, plan.documents, plan.zone)
         note_removal = partial(note_forgotten, self)
         self.store = StoreServer(self.world, plan.kind, self._on_save, note_removal)
         self.books = Books(self.world, self.service)
@@ -80,8 +80,11 @@ class Cluster:
 
     @property
     def leader(self) -> Process | None:
-        """The process that has made the last save, if it runs and is to run on."""
-        process = None if self.books.last is None else self.process_of(self.books.last.machine)
+        """The process that has made the last save, if it runs on and holds its lease."""
+        last = self.books.last
+        if last is None or last.new.lease == 0:
+            return None
+        process = self.process_of(last.machine)
         is_leader = process is not None and not (process.is_standby or process.is_stopping)
         return process if is_leader else None
 
@@ -97,6 +100,9 @@ class Cluster:
             leave_behind(self, plan.release)
         for fault in plan.faults:
             world.at(fault.at, lambda fault=fault: self._play_fault(fault))  # type: ignore[misc]
+        if plan.zone.shift:
+            how = "forward" if plan.zone.shift > 0 else "back"
+            world.at(plan.zone.changes_at - EPOCH_OF_RUNS, lambda: self._note_change(how))
         for callback in plan.callbacks:
             world.at(callback.at, lambda callback=callback: callbacks.play(self, callback))  # type: ignore[misc]
         for place in range(plan.machines):
@@ -116,6 +122,10 @@ class Cluster:
             self._judge_quiet(is_last=False)
         self._catch_up()
         self._end()
+
+    def _note_change(self, how: str) -> None:
+        self.world.note("service", f"sets the clocks of its zone {how}")
+        self.world.count(f"zone: clocks set {how}")
 
     @property
     def calls(self) -> int:

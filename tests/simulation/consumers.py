@@ -4,7 +4,6 @@ import asyncio
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import aclosing
-from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
@@ -101,11 +100,11 @@ class Process:
 
     async def _main(self) -> None:
         """Poll until stopped."""
-        plan, settings = self.run.plan, self.settings
+        plan, settings, zone = self.run.plan, self.settings, self.run.plan.zone.info
         session = session_of(self.run.service, self.machine)
         source = PollSource(
             session=session,
-            zone=UTC,
+            zone=zone,
             documents=plan.documents,
             pages=False,
             concurrency=_CONCURRENCY,
@@ -118,7 +117,7 @@ class Process:
                 source,
                 self.client,
                 name="default",
-                start=starting_point(start, UTC),
+                start=starting_point(start, zone),
                 interval=settings.interval,
                 settle=settings.settle,
                 lookback=settings.lookback,

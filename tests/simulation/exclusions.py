@@ -72,14 +72,14 @@ def _is_before_start(run: "Cluster", version: Version) -> bool:
 
 def _is_listed_late(run: "Cluster", version: Version) -> bool:
     """Return whether the service listed it later than settle, by its own clock."""
-    shown = run.service.second_at(version.listed_at + run.plan.rules.oldest_read)
-    return shown - version.second > run.plan.settings.settle + 1
+    shown = run.service.utc_second_at(version.listed_at + run.plan.rules.oldest_read)
+    return shown - version.utc_second > run.plan.settings.settle + 1
 
 
 def _is_hidden(run: "Cluster", version: Version) -> bool:
     """Return whether nobody polled between a clock's setting back and its catching up."""
     for at, seconds in run.service.set_back:
-        if at <= version.made_at <= at + seconds:
+        if at <= version.made_at <= at + seconds and seconds > run.plan.settings.lookback:
             polls = sum(at < one < at + seconds - 60 for one in run.service.lists)
             if polls < _POLLS_SEEN:
                 return True
@@ -105,7 +105,10 @@ def _is_made_while_suspended(run: "Cluster", version: Version) -> bool:
     Its own clock stood still: it lists again what was updated since its last poll by that clock.
     """
     made_at, longest = version.made_at, 2 * run.plan.settings.interval
-    is_back = any(at <= made_at <= at + seconds for at, seconds in run.service.set_back)
+    is_back = any(
+        at <= made_at <= at + seconds and seconds > run.plan.settings.lookback
+        for at, seconds in run.service.set_back
+    )
     return is_back and any(
         begin - longest <= made_at <= end for begin, end in run.world.suspensions
     )

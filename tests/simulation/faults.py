@@ -135,6 +135,7 @@ def _set_clock_back(run: "Cluster", chance: random.Random) -> None:
     """Set the service's clock back within settle or, once, by much more."""
     settle, rules = int(run.plan.settings.settle), run.plan.rules
     is_first = all(seconds <= settle for _, seconds in run.service.set_back)
+    is_first = is_first and not run.plan.zone.shift
     seconds = int(chance.random() * settle) - rules.latest - rules.oldest_read
     if is_first and chance.random() < _RARE:
         seconds = chance.choice(_FAR_BACK)

@@ -1,7 +1,7 @@
 """Dead letters: the program of the guide that forgets some, and how all of them are judged."""
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -66,9 +66,20 @@ def is_overdue(run: "Cluster", letter: DeadLetter) -> bool:
     if run.quiet_since is None:
         return False
     slack = timedelta(seconds=3 * run.plan.settings.interval + _SLOW_RETRY)
-    began, now = run.service.second_at(run.quiet_since), run.service.second
-    due_at = max(letter.next_try_at, EPOCH + timedelta(seconds=began))
-    return due_at + slack < EPOCH + timedelta(seconds=now)
+    began, now = (_earliest_at(run, moment) for moment in (run.quiet_since, run.world.now))
+    return max(letter.next_try_at, began) + slack < now
+
+
+def _earliest_at(run: "Cluster", moment: float) -> datetime:
+    """Return the service's time, as a poller reads it from `Date`.
+
+    `Date` does not say in which pass of an hour the service is whose clocks repeat it. Until
+    the second pass, a poller takes the time for an hour earlier, so that it misses nothing.
+    """
+    zone, second = run.service.zone, run.service.utc_second_at(moment)
+    is_first_pass = zone.changes_at + zone.shift <= second < zone.changes_at
+    local = zone.local_second(second) + zone.shift * is_first_pass
+    return EPOCH + timedelta(seconds=local)
 
 
 def judge_letters(run: "Cluster", machine: Machine) -> None:

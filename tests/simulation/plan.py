@@ -7,15 +7,21 @@ from typing import Any, Final
 from attrs import evolve, frozen
 
 from .callbacks import Callback, draw_callbacks
+from .loops import EPOCH_OF_RUNS
 from .released import Release
 from .service import Rules
 from .stores import POSTGRES, Kind
+from .zones import Zone
 
 _CALM: Final = 0.1
 """Share of runs without faults."""
 _BURST: Final = 0.1
 """Share of updates that come together with others, in the same second."""
 _MOST_IN_A_BURST: Final = 40
+_NEAR_A_CHANGE: Final = 30
+"""Updates shortly before and after the moment at which clocks are changed."""
+_LOOKING_BACK: Final = 0.5
+"""Share of programs whose polls look back as far as the zone's clocks go back."""
 
 CONSUMERS: Final = (
     "records",
@@ -135,6 +141,7 @@ class Plan:
     changes_settings: bool
     """Whether a process may be started with other settings than the one before."""
     rules: Rules
+    zone: Zone
     documents: bool
     """Whether documents are read and updated as well."""
     page: int
@@ -179,7 +186,15 @@ class Plan:
         quiet = profile.quiet + 3 * settings.interval + 15 * settings.lease
         begins = [number * (epoch + quiet) for number in range(profile.epochs)]
         applications, is_calm = chance.choice(profile.applications), chance.random() < _CALM
+        zone = Zone.drawn(chance, begins, epoch)
+        if zone.shift < 0 and chance.random() < _LOOKING_BACK:
+            # Each poll reads every application again that was updated within the hour.
+            settings = evolve(settings, lookback=-zone.shift)
+            applications = min(profile.applications)
         release = Release.drawn(chance, settings.lease)
+        updates = draw_updates(chance, profile.update_gaps, begins, epoch, applications)
+        if zone.shift:
+            updates += _draw_updates_near(chance, zone.changes_at - EPOCH_OF_RUNS, applications)
         return cls(
             seed=seed,
             profile=profile,
@@ -190,6 +205,7 @@ class Plan:
             settings=settings,
             changes_settings=chance.random() < 0.3,
             rules=Rules.drawn(chance, settings.settle),
+            zone=zone,
             documents=release is None and chance.random() < 0.4,
             page=chance.choice((5, 50, 1000)),
             batch=chance.choice((1, 7, 100)),
@@ -197,7 +213,7 @@ class Plan:
             past=chance.choice((0.0, 0.1, 1.0, 30.0)),
             fails=0.0 if is_calm else chance.choice((0.0, 0.1 * ("tasks" in consumer), 0.1)),
             holds=chance.choice((0.01, 0.5, 3.0)),
-            updates=draw_updates(chance, profile.update_gaps, begins, epoch, applications),
+            updates=tuple(sorted(updates)),
             faults=()
             if is_calm
             else draw_faults(chance, FAULTS, profile.fault_gaps, begins, epoch, machines),
@@ -217,6 +233,7 @@ class Plan:
             "store": self.kind,
             "settings": self.settings,
             "rules": self.rules,
+            "zone": self.zone,
             "documents": self.documents,
             "page": self.page,
             "batch": self.batch,
@@ -226,6 +243,16 @@ class Plan:
             "callbacks": len(self.callbacks),
         }
         return "\n".join(f"{name}: {value}" for name, value in shown.items())
+
+
+def _draw_updates_near(
+    chance: random.Random, moment: float, applications: int
+) -> tuple[tuple[float, int], ...]:
+    """Draw updates shortly before and after the moment at which a zone's clocks are changed."""
+    return tuple(
+        (max(0.0, moment + chance.uniform(-30, 10)), chance.randrange(applications))
+        for _ in range(_NEAR_A_CHANGE)
+    )
 
 
 def draw_updates(

@@ -22,7 +22,8 @@ from income_client.http.transport import SocketLimits, Transport
 from income_client.records.window import EPOCH
 
 from .applications import Application, Version, body_of, documents_of, row_of, stamp_of
-from .loops import EPOCH_OF_RUNS, Machine, MachineClock, World
+from .loops import EPOCH_OF_RUNS, FOREVER, Machine, MachineClock, World
+from .zones import UTC_ZONE, Zone
 
 T = TypeVar("T")
 
@@ -89,6 +90,7 @@ class SimulatedService:
     rules: Rules
     has_documents: bool = False
     """Whether an update may change the documents of an application and nothing else."""
+    zone: Zone = UTC_ZONE
     applications: dict[str, Application] = field(factory=dict)
     trouble: Trouble = field(factory=Trouble)
     lists: list[float] = field(factory=list)
@@ -99,28 +101,57 @@ class SimulatedService:
     """The latest second that its clock has shown when it answered a list call."""
     failed_at: float = float("-inf")
     """When a request has ended last that may have been answered badly, or not at all."""
-    set_back: list[tuple[float, float]] = field(factory=list)
-    """When its clock was set back, and by how many seconds."""
+    _set_back: list[tuple[float, float]] = field(factory=list)
     _settings: list[tuple[float, float, bool]] = field(factory=lambda: [(0.0, 0.0, True)])
-    """Of its clock: from when on, what it showed then, and whether it moves."""
+    """Of its clock in UTC: from when on, what it showed then, and whether it moves."""
     reported: dict[int, int] = field(factory=dict)
     """The second that the record of each version, by its number, reports as its last update."""
 
     def second_at(self, moment: float) -> int:
-        """Return the second that its clock showed at a moment."""
+        """Return the second of its zone that its clock showed at a moment."""
+        return self.zone.local_second(self.utc_second_at(moment))
+
+    def utc_second_at(self, moment: float) -> int:
+        """Return the second of UTC that its clock showed at a moment."""
         began = (one for one in reversed(self._settings) if one[0] <= moment)
         since, shown, moves = next(began, self._settings[0])
         return int(EPOCH_OF_RUNS + shown + (moment - since) * moves)
 
     @property
     def second(self) -> int:
-        """The second that its clock shows."""
+        """The second of its zone that its clock shows."""
         return self.second_at(self.world.now)
+
+    @property
+    def _utc_second(self) -> int:
+        return self.utc_second_at(self.world.now)
 
     @property
     def latest_second(self) -> int:
         """The latest second that its clock has ever shown."""
-        return max(self.second, *(self.second_at(at - 0.001) for at, *_ in self._settings))
+        moments = [at for at, *_ in self._settings] + self._changes_of_offset
+        return max(self.second, *(self.second_at(at - 0.001) for at in moments))
+
+    @property
+    def set_back(self) -> list[tuple[float, float]]:
+        """When its clock in its zone went back, and by how many seconds."""
+        if self.zone.shift >= 0:
+            return self._set_back
+        changes = [(at, -float(self.zone.shift)) for at in self._changes_of_offset]
+        return sorted(self._set_back + changes)
+
+    @property
+    def _changes_of_offset(self) -> list[float]:
+        """The moments at which its clock has come to the change of its zone."""
+        change, shown_last, moments = self.zone.changes_at - EPOCH_OF_RUNS, FOREVER, []
+        ends = [since for since, *_ in self._settings[1:]] + [self.world.now]
+        for (since, shown, moves), end in zip(self._settings, ends, strict=True):
+            if shown_last < change <= shown:  # it stood still, and jumps
+                moments.append(since)
+            shown_last = shown + (end - since) * moves
+            if shown < change <= shown_last:
+                moments.append(since + change - shown)
+        return moments
 
     def shows_twice(self, second: int, *, since: float = 0.0) -> bool:
         """Return whether the clock was set back behind a second, after a moment."""
@@ -152,10 +183,12 @@ class SimulatedService:
         return not self._settings[-1][2]
 
     def set_clock_back(self, seconds: float) -> None:
-        """Set its clock back."""
-        _, shown, moves = self._shown()
+        """Set its clock back; in its zone that may be more or less, beside a change."""
+        (_, shown, moves), before = self._shown(), self.zone.ahead_at(self._utc_second)
         self._settings.append((self.world.now, shown - seconds, moves))
-        self.set_back.append((self.world.now, seconds))
+        seconds += before - self.zone.ahead_at(self._utc_second)
+        if seconds > 0:
+            self._set_back.append((self.world.now, seconds))
 
     def stop_clock(self) -> None:
         """Have its clock stand still."""
@@ -174,12 +207,14 @@ class SimulatedService:
     def touch(self, application_id: str, *, ago: float = 0.0) -> Version:
         """Update an application, or make it."""
         application = self.applications.setdefault(application_id, Application(application_id))
+        utc_second = self._utc_second - int(ago)
         late = self.rules.latest * self.world.chance.choice((0, self.world.chance.random(), 1))
         version = Version(
             application_id,
             len(self.reported) + 1,
             made_at=self.world.now - ago,
-            second=self.second - int(ago),
+            second=self.zone.local_second(utc_second),
+            utc_second=utc_second,
             listed_at=self.world.now - ago + late,
         )
         version.parts = self._parts_of(application, version.number)
@@ -251,7 +286,7 @@ class SimulatedService:
     ) -> Response:
         fields = {"content-type": "application/json", **(headers or {})}
         if self.rules.date_ahead is not None:
-            moment = datetime.fromtimestamp(self.second + self.rules.date_ahead, UTC)
+            moment = datetime.fromtimestamp(self._utc_second + self.rules.date_ahead, UTC)
             fields["date"] = format_datetime(moment, usegmt=True)
         return Response(status=status, headers=fields, body=json.dumps(body).encode())
 

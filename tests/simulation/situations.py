@@ -58,6 +58,8 @@ _OF_POLLERS: Final = (
     "wake-up: of a standby",
     "wake-up: of the leader",
     "wake-up: rung without a poller",
+    "zone: clocks set back",
+    "zone: clocks set forward",
 )
 
 

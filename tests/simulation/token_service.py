@@ -93,7 +93,7 @@ class TokenService:
         if not is_valid or chance.random() < trouble.refused:
             self.world.count("API: 401")
             return _reply(401)
-        version = Version(request.subject or "", 1, 0.0, EPOCH_OF_RUNS, 0.0)
+        version = Version(request.subject or "", 1, 0.0, EPOCH_OF_RUNS, EPOCH_OF_RUNS, 0.0)
         return _reply(200, body=body_of(version))
 
 

@@ -17,6 +17,7 @@ from income_client.records.window import EPOCH
 from income_client.wire.codec import render
 from income_client.wire.times import (
     Rounding,
+    earlier_second,
     parse_date,
     parse_service_time,
     parse_utc_time,
@@ -148,6 +149,26 @@ def test_the_hour_that_comes_twice_widens_a_bound() -> None:
     assert service_second(second, zone, rounding=Rounding.DOWN) == naive
     assert service_second(first, zone, rounding=Rounding.UP) == naive
     assert service_second(second, zone, rounding=Rounding.UP) == naive + 3600
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds", "earlier"),
+    [
+        ("2024-03-10T03:00:02", 5, "2024-03-10T01:59:57"),
+        ("2024-03-10T03:00:02", 7_200, "2024-03-10T00:00:02"),
+        ("2024-03-10T03:00:07", 5, "2024-03-10T03:00:02"),
+        ("2024-11-03T02:00:02", 5, "2024-11-03T01:59:57"),
+        ("2024-11-03T01:00:02", 5, "2024-11-03T00:59:57"),
+        ("0001-01-01T00:00:02", 5, "0001-01-01T00:00:00"),
+    ],
+)
+def test_an_hour_that_summer_time_skips_is_no_time_that_passed(
+    text: str, seconds: int, earlier: str
+) -> None:
+    zone = ZoneInfo("America/New_York")
+    expected = service_second(earlier, zone, rounding=Rounding.DOWN)
+    second = service_second(text, zone, rounding=Rounding.DOWN)
+    assert earlier_second(second, seconds, zone) == expected
 
 
 @given(zone=zones, moment=instants, apart=st.timedeltas(timedelta(0), timedelta(hours=3)))
