@@ -535,7 +535,7 @@ async def test_a_store_that_is_restored_from_before_the_clock_went_back_costs_no
 
 
 async def test_a_poller_that_was_replaced_while_it_waited_lists_nothing_more(place: Scene) -> None:
-    """What it would read is delivered by the other, and could not be committed."""
+    """The other poller delivers the updates, and this one could not commit them."""
     poller = place.poll()
     await one_poll(poller)
     await rest(place.poll())

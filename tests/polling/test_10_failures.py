@@ -113,7 +113,7 @@ async def deliver(poller: Poller, delivered: list[str]) -> None:
 
 
 async def test_several_that_fail_among_others_become_dead_letters(place: Scene) -> None:
-    """What fails beside others that fail is judged again, beside others that are read."""
+    """A failure beside other failures is judged by a second read beside good applications."""
     bad = place.touch(1, 2, 3)
     good = place.touch(4, 5, 6, 7)
     place.spoil(*bad, **FAILING)

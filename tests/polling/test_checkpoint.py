@@ -192,7 +192,7 @@ FIRST_TEXT = (
 
 
 def test_a_checkpoint_of_the_first_version_is_read() -> None:
-    """Its versions are cut to today's length.
+    """Digests of versions are cut to today's length.
 
     Without the lower second, polling resumes as reached.
     """

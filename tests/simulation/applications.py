@@ -11,8 +11,8 @@ from tests.support.payloads import APPLICATION, DOCUMENTS, row_of_list
 from .loops import EPOCH_OF_RUNS
 
 DEFECTS: Final = ("missing", "invalid", "failing", "silent", "invalid row", "row without an id")
-"""What can be wrong with an application that is listed: its record is not there, or breaks the
-contract; reading it fails, or is never answered; its row cannot be read, or not even the id."""
+"""Faults of a listed application: its record is missing or breaks the contract; reading it fails or
+never ends; its row is unreadable, with or without an id."""
 
 
 @define(eq=False)
@@ -28,7 +28,7 @@ class Version:
     utc_second: int
     """The same second in UTC, as its record reports it."""
     listed_at: float
-    """When the list shows it at the latest, in the world's time."""
+    """Latest second at which the list shows the version, in the world's time."""
     parts: tuple[int, int] = (0, 0)
     """Numbers of the last updates of the application itself and of its documents."""
 
@@ -44,17 +44,17 @@ class Application:
     versions: list[Version] = field(factory=list)
     is_deleted: bool = False
     defect: str | None = None
-    """What is wrong with it at present."""
+    """Present fault of the application; None without one."""
     listed_at: float = float("-inf")
-    """When a page has shown it last, in the world's time."""
+    """Time of the last page with its row, in the world's time."""
     nameless_at: float = float("-inf")
-    """When a page has shown it last without its id."""
+    """Time of the last page with its row without an id."""
     failed_at: float = float("-inf")
-    """When a reading of it has ended last that may have failed."""
+    """Time of the end of its last reading that may have failed."""
 
     @property
     def latest(self) -> Version:
-        """Its latest version."""
+        """Latest version of the application."""
         return self.versions[-1]
 
     def read_at(self, moment: float) -> Version | None:

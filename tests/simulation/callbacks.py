@@ -36,7 +36,7 @@ class Callback:
 
     at: float
     number: int
-    """That of the application."""
+    """Number of the application."""
     target: int
     """The machine that receives it."""
     is_ring: bool

@@ -40,11 +40,11 @@ class Cluster:
         self.poisonous: str | None = None
         """The application on which the consumer's blocks fail."""
         self.quiet_since: float | None = None
-        """When the last faults ended; None while faults happen."""
+        """Time at which the last fault ended; None while there are faults."""
         self.disturbances: int = 0
         """Faults and deaths so far: what a deadline is not kept over."""
         self.calm_since: float = 0.0
-        """When the store last began to answer every call."""
+        """Time from which the store has answered every call."""
         self._places: list[Process | None] = [None] * plan.machines
         self.is_over: bool = False
         """Whether everybody is stopped."""
@@ -129,7 +129,7 @@ class Cluster:
 
     @property
     def calls(self) -> int:
-        """How many list calls the service has answered."""
+        """Number of list calls that the service has answered."""
         return len(self.service.lists)
 
     def is_relevant(self, entry: Entry) -> bool:

@@ -41,7 +41,7 @@ _WAY: Final = 0.05
 
 
 class ConsumerError(Exception):
-    """What the block of a consumer raises."""
+    """The exception of a consumer's block."""
 
 
 @define(eq=False)

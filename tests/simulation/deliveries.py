@@ -45,19 +45,19 @@ class OwnDatabase:
 
 @define(eq=False)
 class Life:
-    """What one process has been given, and what it may be given again."""
+    """The deliveries to one process, and the redeliveries that it may receive."""
 
     settings: "Settings"
     given: OwnDatabase
-    """What its consumer's own database held when it was started."""
+    """Content of the consumer's own database at the start of the process."""
     remembered: dict[str, int] = field(factory=dict)
-    """What its checkpoint remembers: the version of each application that was committed last."""
+    """Versions in the checkpoint: the last committed one of each application."""
     known: dict[str, int] = field(factory=dict)
     """The version of each application that was delivered last, as its poller must know."""
     returned: set[Row] = field(factory=set)
     """Rows of batches whose block has failed or was left: each may come once more."""
     failed: set[Row] = field(factory=set)
-    """Those of them whose commit was not begun: no save may cover them."""
+    """Rows of these batches whose commit was not begun: no save may cover them."""
     uncommitted: list[Row] = field(factory=list)
     """Records that it was given, in batches that no save covers yet."""
 
@@ -82,7 +82,7 @@ class Save:
 
 @frozen
 class Beginning:
-    """Where a name began."""
+    """The beginning of a name."""
 
     at: float
     second: int
@@ -111,10 +111,10 @@ class Books:
     received: set[int] = field(factory=set)
     """Numbers of the versions that any consumer was given."""
     returned_at: float = float("-inf")
-    """When a batch was last to be delivered again."""
+    """Time at which a batch was last scheduled for redelivery."""
     letters: LetterBook = field(factory=LetterBook)
     restored: list[tuple[float, int]] = field(factory=list)
-    """When the store has lost saves, and the position of the checkpoint that it had left."""
+    """Times at which the store has lost saves, and the positions of the remaining checkpoints."""
 
     def updated(self, version: Version) -> None:
         """Expect a version."""

@@ -1,4 +1,4 @@
-"""What no promise covers: each exclusion quotes the sentence of the guide that says so."""
+"""Exclusions from the promises, each with the sentence of the guide that states it."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final

@@ -1,4 +1,4 @@
-"""What goes wrong: one function for each kind of fault that a plan may hold."""
+"""Faults of a run: one function for each kind of fault in a plan."""
 
 import random
 from collections.abc import Callable

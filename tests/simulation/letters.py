@@ -37,21 +37,21 @@ class Removal:
     at: float
     is_forgotten: bool
     polls: dict["Process", int]
-    """How many polls each process had ended by then."""
+    """Number of polls that each process had ended by then."""
 
 
 @define(eq=False)
 class LetterBook:
-    """What a run knows of its dead letters."""
+    """The dead letters of a run."""
 
     stored: dict[str, DeadLetter] = field(factory=dict)
-    """Those that the store had after the last save, by key."""
+    """Dead letters in the store after the last save, by key."""
     removed: dict[str, Removal] = field(factory=dict)
-    """Those that the store has no more, by key."""
+    """Dead letters that are not in the store any more, by key."""
     lost: list[DeadLetter] = field(factory=list)
-    """Those that a store has lost while its consumer has kept the checkpoint."""
+    """Dead letters that a store has lost while its consumer has kept the checkpoint."""
     forgotten: dict[str, float] = field(factory=dict)
-    """When an application was found deleted whose dead letter was then forgotten, by its id."""
+    """Times at which a deleted application's dead letter was forgotten, by the application's id."""
 
 
 def names(letter: DeadLetter, version: Version) -> bool:

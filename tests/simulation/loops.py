@@ -63,12 +63,12 @@ class World:
     """Dead machines. Collected before the run ends, their ``finally`` blocks would run."""
     line: list[Entry] = field(factory=list)
     suspensions: list[tuple[float, float]] = field(factory=list)
-    """When machines were suspended with their clocks, and until when."""
+    """Suspensions of machines with their clocks: beginning and end of each."""
     steps: int = 0
     violation: Violation | None = None
     """The first promise that was broken, which ends the run."""
     situations: Counter[str] = field(factory=Counter)
-    """How often each situation has come about."""
+    """Number of times that each situation has occurred."""
     _stalled: int = 0
     _events: list[tuple[float, float, int, Callable[[], object]]] = field(factory=list)
     _numbers: Any = field(factory=itertools.count)
@@ -209,16 +209,16 @@ class Machine(asyncio.BaseEventLoop):
         self._selector = _NoSelector()
         self._latest = -FOREVER
         self.due_at: float = FOREVER
-        """When its next step is due, in the world's time; a time that has passed means at once."""
+        """Time of the machine's next step, in the world's time; a past time means at once."""
         self._clock_resolution = 0.0
         self.paused_until: float = 0.0
-        """When its last pause ends, or has ended, in the world's time."""
+        """End of the machine's last pause, in the world's time."""
         self._stopped_from = self._stopped_until = -FOREVER
         self.fuse: int | None = None
         """Steps until it is killed: between any two awaits of its tasks."""
         self.is_dead = False
         self.errors: list[str] = []
-        """What asyncio has reported of its tasks and callbacks."""
+        """Errors of tasks and callbacks that asyncio has reported."""
         self.on_death: Callable[[], None] = lambda: None
         self._counter = itertools.count(1)
         self.set_task_factory(self._make_task)  # type: ignore[arg-type]
@@ -321,7 +321,7 @@ class Machine(asyncio.BaseEventLoop):
 
     @property
     def open_tasks(self) -> "list[asyncio.Task[Any]]":
-        """Its tasks that are not done."""
+        """Tasks of the machine that are not done."""
         return sorted(asyncio.all_tasks(self), key=hash)
 
     def bury(self) -> None:

@@ -61,13 +61,13 @@ def read_mutants() -> list[Mutant]:
 
 @frozen
 class Result:
-    """What a mutant, or the control, has come to."""
+    """The result of a mutant or of the control."""
 
     tried: str
-    """How many seeds were played, or tests run."""
+    """Number of seeds or tests that were run."""
     seconds: float
     broken: str | None
-    """What is printed of the promise that was broken, or of the test that has failed."""
+    """Message of the broken promise or the failed test; None without one."""
 
     def __str__(self) -> str:
         return f"{self.tried}, {self.seconds:.0f} s: {self.broken or 'nothing is broken'}"

@@ -1,4 +1,4 @@
-"""How a run ends: what was broken, what led to it, and a digest of everything that happened."""
+"""The outcome of a run: its violations, the events before them, and a digest of all events."""
 
 import gc
 import hashlib
@@ -20,7 +20,7 @@ class Run(Protocol):
 
     @property
     def calls(self) -> int:
-        """How many requests the service has answered."""
+        """Number of requests that the service has answered."""
         ...
 
     def play(self) -> None:
@@ -34,7 +34,7 @@ class Run(Protocol):
 
 @frozen
 class Outcome:
-    """How a run has ended."""
+    """The outcome of a run."""
 
     plan: Any
     violation: Violation | None
@@ -45,7 +45,7 @@ class Outcome:
     digest: str
     """The same for runs that were the same, event by event."""
     lines: tuple[str, ...] = field(repr=False)
-    """What led to the violation, the last lines of it."""
+    """Last lines of the timeline before the violation."""
 
 
 def play_run(run: Run) -> Outcome:

@@ -1,4 +1,4 @@
-"""What a run is made of: everything is drawn from the seed before the run begins."""
+"""The plan of a run, which is drawn from the seed before the run begins."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -57,7 +57,7 @@ FAULTS: Final = {
 
 @frozen(kw_only=True)
 class Profile:
-    """How large the runs are."""
+    """The size of runs."""
 
     name: str
     epochs: int
@@ -156,7 +156,7 @@ class Plan:
     holds: float
     """Seconds for which a consumer works on a batch, at most."""
     updates: tuple[tuple[float, int], ...]
-    """When which application is updated; those before 0 are older than the run."""
+    """Times of updates with their applications; times below 0 are before the run."""
     faults: tuple[Fault, ...]
     callbacks: tuple[Callback, ...]
     epoch: float
@@ -164,7 +164,7 @@ class Plan:
     quiet: float
     """Seconds of the quiet period after it."""
     release: Release | None
-    """What a poller of version 0.2.0 has left in the store; None for a store that is new."""
+    """State of the store after a poller of version 0.2.0; None for a new store."""
 
     @classmethod
     def drawn(cls, seed: int, profile: Profile) -> "Plan":

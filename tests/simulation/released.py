@@ -29,7 +29,7 @@ _BEGAN: Final = EPOCH_OF_RUNS - 40_000
 
 @frozen(kw_only=True)
 class Release:
-    """How the last poller of 0.2.0 has left its store."""
+    """The state of a store after the last poller of 0.2.0."""
 
     ago: float
     """Seconds between its last poll and the run."""

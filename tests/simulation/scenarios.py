@@ -16,7 +16,7 @@ from .walks import WalkRun
 
 @frozen
 class Scenario:
-    """What is simulated."""
+    """The subject of a simulation."""
 
     name: str
     draw: Callable[[int, Profile], Any]

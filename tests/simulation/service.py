@@ -38,13 +38,13 @@ _SLOW_WAYS: Final = (2.0, 12.0, 70.0)
 
 @frozen(kw_only=True)
 class Rules:
-    """How the service behaves for a whole run."""
+    """The behaviour of the service during a whole run."""
 
     lower_closed: bool
     upper_closed: bool
     order: str
     future: str
-    """What becomes of bounds in the future: accept, clamp or refuse."""
+    """Treatment of bounds in the future: accept, clamp or refuse."""
     max_span: int | None
     """Seconds of the longest window that it applies."""
     date_ahead: int | None
@@ -94,13 +94,13 @@ class SimulatedService:
     applications: dict[str, Application] = field(factory=dict)
     trouble: Trouble = field(factory=Trouble)
     lists: list[float] = field(factory=list)
-    """When list calls were answered."""
+    """Times at which list calls were answered."""
     refused: list[int] = field(factory=list)
     """The bounds, in seconds, that were refused since they lay in the future."""
     latest_listed: int = 0
     """The latest second that its clock has shown when it answered a list call."""
     failed_at: float = float("-inf")
-    """When a request has ended last that may have been answered badly, or not at all."""
+    """End of the last request that may have got a wrong answer, or none."""
     _set_back: list[tuple[float, float]] = field(factory=list)
     _settings: list[tuple[float, float, bool]] = field(factory=lambda: [(0.0, 0.0, True)])
     """Of its clock in UTC: from when on, what it showed then, and whether it moves."""

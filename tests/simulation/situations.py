@@ -1,4 +1,4 @@
-"""What must come about in a longer run, and the seeds that have failed once."""
+"""Situations that a longer run must contain, and seeds that have failed once."""
 
 from collections import Counter
 from collections.abc import Iterable

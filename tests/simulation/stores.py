@@ -27,7 +27,7 @@ LONGEST_CALL: Final = 10.0
 
 @frozen(kw_only=True)
 class Kind:
-    """What a product does and does not promise."""
+    """The promises of a database product."""
 
     name: str
     delay: float
@@ -60,12 +60,12 @@ KINDS: Final = (
 
 @frozen
 class Row:
-    """What a consumer writes of one record."""
+    """The row that a consumer writes for one record."""
 
     application_id: str
     version: int
     sequence: int
-    """That of its batch."""
+    """Sequence number of the row's batch."""
     is_torn: bool = False
     """Whether application and documents were read at two moments with an update between."""
 
@@ -115,7 +115,7 @@ class StoreServer:
     outage: Outage = field(factory=Outage)
     rings: int = 0
     lost_saves_at: float = float("-inf")
-    """When it last lost saves."""
+    """Time at which the store last lost saves."""
     _past: list[tuple[float, State]] = field(factory=list)
 
     def save(self, machine: Machine, change: Change, rows: Sequence[Row] = ()) -> int:
@@ -177,7 +177,7 @@ class StoreServer:
 
 
 class StoreClient(CheckpointStore):
-    """What a process has of the server."""
+    """The connection of a process to the store's server."""
 
     has_bell = True
 
@@ -186,13 +186,13 @@ class StoreClient(CheckpointStore):
         self.seen: str | None = None
         """The last checkpoint that it was shown, or has saved."""
         self.looked_at: float | None = None
-        """When its last load succeeded, in the world's time."""
+        """Time of the last successful load, in the world's time."""
         self.found_nothing: bool = False
         """Whether the store had no checkpoint at its last load that succeeded."""
         self.under_way: int = 0
-        """How many calls have not ended."""
+        """Number of calls in flight."""
         self.ended_at: float = 0.0
-        """When its last call ended, in the world's time."""
+        """Time at which the last call ended, in the world's time."""
 
     async def load(self, name: str) -> StoredCheckpoint:
         """Return what is stored."""

@@ -14,11 +14,11 @@ OWN_TOKENS: Final = (
 """The page and the sentence that exclude calls whose token another process has ended."""
 
 _REFUSED_SECONDS: Final = 10.0
-"""How long refused credentials are not sent again."""
+"""Seconds for which refused credentials are not sent again."""
 _AWAY_SECONDS: Final = 75.0
-"""How long a store that has not answered is done without, and what a slow answer takes."""
+"""Seconds for which a silent store is not asked, including the time of a slow answer."""
 _CLAIM_SECONDS: Final = 4.0
-"""How long a claim holds the other processes back at least."""
+"""Least seconds for which a claim makes other processes wait."""
 _SLACK: Final = 0.1
 
 

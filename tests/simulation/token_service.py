@@ -57,7 +57,7 @@ class TokenService:
     api: Trouble = field(factory=Trouble)
     issued: dict[str, Issued] = field(factory=dict)
     answered: int = 0
-    """How many requests were answered."""
+    """Number of requests that were answered."""
 
     def revoke_all(self) -> None:
         """End all tokens before their time."""
@@ -220,7 +220,7 @@ class TokenShelf:
 
 
 class SharedStore:
-    """What a process has of the store."""
+    """The token store of a process."""
 
     def __init__(self, shelf: TokenShelf, machine: Machine) -> None:
         self._shelf, self._machine = shelf, machine

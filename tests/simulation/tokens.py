@@ -61,7 +61,7 @@ class TokenPlan:
     keeps_newest: bool
     """Whether a new token ends the one before."""
     store: str
-    """That processes share: none, plain, or one by which a process claims the renewal."""
+    """Store that processes share: none, plain, or one with claims of the renewal."""
     store_delay: float
     deadline: float
     concurrency: int
@@ -136,11 +136,11 @@ class Process:
     last_sent: str | None = None
     """The token of its last call."""
     newest_at: float = 0.0
-    """When its request was sent, by the machine's clock."""
+    """Time at which the newest token was requested, by the machine's clock."""
     requested_at: float | None = None
-    """When the token request under way was sent, in the world's time."""
+    """Time of the token request in flight, in the world's time."""
     locked_at: float = float("-inf")
-    """When the endpoint refused the credentials, by the machine's clock."""
+    """Time at which the endpoint refused the credentials, by the machine's clock."""
     is_stopping: bool = False
     task: "asyncio.Task[None]" = field(init=False)
     _tasks: set["asyncio.Task[None]"] = field(factory=set)
@@ -228,14 +228,14 @@ class TokenRun:
         self.service = TokenService(self.world, plan.lifetime, plan.keeps_newest)
         self.shelf = TokenShelf(self.world, plan.store_delay)
         self.troubled_until: dict[str, float] = {}
-        """When the last fault of each part has ended."""
+        """End of the last fault of each part."""
         self.processes: list[Process] = []
         self._is_over = False
         self._lives = 0
 
     @property
     def calls(self) -> int:
-        """How many requests the service has answered."""
+        """Number of requests that the service has answered."""
         return self.service.answered
 
     def is_relevant(self, _entry: Entry) -> bool:

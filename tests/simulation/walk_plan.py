@@ -1,4 +1,4 @@
-"""What a run of walks is made of: everything is drawn from the seed before the run begins."""
+"""The plan of a run of walks, which is drawn from the seed before the run begins."""
 
 import random
 from typing import Final
@@ -48,7 +48,7 @@ class WalkPlan:
     past: float
     """Seconds between the updates before the run."""
     updates: tuple[tuple[float, int], ...]
-    """When which application is updated; those before 0 are older than the run."""
+    """Times of updates with their applications; times below 0 are before the run."""
     faults: tuple[Fault, ...]
 
     @classmethod

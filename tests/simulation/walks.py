@@ -69,9 +69,9 @@ class Walk:
     saturated: list[int] = field(factory=list)
     """Seconds that hold more rows than can be asked for."""
     last_sent_at: float = 0.0
-    """When the list call was sent that was answered last."""
+    """Time at which the last answered list call was sent."""
     sent_before_at: float = 0.0
-    """When the one before it was sent."""
+    """Time at which the answered list call before that one was sent."""
 
 
 class Life:
@@ -180,7 +180,7 @@ class WalkRun:
 
     @property
     def calls(self) -> int:
-        """How many list calls the service has answered."""
+        """Number of list calls that the service has answered."""
         return len(self.service.lists)
 
     def is_relevant(self, entry: Entry) -> bool:
