@@ -14,7 +14,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from income_client.errors import (
     AuthenticationError,
@@ -42,6 +42,7 @@ from .credentials import CredentialSource
 from .deadlines import Deadlines
 from .endpoints import Request, Response, token_request
 from .faults import StaleConnectionError
+from .page_cap import PageCap
 from .replies import call_of, label, request_id
 from .retry import Chance, Gate, Pacer, Retries, RetryBudget
 from .tokens import (
@@ -96,6 +97,8 @@ class SessionManager:
     """Timeouts of a single request."""
     deadlines: Deadlines
     """Timer of the deadlines of whole calls."""
+    page_cap: PageCap = field(factory=PageCap)
+    """The largest page of the list that the service returns."""
 
     def call(self, request: Request, read: Read[T]) -> Coroutine[Any, Any, T]:
         """Send a request until a reply is read, no retry is allowed, or the deadline passes."""

@@ -139,7 +139,7 @@ class Density:
     """
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit: Final = limit
         self._regions: list[_Region] = []
         self._delays = Delays()
         self._samples: list[Sample] = []
@@ -163,7 +163,7 @@ class Density:
         if _are_placed(samples):
             rows, reached = _count_rows(samples, start, end)
             if reached >= end:
-                return rows / (FILL * self._limit)
+                return rows / (FILL * self.limit)
         return self._region_at(start, end).pages(start, end)
 
     def middle(self, start: int, end: int) -> int:
@@ -211,7 +211,7 @@ class Density:
         oldest = second_of(min(row.application_date for row in rows.values()))
         if not window.after < oldest < window.before - 1:
             return None
-        insort(self._regions, _Region(oldest, region.end, self._limit, region.full_pages))
+        insort(self._regions, _Region(oldest, region.end, self.limit, region.full_pages))
         region.end, region.full_pages = oldest, []
         return oldest
 
@@ -223,14 +223,14 @@ class Density:
         at = bisect_right(self._regions, start, key=lambda region: region.start)
         if at and start < self._regions[at - 1].end:
             return self._regions[at - 1]
-        region = _Region(start, end, self._limit)
+        region = _Region(start, end, self.limit)
         self._regions.insert(at, region)
         return region
 
     def _add_sample(self, window: Window, rows: Rows, expected: _Prediction) -> None:
-        pages = max(expected.rows, 1.0) / self._limit
+        pages = max(expected.rows, 1.0) / self.limit
         # Chance alone makes the rows of a page differ by its root.
-        scale, weight = _guess_scale(pages, max(expected.variance, 1 / self._limit))
+        scale, weight = _guess_scale(pages, max(expected.variance, 1 / self.limit))
         sample = Sample(window, rows, self._delays, scale=scale, weight=weight)
         around = self._samples_around(window.after)
         for outer in around:
@@ -256,7 +256,7 @@ class Density:
         if not _are_placed(samples):
             return None
         sample = samples[0]
-        page, gap = max(1, self._limit - 1), end - start
+        page, gap = max(1, self.limit - 1), end - start
         by_dates = self._variance_by_dates(sample)
         # The page that came back full says more than the rate that led to it.
         is_first = sample.window.after == start
@@ -279,7 +279,7 @@ class Density:
 
     def _variance_by_dates(self, sample: Sample) -> float:
         """Return the variance of the rows of a page: by dates, and by a sample's size and scale."""
-        return self._dates_variance + sample.scale / self._limit + 1 / sample.evidence
+        return self._dates_variance + sample.scale / self.limit + 1 / sample.evidence
 
     def _predict(self, window: Window) -> _Prediction:
         """Return how many rows are expected in a window."""
@@ -294,7 +294,7 @@ class Density:
                 by_dates = self._variance_by_dates(samples[0])
                 return _Prediction(rows, _pool_variances(by_rate, by_dates))
         if region.rate is None:
-            return _Prediction(self._limit * _HIDDEN, self._rate_variance)
+            return _Prediction(self.limit * _HIDDEN, self._rate_variance)
         return _Prediction(region.rate * (end - start), self._rate_variance)
 
     def _learn_errors(self, window: Window, actual: int | None) -> None:
@@ -320,7 +320,7 @@ class Density:
     def _error(self, expected: float, actual: int | None) -> float | None:
         """Return the squared error of a prediction; None where a page cannot show it."""
         if actual is None:
-            actual = self._limit
+            actual = self.limit
             if expected >= actual:
                 return None
         return math.log(max(actual, 1) / max(expected, 1)) ** 2

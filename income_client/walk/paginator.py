@@ -31,6 +31,7 @@ from income_client.records.window import Window
 from income_client.settings import check_choice, check_count, invalid
 from income_client.system.clock import Clock
 from income_client.system.concurrency import BoundedTasks
+from income_client.system.logs import GuardedLogger
 from income_client.wire.rows import MalformedRow
 from income_client.wire.times import (
     FIRST_SECOND,
@@ -42,6 +43,7 @@ from income_client.wire.times import (
 )
 
 from .checkpoint import read_checkpoint, write_checkpoint
+from .hidden_rows import Ask, hides_rows
 from .planner import Question, WalkPlanner
 from .tail import END_OF_TIME
 from .windows import Answer, Bounds, Delivery
@@ -50,6 +52,7 @@ OnSaturated: TypeAlias = Literal["raise", "report"]
 """Behaviour of `IncomeClient.list_applications` at seconds with more rows than one page holds."""
 ReadPage = Callable[[Request, Response], ApplicationPage]
 
+_LOGGER: Final = GuardedLogger("income_client.walk")
 _LEAST_LIMIT: Final = 2
 _LONG_AGO: Final = 60
 """Seconds before the `Date` of its own reply from which an echo may be the end of a cut window."""
@@ -72,8 +75,40 @@ async def ask_page(
 ) -> Answer:
     """Make one list call (contract section 4.1); no bounds leave both to the service.
 
-    ``read`` reads the page, by default with a `MalformedRow` for each row that is malformed.
+    ``read`` reads the page, by default with a `MalformedRow` for each row that is malformed. A page
+    that is as large as the service returns any counts as full, although more was asked for.
     """
+    ask = partial(_list_page, session, limit, zone, read=read, list_filter=list_filter)
+    answer = await ask(bounds)
+    rows, asked, cap = len(answer.page.applications), limit or LARGEST_LIMIT, session.page_cap
+    if bounds is not None and cap.is_doubtful(rows, asked, session.clock.monotonic()):
+        async with cap.lock:
+            # Meanwhile another task may have found out.
+            if cap.is_doubtful(rows, asked, session.clock.monotonic()):
+                await _find_cap(session, answer, bounds, ask)
+    return evolve(answer, is_full=rows >= cap.full_at(asked), cap=cap.rows)
+
+
+async def _find_cap(session: SessionManager, answer: Answer, bounds: Bounds, ask: Ask) -> None:
+    """Find out whether the service returns no more rows than a page has."""
+    rows = len(answer.page.applications)
+    if await hides_rows(answer, bounds, ask):
+        session.page_cap.rows = rows
+        message = "the service lists %d applications at most where more are asked for"
+        _LOGGER.warning(message, rows, extra={"rows": rows})
+    else:
+        session.page_cap.believe(rows, session.clock.monotonic())
+
+
+async def _list_page(
+    session: SessionManager,
+    limit: int | None,
+    zone: tzinfo,
+    bounds: Bounds | None,
+    *,
+    read: ReadPage,
+    list_filter: ListFilter,
+) -> Answer:
     after = None if bounds is None else bounds.after
     before = None if bounds is None else bounds.before
     if any(not FIRST_SECOND <= one <= LAST_SECOND for one in (after, before) if one is not None):
@@ -272,7 +307,7 @@ class ApplicationPaginator:
         self._list_filter = list_filter
         self._planner = WalkPlanner(
             bounds,
-            limit=limit,
+            limit=session.page_cap.full_at(limit),
             walkers=concurrency,
             covered=covered,
             keep_saturated=on_saturated == "report",

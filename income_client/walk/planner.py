@@ -156,6 +156,8 @@ class WalkPlanner:
                 asked again; or the service gives the same rows to all of them.
         """
         self.requests += 1
+        if answer.cap is not None and answer.cap < self.density.limit:
+            self.density = Density(answer.cap)
         self._release_question(question)
         match question.about:
             case Tail():

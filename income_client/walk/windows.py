@@ -68,6 +68,8 @@ class Answer:
     """Whether the page has as many rows as it can, so that it may hide others."""
     served_at: int | None
     """Second at which the service answered, in its own frame."""
+    cap: int | None = None
+    """Rows of the largest page of a service that returns fewer than asked for; None if unknown."""
 
     @property
     def present(self) -> int:

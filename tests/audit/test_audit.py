@@ -22,8 +22,10 @@ from income_client.audit.held import HeldTimes
 from income_client.emulator import Emulator
 from income_client.events.instrumentation import Instrumentation
 from income_client.http.endpoints import Request, Response
+from income_client.http.page_cap import PageCap
 from income_client.http.replies import failure_of
 from income_client.records.window import Window
+from income_client.testing import JumpingClock
 from tests.support import server
 from tests.support.canaries import held_by
 from tests.support.listing import BASE, ListService, Rules, rows_at, serving
@@ -38,6 +40,8 @@ class DrySession:
 
     service: ListService
     instrumentation: Instrumentation = field(factory=Instrumentation)
+    clock: JumpingClock = field(factory=JumpingClock)
+    page_cap: PageCap = field(factory=PageCap)
 
     async def call(self, request: Request, read: Callable[[Response], Any]) -> Any:
         """Ask the service, and read its reply."""

@@ -56,6 +56,8 @@ class Rules:
     """Whether the present, as it is echoed, is the second after the one under way."""
     date_ahead: int | None = 0
     """Seconds that the Date header runs ahead of the service's time; None for no header."""
+    cap: int | None = None
+    """Most rows of a page, whatever its limit; None for as many as the limit says."""
     slowness: int = 0
     """Most turns of the loop that a reply may wait, so that replies overtake each other."""
     clock_stands: bool = False
@@ -126,7 +128,9 @@ def list_rules(
         else:
             before = after + rules.widest
     ids = _ordered(_within(rules, rows, after, before), rules.order, rows, chance)
-    return Page(after=after, before=before, ids=tuple(ids[: query.limit]))
+    return Page(
+        after=after, before=before, ids=tuple(ids[: min(query.limit, rules.cap or query.limit)])
+    )
 
 
 def _within(rules: Rules, rows: Mapping[str, int], after: int, before: int) -> list[str]:

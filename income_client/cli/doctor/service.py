@@ -336,7 +336,7 @@ class Service:
         hidden = await self._count_hidden() if rows < LARGEST and self._samples else None
         if hidden:
             problem = f"a page of {rows} rows, fewer than the limit, hid {hidden} or more"
-            advice = f"applications get lost: in code, list them with a limit of {rows}; {_OWNER}"
+            advice = f"walks and pollers take pages of {rows} rows as full; {_OWNER}"
             return Finding(Verdict.FAILED, problem, advice)
         for count, most in ((rows, LARGEST), (small, limit)):
             if count > most:

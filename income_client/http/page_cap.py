@@ -1,0 +1,46 @@
+"""The largest page of the list that a service returns, as far as its pages have shown it.
+
+The contract lets a page have as many rows as are asked for, up to 1,000. A service, or a gateway
+before it, that returns fewer hides rows without a sign.
+"""
+
+import asyncio
+from typing import Final
+
+from attrs import define, field
+
+_LEAST: Final = 25
+"""The default page of the contract (section 8): the smallest that a service would cap pages at."""
+_BELIEVED_SECONDS: Final = 3_600.0
+"""Seconds after which a page size is doubted again: a gateway may be put before the service."""
+
+
+@define(eq=False)
+class PageCap:
+    """What the pages of one client have shown about the largest page."""
+
+    least: int = _LEAST
+    """Smallest number of rows that is doubted."""
+    rows: int | None = None
+    """Rows of the largest page, where that is smaller than what is asked for; None if unknown."""
+    lock: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+    """Lock of the one task that tries whether a page hides rows."""
+    _whole: int = field(default=0, init=False)
+    """Rows of the largest page that was shown to hide none."""
+    _shown_at: float = field(default=0.0, init=False)
+
+    def full_at(self, limit: int) -> int:
+        """Return the number of rows from which on a page for ``limit`` rows is full."""
+        return limit if self.rows is None else min(self.rows, limit)
+
+    def is_doubtful(self, rows: int, limit: int, now: float) -> bool:
+        """Return whether a page may be as large as the service returns any, and hide rows."""
+        if self.rows is not None and rows > self.rows:
+            self.rows = None
+        if self.rows is not None or not self.least <= rows < limit:
+            return False
+        return rows > self._whole or now > self._shown_at + _BELIEVED_SECONDS
+
+    def believe(self, rows: int, now: float) -> None:
+        """Record that a page with so many rows hides none."""
+        self._whole, self._shown_at = rows, now
