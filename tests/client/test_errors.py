@@ -294,6 +294,26 @@ async def test_an_error_of_the_callers_code_is_not_altered(code: str, tmp_path: 
     assert not hasattr(error, "__notes__")
 
 
+@pytest.mark.shows_private("file", reason="a downloaded file is what was served")
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+async def test_an_interruption_of_the_callers_code_is_not_altered(
+    kind: type[BaseException], tmp_path: Path
+) -> None:
+    def interrupt(*_: object) -> NoReturn:
+        raise kind from ValueError("the cause")
+
+    async with (
+        Emulator(1) as service,
+        IncomeClient(service.url, auth=service.oauth2, downloads=HERE) as client,
+    ):
+        documents = await client.get_documents(service.world.ids[0])
+        document = next(entry.document for entry in documents.all())
+        with pytest.raises(kind) as caught:
+            await client.download(document, tmp_path / "file", on_progress=interrupt)
+    assert traceback.extract_tb(caught.value.__traceback__)[-1].name == "interrupt"
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
 # Frames
 
 SECRET: Final = "canary-b81f"
