@@ -29,6 +29,7 @@ from .options import (
     Count,
     IdArgument,
     Moment,
+    Seconds,
     Switch,
     When,
     overfull,
@@ -57,8 +58,9 @@ _IN_A_ROW: Final = 20
 """Failures in a row that may pass; more of them mean that the service itself fails."""
 _NEARLY: Final = 0.99
 """Largest share that the progress bar shows before the export is complete."""
-_LATE: Final = timedelta(seconds=5)
-"""Seconds that the service may take to list an update: consecutive spans overlap by as much."""
+_OVERLAP: Final = timedelta(seconds=1)
+"""Overlap of consecutive periods, since it is unknown whether bounds are inclusive."""
+_LOSSLESS: Final = "--format jsonl, with the same other arguments, loses nothing"
 
 
 def _check_target(_: object, to: Path) -> None:
@@ -78,6 +80,7 @@ async def export(
     documents: Annotated[bool, Parameter(show_default=False)] = True,
     pages: Switch = False,
     addresses: Switch = False,
+    settle: Annotated[Seconds, Parameter(metavar="SECONDS")] = 5.0,
     concurrency: Count = 16,
     allow_missing: Switch = False,
     connection: Connection | None = None,
@@ -94,8 +97,9 @@ async def export(
 
     The file is complete, or not there. Records are kept in a folder beside it,
     PATH.part, until it is complete: to resume after any interruption, run the
-    same command again, with the same ids. The period ends when the first run
-    began, by the service's time; the summary says where the next export begins.
+    same command again, with the same ids. The period ends --settle seconds before
+    the first run began, by the service's time; the summary says where the next
+    export begins.
     Applications that cannot be read are retried by the next run. Until then there
     is no file, unless --allow-missing is given.
 
@@ -110,12 +114,13 @@ async def export(
         applications: Ids of applications; - reads them from standard input.
         to: File, or for Parquet the folder; nothing may be there yet.
         updated_after: Start of the period, as 2026-06-01 or 7d. Default: the beginning of time.
-        updated_before: End of the period. Default, and latest: the present.
+        updated_before: End of the period. Default, and latest: --settle before the present.
         format_: jsonl for JSON lines, the default, or parquet for five Parquet files
             (needs the extra "parquet").
         documents: Include the documents. Default: --documents.
         pages: Include the pages of each document.
         addresses: Include the signed addresses of files, with which anyone can read them.
+        settle: Seconds that the service may take to list an update.
         concurrency: Applications to read at a time.
         allow_missing: Write the file even if applications could not be read.
         connection: The service.
@@ -148,7 +153,7 @@ async def export(
         signals = StopSignals(stop.stop)
         try:
             with Workspace(to, has_manifest_beside=chosen_format == "jsonl") as workspace:
-                job = _Export(client, workspace, request, stop, applications)
+                job = _Export(client, workspace, request, stop, applications, settle)
                 # What is kept fits either format, so another one may be asked for by name.
                 free = {"format"} if format_ is not None else set[str]()
                 await job.run(free, concurrency, allow_missing=allow_missing)
@@ -193,7 +198,9 @@ class _Export:
         request: dict[str, Any],
         stop: Stoppable,
         applications: tuple[str, ...],
+        settle: float,
     ) -> None:
+        self._settle = timedelta(seconds=settle)
         self._client = client
         self._workspace = workspace
         self._request = request
@@ -280,6 +287,12 @@ class _Export:
             raise IncomeClientError(
                 f"not exported, as {lost_text}; --allow-missing exports the rest"
             )
+        records, rows = workspace.records, dict[str, int]()
+        if self._request["format"] == "parquet":
+            rows, misfits = await self._write_tables(allow_missing=allow_missing)
+            records -= len(misfits)
+            missing |= misfits
+            lost_text = _lost_text(len(missing), len(self._malformed), len(saturated))
         manifest = {
             **self._request,
             **span,
@@ -292,13 +305,12 @@ class _Export:
                 )
             ],
             "saturated_seconds": [second.starts_at.isoformat() for second in saturated],
-            "records": workspace.records,
+            "records": records,
         }
         if self._request["format"] == "jsonl":
             workspace.publish_lines(_manifest_json({**manifest, "size": workspace.size}))
             size = f"{decimal(workspace.size)} of JSON"
         else:
-            rows = await self._write_tables()
             workspace.publish_tables(_manifest_json({**manifest, "rows": rows}))
             size = f"{counted(sum(rows.values()), 'row')} in {len(rows)} tables"
         period = then = ""
@@ -336,14 +348,17 @@ class _Export:
         present = await self._stop.wait_for(present_of(self._client))
         if present is None:
             raise _StoppedError
+        # What is updated later may not be listed yet.
+        settled = max(present - self._settle, BEGINNING)
+        settled -= timedelta(microseconds=settled.microsecond)
         after, before = (
             default if text is None else read_moment(text).seen_from(present)
             for text, default in (
                 (self._request["updated_after"], BEGINNING),
-                (self._request["updated_before"], present),
+                (self._request["updated_before"], settled),
             )
         )
-        before = min(before, present)
+        before = min(before, settled)
         if after > before:
             raise ConfigurationError(
                 f"the period begins at {after.isoformat()}, and ends before, "
@@ -352,7 +367,7 @@ class _Export:
         return {
             "updated_after": None if after == BEGINNING else after.isoformat(),
             "updated_before": before.isoformat(),
-            "next_updated_after": (before - _LATE).isoformat(),
+            "next_updated_after": (before - _OVERLAP).isoformat(),
         }
 
     async def _read_all(
@@ -458,16 +473,28 @@ class _Export:
         match outcome:
             case income_client.ApplicationRecord():
                 self._failures_in_a_row = 0
+                if (misfit := self._misfit_of(outcome)) is not None:
+                    self._miss(outcome.application_id, f"{misfit}; {_LOSSLESS}")
+                    return
                 record = outcome if self._request["addresses"] else without_addresses(outcome)
                 self._lines[outcome.application_id] = income_client.to_json(record)
             case income_client.FetchFailure(application_id, error):
                 self._failures_in_a_row += error.retryable
                 if is_of_the_account(error) or self._failures_in_a_row >= _IN_A_ROW:
                     raise error
-                reason = str(error)
-                self._missing[application_id] = reason
-                is_named = error.subject == application_id
-                say(reason if is_named else f"{application_id}: {reason}")
+                self._miss(application_id, str(error), is_named=error.subject == application_id)
+
+    def _misfit_of(self, record: "ApplicationRecord") -> str | None:
+        """Return the value of a record that does not fit the tables, which are made at the end."""
+        if self._request["format"] != "parquet":
+            return None
+        from income_client.exporting.schema import misfit_of
+
+        return misfit_of(record)
+
+    def _miss(self, application_id: str, reason: str, *, is_named: bool = False) -> None:
+        self._missing[application_id] = reason
+        say(reason if is_named else f"{application_id}: {reason}")
 
     @property
     def _is_much(self) -> bool:
@@ -486,28 +513,35 @@ class _Export:
         )
         self._lines, self._missing = {}, {}
 
-    async def _write_tables(self) -> dict[str, int]:
-        """Write the lines as Parquet files there, and return how many rows each has."""
+    async def _write_tables(self, *, allow_missing: bool) -> tuple[dict[str, int], dict[str, str]]:
+        """Write the lines as Parquet files; return the rows of each, and what does not fit.
+
+        Lines that were kept for another format may have values that do not fit the tables.
+        """
         from income_client.exporting import ParquetTables
 
-        try:
-            with (
-                Bars() as progress,
-                self._workspace.lines.open("rb") as lines,
-                ParquetTables(self._workspace.empty_tables()) as tables,
-            ):
-                task = progress.add_task("Writing tables", total=self._workspace.records, count="")
-                for number, line in enumerate(lines, start=1):
-                    tables.write(income_client.from_json(income_client.ApplicationRecord, line))
-                    if number % _RECORDS_AT_ONCE == 0:
-                        progress.update(task, completed=number)
-                        await asyncio.sleep(0)  # lets a signal be seen
-                        self._check_not_stopped()
-        except ConfigurationError as error:
-            raise IncomeClientError(
-                f"{error.message}; --format jsonl, with the same other arguments, loses nothing"
-            ) from None
-        return tables.rows
+        misfits: dict[str, str] = {}
+        with (
+            Bars() as progress,
+            self._workspace.lines.open("rb") as lines,
+            ParquetTables(self._workspace.empty_tables()) as tables,
+        ):
+            task = progress.add_task("Writing tables", total=self._workspace.records, count="")
+            for number, line in enumerate(lines, start=1):
+                record = income_client.from_json(income_client.ApplicationRecord, line)
+                try:
+                    tables.write(record)
+                except ConfigurationError as error:
+                    if not allow_missing or (misfit := self._misfit_of(record)) is None:
+                        raise IncomeClientError(
+                            f"{error.message}; --allow-missing exports the rest, and {_LOSSLESS}"
+                        ) from None
+                    misfits[record.application_id] = f"{misfit}; {_LOSSLESS}"
+                if number % _RECORDS_AT_ONCE == 0:
+                    progress.update(task, completed=number)
+                    await asyncio.sleep(0)  # lets a signal be seen
+                    self._check_not_stopped()
+        return tables.rows, misfits
 
 
 def _manifest_json(manifest: dict[str, Any]) -> bytes:

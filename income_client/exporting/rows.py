@@ -58,7 +58,7 @@ def applicant_rows(record: ApplicationRecord) -> Iterator[Row]:
     """Yield a row for each applicant slot, also for those with an income calculation only."""
     application = record.application
     for slot in dict.fromkeys((*application.applicants, *application.income_calculations)):
-        row: Row = {"application_id": application.application_id, "applicant": slot}
+        row: Row = {**_key_of(application), "applicant": slot}
         applicant = application.applicants.get(slot)
         if applicant is not None:
             row |= _person_row(applicant)
@@ -83,7 +83,7 @@ def income_source_rows(record: ApplicationRecord) -> Iterator[Row]:
         )
         for number, (year, source) in enumerate(sources, start=1):
             yield {
-                "application_id": application.application_id,
+                **_key_of(application),
                 "applicant": slot,
                 "source_number": number,
                 "year": year,
@@ -144,6 +144,11 @@ ROWS: Final[Mapping[str, Callable[[ApplicationRecord], Iterator[Row]]]] = {
 """Functions that make the rows of each table."""
 
 
+def _key_of(application: Application) -> Row:
+    """Return the columns by which the rows of an application are joined, and merged."""
+    return _values_of(application, ("application_id", "last_updated_at"))
+
+
 def _values_of(record: object, names: Iterable[str]) -> Row:
     return {name: getattr(record, name) for name in names}
 
@@ -170,7 +175,7 @@ def _numbered_documents(record: ApplicationRecord) -> Iterator[tuple[Row, Docume
         return
     for number, (document_type, document) in enumerate(record.documents.all(), start=1):
         key = {
-            "application_id": record.application_id,
+            **_key_of(record.application),
             "document_number": number,
             "document_type": document_type,
             "document_id": document.document_id,

@@ -107,6 +107,12 @@ def _typed_fields() -> "list[pa.Field[Any]]":
     ]
 
 
+_KEY: Final = [
+    *_required_fields(_TEXT, "application_id"),
+    *_required_fields(_UTC_TIME, "last_updated_at"),
+]
+"""Columns by which the rows of an application are joined, and merged."""
+
 SCHEMAS: Final = {
     "applications": pa.schema(
         [
@@ -119,7 +125,8 @@ SCHEMAS: Final = {
     ),
     "applicants": pa.schema(
         [
-            *_required_fields(_TEXT, "application_id", "applicant"),
+            *_KEY,
+            *_required_fields(_TEXT, "applicant"),
             # Of whom only an income calculation is known, there are none.
             *(field.with_nullable(nullable=True) for field in _single_fields(Applicant)),
             *_optional_fields(_TEXT, "current_street_address", "current_city"),
@@ -132,7 +139,8 @@ SCHEMAS: Final = {
     ),
     "income_sources": pa.schema(
         [
-            *_required_fields(_TEXT, "application_id", "applicant"),
+            *_KEY,
+            *_required_fields(_TEXT, "applicant"),
             *_required_fields(_INTEGER, "source_number", "year"),
             *_single_fields(IncomeSource),
             *_required_fields(_TEXTS, "document_ids"),
@@ -141,7 +149,7 @@ SCHEMAS: Final = {
     ),
     "documents": pa.schema(
         [
-            *_required_fields(_TEXT, "application_id"),
+            *_KEY,
             *_required_fields(_INTEGER, "document_number"),
             *_required_fields(_TEXT, "document_type", "document_id", "application_reference_id"),
             *_required_fields(_TEXTS, "file_ids", "file_reference_ids"),
@@ -154,7 +162,7 @@ SCHEMAS: Final = {
     ),
     "paystub_amounts": pa.schema(
         [
-            *_required_fields(_TEXT, "application_id"),
+            *_KEY,
             *_required_fields(_INTEGER, "document_number"),
             *_required_fields(_TEXT, "document_type", "document_id", "name"),
             *_optional_fields(_AMOUNT, "current_amount", "ytd_amount"),
@@ -176,6 +184,8 @@ _LIMITED: Final[list[tuple[pa.DataType, str, str]]] = [
     (_INTEGER, "income_sources", "year"),
 ]
 """Columns that cannot hold every JSON number, since these are unlimited."""
+
+_LIMITED_TABLES: Final = frozenset(table for _, table, _ in _LIMITED)
 
 _REFUSED: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
@@ -249,6 +259,11 @@ def batches_of(records: Iterable[object]) -> Iterator[Batches]:
         if buffer.is_full:
             yield buffer.take_batches()
     yield buffer.take_batches()
+
+
+def misfit_of(record: ApplicationRecord) -> str | None:
+    """Return the column that cannot hold a value of a record; None if all values fit."""
+    return _misfit_in({table: list(ROWS[table](record)) for table in _LIMITED_TABLES})
 
 
 def _misfit_in(rows: Mapping[str, list[Row]]) -> str | None:

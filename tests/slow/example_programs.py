@@ -18,6 +18,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
+import duckdb
 import httpx
 import pytest
 from aiohttp import ClientSession
@@ -188,6 +189,33 @@ async def averages_by_state(service: Emulator, path: Path) -> None:
         assert re.fullmatch(r"[A-Z]{2} 20\d\d \d+ applicants \d+\.\d\d on average", line)
 
 
+async def merges_exports(service: Emulator, path: Path) -> None:
+    """An application that has lost its incomes keeps none; an older export changes nothing."""
+    record = make_record()
+    application, documents = (
+        json.loads(to_json(one), parse_float=Decimal)
+        for one in (record.application, record.documents)
+    )
+    known = service.world.add(application, documents)
+    service.advance(60)
+    command = ("-m", "income_client.cli", "export", "--format", "parquet", "--to")
+    await (await started(service, path.parent, *command, "first")).communicate()
+    for calculation in application["income_calculations"].values():
+        calculation["incomes"] = []
+    service.world.replace(application, documents)
+    service.advance(60)
+    after = json.loads((path.parent / "first" / "manifest.json").read_text())["next_updated_after"]
+    span = ("second", "--updated-after", after)
+    await (await started(service, path.parent, *command, *span)).communicate()
+    assert await python(service, path.parent, path.name, "first", "second", "first") == []
+    with duckdb.connect(str(path.parent / "incomes.duckdb")) as database:
+        query = "SELECT count(*), count(DISTINCT application_id) FROM applications"
+        assert database.execute(query).fetchall() == [(len(service.world.ids),) * 2]
+        incomes = database.execute("SELECT DISTINCT application_id FROM income_sources").fetchall()
+    assert len(incomes) > 1
+    assert known not in {application_id for (application_id,) in incomes}
+
+
 async def prints_forms(service: Emulator, path: Path) -> None:
     """Only forms of the type that was registered are printed, with their year."""
     record = make_record()
@@ -344,6 +372,7 @@ RUN: Final[Mapping[str, RunExample]] = {
     "lookup.py": looks_up,
     "lookup_waiting.py": looks_up_waiting,
     "measured_worker.py": measures,
+    "merge_exports.py": merges_exports,
     "nightly.py": polls_once,
     "own_database.py": writes_rows_and_place,
     "own_session.py": lends_a_session,
