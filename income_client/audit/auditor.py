@@ -301,7 +301,11 @@ class Auditor:
                 for _ in range(self.concurrency):
                     group.create_task(call_in_turn())
         except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None
+            failure = errors.exceptions[0]
+        else:
+            return
+        # Not in the block above, where its cause would be replaced.
+        raise failure
 
     async def _ask(self, limit: int, bounds: Bounds | None) -> Answer:
         return await ask_page(self.session, limit, self.zone, bounds, read=self._read)

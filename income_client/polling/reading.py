@@ -248,11 +248,14 @@ class PollSource:
                     for one in application_ids
                 ]
         except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-        return [
-            failed[one] if one in failed else record_of(*(task.result() for task in replies))
-            for one, replies in zip(application_ids, calls, strict=True)
-        ]
+            failure = errors.exceptions[0]
+        else:
+            return [
+                failed[one] if one in failed else record_of(*(task.result() for task in replies))
+                for one, replies in zip(application_ids, calls, strict=True)
+            ]
+        # Not in the block above, where its cause would be replaced.
+        raise failure
 
     def earlier_second(self, second: int, seconds: int) -> int:
         """Return the second of the service's frame that was ``seconds`` before another one."""
