@@ -7,7 +7,9 @@ nor a cookie has a say. However many tokens come with unknown keys, it is asked 
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias
 
@@ -98,10 +100,11 @@ async def _fetch_body(url: str, tls: ssl.SSLContext | None, max_bytes: int) -> b
 
 
 class KeySetCache:
-    """The cached keys of an issuer, shared by many tokens.
+    """The cached keys of an issuer, shared by many tokens, in any thread and event loop.
 
     A request belongs to none of those who wait for it: it runs to its end, which its own time limit
-    brings, so that one who hangs up takes nothing from the others.
+    brings, so that one who hangs up takes nothing from the others. It does end with its event loop,
+    which may live for one callback only; the next callback then waits for a new request.
     """
 
     def __init__(self, url: str, *, monotonic: Callable[[], float], fetch: FetchKeySet) -> None:
@@ -115,7 +118,12 @@ class KeySetCache:
         """Monotonic time at which the last request was sent; None before the first."""
         self._has_failed = False
         """Whether the last request has returned no key set so far."""
-        self._flight: asyncio.Task[None] | None = None
+        self._lock = threading.Lock()
+        """Guards the start of a request against other threads; never held across an await."""
+        self._flight: _Flight | None = None
+        """The last request, in flight or over."""
+        self._was_abandoned = False
+        """Whether the last request ended with its event loop."""
 
     @property
     def current(self) -> TokenKeys | None:
@@ -126,9 +134,10 @@ class KeySetCache:
     async def keys(self) -> TokenKeys:
         """Return the cached keys: fetch missing ones, and start to renew old ones."""
         is_old = self._monotonic() >= self._keys_asked_at + RENEWED_AFTER
+        must_wait = self.current is None or self._was_abandoned
         if self.current is None or is_old:
             self._start_request()
-        if self.current is None:
+        if must_wait:
             await self._wait_for_flight()
         if (keys := self.current) is None:
             raise RefusedError(Refusal.KEYS_UNAVAILABLE)
@@ -155,17 +164,23 @@ class KeySetCache:
 
     def _start_request(self) -> None:
         """Send a request, unless one is in flight or was sent a moment ago."""
-        now = self._monotonic()
-        is_throttled = self._asked_at is not None and now < self._asked_at + FETCH_EVERY
-        if is_throttled or not (self._flight is None or self._flight.done()):
-            return
-        self._asked_at = now
-        self._has_failed = True
-        self._flight = asyncio.create_task(self._request_keys(now), name="income_client key set")
+        with self._lock:
+            now = self._monotonic()
+            is_throttled = self._asked_at is not None and now < self._asked_at + FETCH_EVERY
+            is_in_flight = self._flight is not None and not self._flight.is_over
+            if is_in_flight or (is_throttled and not self._was_abandoned):
+                return
+            self._asked_at = now
+            self._has_failed = True
+            self._was_abandoned = False
+            self._flight = _Flight(self._request_keys(now), self._end_request)
+
+    def _end_request(self, *, was_cancelled: bool) -> None:
+        self._was_abandoned = was_cancelled
 
     async def _wait_for_flight(self) -> None:
         if self._flight is not None:
-            await asyncio.wait((self._flight,))
+            await self._flight.wait()
 
     async def _request_keys(self, asked_at: float) -> None:
         try:
@@ -179,3 +194,48 @@ class KeySetCache:
             logger.warning("key set not fetched: %s", reason, extra={"reason": reason})
             return
         self._keys, self._keys_asked_at, self._has_failed = keys, asked_at, False
+
+
+class _Flight:
+    """A request for keys in the event loop that began it; tasks of any loop may wait for its end.
+
+    Args:
+        request: sends the request.
+        at_end: called with whether the request was cancelled.
+    """
+
+    def __init__(self, request: Coroutine[Any, Any, None], at_end: Callable[..., None]) -> None:
+        self._at_end = at_end
+        self._lock = threading.Lock()
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._has_ended = False
+        self._task = asyncio.create_task(request, name="income_client key set")
+        self._task.add_done_callback(self._end)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the request has ended, perhaps with its event loop."""
+        return self._has_ended or self._task.get_loop().is_closed()
+
+    async def wait(self) -> None:
+        """Wait for the end, at most as long as a request may take."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        with self._lock:
+            if self.is_over:
+                return
+            self._waiters.add(waiter)
+        # The loop of the request may stop without ending its tasks.
+        await asyncio.wait((waiter,), timeout=_SECONDS)
+
+    def _end(self, task: "asyncio.Task[None]") -> None:
+        self._at_end(was_cancelled=task.cancelled())
+        with self._lock:
+            self._has_ended = True
+        for waiter in self._waiters:
+            with suppress(RuntimeError):  # its event loop is closed
+                waiter.get_loop().call_soon_threadsafe(_finish, waiter)
+
+
+def _finish(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -7,6 +7,7 @@ a hint and nothing more.
 import asyncio
 import inspect
 import re
+import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -16,6 +17,7 @@ from hashlib import sha256
 from http import HTTPStatus
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from weakref import WeakKeyDictionary
 
 from attrs import evolve, field, frozen
 
@@ -77,7 +79,9 @@ class CallbackReceiver:
     `income_client.receivers.asgi.Receiver`; or hand `answer` the requests of another
     framework. A callback is answered with 200 once ``on_callback`` has returned, and with
     503 and Retry-After if that fails, takes too long or has too much to do, upon which
-    the service is assumed to send it again. Equal callbacks that come at once share a run.
+    the service is assumed to send it again. Equal callbacks that come at once to one event loop
+    share a run. Several threads may use a receiver, each with an event loop of its own, also one
+    loop for each request: ``async_to_sync(receiver.answer)(RequestHead(...), body)``.
 
     Args:
         on_callback: called with each `Callback`; an ``async def``, or a function that
@@ -88,7 +92,7 @@ class CallbackReceiver:
         trusted_proxies: addresses or networks of the proxies before this server, whose
             headers about addresses and certificates are believed; ``"unix:"`` for one that
             comes over a socket of the file system.
-        concurrency: callbacks that are handled at a time.
+        concurrency: callbacks that are handled at a time in one event loop.
         queue: callbacks that may wait for their turn.
         timeout: seconds that ``on_callback`` may take, the waiting included; it is
             cancelled then. A service that waits for less has given up by then.
@@ -136,9 +140,9 @@ class CallbackReceiver:
         bearer = self._gate.bearer
         self._tokens = None if bearer is None else TokenCheck(bearer, clock)
         self._clock = clock
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._turns = asyncio.Semaphore(concurrency)
-        self._runs = SharedRuns()
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopState] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+        """Guards what the event loops of several threads share; never held across an await."""
         self._refusals: Counter[str] = Counter()
         self._log = QuietLog()
         self._waiting = self._handled = self._repeats = 0
@@ -229,51 +233,64 @@ class CallbackReceiver:
         return make_answer(refusal.status, **headers)
 
     def _note_refusal(self, refusal: Refusal, head: RequestHead) -> None:
-        self._refusals[refusal.slug] += 1
+        with self._lock:
+            self._refusals[refusal.slug] += 1
         text = f"callback refused with {refusal.status}: {refusal.reason}"
         now = self._clock.monotonic()
         self._log.warn(text, reason=refusal.slug, peer=head.peer, now=now)
 
     async def _handle_body(self, body: bytes) -> None:
         callback = read_callback(body, received_at=self._utc_now())
-        if self._waiting >= self._most_waiting:
-            raise RefusedError(Refusal.QUEUE_FULL)
-        self._waiting += 1
+        with self._lock:
+            if self._waiting >= self._most_waiting:
+                raise RefusedError(Refusal.QUEUE_FULL)
+            self._waiting += 1
+        refusal: Outcome = Refusal.HANDLER_SLOW
         try:
             refusal = await self._within_time(sha256(body).digest(), callback)
         finally:
-            self._waiting -= 1
+            with self._lock:
+                self._waiting -= 1
+                self._handled += refusal is None
         if refusal is not None:
             raise RefusedError(refusal)
-        self._handled += 1
         self._last_handled_at = self._utc_now()
 
     async def _within_time(self, digest: bytes, callback: Callback) -> Outcome:
+        here = self._state_of_loop()
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._runs.run(digest, lambda: self._run_handler(digest, callback))
+                run = partial(self._run_handler, digest, callback, here.turns)
+                return await here.runs.run(digest, run)
         except TimeoutError:
             return Refusal.HANDLER_SLOW
 
-    async def _run_handler(self, digest: bytes, callback: Callback) -> Outcome:
-        async with self._turns_here():
+    async def _run_handler(
+        self, digest: bytes, callback: Callback, turns: asyncio.Semaphore
+    ) -> Outcome:
+        async with turns:
             # Looked at now, since an equal one may have been under way until now.
-            is_repeat = self._remembered.holds(digest, now=self._clock.monotonic())
+            with self._lock:
+                is_repeat = self._remembered.holds(digest, now=self._clock.monotonic())
             if not (is_repeat and self._is_skipping_repeats):
                 refusal = await self._call_handler(evolve(callback, is_repeat=is_repeat))
                 if refusal is not None:
                     return refusal
-                self._remembered.add(digest, now=self._clock.monotonic())
-            self._repeats += is_repeat
+                with self._lock:
+                    self._remembered.add(digest, now=self._clock.monotonic())
+            with self._lock:
+                self._repeats += is_repeat
         return None
 
-    def _turns_here(self) -> asyncio.Semaphore:
-        """Return the semaphore of the running loop that limits callbacks in parallel."""
+    def _state_of_loop(self) -> "_LoopState":
+        """Return the running loop's state, made by the first callback in it."""
         loop = asyncio.get_running_loop()
-        if self._loop is not loop:
-            # Some test clients have a loop for each of them.
-            self._loop, self._turns = loop, asyncio.Semaphore(self._concurrency)
-        return self._turns
+        with self._lock:
+            state = self._loops.get(loop)
+            if state is None:
+                state = _LoopState(asyncio.Semaphore(self._concurrency), SharedRuns())
+                self._loops[loop] = state
+        return state
 
     async def _call_handler(self, callback: Callback) -> Outcome:
         try:
@@ -384,6 +401,14 @@ async def _call_verify(verify: Verify, token: str) -> None:
         raise RefusedError(Refusal.TOKEN_REFUSED)
     logger.warning("verify returned %s, not a bool", type(verdict).__name__)
     raise RefusedError(Refusal.VERIFIER_FAILED)
+
+
+@frozen
+class _LoopState:
+    """The callbacks of one event loop: a task can wait only for what belongs to its own loop."""
+
+    turns: asyncio.Semaphore
+    runs: "SharedRuns"
 
 
 class SharedRuns:
