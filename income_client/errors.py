@@ -117,7 +117,7 @@ class IncomeClientError(Exception):
 
 
 def name_call(error: IncomeClientError, call: str, subject: str | None) -> None:
-    """Say in an error which call failed, and which application or document it was about."""
+    """Add the failed call, and its application or document, to an error."""
     error._name_call(call, subject)  # noqa: SLF001 - private to this module
 
 
@@ -337,7 +337,7 @@ class DownloadError(IncomeClientError):
 
 
 class LinkRefusal(enum.Enum):
-    """Why nothing is sent to a download address."""
+    """Reason for which nothing is sent to a download address."""
 
     ADDRESS = "address"
     """The URL is missing or malformed."""

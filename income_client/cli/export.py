@@ -48,14 +48,14 @@ if TYPE_CHECKING:
 
 _OTHER_FORMATS: Final = frozenset({".arrow", ".csv", ".feather", ".parquet", ".xlsx"})
 _WALKERS: Final = 4
-"""List calls in flight, beside the requests about applications."""
+"""List calls in flight, beside the requests for records."""
 _MOST_LINES: Final = 100
 _MOST_BYTES: Final = 8 * 2**20
 """Applications, and bytes of their lines, that a kill can lose at the most."""
 _RECORDS_AT_ONCE: Final = 20
 """Records written to tables before progress is drawn and a signal is seen."""
 _IN_A_ROW: Final = 20
-"""Failures in a row that may pass; more of them mean that the service itself fails."""
+"""Most failures in a row before the service counts as failed."""
 _NEARLY: Final = 0.99
 """Largest share that the progress bar shows before the export is complete."""
 _OVERLAP: Final = timedelta(seconds=1)
@@ -171,7 +171,7 @@ async def export(
 
 
 def _check_pyarrow() -> None:
-    """Find out whether tables can be made before anything is read."""
+    """Check that tables can be made, before anything is read."""
     from income_client.exporting import to_arrow
 
     try:
@@ -185,11 +185,11 @@ def _check_pyarrow() -> None:
 
 
 class _StoppedError(Exception):
-    """A signal has come."""
+    """A signal has stopped the export."""
 
 
 class _Export:
-    """A run of the command: reads the applications that the workspace lacks, publishes all."""
+    """A run of the command: reads the missing applications, then publishes all."""
 
     def __init__(
         self,
@@ -226,7 +226,7 @@ class _Export:
         """Applications chosen by id; None to export the whole span."""
 
     async def run(self, free: AbstractSet[str], concurrency: int, *, allow_missing: bool) -> None:
-        """Put the export at its place; raise what keeps it from being there.
+        """Write the export to its target; raise an error if that fails.
 
         A run that resumes may differ from the first one in the ``free`` parts of its request.
         """
@@ -271,7 +271,7 @@ class _Export:
             )
 
     async def _make_export(self, concurrency: int, *, allow_missing: bool) -> str:
-        """Read, publish, and return in words what has been exported."""
+        """Read and publish; return a summary."""
         workspace = self._workspace
         workspace.resume()
         if workspace.records:
@@ -333,7 +333,7 @@ class _Export:
             )
 
     async def _begin_span(self) -> None:
-        """Fix the span for this run and all that resume it."""
+        """Choose the span for this run and all runs that resume it."""
         span: dict[str, str | None] = {
             "updated_after": None,
             "updated_before": None,
@@ -344,7 +344,7 @@ class _Export:
         self._workspace.note(request=json.dumps(self._request), span=json.dumps(span))
 
     async def _present_span(self) -> dict[str, str | None]:
-        """Return the span as the service's present makes it."""
+        """Return the span up to the service's present."""
         present = await self._stop.wait_for(present_of(self._client))
         if present is None:
             raise _StoppedError
@@ -373,7 +373,7 @@ class _Export:
     async def _read_all(
         self, span: dict[str, str | None], concurrency: int
     ) -> "tuple[Window, ...]":
-        """Read and keep what the workspace lacks; return the seconds that cannot be listed."""
+        """Read and store the missing applications; return the saturated seconds."""
         try:
             with self._bars:
                 await self._read(self._workspace.missing(), concurrency)
@@ -387,7 +387,7 @@ class _Export:
     async def _read_span(
         self, span: dict[str, str | None], concurrency: int
     ) -> "tuple[Window, ...]":
-        """Read a span page by page; return the seconds that cannot be listed."""
+        """Read a span page by page; return the saturated seconds."""
         walk = self._client.list_applications(
             span["updated_after"],
             span["updated_before"],
@@ -420,7 +420,7 @@ class _Export:
         return walk.saturated
 
     def _move_checkpoint(self, walk: "ApplicationPaginator") -> None:
-        """Take the walk's checkpoint, which covers the pages before the one that came last."""
+        """Store the walk's checkpoint, which covers all pages before the last one."""
         # One behind a malformed row would hide that from the next run.
         if not self._malformed:
             self._checkpoint = walk.checkpoint
@@ -428,7 +428,7 @@ class _Export:
     async def _read(
         self, applications: Iterable[str] | AsyncIterable[str], concurrency: int
     ) -> None:
-        """Read these applications; keep them where they are many."""
+        """Read applications; store their lines once there are enough."""
         records = self._client.fetch_records(
             applications,
             documents=self._request["documents"],
@@ -463,13 +463,13 @@ class _Export:
                     yield one
 
     def _expect_chosen(self, count: int, is_all: bool) -> None:
-        """Take how many applications are chosen by id, so far or in all."""
+        """Record the number of ids known so far, or in all."""
         self._named = count
         if is_all:
             self._bars.update(self._bar, total=count)
 
     def _take_outcome(self, outcome: "ApplicationRecord | FetchFailure") -> None:
-        """Take a record, or the error that kept it from being read; raise errors of other kinds."""
+        """Add a record or its error; raise an error that is not about one application."""
         match outcome:
             case income_client.ApplicationRecord():
                 self._failures_in_a_row = 0
@@ -502,7 +502,7 @@ class _Export:
         return len(self._lines) + len(self._missing) >= _MOST_LINES or size >= _MOST_BYTES
 
     async def _keep_records(self) -> None:
-        """Have what was taken survive a kill."""
+        """Write the pending lines to the disk, so that they survive a kill."""
         await asyncio.to_thread(
             self._workspace.keep,
             self._lines,
@@ -514,7 +514,7 @@ class _Export:
         self._lines, self._missing = {}, {}
 
     async def _write_tables(self, *, allow_missing: bool) -> tuple[dict[str, int], dict[str, str]]:
-        """Write the lines as Parquet files; return the rows of each, and what does not fit.
+        """Write the lines as Parquet files; return the rows by table, and the misfits by id.
 
         Lines that were kept for another format may have values that do not fit the tables.
         """

@@ -1,4 +1,4 @@
-"""State of an unfinished export: a folder beside its target with the lines and a SQLite file."""
+"""State of an unfinished export: a folder beside its target, with lines and an SQLite file."""
 
 import os
 import shutil
@@ -40,7 +40,7 @@ _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
 
 class Workspace:
-    """The folder, for this process alone until the block ends; made if it is not there.
+    """The folder of an unfinished export, used by this process alone during the block.
 
     Lines are on the disk before the SQLite file counts them: what a crash leaves behind the
     last that is counted is cut off. Nothing at the target is ever replaced.
@@ -81,7 +81,7 @@ class Workspace:
 
     @property
     def is_published(self) -> bool:
-        """Whether a run that was killed afterwards has already published this export."""
+        """Whether an earlier run has published this export before it was killed."""
         name = self._facts.get("published")
         if name is None or not _is_there(self._target):
             return False
@@ -90,13 +90,13 @@ class Workspace:
         return not _is_there(source) or os.path.samestat(source.lstat(), self._target.lstat())
 
     def fact(self, name: str) -> Any:
-        """Return what is noted under a name, None for nothing."""
+        """Return the stored value of a name; None without one."""
         return self._facts.get(name)
 
     def note(
         self, rows: Sequence[tuple[str, str | None]] = (), **facts: str | float | None
     ) -> None:
-        """Have facts and rows of applications in the SQLite file, all of them or none."""
+        """Store facts and rows of applications in the SQLite file, in one transaction."""
         with self._database:
             self._database.execute("BEGIN")
             self._database.executemany(_ADD, rows)
@@ -104,7 +104,7 @@ class Workspace:
         self._facts.update(facts)
 
     def resume(self) -> None:
-        """Get ready for more lines; raise if something is at the target, or they are damaged."""
+        """Prepare for more lines; raise if the target exists, or stored lines are damaged."""
         self._check_free()
         if self.fact("published") is not None:
             self.note(published=None)
@@ -120,7 +120,7 @@ class Workspace:
         self._write(b"")
 
     def new(self, application_ids: Sequence[str]) -> list[str]:
-        """Return the ids that are neither stored nor noted as missing."""
+        """Return the ids that are neither stored nor recorded as missing."""
         query = "SELECT 1 FROM applications WHERE id = ?"
         with self._turn:
             return [
@@ -130,7 +130,7 @@ class Workspace:
             ]
 
     def missing(self) -> dict[str, str]:
-        """Return the applications that could not be read so far, with the reasons."""
+        """Return the unreadable applications so far, with the reasons."""
         query = "SELECT id, reason FROM applications WHERE reason IS NOT NULL ORDER BY id"
         return dict(self._database.execute(query))
 
@@ -142,7 +142,7 @@ class Workspace:
         checkpoint: str | None,
         **facts: str | float | None,
     ) -> None:
-        """Keep what has come, all or none, so that it survives a loss of power; in any thread.
+        """Write lines to the disk, all or none, so that they survive a loss of power.
 
         An application that has a line already keeps that. The checkpoint is the walk's, and
         covers nothing but what is kept by now. The facts are noted with it.
@@ -167,7 +167,7 @@ class Workspace:
         return self.folder / _TABLES
 
     def publish_lines(self, manifest: bytes) -> None:
-        """Put the lines at the target, with the manifest beside it."""
+        """Move the lines to the target, with the manifest beside it."""
         self._check_free()
         self._manifest.unlink(missing_ok=True)
         # Noted first, so that the next run knows what it finds there after a kill.
@@ -179,7 +179,7 @@ class Workspace:
         sync_folder(self._target.parent)
 
     def publish_tables(self, manifest: bytes) -> None:
-        """Put the Parquet files at the target, with the manifest among them."""
+        """Move the Parquet files to the target, with the manifest among them."""
         source = self.folder / _TABLES
         write_file(source / _MANIFEST, manifest)
         sync_folder(source)
@@ -189,7 +189,7 @@ class Workspace:
         sync_folder(self._target.parent)
 
     def remove(self) -> None:
-        """Remove the folder; what cannot be removed is left to the next run."""
+        """Remove the folder; files that cannot be removed stay for the next run."""
         with suppress(OSError):
             # Last the SQLite file, which says what the rest is.
             for path in sorted(self.folder.iterdir(), key=lambda path: path.name == _DATABASE):
@@ -225,7 +225,7 @@ class Workspace:
             raise
 
     def _lock(self) -> None:
-        """Take the SQLite file for this process until it ends."""
+        """Lock the SQLite file for this process."""
         try:
             for pragma in _PRAGMAS:
                 self._database.execute(f"PRAGMA {pragma}")
@@ -243,7 +243,7 @@ class Workspace:
             raise IncomeClientError(f"another export is at work in {self.folder}")
 
     def _write(self, content: bytes) -> None:
-        """Write behind the lines that are counted, in place of what a failure has left there."""
+        """Write lines after the counted ones, over the rest of a failed write."""
         with self.lines.open("r+b") as file:
             file.truncate(self.size)
             file.seek(self.size)
@@ -252,7 +252,7 @@ class Workspace:
             sync_descriptor(file.fileno())
 
     def _check_free(self) -> None:
-        """Make sure that nothing would be replaced, but for the manifest of an earlier run."""
+        """Raise if a file would be replaced, except the manifest of an earlier run."""
         if _is_there(self._target):
             raise IncomeClientError(f"{self._target} exists already, and is not overwritten")
         if self._has_manifest_beside and _is_there(self._manifest) and not self._is_ours():
@@ -264,7 +264,7 @@ class Workspace:
 
 
 def _is_there(path: Path) -> bool:
-    """Say whether anything is at a place, a link to nowhere too; raise if nothing can be."""
+    """Return whether a path exists, even as a broken link; raise if no file can be there."""
     try:
         path.lstat()
     except FileNotFoundError:

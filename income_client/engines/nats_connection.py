@@ -1,4 +1,4 @@
-"""A connection to NATS that is kept; says why there is none, and never with the address in it."""
+"""A connection to NATS that is kept, and whose errors never show its address."""
 
 import asyncio
 from contextlib import suppress
@@ -18,7 +18,7 @@ _MOST_UNANSWERED_PINGS: Final = 2
 
 
 class NoConnection(Enum):
-    """Why there is no connection."""
+    """The reason for a missing connection."""
 
     ADDRESS = "no connection can be made with this address"
     SILENCE = "no server answers"
@@ -91,7 +91,7 @@ def _is_refusal(error: Exception) -> bool:
 
 
 async def close(client: Client) -> None:
-    """Close a connection; a server that is away cannot take what is left to be sent."""
+    """Close a connection, which drops pending messages if the server is away."""
     with suppress(Exception):  # without its server, or never open, it fails in many ways
         async with asyncio.timeout(_CLOSE_SECONDS):
             await client.close()

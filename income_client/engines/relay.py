@@ -110,7 +110,7 @@ class UpdateEvent:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> dict[str, Any]:
-        """Have Pydantic take the decoded JSON of a message: FastStream reads arguments with it."""
+        """Let Pydantic read the decoded JSON of a message, as FastStream needs it."""
         validate = {"type": "no-info", "function": cls._validate_event}
         return {"type": "function-plain", "function": validate}
 

@@ -63,8 +63,8 @@ class PollerStatus:
     """Failed polls and failed tries to store something since the last poll that succeeded, blocks
     of batches that failed since the last commit, and renewals of the lease since the last save."""
     last_error: IncomeClientError | None
-    """Why the last one of these failed, or that the store has lost the checkpoint; it stays when
-    they succeed again. Of an error of yours it names the class."""
+    """Reason of the last of these failures, or of the loss of the checkpoint; it stays after a
+    success. Of an error of yours it names the class."""
     next_poll_at: datetime | None
     """Time of the next poll, or of the next try of a failed save, in UTC by the local clock; None
     during a poll."""

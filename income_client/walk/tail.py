@@ -120,7 +120,7 @@ class Event(Enum):
     """The service has cut the window to the widest that it applies."""
 
     CUT_PRESENT = auto()
-    """Likewise, so that the present that was taken from its end lies later."""
+    """The service has cut the window, so that the present lies after its end."""
 
     UNPROVEN = auto()
     """The page shows none of the other events."""

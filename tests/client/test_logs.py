@@ -1,4 +1,4 @@
-"""Whatever the program's logging does, polls, calls, callbacks and downloads go on."""
+"""Logging of any kind stops no poll, call, callback or download."""
 
 import asyncio
 import io

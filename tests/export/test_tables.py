@@ -34,7 +34,7 @@ from tests.support.strategies import applications, documents_replies
 NAMES = ["applications", "applicants", "income_sources", "documents", "paystub_amounts"]
 LARGE = 10**12
 REPEATED = (DOCUMENTS, ("application_id",))
-"""What a reply about documents repeats of the application's."""
+"""Facts of the application that a reply about documents repeats."""
 JSON_COLUMNS = ("structured_data", "earnings", "deductions", "taxes", "extracted_data", "pages")
 
 

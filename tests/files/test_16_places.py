@@ -122,7 +122,7 @@ async def test_nothing_but_a_file_is_ever_replaced(tmp_path: Path, kind: str) ->
 
 @pytest.mark.parametrize("owned", ["", "inner"], ids=["folder", "folder below"])
 async def test_a_folder_of_another_user_gets_no_file(tmp_path: Path, owned: str) -> None:
-    """Its owner could replace a folder below it by a link while files are written."""
+    """The other user could replace a folder below it by a link during a download."""
     (tmp_path / "inner").mkdir()
     said = f"its folder belongs to another user: .* by chown {os.geteuid()}$"
     async with storing() as (storage, client):

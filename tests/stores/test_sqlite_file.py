@@ -99,7 +99,7 @@ async def test_a_folder_is_no_store(tmp_path: Path) -> None:
     ],
 )
 async def test_what_another_user_owns_is_no_store(what: str, said: str, tmp_path: Path) -> None:
-    """Its owner could plant a checkpoint of the present: earlier updates would be lost."""
+    """The owner could plant a checkpoint of the present, and earlier updates would be lost."""
     path, link = tmp_path / "store.db", tmp_path / "link.db"
     await filled(path)
     link.symlink_to(path)

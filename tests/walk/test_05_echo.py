@@ -322,7 +322,7 @@ def test_a_span_that_is_narrowed_no_more_is_asked_for_whole_again() -> None:
 
 
 def test_the_first_day_that_a_service_keeps_is_no_widest_span() -> None:
-    """What lies before that day takes one more question."""
+    """A bound before that day costs one more request."""
     listing = Listing.of([390 * WEEK] * 3, 400 * WEEK, oldest=BASE + 389 * WEEK)
     walked = dry_walk(listing, BASE, listing.now, limit=60).run()
     assert sorted(walked.ids) == sorted(listing.ids)
