@@ -9,12 +9,12 @@ module, which no signal interrupts; a thread that calls takes no lock (`SimpleQu
 Python code sees), and the end of a call is a flag before it is an item of a queue.
 """
 
+import _thread
 import asyncio
 import atexit
 import os
 import threading
 import weakref
-from _thread import start_new_thread
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
@@ -39,6 +39,8 @@ _OWN_THREAD: Final = (
     "the client cannot wait for itself: this is its own thread, in which its hooks run;"
     " call it from another one"
 )
+_GREEN: Final = frozenset({"gevent", "eventlet"})
+"""Libraries that replace threads by green ones, which share one thread of the system."""
 _SIGNAL_SECONDS: Final = 0.2
 """Time between two looks for a signal in a thread that waits: nothing interrupts a wait on Windows,
 nor elsewhere one that begins just as the signal comes."""
@@ -228,7 +230,7 @@ class _LoopThread:
 
     def start(self) -> None:
         """Start the thread, and wait until the slot has a loop or is closed."""
-        start_new_thread(self._start, ())  # which nothing interrupts half-way
+        _thread.start_new_thread(self._start, ())  # which nothing interrupts half-way
         if (error := self._started.get()) is not None:
             raise error
 
@@ -388,7 +390,7 @@ class Portal:
 
         Raises:
             ClientClosedError: the loop has ended, or was started before this process was forked.
-            ConfigurationError: this is the loop's own thread.
+            ConfigurationError: this is the loop's own thread, or threads are green.
         """
         return self._started_thread().run(work, iterator)
 
@@ -413,6 +415,7 @@ class Portal:
 
     def _started_thread(self) -> _LoopThread:
         if not self._slot:
+            _check_threads_are_real()
             _LoopThread(self._at_end, self._slot).start()
         thread = self._slot["thread"]
         if thread is None:
@@ -425,3 +428,18 @@ class Portal:
     def _check_thread(self, thread: _LoopThread) -> None:
         if thread.is_current:
             raise ConfigurationError(_OWN_THREAD)
+
+
+def _check_threads_are_real() -> None:
+    """Raise an error where green threads have replaced the system's.
+
+    The loop would run in the thread of its callers: after the first call, Django's ORM and
+    ``asyncio.run`` would refuse to work there until the process ends.
+    """
+    library = _thread.start_new_thread.__module__.partition(".")[0]
+    if library in _GREEN:
+        raise ConfigurationError(
+            f"{library} has replaced the threads of this process, which SyncIncomeClient needs:"
+            " run it in workers with threads or processes, such as gthread of gunicorn, or leave"
+            " threads as they are when patching"
+        )

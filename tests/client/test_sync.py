@@ -812,3 +812,24 @@ async def test_stores_and_sessions_on_connections_of_the_callers_are_refused() -
             with pytest.raises(ConfigurationError, match=said) as caught:
                 refuse()
             assert caught.value.argument == argument
+
+
+@pytest.mark.parametrize("library", ["gevent", "eventlet"])
+def test_green_threads_are_refused_at_the_first_call(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before a loop runs in the callers' own thread, where it would break all that follows."""
+
+    def start_green(*_: object) -> int:
+        raise AssertionError("a green thread was started")
+
+    with beside(Emulator(1)) as service:
+        client = SyncIncomeClient(service.url, auth=service.basic)
+        with monkeypatch.context() as patched:
+            start_green.__module__ = f"{library}.thread"
+            patched.setattr("_thread.start_new_thread", start_green)
+            for _ in range(2):
+                with pytest.raises(ConfigurationError, match=f"{library} has replaced the threads"):
+                    client.get_application_page()
+        assert len(client.get_application_page().applications) == 1
+        client.close()
