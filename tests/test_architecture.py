@@ -112,7 +112,7 @@ class Module:
     is_package: bool = False
 
     def is_within(self, names: frozenset[str]) -> bool:
-        """Say whether it is one of these modules, or in one of these packages."""
+        """Return whether a module is one of these modules, or in one of these packages."""
         return any(self.name == name or self.name.startswith(f"{name}.") for name in names)
 
 

@@ -52,7 +52,7 @@ class Subject:
     """Something public, and how it is called."""
 
     name: str
-    """As a reader of ``help()`` knows it, with its package and its class."""
+    """Name of the object in ``help()``, with its package and its class."""
     value: Any
     """A class, or a function."""
     owner: type | None = None

@@ -60,7 +60,7 @@ def test_the_clients_that_are_made_in_code_can_be_made() -> None:
 
 
 def test_each_extra_is_in_its_table() -> None:
-    """Everything that can be installed in brackets is named there."""
+    """The table names all extras of the package."""
     (table,) = re.findall(r"^\| extra \|.*\n\|[-| :]+\n((?:\|.*\n)+)", TEXT, re.MULTILINE)
     cells = [line.split("|")[1] for line in table.splitlines()]
     named = re.findall(r"`(\w+)`", " ".join(cells))

@@ -195,7 +195,7 @@ def histories(draw: st.DrawFn, limit: int) -> History:
 def test_an_audit_reports_each_drift_and_nothing_else(
     data: st.DataObject, limit: int, concurrency: int
 ) -> None:
-    """All that was so when it began and stays so is found; what changes is no false alarm."""
+    """Drift from before the audit that lasts is found; changes during the audit are no finding."""
     history = data.draw(histories(limit))
     service, held = history.service, dict(history.held)
     now = service.now

@@ -125,7 +125,7 @@ class Listening:
         target: CallbackTarget | None = None,
         **options: Any,
     ) -> CallbackDelivery:
-        """Have the service send a callback, and return what became of it."""
+        """Make the service send a callback, and return its delivery."""
         fired = self._service.fire_callback(
             application_id, target=target or self.target(), **options
         )
@@ -211,7 +211,7 @@ class Download:
         return self.service.requests.count("file")
 
     def serve_one(self, kind: str = "paystub", **changes: Any) -> None:
-        """Have each application hold one document: a paystub with other fields."""
+        """Give each application a single document: a paystub with other fields."""
         reply = served(self.service, self.service.ids[0], "/documents")
         address = next(iter(reply["documents"].values()))[0]["url"]
         reply["documents"] = {kind: [{**paystub(1), "url": address, **changes}]}
@@ -219,7 +219,7 @@ class Download:
         self.service.faults.add(Fault("body", path="*/documents", body=body, times=None))
 
     def is_whole(self, document_id: str) -> bool:
-        """Say whether the file of a document is there, byte for byte."""
+        """Return whether the file of a document exists, byte for byte."""
         (path,) = self.folder.rglob(f"{document_id}-0.*")
         return path.read_bytes() == self.service.content_of(document_id)
 

@@ -280,7 +280,7 @@ def calls_of(work: Callable[[], object]) -> int:
 
 @pytest.mark.parametrize("of_one", [True, False], ids=["kinds", "applicants"])
 def test_twice_as_much_is_twice_the_work(of_one: bool) -> None:
-    """Nothing is gone through again for each kind, applicant or year."""
+    """The record is not searched again for each kind, applicant or year."""
 
     def calls(count: int) -> int:
         sources = [source(f"kind_{number}", number + 1) for number in range(count)]

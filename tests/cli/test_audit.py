@@ -157,7 +157,7 @@ def test_a_machine_is_told_what_is_proved(shell: Cli) -> None:
 
 
 def test_nothing_is_held_on_purpose_only_on_standard_input(shell: Cli) -> None:
-    """Of a file it may be a query that failed: all would be read again."""
+    """An empty file may come from a failed query, and would make the user read everything again."""
     shell.service.advance(100)
     ran = shell("audit", "-", "-q", stdin=b"")
     assert (ran.status, sorted(ran.lines)) == (1, sorted(shell.service.ids))

@@ -90,7 +90,7 @@ password = 'c4n4ry'"""
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n# the last line"])
 def test_a_profile_is_added_at_the_end(end: str, cli: Cli, file: Path) -> None:
-    """All that the file holds stays as it is, byte for byte."""
+    """The rest of the file stays unchanged, byte for byte."""
     file.parent.mkdir(parents=True)
     before = f"{LAYOUT}{end}".encode()
     file.write_bytes(before)
@@ -260,7 +260,7 @@ def test_a_file_holds_the_secret(
 
 
 def test_a_file_that_is_a_link_to_itself_is_refused_before_a_secret_is_asked_for(cli: Cli) -> None:
-    """Nothing is typed in for a file that cannot be written."""
+    """Nobody types a secret for a file that cannot be written."""
     loop = cli.folder / "loop.toml"
     loop.symlink_to(loop)
     ran = cli("configure", "--config", str(loop), *NEW, stdin="")

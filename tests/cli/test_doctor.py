@@ -416,7 +416,7 @@ def test_clocks_are_compared(ahead: int, verdict: str, cli: Cli) -> None:
 def test_a_proxy_is_named(
     variables: dict[str, str], status: int, check: str, finding: str, advice: str, doctor: Doctor
 ) -> None:
-    """One that is not used by its variable, since its address may hold a password; or as down."""
+    """An unused proxy is named by its variable, since its URL may contain a password."""
     ended, found = doctor(**variables)
     assert (ended, found[check]["verdict"]) == (status, "failed" if status else "note")
     assert finding in found[check]["finding"]

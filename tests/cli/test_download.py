@@ -179,7 +179,7 @@ def test_quiet_reports_failures_only(download: Download) -> None:
 
 @pytest.mark.parametrize("host", ["", "files.example", "127.0.0.1:1"])
 def test_files_come_from_allowed_hosts_only(host: str, download: Download) -> None:
-    """Nothing on this machine is asked without the option; each refusal is reported once."""
+    """This machine gets no request without the option; each refusal is reported once."""
     download.hosts = ("--allow-host", host) if host else ()
     ran = download()
     assert (ran.status, ran.stdout, download.file_requests) == (1, "", 0)
@@ -321,7 +321,7 @@ def test_any_name_stays_in_the_folder_and_is_found_again(
 
 @pytest.fixture
 def stalled(income_service: IncomeService) -> None:
-    """Have every file stop half-way."""
+    """Make every file stop half-way."""
     income_service.faults.add(Fault("stall", times=None, keep=150_000, path=FILES))
 
 

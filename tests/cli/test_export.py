@@ -167,7 +167,7 @@ def test_malformed_rows_are_missing_and_hide_no_other(export: Export) -> None:
 
 
 def test_an_amount_that_fits_no_column_leaves_the_lines(export: Export) -> None:
-    """Nothing is rounded: lines of JSON can still be made of what came."""
+    """No amount is rounded, and the received records can still be exported as JSON lines."""
     one = export.service.ids[2]
     spoil_amount(export.service, one)
     ran = export("--format", "parquet")
@@ -182,7 +182,7 @@ def test_an_amount_that_fits_no_column_leaves_the_lines(export: Export) -> None:
 
 
 def spoil_amount(service: IncomeService, application_id: str) -> None:
-    """Have an application reply with an amount that has more decimals than a column."""
+    """Give an application an amount with more decimals than a column has."""
     reply = served(service, application_id)
     calculation = reply["income_calculations"]["applicant1"]
     calculation["incomes"][0]["income_sources"][0]["calculated_income_amount"] = 1.25e-19

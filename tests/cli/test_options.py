@@ -147,7 +147,7 @@ def read(content: bytes, run: LoopRunner, folder: Path) -> list[str]:
 
 
 def test_an_id_is_alone_in_its_line_or_in_json(income_run: LoopRunner, tmp_path: Path) -> None:
-    """As applications, application and poll print it; a line may be longer than what is read."""
+    """Lines are those that applications, application and poll print; a line may be long."""
     objects: list[Any] = [
         {"application_id": "three", "application_reference_id": "LOAN-1"},
         {"padding": "x" * 200_000, "application_id": "four"},

@@ -236,7 +236,7 @@ def test_progress_is_drawn_beside_files(stdout: str, shell: Cli) -> None:
 
 @pytest.mark.shows_private("output", reason="a reply is printed as it came")
 def test_the_reply_is_printed_whole(shell: Cli) -> None:
-    """As one line of JSON, with addresses of files and data of the borrower."""
+    """The reply is one line of JSON, with URLs of files and data of the borrower."""
     one = shell.service.ids[0]
     for more in ("", "/documents"):
         ran = shell("get", f"/v1/income/applications/{one}{more}")

@@ -184,7 +184,7 @@ ONCE: Final = RetryPolicy(max_attempts=1)
 
 
 async def test_a_service_that_works_is_asked_once_for_one_row() -> None:
-    """One token, one call, and nothing comes back."""
+    """The check makes one token request and one call, and returns None."""
     async with served(50) as (service, client):
         await client.check()
         requests = [request for request in service.requests if request.name != "token"]

@@ -146,7 +146,7 @@ def test_an_ip_address_has_one_spelling(ip: object) -> None:
 
 @given(st.text(max_size=30))
 def test_any_text_is_an_entry_or_an_error_of_ours(text: str) -> None:
-    """Nothing else comes out, and a host has no character that an address gives a meaning."""
+    """No other exception is raised, and a host has no character with a meaning in URLs."""
     assert not set(plain_host(text) or "") & set("/?#@%[] \\*")
     with contextlib.suppress(ConfigurationError):
         read_host_pattern(text)
@@ -428,7 +428,7 @@ def test_an_error_says_what_to_change_where(
 
 
 def test_where_there_is_no_file_the_environment_is_named(tmp_path: Path) -> None:
-    """One that INCOME_CONFIG names has to be there, and so has a profile."""
+    """A file named by INCOME_CONFIG must exist, and so must a profile."""
     home = {"XDG_CONFIG_HOME": str(tmp_path)}
     path = tmp_path / "income-client/config.toml"
     with pytest.raises(ConfigurationError) as caught:
@@ -443,7 +443,7 @@ def test_where_there_is_no_file_the_environment_is_named(tmp_path: Path) -> None
 
 
 def test_a_home_that_cannot_be_entered_is_no_hindrance() -> None:
-    """As in a container whose user has no home of its own."""
+    """The user of a container often has no home folder."""
     home = {"XDG_CONFIG_HOME": f"/{'a' * 5000}"}
     assert from_file(None, None, URL | BASIC | home).auth() == BasicAuth("user", "invented")
     with pytest.raises(ConfigurationError, match=r"^set INCOME_BASE_URL, or base_url in "):
@@ -511,7 +511,7 @@ def test_a_proxy_of_the_machine_is_used_beside_any_address(
 
 
 def test_a_client_is_of_the_place_that_counts(tmp_path: Path, environ: Environ) -> None:
-    """As `IncomeClient` reads the process's own variables and files."""
+    """Variables and files are those of the process, as `IncomeClient` reads them."""
     text = f"{table('top.example')}[profiles.two]\n{table('two.example')}"
     path = written(tmp_path / "config/income-client/config.toml", text)
     other = written(tmp_path / "other.toml", table("other.example"))
@@ -578,7 +578,7 @@ def test_an_unusable_file_is_named_and_not_shown(what: str, tmp_path: Path) -> N
 def test_a_wrong_argument_is_an_error_without_what_the_file_holds(
     make: Callable[[Path], object], tmp_path: Path
 ) -> None:
-    """Nothing secret is in a frame of the error, whatever was mistaken."""
+    """No secret is in a frame of the error, whichever argument is wrong."""
     path = written(tmp_path / "file.toml", table("x.example"))
     with pytest.raises(ConfigurationError):
         make(path)

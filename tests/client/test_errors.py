@@ -178,7 +178,7 @@ HALF: Final = b'{"applications": "' + CANARY + b'"}'
 async def test_a_failure_keeps_what_the_service_says(
     path: str, status: int, body: bytes, error: Any
 ) -> None:
-    """As bytes and in no text; also of a copy, and of the token endpoint."""
+    """The body is kept as bytes, and appears in no text; the same holds for copies."""
     fault = Fault("body", path=path, status=status, body=body, times=None)
     found = await failure_of(fault, keep_error_bodies=True)
     assert isinstance(found, error)

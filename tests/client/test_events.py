@@ -207,9 +207,9 @@ def ids_in(events: list[Event]) -> list[tuple[str, str | None]]:
 
 
 async def test_each_reply_is_told_with_the_request_id_of_the_service() -> None:
-    """Of successes as well; a call has that of its last request, and a failure its own.
+    """Successes have an id too; a call has the id of its last request.
 
-    A call that is cancelled has none of an earlier attempt: its last request has had no reply.
+    A cancelled call has no id of an earlier attempt: its last request has had no reply.
     """
     too_large = reply(body=b" " * 99, X_Request_Id="r-3")
 
@@ -369,7 +369,7 @@ async def test_a_failure_that_ends_the_poller_says_so() -> None:
 
 
 async def test_a_file_is_told_of_at_its_end(tmp_path: Path) -> None:
-    """One that was cancelled, one that came, the same when it was there, and one that failed."""
+    """The files are cancelled, downloaded, already there, or failed."""
     async with listened(5) as (service, client, events):
         documents = await client.get_documents(service.world.ids[0])
         document = next(document for _, document in documents.all())
@@ -530,7 +530,7 @@ async def test_nothing_private_is_exported(exported: Collected) -> None:
 
 
 async def test_a_provider_set_before_the_first_call_is_found() -> None:
-    """One made at import counts as well; without a provider, or off, nothing is recorded."""
+    """A provider set at import counts too; without one, or switched off, nothing is recorded."""
     async with ScriptedServer(in_turn(reply())) as server:
         early, silent = session_to(server.url, auth=BASIC), session_to(server.url, auth=BASIC)
         off = session_to(server.url, auth=BASIC, telemetry=False)

@@ -155,7 +155,7 @@ async def download(folder: Path) -> None:
 
 
 async def answer_callbacks(_: Path) -> None:
-    """One callback is refused, another fails in the program's function, and a third is taken."""
+    """One callback is refused, another fails in the program's function, a third one succeeds."""
     head = RequestHead(
         method="POST", headers={"Authorization": AUTHORIZATION, "Content-Type": "application/json"}
     )
@@ -234,7 +234,7 @@ def test_a_field_of_the_programs_record_factory_is_kept(caplog: pytest.LogCaptur
 def test_what_logging_raises_goes_to_standard_error(
     is_shown: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As that of the standard handlers does: unless ``logging.raiseExceptions`` is False."""
+    """The standard handlers do the same, unless ``logging.raiseExceptions`` is False."""
     monkeypatch.setattr(logging, "raiseExceptions", is_shown)
     with handler(handle=fail):
         log_line()

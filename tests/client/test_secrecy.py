@@ -1,4 +1,4 @@
-"""Nothing private comes out of a call, however it ends: every public call, and every fault.
+"""Calls leak nothing private, however they end: every public call, and every fault.
 
 What is looked for is in secrets, tokens, signed addresses, names, SSNs and bodies. Where it is
 looked for: in errors with all that hangs on them, results, events, logs, warnings, output, files.
@@ -278,7 +278,7 @@ FAULTS: Final[dict[str, Answer]] = {
     "hang": in_turn(evolve(CUT, slow=partial(silence, 31))),
 }
 WHOLE: Final = frozenset({"login page", "not whole", "wrong shape", "not unicode"})
-"""Of a file, these are as good as any."""
+"""Replies that count as complete files, since a file may have any content."""
 ANY_SHAPE: Final = ("json", "wrong shape")
 """The call that takes whatever is JSON."""
 OF_TOKENS: Final[dict[str, Answer]] = FAULTS | {
@@ -620,7 +620,7 @@ BUGS: Final = ("income_client.receivers.receiver.read_body", SIGNING, DIGEST)
 async def test_a_bug_in_an_endpoint_is_answered_with_503(
     bug: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing is raised into the server, whose crash reporter would send the request."""
+    """No exception reaches the server, whose crash reporter would send the request."""
     is_callback = bug == BUGS[0]
     endpoint = endpoint_of(RECEIVER if is_callback else ISSUER)
     form = head(Content_Type="application/x-www-form-urlencoded")

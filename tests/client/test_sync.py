@@ -543,7 +543,7 @@ def test_ctrl_c_at_any_step_of_a_call_ends_it_and_leaves_nothing(is_first: bool)
 
 
 def test_closing_again_while_it_ends_waits_for_that() -> None:
-    """As the end of the program does for a client whose ``close`` was interrupted."""
+    """A program's end closes again after an interrupted ``close``."""
     begun, released = threading.Event(), threading.Event()
     ended: list[int] = []
 
@@ -649,7 +649,7 @@ def test_a_handler_may_use_the_client_at_any_step_of_a_call() -> None:
 
 @pytest.mark.parametrize("what", ["rows", "pages", "poll", "batches"])
 def test_ctrl_c_at_any_step_of_an_iteration_loses_nothing(what: str) -> None:
-    """Nothing comes twice of a walk; a batch does that was not committed."""
+    """A walk yields no row twice; an uncommitted batch is delivered again."""
     with emulated(40) as (service, client), poll_sizes(batch=3):
         walk = client.list_applications(limit=7)
         options: dict[str, Any] = {"start": "1970-01-01", "settle": 0, "once": True}
@@ -744,7 +744,7 @@ def test_closing_ends_calls_of_other_threads_and_a_dropped_client_ends_by_itself
 
 
 async def test_a_thread_with_a_loop_of_its_own_may_call() -> None:
-    """As a notebook's, which waits meanwhile; the hooks of the client may not."""
+    """A notebook's thread has a loop and may call; hooks of the client may not."""
     refused: list[Exception] = []
 
     def call(_: object) -> None:

@@ -99,7 +99,7 @@ async def use_everything(folder: Path) -> None:
 def test_it_runs_on_other_loops(
     factory: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path
 ) -> None:
-    """Nothing is lost, retried or left behind on uvloop, nor with eager tasks (CPython 3.12)."""
+    """On uvloop and with eager tasks, no result is lost and no task is left (CPython 3.12)."""
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(use_everything(tmp_path))
 
@@ -137,7 +137,7 @@ def public_errors() -> list[type[IncomeClientError]]:
 
 @pytest.mark.parametrize("cls", public_errors())
 def test_every_error_survives_a_pickle(cls: type[IncomeClientError]) -> None:
-    """As Celery, Airflow and multiprocessing send it: class, text, attributes and notes."""
+    """Celery, Airflow and multiprocessing send class, text, attributes and notes of an error."""
     made = MADE.get(cls.__name__)
     error = cls("it failed", **FACTS) if made is None else made(cls)
     error.add_note("tried by the nightly job")

@@ -70,7 +70,7 @@ DOCUMENT = DOCUMENTS["documents"]["unknown_form"][0].keys()
 
 
 def test_replies_have_the_fields_of_the_contract_and_no_others() -> None:
-    """Others would go unnoticed, since a client keeps them; of borrowers nothing can be real."""
+    """A client keeps unknown fields, so that an invented field would go unnoticed."""
     service = a_service(100)
     (row,) = ask_json(service)["applications"]
     found = ask_json(service, f"{LIST}/{row['application_id']}")

@@ -199,7 +199,7 @@ async def test_invalid_arguments_are_refused(
 
 
 async def test_closing_ends_callbacks() -> None:
-    """One under way becomes ``closed``, as does a later one, until the emulator starts again."""
+    """A callback in flight becomes ``closed``, and so do later ones until the next start."""
     tasks = asyncio.all_tasks()
     async with ScriptedServer(in_turn(SILENT)) as server:
         service = Emulator(5, callbacks=target_at(server))

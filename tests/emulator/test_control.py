@@ -159,7 +159,7 @@ async def test_applications(
 async def test_amounts_of_added_applications_keep_their_digits(
     service: Emulator, session: aiohttp.ClientSession
 ) -> None:
-    """As the service sends them, and as the control returns them; the others are refused."""
+    """The service and its control return all digits; other amounts are refused."""
     headers = {**basic_header(service), "Content-Type": "application/json"}
     body = json.dumps({"application": {**ADDED, "amount": 0}, "now": True})
     for amount, status in (("1e99999999999999999999", 400), ("99999999999999999.10", 200)):
@@ -430,7 +430,7 @@ async def test_a_name_below_localhost_is_served_where_it_listens_on_it() -> None
 async def test_the_journal_is_bounded_and_holds_nothing_private(
     service: Emulator, session: aiohttp.ClientSession, control: Controlling
 ) -> None:
-    """Of twelve thousand requests ten thousand are kept; of none a header, a body, a signature."""
+    """Ten thousand requests are kept at most, without headers, bodies and signatures."""
     await get_status(session, service)
     documents = f"{LIST}/{service.world.ids[0]}/documents"
     async with session.get(service.url + documents, headers=basic_header(service)) as answer:

@@ -52,7 +52,7 @@ async def test_old_requests_are_forgotten(
 async def test_large_requests_do_not_fill_the_memory(
     session: aiohttp.ClientSession, service: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of each, little is kept; of all, so many bytes; too large ones are refused unread."""
+    """Records of requests are cut and limited in total; too large requests are refused unread."""
     monkeypatch.setattr("income_client.emulator.emulator._MAX_REQUESTS_SIZE", 40_000)
     long = "y" * 3000
     for number in range(23):
@@ -120,7 +120,7 @@ async def test_a_connection_that_ends_in_a_request_is_no_error(
     monkeypatch: pytest.MonkeyPatch,
     gone: Exception,
 ) -> None:
-    """Nothing is logged of it, while what else goes wrong is logged with its cause."""
+    """No error is logged for it; other failures are logged with their cause."""
     logged = []
     for error in (gone, LookupError("gone too")):
         clock = JumpingClock()

@@ -49,7 +49,7 @@ def _change_rules(service: Service, **knobs: Any) -> None:
 
 
 def test_every_address_leads_to_a_file() -> None:
-    """Of the asked size, with type and entity tag; only its own signature opens it."""
+    """The file has the requested size, a type and a tag; only its own signature opens it."""
     service = a_service(100, file_bytes=3000)
     service.storage.urls[Region.FIRST] = "http://127.0.0.1:9"
     for document in ask_documents(service):

@@ -152,7 +152,7 @@ def _spread(pattern: str, count: int, seed: int = 1, span: int = 20 * DAY) -> li
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_times_lie_in_the_span(pattern: str) -> None:
-    """As many as asked, in ascending order, and the same ones for the same seed."""
+    """The times are ascending, and equal for equal seeds."""
     for count in (0, 1, 2, 17, 5_000):
         times = _spread(pattern, count)
         assert len(times) == count

@@ -15,7 +15,7 @@ from tests.support.postgres import PostgresServer, postgres_server
 
 @pytest.fixture
 async def fast_loop() -> AsyncIterator[None]:
-    """Have what waits for a server, or tries it again, wait a fifth of its time."""
+    """Let waits for a server, and pauses before retries, take a fifth of their time."""
     with hurried():
         yield
 

@@ -93,7 +93,7 @@ async def test_a_bucket_that_would_lose_checkpoints_is_refused(
 
 
 async def test_what_others_wrote_there_is_no_checkpoint(client: Client) -> None:
-    """Nothing of it is shown or overwritten."""
+    """The foreign value is neither shown nor overwritten."""
     kv = await bucket(client)
     await kv.put("checkpoint.default", b"S3CRET")
     await kv.put("token", b"S3CRET")
@@ -416,7 +416,7 @@ LOSSES: Final[dict[str, tuple[dict[str, Any], str | None]]] = {
 async def test_a_stream_that_deletes_events_is_refused(
     kind: str, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing is published to it; other streams get each event, and cause no warning."""
+    """No event is published to it; other streams get each event, without a warning."""
     settings, said = LOSSES[kind]
     streams = client.jetstream()
     await streams.add_stream(name="LOSSES", subjects=["losses"], **settings)

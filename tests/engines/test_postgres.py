@@ -129,7 +129,7 @@ async def test_the_rights_named_in_the_sql_are_enough(postgres: PostgresServer, 
 async def test_a_call_that_is_cancelled_gives_its_connection_back_first(
     postgres: PostgresServer,
 ) -> None:
-    """So that a poller that is closed leaves no task that a pool closed next would break."""
+    """Otherwise a closed poller would leave a task that closing the pool would break."""
     resetting, may_end = asyncio.Event(), asyncio.Event()
 
     async def reset(_: object) -> None:
@@ -268,7 +268,7 @@ async def test_a_pool_that_is_closed_or_not_open_is_named(postgres: PostgresServ
 
 @pytest.mark.parametrize("make", [PostgresCheckpointStore, PostgresTokenStore])
 def test_what_is_no_pool_is_refused(make: Callable[[Any], object]) -> None:
-    """Such as an address, of which nothing is shown."""
+    """A URL, for example, is refused and not shown."""
     with pytest.raises(ConfigurationError, match=r"pool must be .*create_pool.*type str"):
         make(f"postgresql://me:{CANARY}@host/lending")
 
@@ -382,7 +382,7 @@ async def test_a_block_that_ends_its_transaction_stores_nothing(
 async def test_a_save_that_is_cancelled_in_a_transaction_closes_the_connection(
     postgres: PostgresServer, pool: Any, store: PostgresCheckpointStore
 ) -> None:
-    """So that nothing of it can be committed, and nobody waits for the server."""
+    """The transaction can then not be committed, and nobody waits for the server."""
 
     async def save(connection: Any) -> None:
         async with store.transaction(connection) as bound:

@@ -199,7 +199,7 @@ async def test_a_pool_leaves_a_server_that_is_read_only(
 async def test_a_standby_without_rights_ends_at_its_start(
     postgres: PostgresServer, pool: Any, store: PostgresCheckpointStore
 ) -> None:
-    """One that may read and not write would look healthy until the leader dies."""
+    """A standby that can only read would look healthy until the leader dies."""
     schema = await pool.fetchval("SELECT current_schema()")
     await pool.execute(
         f"CREATE ROLE looker_of_{schema} LOGIN; GRANT USAGE ON SCHEMA {schema} TO "

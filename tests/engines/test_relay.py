@@ -59,7 +59,7 @@ async def test_each_update_is_published_before_the_checkpoint_moves_over_it(
 
 
 async def test_a_crash_before_the_commit_publishes_the_same_ids_again() -> None:
-    """So that a broker can drop them; a content that comes back has another id."""
+    """A broker can then drop the repetition; a content that comes back later has another id."""
     async with scene() as place:
         store = FailingStore()
         place.store = store

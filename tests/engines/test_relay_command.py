@@ -239,7 +239,7 @@ def test_a_relay_ends_while_its_server_is_away(
 async def test_a_server_that_is_frozen_counts_as_lost_after_half_a_minute(
     lost_server: NatsServer,
 ) -> None:
-    """So that another node is tried; no connection ends where a machine has vanished."""
+    """Another node is then tried: a machine that vanishes closes no connection."""
     async with _connect_to_nats(lost_server.url, None) as client:
         await client.flush()
         lost_server.freeze()

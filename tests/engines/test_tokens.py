@@ -26,7 +26,7 @@ LATER: Final = evolve(
 
 @frozen
 class Shared:
-    """One place for tokens, and its time."""
+    """A store of tokens with its clock."""
 
     open: Callable[..., Any]
     """Make the store of a process, with another key if that is said."""
@@ -153,7 +153,7 @@ async def test_invalid_arguments_are_named(pool: Any, tokens: PostgresTokenStore
 async def test_a_token_that_came_after_its_claim_was_over_is_shared_all_the_same(
     client: Client, clock: Callable[[float], Awaitable[None]]
 ) -> None:
-    """Others need not request one each; a later one replaces it, and is not replaced by it."""
+    """Other processes need no request of their own; a later token replaces an earlier one only."""
     kv = await bucket(client)
     slow, second, third = [NatsTokenStore(kv) for _ in range(3)]
     assert await slow.claim(5)

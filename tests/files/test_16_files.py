@@ -65,7 +65,7 @@ class Script:
         return frozenset(version.content for version in self.versions)
 
     def play(self, storage: Storage) -> None:
-        """Have a storage do it, each change of the file with the next version."""
+        """Let a storage play the events, each change of the file with the next version."""
         storage.files[PATH], *later = self.versions
         versions = iter(later)
 

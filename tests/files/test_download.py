@@ -249,7 +249,7 @@ async def test_parallel_downloads_of_an_application_ask_once(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("cancelled", [1, MANY // 2])
 async def test_who_is_cancelled_while_it_asks_harms_nobody(tmp_path: Path, cancelled: int) -> None:
-    """One of the others asks in its place."""
+    """Another waiting download then makes the request."""
     async with storing() as (storage, client):
         documents = expired(storage, MANY)
         tasks = [asyncio.ensure_future(download(client, one, tmp_path)) for one in documents]
@@ -524,7 +524,7 @@ async def test_a_failure_is_raised_and_ends_the_rest_or_is_yielded(
 async def test_a_name_that_cannot_be_made_or_is_taken_is_a_failure_of_its_document(
     tmp_path: Path, play: Scene
 ) -> None:
-    """One without a source has no place by application; of two with one name the first stays."""
+    """Two documents with one name leave the first file in place."""
     documents = await play.documents(3)
     documents[1] = evolve(documents[1], source=None)
     stream = play.client.download_all(documents, tmp_path / "a", on_error="yield")

@@ -141,7 +141,7 @@ PATHS = st.lists(SEGMENTS, min_size=1, max_size=5).map("/".join)
 
 @given(PATHS, st.sampled_from(["", "?x=%7E", "?x=../y"]))
 def test_relative_redirects_are_resolved_like_python_does(path: str, query: str) -> None:
-    """For plain paths the standard library comes to the same address."""
+    """The standard library resolves plain paths to the same URL."""
     base = f"https://{HOST}/a/b/c"
     found = read_redirect(read_link(base, DEFAULT), path + query, DEFAULT)
     assert str(found.url) == urljoin(base, path + query)

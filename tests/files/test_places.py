@@ -77,7 +77,7 @@ class Stream:
 
 
 def test_a_stream_that_must_be_awaited_is_refused() -> None:
-    """Nothing would be written to it, in whatever form the coroutine function is given."""
+    """No byte would be written to it, whatever form its coroutine function has."""
     forms: list[Callable[..., Any]] = [take, partial(take), AsyncCallable()]
     forms.append(partial(AsyncCallable()))
     for stream in (*map(Stream, forms), Stream(io.BytesIO().write, partial(take, b""))):

@@ -75,7 +75,7 @@ class Receiver:
 
 
 def is_retryable(end: object) -> bool:
-    """Say whether a reply that was an error may be asked for again."""
+    """Return whether a request may be repeated after an error reply."""
     assert isinstance(end, DownloadError)
     return end.retryable
 
@@ -146,7 +146,7 @@ def test_another_version_has_another_length(*, is_new: bool) -> None:
 
 
 def test_a_part_where_all_was_asked_for_is_refused() -> None:
-    """Nobody knows what came before it; what an earlier request had asked for is over."""
+    """The bytes before the part are unknown; those of earlier requests do not count."""
     told: Any = {"content_range": "bytes 4-9/10"}
     assert not is_retryable(Receiver().reply(206, b"456789", **told, etag='"1"'))
     receiver = Receiver()

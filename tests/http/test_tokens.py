@@ -316,7 +316,7 @@ async def test_loading_leaves_a_short_deadline_its_time(monkeypatch: pytest.Monk
 async def test_a_store_that_does_not_answer_is_done_without_for_a_minute(
     shop: Shop, clock: JumpingClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One call waits ten seconds for the store, rather than each call that needs a token."""
+    """Only the first call waits ten seconds for the store."""
     shop.lifetime, abyss = 8.0, Abyss(11)
     cache = shop.cache(abyss)
     for seconds, loads in ((0, 1), (8, 1), (50, 1), (8, 2)):

@@ -19,7 +19,7 @@ Operator = Callable[[Any], Iterable[cst.CSTNode]]
 
 @frozen
 class Mutant:
-    """One small change, which is known by its text: lines may move."""
+    """A small change of a module, identified by its text, since lines may move."""
 
     module: str
     line: int
@@ -92,7 +92,7 @@ class _Site:
 
 
 class _Sites(cst.CSTVisitor):
-    """All places that an operator can change, but for types, decorators and what has no effect."""
+    """Places that an operator can change, except types, decorators and dead statements."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -182,7 +182,7 @@ LONG = 100_000
 
 
 def lose(place: Scene, number: int) -> str:
-    """Have the service say that an application is gone, and list it."""
+    """Make the service report an application as deleted, although it is listed."""
     (lost,) = place.touch(number)
     place.spoil(lost, status=404)
     place.service.advance(10)

@@ -375,7 +375,7 @@ def test_a_reply_that_is_not_a_page_is_an_error() -> None:
 
 
 def test_what_a_retry_may_mend_can_be_asked_for_again() -> None:
-    """Nothing is salvaged from half a page, nor from the body of a failure."""
+    """No row is salvaged from half a page, nor from the body of a failure."""
     for body in (b"", b'{"applications":[', b"\xff", b"[" + b"{" * 9):
         assert error_of(body).retryable
     assert isinstance(error_of({**BOUNDS, "applications": [GOOD]}, status=503), ServerError)

@@ -269,7 +269,7 @@ async def test_a_refusal_ends_the_connection_whatever_a_request_expects(path: st
 
 
 async def test_a_client_that_waits_to_send_its_body_is_asked_for_it() -> None:
-    """As curl does before a large body."""
+    """Clients such as curl wait like this before a large body."""
 
     async def echo(request: web.Request) -> web.Response:
         return web.Response(body=await request.read())

@@ -225,7 +225,7 @@ async def test_a_field_of_any_text_is_refused_or_ignored(text: str) -> None:
 
 
 async def test_verify_returns_the_callback_and_calls_nobody() -> None:
-    """For frameworks without an adapter, with heads of bytes or of text."""
+    """Frameworks without an adapter call it, with heads of bytes or of text."""
     receiver = accepting(pytest.fail, max_body_bytes=10)
     assert (await receiver.verify(head_of(), b"[]")).payload == []
     fields = {"Authorization": AUTHORIZATION, "Content-Type": "application/json"}
@@ -306,7 +306,7 @@ async def test_repeats_are_skipped_on_request() -> None:
 
 
 async def test_a_repeat_that_comes_meanwhile_is_known_once_the_first_is_done() -> None:
-    """As when the service has waited for too short a time, and sends again."""
+    """The service repeats a callback early if its own time limit is too short."""
     handler = Holding()
     receiver = accepting(handler, on_repeat="skip")
     tasks = [asyncio.create_task(answered(receiver)) for _ in range(2)]

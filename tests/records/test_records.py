@@ -59,7 +59,7 @@ EVERY_RECORD = [*_within(_read(ApplicationPage, PAGE)), *_within(known_record())
 
 
 def test_the_samples_hold_every_record() -> None:
-    """So that the other tests see all classes."""
+    """Other tests can then rely on the samples for all classes."""
     assert {type(record) for record in EVERY_RECORD} == set(CLASSES)
 
 
@@ -85,7 +85,7 @@ def test_every_record_is_slotted_and_has_a_place_for_unknown_fields(cls: Any) ->
 
 
 def test_a_record_can_be_copied_pickled_and_evolved() -> None:
-    """All of these are equal to the original and frozen like it."""
+    """The copies are equal to the original, and frozen too."""
     for record in EVERY_RECORD:
         name = attrs.fields(type(record))[0].name
         for twin in (

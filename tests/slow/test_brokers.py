@@ -111,7 +111,7 @@ async def test_a_broker_that_has_given_up_ends_the_relay(server: NatsServer) -> 
 
 @pytest.mark.parametrize("options", [{}, {"decoder": faststream_decoder}], ids=["plain", "decoder"])
 async def test_a_handler_of_faststream_may_take_an_event(options: dict[str, Any]) -> None:
-    """As the type of its argument."""
+    """The event is the type of the handler's argument."""
     found: list[UpdateEvent] = []
     broker = NatsBroker()
 
@@ -148,6 +148,6 @@ async def test_a_record_keeps_its_digits_with_the_decoder() -> None:
 
 
 def test_pydantic_describes_an_event() -> None:
-    """As FastStream's documents of a broker need it."""
+    """FastStream's documents of a broker contain the description."""
     described = TypeAdapter(UpdateEvent).json_schema()
     assert described["required"] == ["id", "application_id", "updated_at"]

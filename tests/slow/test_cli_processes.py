@@ -39,7 +39,7 @@ MOST_IN_A_BATCH = 100
 
 
 def is_json(line: str) -> bool:
-    """Say whether a line is JSON."""
+    """Return whether a line is JSON."""
     try:
         json.loads(line)
     except ValueError:
@@ -161,7 +161,7 @@ def test_closed_streams_are_no_files(
 
 @pytest.mark.income_service(applications=12)
 def test_ids_are_piped_from_one_command_to_another(income_service: IncomeService) -> None:
-    """As a shell does it."""
+    """The two processes are connected as in a shell."""
     command = shlex.join(COMMAND)
     line = f"{command} applications | {command} documents - -q"
     ran = run("-c", line, command=("sh",), env=environment(income_service))
@@ -193,7 +193,7 @@ def test_a_second_signal_ends_a_listener_at_once(income_service: IncomeService) 
 
 
 def is_open(port: int) -> bool:
-    """Say whether anybody listens there."""
+    """Return whether a port accepts connections."""
     with socket.socket() as asking:
         return asking.connect_ex(("127.0.0.1", port)) == 0
 
@@ -220,7 +220,7 @@ def test_listen_emulate_and_trigger_work_together(income_service: IncomeService)
 
 
 def test_a_person_is_asked(income_service: IncomeService, tmp_path: Path) -> None:
-    """For address, name and secret, which are saved."""
+    """The command asks for address, name and secret, and saves them."""
     basic = income_service.basic
     answers = {
         "Address of the service: ": income_service.url,
@@ -252,7 +252,7 @@ def config(income_service: IncomeService, tmp_path: Path) -> str:
 
 @contextmanager
 def asking(config: str) -> Iterator[Process]:
-    """Have the command ask for the secret."""
+    """Make the command ask for the secret."""
     arguments = ("applications", "-q", "--config", config)
     with started(
         *arguments, env=environment(), terminal=Terminal(), piped=True, owns_terminal=True

@@ -69,7 +69,7 @@ def test_the_programs_are_those_of_the_last_version() -> None:
 
 
 async def test_what_breaks_them_is_named_under_upgrading(tmp_path: Path) -> None:
-    """Nobody who reads the changelog is surprised by a type checker, or in production."""
+    """The changelog names each change that a type checker or a run would show."""
     faults = find_untyped()
     typed = [name for name in RUN if f"examples/{name}" not in faults]
     ran = await asyncio.gather(*(run(copied(name, tmp_path / name), name) for name in typed))

@@ -77,7 +77,7 @@ class Scene:
     workers: Workers
     folder: Path
     contents: dict[str, bytes] = field(factory=dict)
-    """Of the files that are downloaded, by document."""
+    """Contents of the files to download, by document."""
 
     async def look_up(self, most: int | None = None) -> None:
         """Choose documents, so many at the most."""

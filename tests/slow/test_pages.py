@@ -77,7 +77,7 @@ def _compare_example(block: Example) -> str | None:
 
 
 def _run_commands(block: Example) -> str | None:
-    """Have a shell run each line, with what the text around it supposes."""
+    """Run each line in a shell, in the situation that the text around it assumes."""
 
     async def run(service: Emulator, folder: Path) -> None:
         faults.extend([await _run(service, folder, line) for line in block.parsed.splitlines()])
@@ -165,7 +165,7 @@ def _find_reader(block: Example) -> str | None:
 
 
 def _read_configuration(block: Example) -> str | None:
-    """Have the command read a configuration, with each of its profiles."""
+    """Read a configuration by the command, with each of its profiles."""
     path = block.namespace["folder"] / "config.toml"
     path.write_text(block.parsed, "utf-8")
     path.chmod(0o600)
@@ -179,7 +179,7 @@ def _read_configuration(block: Example) -> str | None:
 
 
 def _start_by_unit(block: Example) -> str | None:
-    """Have the command's own parser read what a service unit starts."""
+    """Parse the command line of a service unit by the command's own parser."""
     unit = ConfigParser(interpolation=None, strict=False)
     unit.read_string(block.parsed)
     shell, dash_c, script = shlex.split(unit["Service"]["ExecStart"])

@@ -85,7 +85,7 @@ def _names() -> Iterator[str]:
 
 
 def test_every_public_name_has_its_entry(pages: dict[Path, Links]) -> None:
-    """Of classes also each method and property of their own."""
+    """Classes have an entry for each of their own methods and properties, too."""
     entries = {
         name for path, page in pages.items() if "reference" in path.parts for name in page.ids
     }

@@ -64,7 +64,7 @@ def test_the_types_are_what_a_lender_expects(tmp_path: Path) -> None:
 
 
 def test_every_type_of_the_package_is_known(tmp_path: Path) -> None:
-    """Nothing that another module can reach is left to a type checker's guess."""
+    """A type checker must not have to guess the type of any importable name."""
     ended = pyright(tmp_path, "--verifytypes", "income_client", "--ignoreexternal", "--outputjson")
     report: dict[str, Any] = json.loads(ended.stdout)["typeCompleteness"]
     guessed = [

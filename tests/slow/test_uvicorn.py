@@ -37,7 +37,7 @@ async def status(
 
 
 def was_read(service: Emulator, application_id: str) -> bool:
-    """Say whether an application was asked for."""
+    """Return whether an application was requested."""
     return application_id in asked(service)
 
 

@@ -66,7 +66,7 @@ def restrict() -> None:
 
 
 def _refuse(names: Iterable[str], check: Callable[..., None]) -> None:
-    """Have functions of `os` fail as a check of their arguments does."""
+    """Make functions of `os` fail as a check of their arguments does."""
     for name in names:
         setattr(os, name, _checked(getattr(os, name), check))
 

@@ -226,7 +226,7 @@ def _status_of(ended: SystemExit) -> int:
 
 @contextmanager
 def _standard_streams(descriptors: tuple[int, ...], encoding: str) -> Iterator[IO[Any]]:
-    """Have descriptors 0 to 2, and the streams on them, be these for a while."""
+    """Replace descriptors 0 to 2, and the streams on them, for a block."""
     before = (sys.stdin, sys.stdout, sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -282,7 +282,7 @@ def _beside(
 
 @contextmanager
 def _standard_logging() -> Iterator[None]:
-    """Have no handler but the command's own, and none of those afterwards."""
+    """Remove all handlers but the command's own, and its own afterwards."""
     root = logging.getLogger()
     before = {logger: (logger.handlers[:], logger.level) for logger in (root, *_package_loggers())}
     root.handlers = []
@@ -326,7 +326,7 @@ def shell(cli: Cli, income_service: IncomeService) -> Cli:
 
 @pytest.fixture
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> JumpingClock:
-    """Have the command's pauses, such as those between attempts, take no time."""
+    """Make the command's pauses, such as those between attempts, take no time."""
     clock = JumpingClock()
     monkeypatch.setattr(SystemClock, "monotonic", lambda _: clock.monotonic())
     monkeypatch.setattr(SystemClock, "sleep", lambda _, seconds: clock.sleep(seconds))
@@ -334,7 +334,7 @@ def without_pauses(monkeypatch: pytest.MonkeyPatch) -> JumpingClock:
 
 
 def few_runs(test: Property) -> Property:
-    """Have a property whose examples run commands, or cost as much, draw a third of them."""
+    """Draw only a third of the examples of a property that runs commands."""
     return settings(max_examples=settings().max_examples // 3)(test)
 
 

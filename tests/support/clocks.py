@@ -41,7 +41,7 @@ async def silence(seconds: float) -> AsyncIterator[bytes]:
 
 @contextmanager
 def hurried(times: int = 5) -> Iterator[None]:
-    """Have the time of the running loop pass so many times as fast, beside a server's real one."""
+    """Speed up the time of the running loop by a factor, beside a server's real time."""
     loop = asyncio.get_running_loop()
     real, began = loop.time, loop.time()
     selector: Any = vars(loop)["_selector"]

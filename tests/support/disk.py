@@ -185,7 +185,7 @@ def locked(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def owned_by_another_user(*paths: Path) -> Iterator[None]:
-    """Have the system say that another user owns some files or folders."""
+    """Make the system report another user as the owner of some files or folders."""
     real = Path.stat
 
     def stat(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:

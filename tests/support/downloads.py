@@ -66,7 +66,7 @@ class Scene:
         return (await self.documents())[0]
 
     def fail(self, kind: str, **settings: Any) -> None:
-        """Have requests for files fail."""
+        """Make requests for files fail."""
         self.service.faults.add(Fault(kind, path=FILES, **settings))
 
     def content(self, document: Document) -> bytes:
@@ -250,7 +250,7 @@ class Storage:
     files: dict[str, File] = field(factory=dict)
     """Files by path."""
     tricks: deque[Trick] = field(factory=deque)
-    """For the next requests for files, in order; then all replies are honest."""
+    """Faults of the next requests for files, in order; all later replies are honest."""
     documents: dict[str, list[dict[str, Any]]] = field(factory=dict)
     """The service's documents of an application, by type."""
     expired: set[str] = field(factory=set)
@@ -288,7 +288,7 @@ class Storage:
         return document_at(self.address(path), document_id=path.rpartition("/")[2])
 
     def tell(self, document_id: str, address: str, document_type: str = "unknown_form") -> None:
-        """Have the service tell of a document of application ``app-1`` from now on."""
+        """Add a document to the service's application ``app-1``."""
         self.documents.setdefault(document_type, []).append(document_payload(document_id, address))
 
     def answer(self, request: Request) -> Reply:

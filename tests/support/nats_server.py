@@ -81,13 +81,13 @@ class NatsServer:
                     self.port = int(json.loads(text)["nats"][0].rpartition(":")[2])
 
     def freeze(self) -> None:
-        """Have it do nothing any more, with its connections open."""
+        """Suspend the server, with its connections open."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         os.waitpid(self._process.pid, os.WUNTRACED)  # until then it may answer once more
 
     def resume(self) -> None:
-        """Have it continue after `freeze`."""
+        """Resume the server after `freeze`."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 

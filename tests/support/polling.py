@@ -69,12 +69,12 @@ class Scene:
         return sum(request.path.endswith(f"/{application_id}") for request in self.service.requests)
 
     def spoil(self, *ids: str, kind: Any = "status", **fault: Any) -> None:
-        """Have the service fail for applications, unless told otherwise for good."""
+        """Make the service fail for applications, for good unless ``times`` is set."""
         for one in ids:
             self.service.faults.add(Fault(kind, path=f"*/{one}", **{"times": None} | fault))
 
     def show(self, *rows: Any, before: int = NOW + 10, **fault: Any) -> None:
-        """Have the list call show these rows, as a page up to this second."""
+        """Make the list call return these rows, as a page up to this second."""
         page = {"updated_after": stamp(NOW - 1), "updated_before": stamp(before)}
         body = json.dumps(page | {"applications": rows}).encode()
         self.service.faults.add(Fault("body", body=body, path=LIST, **fault))
@@ -144,7 +144,7 @@ LIST = "/v1/income/applications"
 
 @contextlib.contextmanager
 def poll_sizes(*, page: int = 1000, batch: int = 100) -> Iterator[None]:
-    """Have the pollers that are made meanwhile ask for smaller pages, and make smaller batches."""
+    """Limit the pages and the batches of new pollers within the block."""
     with pytest.MonkeyPatch.context() as patch:
         source = partial(PollSource, limit=page, batch_size=batch)
         patch.setattr("income_client.polling.reading.PollSource", source)
@@ -178,7 +178,7 @@ async def rest(poller: Poller) -> list[ApplicationRecord]:
 
 
 async def one_poll(poller: Poller) -> None:
-    """Have a poller that runs make one more poll, which delivers nothing."""
+    """Let a running poller make one more poll, without new records."""
     waiting = asyncio.create_task(anext(poller, None))
     done = poller.status.polls
     await until(lambda: poller.status.polls > done)

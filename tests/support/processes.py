@@ -127,7 +127,7 @@ class Ran:
 
     @property
     def words(self) -> str:
-        """Everything that it said, with single spaces between words, however lines were broken."""
+        """Output of the process, with single spaces between words."""
         return " ".join((self.stdout + self.stderr + self.screen).split())
 
 
@@ -189,7 +189,7 @@ class Streams:
         threading.Thread(target=_feed, args=(descriptor, content), daemon=True).start()
 
     def end_input(self) -> None:
-        """Have nothing more be written or typed."""
+        """Close the input."""
         if self._keys is not None:
             os.close(self._keys)
             self._keys = None

@@ -36,7 +36,7 @@ END_OF_HEAD: Final = b"\r\n\r\n"
 
 @frozen(kw_only=True)
 class Request:
-    """One request as it arrived."""
+    """A request as it arrived."""
 
     head: bytes = field(repr=False)
     """Request line and header fields."""
@@ -94,7 +94,7 @@ class Request:
 
 @frozen(kw_only=True)
 class Reply:
-    """One reply: what is sent of it, and how it ends."""
+    """A reply: the bytes to send, and the end of the connection."""
 
     status: int = 200
     headers: Mapping[str, str | None] = field(factory=dict)

@@ -159,7 +159,7 @@ def page_of(after: int, before: int, dates: Mapping[str, int]) -> ApplicationPag
 
 @define(kw_only=True)
 class DryWalk:
-    """One walk over a listing, a step at a time; its chance decides which answer comes next."""
+    """A walk over a listing, one step at a time; its chance decides which answer comes next."""
 
     listing: Listing
     planner: WalkPlanner
@@ -170,7 +170,7 @@ class DryWalk:
     in_flight: list[tuple[Question, Answer | None]] = field(factory=list)
     """Questions and their answers, None for one that is refused."""
     options: Mapping[str, Any]
-    """Of the planner."""
+    """Options of the planner."""
 
     @property
     def ids(self) -> list[str]:

@@ -214,7 +214,7 @@ async def test_two_pages_of_one_second_prove_nothing(future: Any) -> None:
 
 
 def tell_no_time(listing: Listing) -> None:
-    """Have a service echo the end of time for an unset bound, and mean it."""
+    """Make a service echo the end of time for an unset bound, as its true answer."""
 
     def endless(query: Query, page: Page) -> Outcome:
         if query.before is not None:

@@ -16,7 +16,7 @@ async def changed(client: IncomeClient, store: MemoryCheckpointStore) -> list[st
 
 @pytest.fixture
 def income_service_options() -> Mapping[str, Any]:
-    """All tests of this module begin with nothing."""
+    """Options of the service for this module: no applications."""
     return {"applications": 0}
 
 
