@@ -144,6 +144,34 @@ ROWS: Final[Mapping[str, Callable[[ApplicationRecord], Iterator[Row]]]] = {
 """Functions that make the rows of each table."""
 
 
+def limited_values(record: ApplicationRecord) -> Iterator[tuple[str, str, Any]]:
+    """Yield the numbers of a record's rows, each with its table and column.
+
+    A JSON number is unlimited, and a column is not.
+    """
+    for calculation in record.application.income_calculations.values():
+        for income in calculation.incomes:
+            yield "income_sources", "year", income.year
+            for source in income.income_sources:
+                for name in _numbers_of(IncomeSource):
+                    yield "income_sources", name, getattr(source, name)
+    for _, document in _numbered_documents(record):
+        data = document.extracted_data
+        if is_typed(data):
+            cls = type_of(data).data
+            for name in _numbers_of(cls):
+                yield "documents", name, getattr(data, name)
+            for name in _amount_pairs(cls):
+                pair: AmountPair = getattr(data, name)
+                yield "paystub_amounts", "current_amount", pair.current
+                yield "paystub_amounts", "ytd_amount", pair.ytd
+
+
+@functools.cache
+def _numbers_of(record: Any) -> tuple[str, ...]:
+    return tuple(name for name, kind in columns_of(record).items() if kind in {Decimal, int})
+
+
 def _key_of(application: Application) -> Row:
     """Return the columns by which the rows of an application are joined, and merged."""
     return _values_of(application, ("application_id", "last_updated_at"))

@@ -18,7 +18,7 @@ from income_client.records.documents import ApplicationRecord
 from income_client.records.fields import ServiceTime, UtcTime
 from income_client.wire.shapes import optional_element
 
-from .rows import PERSONS, ROWS, Row, columns_of, single_fields
+from .rows import PERSONS, ROWS, Row, columns_of, limited_values, single_fields
 
 AT_ONCE: Final = 1000
 """Largest number of records that wait for conversion; rows take more room than columns."""
@@ -172,21 +172,6 @@ SCHEMAS: Final = {
 }
 """The schema of each table; the same for any records."""
 
-_LIMITED: Final[list[tuple[pa.DataType, str, str]]] = [
-    (_AMOUNT, "income_sources", "calculated_income_amount"),
-    *(
-        (field.type, "documents", field.name)
-        for field in _typed_fields()
-        if field.type in {_AMOUNT, _INTEGER}
-    ),
-    (_AMOUNT, "paystub_amounts", "current_amount"),
-    (_AMOUNT, "paystub_amounts", "ytd_amount"),
-    (_INTEGER, "income_sources", "year"),
-]
-"""Columns that cannot hold every JSON number, since these are unlimited."""
-
-_LIMITED_TABLES: Final = frozenset(table for _, table, _ in _LIMITED)
-
 _REFUSED: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 Batches = dict[str, pa.RecordBatch]
@@ -210,13 +195,11 @@ class RowBuffer:
             raise ConfigurationError(
                 f"tables are made of ApplicationRecord, not of {type(record).__name__}"
             )
-        rows = {table: list(rows_of(record)) for table, rows_of in ROWS.items()}
-        problem = _misfit_in(rows)
+        problem = misfit_of(record)
         if problem is not None:
-            del rows  # crash reporters send the variables of frames
             raise ConfigurationError(f"application {record.application_id}: {problem}")
-        for table, added in rows.items():
-            self._rows[table] += added
+        for table, rows_of in ROWS.items():
+            self._rows[table] += rows_of(record)
         self._records += 1
 
     def take_batches(self) -> Batches:
@@ -262,18 +245,30 @@ def batches_of(records: Iterable[object]) -> Iterator[Batches]:
 
 
 def misfit_of(record: ApplicationRecord) -> str | None:
-    """Return the column that cannot hold a value of a record; None if all values fit."""
-    return _misfit_in({table: list(ROWS[table](record)) for table in _LIMITED_TABLES})
-
-
-def _misfit_in(rows: Mapping[str, list[Row]]) -> str | None:
     """Return the column that cannot hold a record's value; pyarrow's error would quote it."""
-    for kind, table, column in _LIMITED:
-        try:
-            pa.array([row.get(column) for row in rows[table]], kind)
-        except _REFUSED:
-            return f"a value of {table}.{column} does not fit {kind}"
+    for table, column, value in limited_values(record):
+        if not _surely_fits(value):
+            kind = SCHEMAS[table].field(column).type
+            try:
+                pa.array([value], kind)
+            except _REFUSED:
+                return f"a value of {table}.{column} does not fit {kind}"
     return None
+
+
+def _surely_fits(value: object) -> bool:
+    """Return whether a number fits its column; False if pyarrow must judge, which takes longer."""
+    match value:
+        case None:
+            return True
+        case Decimal() if value.is_finite():
+            _, digits, exponent = value.as_tuple()
+            is_narrow = len(digits) + int(exponent) <= _AMOUNT.precision - _AMOUNT.scale
+            return is_narrow and -_AMOUNT.scale <= int(exponent) <= 0
+        case int():
+            return abs(value) < 2**63
+        case _:
+            return False
 
 
 def _make_batch(table: str, rows: list[Row]) -> pa.RecordBatch:
