@@ -68,10 +68,12 @@ from income_client.walk.windows import Answer, Bounds, Intervals, echo_of
 from income_client.wire.times import Rounding, aware_time, earlier_second, service_second
 
 from .comparison import Comparison
-from .held import Held, check_held, read_held
+from .held import Held, HeldTimes, check_held, read_held
 
 _MOST_CONFIRMED: Final = 1_000
 """Most calls for single ids: about as many as list calls for a million rows."""
+_SKEW: Final = 5
+"""Seconds by which two clocks of one service may differ."""
 _BEHIND: Final = 1
 """Seconds by which the present is taken earlier than it is echoed: the service may round up."""
 
@@ -111,6 +113,11 @@ class Audit:
             the held time, so perhaps updated again there, later than the margin that was asked
             for; or not listed, but perhaps hidden in a saturated second, or known to the service
             as it was, or not asked for, as so many are not listed.
+        in_future: how many ids are held with a time after the service's present. The audit cannot
+            find updates of these: often a local time was stored as UTC.
+        later_than_listed: how many other ids are held with a time after the page on which they were
+            listed, which may have the same cause. A document may be updated later than the
+            application, so this is a warning alone.
         margin: how long after the time held such an update may lie, at the most.
         margin_asked: the margin that was asked for, in seconds; None if none was.
         saturated: seconds that hold more applications than can be listed.
@@ -126,6 +133,8 @@ class Audit:
     stale: tuple[StaleApplication, ...]
     unlisted: tuple[str, ...]
     undecided: int
+    in_future: int
+    later_than_listed: int
     margin: timedelta
     margin_asked: float | None
     saturated: tuple[Window, ...]
@@ -139,13 +148,14 @@ class Audit:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing was found, and nothing was hidden from the audit.
+        """Whether nothing was found, and nothing was hidden from the audit, as by a future time.
 
         If a margin was asked for, also whether it was reached, so that nothing is undecided. If
         none was, updates in the same window as the time held may have been passed over.
         """
         is_reached = self.margin_asked is None or not self.undecided
-        return is_reached and not (self.drift or self.saturated or self.unreadable)
+        is_clear = not (self.saturated or self.unreadable or self.in_future)
+        return is_reached and is_clear and not self.drift
 
 
 @define(kw_only=True)
@@ -174,6 +184,7 @@ class Auditor:
     concurrency: int
     limit: int = LARGEST_LIMIT
     _requests: int = field(default=0, init=False)
+    _present: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
         check_not_negative("settle", self.settle)
@@ -208,10 +219,25 @@ class Auditor:
             unlisted, _ = comparison.unlisted(listed_from, saturated)
             asks = (partial(self._confirm, comparison, one) for one in unlisted)
             await self._run_all(islice(asks, _MOST_CONFIRMED))
-        return self._result(comparison, after, listed_from, saturated)
+        in_future = await self._count_future(comparison.held)
+        return self._result(comparison, after, listed_from, saturated, in_future)
+
+    async def _count_future(self, held: HeldTimes) -> int:
+        """Return how many ids are held with a time after the service's present."""
+        latest = max(held.earliest, default=0)
+        # The present is asked for again, since updates may be held that came after the first reply.
+        if latest <= self._present or latest <= (present := await self._read_present()) + _SKEW:
+            return 0
+        return sum(second > present + _SKEW for second in held.earliest)
 
     async def _read_until(self, before: int | None) -> int:
         """Return the second before which an update is due."""
+        self._present = await self._read_present()
+        settled = earlier_second(self._present, ceil(self.settle), self.zone)
+        return settled if before is None else min(settled, before)
+
+    async def _read_present(self) -> int:
+        """Return the service's present second."""
         reply = await ask_present(partial(self._ask, 1))
         if not 0 < reply.present <= END_OF_TIME:
             raise UnexpectedResponseError("the service sends no time", call="list_applications")
@@ -220,8 +246,7 @@ class Auditor:
             # In an hour that clocks repeat, it may be the first pass: the second is yet to come.
             near = aware_time(present, self.zone, near=None)
             present = service_second(near, self.zone, rounding=Rounding.DOWN)
-        settled = earlier_second(present, ceil(self.settle), self.zone)
-        return settled if before is None else min(settled, before)
+        return present
 
     async def _walk(
         self,
@@ -320,6 +345,7 @@ class Auditor:
         after: int | None,
         listed_from: int,
         saturated: Sequence[Window],
+        in_future: int,
     ) -> Audit:
         is_all = after is None and listed_from <= 0
         not_listed, unclear = comparison.unlisted(listed_from, saturated)
@@ -345,6 +371,8 @@ class Auditor:
             stale=tuple(stale),
             unlisted=tuple(unlisted),
             undecided=undecided + unclear,
+            in_future=in_future,
+            later_than_listed=max(0, comparison.later_than_listed - in_future),
             margin=timedelta(seconds=margin),
             margin_asked=self.margin,
             saturated=tuple(dict.fromkeys(saturated)),

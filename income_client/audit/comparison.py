@@ -59,6 +59,7 @@ class Comparison:
         self._pages: list[ListedPage] = []
         self._is_listed = bytearray(len(held))
         self._is_recent = bytearray(len(held))
+        self._is_later = bytearray(len(held))
         self._undue: set[str] = set()
         self.unknown_ids: set[str] = set()
         """Ids that the service does not know."""
@@ -74,6 +75,7 @@ class Comparison:
             slot = self.held.find(application_id)
             if slot is not None:
                 self._is_listed[slot] = True
+                self._is_later[slot] = self.held.earliest[slot] > window.before
             if slot is not None and self.held.latest[slot] >= window.after:
                 if self.held.latest[slot] + 1 < window.before:
                     slots.append(slot)
@@ -105,6 +107,14 @@ class Comparison:
             self.listed -= self._is_listed[slot] and not self._is_recent[slot]
             self._is_listed[slot] = self._is_recent[slot] = True
             self.stale.pop(slot, None)
+
+    @property
+    def later_than_listed(self) -> int:
+        """Number of ids with a time after the window in which they were listed, and not since."""
+        return sum(
+            is_later and not is_recent
+            for is_later, is_recent in zip(self._is_later, self._is_recent, strict=True)
+        )
 
     def _ids_on(self, window: Window, rows: Sequence[ApplicationSummary]) -> Iterator[str]:
         for row in rows:

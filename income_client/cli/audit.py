@@ -64,7 +64,8 @@ async def audit(
     up to one request for each day of the period, or for each such time.
 
     Exits with 0 if nothing is found, and with 1 if anything is, if --margin is not
-    reached, or if a second holds more applications than can be listed.
+    reached, if a time held lies in the future, or if a second holds more applications
+    than can be listed.
 
     Example: income-client audit held.csv
     income-client audit held.csv --updated-after 7d --margin 1h --output json
@@ -148,6 +149,8 @@ def _report(result: "Audit") -> Mapping[str, object]:
         "listed": result.listed,
         **{name: len(ids) for name, ids in _findings(result).items()},
         "undecided": result.undecided,
+        "in_future": result.in_future,
+        "later_than_listed": result.later_than_listed,
         "margin_seconds": int(result.margin.total_seconds()),
         "saturated": [second.starts_at for second in result.saturated],
         "unreadable": result.unreadable,
@@ -170,6 +173,13 @@ def _summary(result: "Audit") -> str:
         parts.append(f"an update up to {margin} after the time held may have been passed over")
     if result.undecided:
         parts.append(f"{result.undecided:,} undecided")
+    if result.in_future:
+        parts.append(
+            f"{result.in_future:,} held with a time after the service's present, which hides "
+            "updates: check the zone of the times"
+        )
+    if result.later_than_listed:
+        parts.append(f"{result.later_than_listed:,} held with a later time than they are listed by")
     if result.unreadable:
         parts.append(f"{counted(result.unreadable, 'row')} of the list without a readable id")
     return "; ".join(parts)

@@ -413,7 +413,7 @@ def test_what_is_held_has_many_forms() -> None:
         whole.items(),
         [*whole.items(), old],
         [old, *map(list, whole.items())],
-        iter([("a", "9999-12-31"), ("b", at(BASE + 50).astimezone(ZoneInfo("Asia/Tokyo")))]),
+        iter([("a", at(BASE + 200)), ("b", at(BASE + 50).astimezone(ZoneInfo("Asia/Tokyo")))]),
     )
     for held in forms:
         audit = audited(service, held)
@@ -433,6 +433,40 @@ def test_what_is_held_has_many_forms() -> None:
 
     changing = Changing({key: at(BASE) for key in rows_at([BASE] * 3_000)})
     assert audited(service, changing, settle=0).held == 2_999
+
+
+@pytest.mark.parametrize(
+    ("hours", "in_future", "is_later"),
+    [(0, 0, False), (5, 5, True), (-5, 0, False), (700_000, 50, False)],
+    ids=["true", "5 h late", "5 h early", "a placeholder"],
+)
+def test_times_that_hide_updates_are_counted(hours: int, in_future: int, is_later: bool) -> None:
+    """A local time stored as UTC is ahead: an update within that time would not be found."""
+    service = ListService(
+        rows=rows_at([BASE + 3600 * number for number in range(1, 51)]), now=BASE + 50 * 3600 + 60
+    )
+    held = {key: at(second + 3600 * hours) for key, second in service.rows.items()}
+    audit = audited(service, held, margin=60)
+    assert (audit.in_future, audit.later_than_listed > 0) == (in_future, is_later)
+    assert audit.is_complete is (hours == 0)
+    assert len(audit.stale) == (50 if hours < 0 else 0)
+
+
+def test_an_update_that_comes_while_an_audit_begins_is_not_in_the_future() -> None:
+    """The times held are read after the first reply of the service."""
+    service = ListService(rows={"a": BASE, "b": BASE + 50}, now=BASE + 500)
+
+    class Later(dict[str, datetime]):
+        def get(self, key: str, default: Any = None) -> Any:
+            if key == "a":
+                service.now += 60
+                service.touch(key)
+                self[key] = at(service.now)
+            return super().get(key, default)
+
+    audit = audited(service, Later({"a": at(BASE), "b": at(BASE + 50)}))
+    assert audit.is_complete
+    assert (audit.in_future, audit.later_than_listed) == (0, 0)
 
 
 @pytest.mark.parametrize("call", [3, 4])

@@ -15,6 +15,7 @@ def publish(found: Audit) -> None:
     drift.labels("missing").set(len(found.missing))
     drift.labels("stale").set(len(found.stale))
     drift.labels("unlisted").set(len(found.unlisted))
+    drift.labels("in_future").set(found.in_future)
     open_ = Gauge("income_audit_undecided", "Perhaps stale by over a day.", registry=registry)
     open_.set(found.undecided)
     Gauge("income_audit_seconds", "When.", registry=registry).set_to_current_time()

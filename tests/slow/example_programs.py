@@ -327,7 +327,8 @@ async def audits(service: Emulator, path: Path) -> None:
     assert set(await python(service, path.parent, path.name)) == {gone, stale}
     shown = (path.parent / "income_audit.prom").read_text()
     figures = dict(re.findall(r'^income_audit_drift{kind="(\w+)"} ([\d.]+)$', shown, re.MULTILINE))
-    assert figures == {"missing": "1.0", "stale": "1.0", "unlisted": "1.0"}
+    found = {"missing": "1.0", "stale": "1.0", "unlisted": "1.0", "in_future": "0.0"}
+    assert figures == found
 
 
 async def measures(service: Emulator, path: Path) -> None:
