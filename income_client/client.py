@@ -843,7 +843,7 @@ class IncomeClient:
         """
         from .downloads.many import Job, check_one_document
 
-        one = check_one_document(document, file)
+        chosen = check_one_document(document, file)
         job = Job(
             destination,
             names,
@@ -851,7 +851,7 @@ class IncomeClient:
             on_progress=on_progress,
             ask=self.get_documents,
         )
-        return await self._download_document(job, one)
+        return await self._download_document(job, chosen)
 
     @overload
     def download_all(

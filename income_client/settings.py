@@ -90,7 +90,7 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
 def check_type(name: str, value: object, *types: type) -> None:
     """Raise `ConfigurationError` unless the value is None or has one of the types."""
     if value is not None and not isinstance(value, types):
-        raise invalid(name, " or ".join(one.__name__ for one in types), value)
+        raise invalid(name, " or ".join(cls.__name__ for cls in types), value)
 
 
 def is_number(value: object) -> TypeGuard[int | float]:

@@ -217,7 +217,9 @@ class Auditor:
             saturated += await self._walk(until - 1, until + 1, comparison.add_beside)
             saturated += await self._walk(until, None, comparison.add_recent)
             unlisted, _ = comparison.unlisted(listed_from, saturated)
-            asks = (partial(self._confirm, comparison, one) for one in unlisted)
+            asks = (
+                partial(self._confirm, comparison, application_id) for application_id in unlisted
+            )
             await self._run_all(islice(asks, _MOST_CONFIRMED))
         in_future = await self._count_future(comparison.held)
         return self._result(comparison, after, listed_from, saturated, in_future)
@@ -349,9 +351,13 @@ class Auditor:
     ) -> Audit:
         is_all = after is None and listed_from <= 0
         not_listed, unclear = comparison.unlisted(listed_from, saturated)
-        unlisted = [one for one in not_listed if one in comparison.unknown_ids]
+        unlisted = [
+            application_id
+            for application_id in not_listed
+            if application_id in comparison.unknown_ids
+        ]
         explained = comparison.unknown_ids | comparison.updated_later
-        unclear += sum(one not in explained for one in not_listed)
+        unclear += sum(application_id not in explained for application_id in not_listed)
         undecided, margin = comparison.undecided()
         held = comparison.held
         stale = [

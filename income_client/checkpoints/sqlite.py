@@ -304,7 +304,11 @@ class SQLiteCheckpointStore(CheckpointStore):
         if is_foreign(path.parent.stat()):
             advice = f"choose another folder, or {chown_command(path.parent)}"
             raise self._store_error(f"its folder belongs to another user: {advice}")
-        for place in (self._path, path, *(path.with_name(path.name + one) for one in _BESIDE)):
+        for place in (
+            self._path,
+            path,
+            *(path.with_name(path.name + suffix) for suffix in _BESIDE),
+        ):
             try:
                 status = place.lstat()
             except FileNotFoundError:
@@ -425,9 +429,9 @@ def _remove_leftovers(path: Path) -> None:
     """Remove the files of processes that died while they created a store that exists now."""
     is_left = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.new").fullmatch
     with suppress(OSError):
-        for one in path.parent.iterdir():
-            if is_left(one.name):
-                one.unlink(missing_ok=True)
+        for entry in path.parent.iterdir():
+            if is_left(entry.name):
+                entry.unlink(missing_ok=True)
 
 
 def _is_lock(error: Exception) -> bool:

@@ -225,5 +225,5 @@ def _option_hint(option: str, names: Collection[str]) -> str | None:
     meant = _MEANT.get(option if option.startswith("--") else letter)
     if meant is None:
         return None
-    suggestion = next((one for one in meant if one.split()[0] in names), None)
+    suggestion = next((meaning for meaning in meant if meaning.split()[0] in names), None)
     return f"Unknown option: {option}." + (f" Did you mean {suggestion}?" if suggestion else "")

@@ -73,10 +73,10 @@ async def dead_letters(
     letters = await checkpoints.dead_letters(name)
     missing: list[str] = []
     if forget:
-        keys_by_entry = {one: _key_of(one, letters) for one in forget}
+        keys_by_entry = {entry: _key_of(entry, letters) for entry in forget}
         removed = await checkpoints.forget(name, filter(None, keys_by_entry.values()))
         letters = tuple(letter for letter in letters if letter.key in removed)
-        missing = [one for one, key in keys_by_entry.items() if key not in removed]
+        missing = [entry for entry, key in keys_by_entry.items() if key not in removed]
     with RowWriter(_COLUMNS, output, quiet="application_id" if quiet else None) as rows:
         for letter in letters:
             if letter.application_id is not None or not quiet:
@@ -85,8 +85,8 @@ async def dead_letters(
         say(f"forgot {counted(len(letters), 'dead letter')}")
     elif not letters and not forget and not quiet:
         say("no dead letters")
-    for one in missing:
-        say(f"no dead letter {one!r} of {name!r} in {store}")
+    for entry in missing:
+        say(f"no dead letter {entry!r} of {name!r} in {store}")
     return ExitStatus.FAILED if missing else ExitStatus.DONE
 
 

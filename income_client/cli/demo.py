@@ -176,7 +176,7 @@ def _draw_summary(
         for slot, calculation in record.application.income_calculations.items()
         if calculation.incomes
     }
-    borrower = max(borrowers, key=lambda one: len(borrowers[one]), default="")
+    borrower = max(borrowers, key=lambda label: len(borrowers[label]), default="")
     if borrower:
         yield Text(f"Income by year of one invented borrower ({borrower})", style="bold")
         yield ""

@@ -400,4 +400,4 @@ def _key_of(file: "DownloadedFile | DownloadFailure | DownloadProgress") -> _Fil
 
 def _with_ids(text: str, subject: str | None, ids: Iterable[str | None]) -> str:
     """Return a message with the ids that it is about."""
-    return ": ".join([*(one for one in ids if one and one != subject), text])
+    return ": ".join([*(other for other in ids if other and other != subject), text])

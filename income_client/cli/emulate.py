@@ -237,8 +237,8 @@ def _lines_about(service: "Emulator", *, basic: bool) -> Iterator[str]:
         if target.auth is None:
             yield "# They carry no credentials: INCOME_CALLBACK_USERNAME is not set."
     host = urlsplit(service.url).hostname
-    one = service.world.ids[0] if service.world.ids else "APPLICATION_ID"
-    yield f"# Its files: income-client download --to files --allow-host {host} {one}"
+    application_id = service.world.ids[0] if service.world.ids else "APPLICATION_ID"
+    yield f"# Its files: income-client download --to files --allow-host {host} {application_id}"
 
 
 def _lines_for_others(

@@ -298,8 +298,8 @@ class _Export:
             **span,
             "whole": not lost_text,
             "missing": [
-                {"application_id": one, "reason": why}
-                for one, why in (
+                {"application_id": application_id, "reason": why}
+                for application_id, why in (
                     *missing.items(),
                     *((error.subject, str(error)) for error in self._malformed),
                 )
@@ -459,8 +459,8 @@ class _Export:
         """Yield the chosen applications that the workspace lacks."""
         async with aclosing(chosen.ids()) as ids:
             async for chosen_id in ids:
-                for one in self._workspace.new((chosen_id,)):
-                    yield one
+                for application_id in self._workspace.new((chosen_id,)):
+                    yield application_id
 
     def _expect_chosen(self, count: int, is_all: bool) -> None:
         """Record the number of ids known so far, or in all."""

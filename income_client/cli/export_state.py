@@ -124,9 +124,9 @@ class Workspace:
         query = "SELECT 1 FROM applications WHERE id = ?"
         with self._turn:
             return [
-                one
-                for one in application_ids
-                if self._database.execute(query, (one,)).fetchone() is None
+                application_id
+                for application_id in application_ids
+                if self._database.execute(query, (application_id,)).fetchone() is None
             ]
 
     def missing(self) -> dict[str, str]:
@@ -149,12 +149,20 @@ class Workspace:
         """
         query = "SELECT 1 FROM applications WHERE id = ? AND reason IS NULL"
         with self._turn:
-            there = {one for one in lines if self._database.execute(query, (one,)).fetchone()}
-            fresh = {one: line for one, line in lines.items() if one not in there}
+            there = {
+                application_id
+                for application_id in lines
+                if self._database.execute(query, (application_id,)).fetchone()
+            }
+            fresh = {
+                application_id: line
+                for application_id, line in lines.items()
+                if application_id not in there
+            }
             written = b"".join(line + b"\n" for line in fresh.values())
             self._write(written)
             size = self.size + len(written)
-            rows = [*((one, None) for one in fresh), *missing.items()]
+            rows = [*((application_id, None) for application_id in fresh), *missing.items()]
             self.note(rows, size=size, checkpoint=checkpoint, **facts)
             self.size = size
             self.records += len(fresh)

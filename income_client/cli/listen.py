@@ -134,8 +134,8 @@ async def _start_server(server: Awaitable[str], where: str) -> str:
 
 
 def _check_paths(path: str, token_path: str) -> None:
-    for name, one in (("--path", path), ("--token-path", token_path)):
-        if _PATH.fullmatch(one) is None:
+    for name, value in (("--path", path), ("--token-path", token_path)):
+        if _PATH.fullmatch(value) is None:
             raise ConfigurationError(f"{name} must be a path such as /callbacks")
     if path == token_path:
         raise ConfigurationError("--path and --token-path are the same")

@@ -278,7 +278,7 @@ class Chosen:
         on_known: Callable[[int, bool], object] = lambda *_: None,
     ) -> None:
         named = tuple(named)
-        self._named = tuple(dict.fromkeys(one for one in named if one != STANDARD_INPUT))
+        self._named = tuple(dict.fromkeys(entry for entry in named if entry != STANDARD_INPUT))
         self._has_input = STANDARD_INPUT in named
         self._changed = changed
         self._on_known = on_known
@@ -294,15 +294,15 @@ class Chosen:
 
     async def ids(self) -> AsyncGenerator[str, None]:
         """Yield the ids; raise `IncomeClientError` for a line of standard input without one."""
-        for one in self._named:
-            yield one
+        for application_id in self._named:
+            yield application_id
         if self._has_input:
             if os.isatty(0):
                 say("ids are read from this terminal; Ctrl-D ends them")
             async with aclosing(read_ids()) as read:
-                async for one in read:
-                    if self._is_new(one):
-                        yield one
+                async for application_id in read:
+                    if self._is_new(application_id):
+                        yield application_id
         if self._changed is not None:
             async with aclosing(pages_of(self._changed, self.malformed)) as pages:
                 async for page in pages:
@@ -311,10 +311,10 @@ class Chosen:
                             yield row.application_id
         self._report_count(is_all=True)
 
-    def _is_new(self, one: str) -> bool:
-        if one in self._seen:
+    def _is_new(self, application_id: str) -> bool:
+        if application_id in self._seen:
             return False
-        self._seen.add(one)
+        self._seen.add(application_id)
         self._report_count(is_all=False)
         return True
 

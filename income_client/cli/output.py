@@ -169,7 +169,8 @@ def inert(text: bytes) -> bytes:
     if line.isprintable():
         return text
     return "".join(
-        one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in line
+        character if character.isprintable() or character == "\n" else json.dumps(character)[1:-1]
+        for character in line
     ).encode()
 
 

@@ -203,7 +203,7 @@ def _unreachable_text(url: str, reason: "NoConnection") -> str:
     from income_client.engines.nats_connection import NoConnection
 
     # A part without a user name may be half of a password that has a comma.
-    parts = [one if "@" in one or "@" not in url else "" for one in url.split(",")]
+    parts = [part if "@" in part or "@" not in url else "" for part in url.split(",")]
     places = ", ".join(map(_place_of, parts))
     if reason is NoConnection.CREDENTIALS:
         return f"the server at {places} refused the credentials"

@@ -195,13 +195,13 @@ class _Download:
     async def _find_same(self, existing: tuple[Existing, ...]) -> DownloadedFile | None:
         """Return the existing file if it is the same; None if a download is needed to tell."""
         stored = await self._with_retries(self._read_stored_file)
-        alike = [one for one in existing if stored.size in (None, one.size)]
+        alike = [candidate for candidate in existing if stored.size in (None, candidate.size)]
         if not alike and not self._job.overwrite:
             raise DownloadError(ANOTHER)
         md5 = _MD5_ETAG.fullmatch(stored.etag or "")
         if md5 is not None:
-            for one in alike:
-                same = await self._place.match_existing(one, md5["md5"])
+            for candidate in alike:
+                same = await self._place.match_existing(candidate, md5["md5"])
                 if same is not None:
                     return self._result_of(same, stored.content_type)
         return None

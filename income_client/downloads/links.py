@@ -207,7 +207,7 @@ def _readings_of(ip: _Ip) -> Iterator[_Ip]:
         yield ip
         readings = (bytes(ip.packed[place] for place in places) for places in _NAT64_PLACES)
         # Where a reading begins with 0, the address was made by another one.
-        addresses = [ipaddress.IPv4Address(one) for one in readings if one[0]]
+        addresses = [ipaddress.IPv4Address(reading) for reading in readings if reading[0]]
         yield from addresses or [ipaddress.IPv4Address(0)]
     else:
         yield ip

@@ -115,7 +115,7 @@ class FileFacts:
     """The lender's own name for the file, which need not be the only one of its kind."""
 
 
-_FIELDS: Final = tuple(one.name for one in fields(FileFacts))
+_FIELDS: Final = tuple(fact.name for fact in fields(FileFacts))
 
 
 @frozen
@@ -156,7 +156,7 @@ class NameTemplate:
             raise _template_error("a name template must be a str")
         stem = text.removesuffix(_EXTENSION)
         try:
-            components = tuple(tuple(Formatter().parse(one)) for one in stem.split("/"))
+            components = tuple(tuple(Formatter().parse(part)) for part in stem.split("/"))
         except ValueError:
             raise _template_error("a name template has a brace without its partner") from None
         _check_template(components)

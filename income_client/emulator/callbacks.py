@@ -79,7 +79,7 @@ _local: Final = validated(check_local_address)
 def _read_pauses(value: Any) -> tuple[float, ...]:
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise invalid("pauses", "several numbers of seconds", value)
-    return tuple(check_not_negative("each of the pauses", one) for one in value)
+    return tuple(check_not_negative("each of the pauses", pause) for pause in value)
 
 
 @frozen
@@ -399,7 +399,7 @@ def _name_of(error: Exception) -> str:
 def _merge_fields(usual: Iterable[tuple[str, str]], fields: Fields) -> Fields:
     """Return header fields, preceded by the usual fields of other names."""
     names = {name.lower() for name, _ in fields}
-    return (*(one for one in usual if one[0].lower() not in names), *fields)
+    return (*(pair for pair in usual if pair[0].lower() not in names), *fields)
 
 
 def check_text(name: str, value: object) -> None:

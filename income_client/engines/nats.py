@@ -229,7 +229,7 @@ class NatsCheckpointStore(CheckpointStore):
             ):
                 continue
             replaced = await self._change_letters(name, {}, keys, None)
-            before = [letter for one in replaced or () for letter in one.before]
+            before = [letter for entry in replaced or () for letter in entry.before]
             removed = _by_key(before).keys() | old.keys()
             return tuple(key for key in keys if key in removed)
         raise _contention_error()

@@ -275,7 +275,9 @@ class _BoundCheckpoints(_Checkpoints):
         poller sets this right before its save.
         """
         milliseconds = min(ceil(seconds * 1000), _LONGEST_LIMIT)
-        await self._database.run(lambda one: one.execute(_END_WHEN_IDLE, milliseconds))
+        await self._database.run(
+            lambda connection: connection.execute(_END_WHEN_IDLE, milliseconds)
+        )
 
 
 class PostgresCheckpointStore(_Checkpoints):

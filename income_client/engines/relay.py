@@ -312,7 +312,7 @@ async def relay(
             try:
                 async with batch:
                     await _run_together(
-                        send(_make_event(*one, batch.sequence, payload)) for one in records
+                        send(_make_event(*item, batch.sequence, payload)) for item in records
                     )
                 failures = 0
             except CheckpointConflictError:

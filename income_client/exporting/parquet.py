@@ -207,8 +207,9 @@ class _ParquetFile:
     def write(self, batch: "pa.RecordBatch") -> None:
         self.rows += batch.num_rows
         self._waiting.append(batch)
-        rows = sum(one.num_rows for one in self._waiting)
-        if rows >= self._rows_per_group or sum(one.nbytes for one in self._waiting) >= _GROUP_BYTES:
+        rows = sum(waiting.num_rows for waiting in self._waiting)
+        size = sum(waiting.nbytes for waiting in self._waiting)
+        if rows >= self._rows_per_group or size >= _GROUP_BYTES:
             self._write_group()
 
     def finish(self) -> None:

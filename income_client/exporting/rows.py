@@ -95,7 +95,11 @@ def income_source_rows(record: ApplicationRecord) -> Iterator[Row]:
 def document_rows(record: ApplicationRecord) -> Iterator[Row]:
     """Yield a row for each document, with the data of a typed one in columns."""
     calculations = record.application.income_calculations.values()
-    suspected = {one for each in calculations for one in each.suspected_fraudulent.document_ids}
+    suspected = {
+        document_id
+        for each in calculations
+        for document_id in each.suspected_fraudulent.document_ids
+    }
     for key, document in _numbered_documents(record):
         row = {
             **key,
@@ -218,10 +222,10 @@ def columns_of(data: Any) -> Mapping[str, Any]:
     Each has the type of its values; ``object`` stands for JSON.
     """
     columns = {}
-    for one in attrs.fields(data):
-        kind = Decimal if one.type == Amount else optional_element(one.type) or one.type
-        if kind is not AmountPair and one.name != "extra":
-            columns[one.name] = kind if kind in {*_SINGLE, PERSONS} else object
+    for field in attrs.fields(data):
+        kind = Decimal if field.type == Amount else optional_element(field.type) or field.type
+        if kind is not AmountPair and field.name != "extra":
+            columns[field.name] = kind if kind in {*_SINGLE, PERSONS} else object
     return columns
 
 
@@ -233,7 +237,7 @@ def single_fields(record: Any) -> Mapping[str, Any]:
 
 @functools.cache
 def _amount_pairs(data: Any) -> tuple[str, ...]:
-    return tuple(one.name for one in attrs.fields(data) if one.type is AmountPair)
+    return tuple(field.name for field in attrs.fields(data) if field.type is AmountPair)
 
 
 def _typed_data_row(data: object) -> Row:
@@ -242,7 +246,7 @@ def _typed_data_row(data: object) -> Row:
     for name, kind in columns_of(cls).items():
         value = getattr(data, name)
         if kind == PERSONS:
-            row["paystub_applicants"] = [_named_person(*one) for one in value.items()]
+            row["paystub_applicants"] = [_named_person(*person) for person in value.items()]
         elif kind is not object or value is None:
             row[name] = value
         elif name in _fields_with_records(cls):
@@ -284,9 +288,9 @@ def _unknown_fields(record: Any) -> Row:
 def _unknown_within(value: Any) -> Row:
     match value:
         case Mapping():
-            unknown = {key: _unknown_within(one) for key, one in value.items()}
+            unknown = {key: _unknown_within(item) for key, item in value.items()}
         case tuple():
-            unknown = {str(place): _unknown_within(one) for place, one in enumerate(value)}
+            unknown = {str(place): _unknown_within(item) for place, item in enumerate(value)}
         case _:
             return {} if value is None else _unknown_fields(value)
     return {key: inner for key, inner in unknown.items() if inner}
@@ -298,7 +302,7 @@ _WITH_COLUMN: Final = frozenset({Applicant, IncomeCalculation, IncomeSource, Doc
 
 @functools.cache
 def _fields_with_records(kind: Any) -> tuple[str, ...]:
-    return tuple(one.name for one in attrs.fields(kind) if _holds_records(one.type))
+    return tuple(field.name for field in attrs.fields(kind) if _holds_records(field.type))
 
 
 def _holds_records(annotation: Any) -> bool:

@@ -96,8 +96,8 @@ def _single_fields(record: Any) -> "list[pa.Field[Any]]":
 def _typed_fields() -> "list[pa.Field[Any]]":
     """Return the columns of all typed documents."""
     kinds: dict[str, Any] = {}
-    for one in DOCUMENT_TYPES.values():
-        for name, kind in columns_of(one.data).items():
+    for document_type in DOCUMENT_TYPES.values():
+        for name, kind in columns_of(document_type.data).items():
             if kinds.setdefault("paystub_applicants" if kind == PERSONS else name, kind) != kind:
                 raise TypeError(f"two document types have another kind of {name}")
     return [

@@ -216,7 +216,7 @@ def _query_items(params: Any) -> Iterator[tuple[str, str]]:
         is_several = isinstance(param, Sequence) and not isinstance(param, str | bytes | bytearray)
         for value in param if is_several else (param,):
             text = _query_text(value)
-            if any(has_surrogate(one) or any(map(_is_control, one)) for one in (name, text)):
+            if any(has_surrogate(part) or any(map(_is_control, part)) for part in (name, text)):
                 raise wrong("params", "holds a control character or half a character")
             yield name, text
 

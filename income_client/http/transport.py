@@ -379,7 +379,7 @@ def _parts_of(address: str) -> tuple[str, str, str]:
 
 
 def _own_traces(configs: object) -> tuple[TraceConfig, ...]:
-    if isinstance(configs, Sequence) and all(isinstance(one, TraceConfig) for one in configs):
+    if isinstance(configs, Sequence) and all(isinstance(config, TraceConfig) for config in configs):
         return tuple(configs)
     raise InvalidArgumentError(
         "trace_configs must be a sequence of aiohttp.TraceConfig", argument="trace_configs"
@@ -389,7 +389,7 @@ def _own_traces(configs: object) -> tuple[TraceConfig, ...]:
 def _traces_of(session: BorrowedSession | None) -> list[TraceConfig]:
     """Return the hooks of a session, without hooks that every new session gets anyway."""
     configs = () if session is None else session.trace_configs
-    return [one for one in configs if not hasattr(one, _PUT_THERE_FOR_ALL)]
+    return [config for config in configs if not hasattr(config, _PUT_THERE_FOR_ALL)]
 
 
 def own_name(user_agent: object) -> str:

@@ -212,8 +212,8 @@ class Batches:
         self._monitor.failures = 0
         return Batch(
             self._number,
-            tuple(one.payload for one in records),
-            tuple(_delivery_id(one, commit.checkpoint.batches) for one in records),
+            tuple(record.payload for record in records),
+            tuple(_delivery_id(record, commit.checkpoint.batches) for record in records),
             commit.checkpoint.text,
             commit.checkpoint.sequence,
             commit,
@@ -258,7 +258,9 @@ class Batches:
     def warn_of_skipped(self, number: int) -> None:
         """Log a warning if a commit covers an earlier batch whose block was never entered."""
         end = min((number, *self._returned))
-        skipped = [one for one in self._unentered if one < end and one not in self._done]
+        skipped = [
+            number for number in self._unentered if number < end and number not in self._done
+        ]
         if skipped:
             self._monitor.warn_of_skipped(min(skipped), number)
 
@@ -317,7 +319,7 @@ class Batches:
             self._done[number] = commit
             # A checkpoint covers all earlier batches, so it must stay before a failed one.
             end = min(self._returned, default=self._number + 1)
-            ready = [one for one in self._done if one < end]
+            ready = [number for number in self._done if number < end]
             if not ready:
                 return
             last = max(ready)

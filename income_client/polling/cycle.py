@@ -291,7 +291,7 @@ class Poll:
         """The latest second that may be the present; None while the service time is unknown."""
         # The first echoes of windows that the service cuts short do not show the present.
         served_at = None if self._first_reply is None else self._first_reply.served_at
-        heard = [one for one in (served_at, self._listing.present) if one is not None]
+        heard = [second for second in (served_at, self._listing.present) if second is not None]
         return max(heard) + ceil(self._clock.monotonic() - self._began) if heard else None
 
     def _note_date_ahead(self) -> None:
@@ -342,11 +342,11 @@ class Poll:
         """Read the next rows, at most a batch; return the new records."""
         rows = list(islice(self._rows, self._source.batch_size))
         outcomes = await self._read_applications(rows)
-        read = [one for one in outcomes if isinstance(one, Versioned)]
+        read = [outcome for outcome in outcomes if isinstance(outcome, Versioned)]
         self.has_read = bool(read)
         if read:
             self._state.witness = read[-1].payload.application_id
-        failing = sum(_is_doubtful(one) for one in outcomes[: len(rows)])
+        failing = sum(_is_doubtful(outcome) for outcome in outcomes[: len(rows)])
         records = []
         for row, outcome in zip(rows, outcomes, strict=False):
             self._rows.popleft()
@@ -414,7 +414,9 @@ class Poll:
             answer = await self._schedule.unless_stopped(request)
         except InvalidRequestError:
             return []
-        return [one for one in ids_on(answer.page) if one not in ids][:_WITNESSES]
+        return [
+            application_id for application_id in ids_on(answer.page) if application_id not in ids
+        ][:_WITNESSES]
 
     def _admit_version(self, row: Row, version: Versioned[ApplicationRecord]) -> bool:
         """Remember a version that was read; return whether it must be delivered."""
@@ -513,7 +515,7 @@ def _service_failure(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> Income
 
     One that is about the account comes first.
     """
-    failures = [one for one in outcomes if isinstance(one, IncomeClientError)]
+    failures = [outcome for outcome in outcomes if isinstance(outcome, IncomeClientError)]
     if len(failures) < len(outcomes):
         return None
     of_rows = (error for row, error in zip(rows, failures, strict=True) if not row.is_letter)
@@ -524,8 +526,8 @@ def _service_failure(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> Income
 
 def _shows_fault_of_rows(error: IncomeClientError, witnesses: Sequence[Outcome]) -> bool:
     """Return whether the service reads most witnesses, and so fails because of the rows."""
-    read = sum(isinstance(one, Versioned) for one in witnesses)
-    failing = sum(_is_doubtful(one) for one in witnesses)
+    read = sum(isinstance(outcome, Versioned) for outcome in witnesses)
+    failing = sum(_is_doubtful(outcome) for outcome in witnesses)
     return read > failing and not isinstance(error, _OF_ACCOUNT)
 
 

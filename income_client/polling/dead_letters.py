@@ -40,7 +40,7 @@ class DeadLetters:
     def application_ids(self) -> tuple[str, ...]:
         """Ids of the applications that are dead letters."""
         ids = (letter.application_id for letter in self._letters.values())
-        return tuple(one for one in ids if one is not None)
+        return tuple(application_id for application_id in ids if application_id is not None)
 
     @property
     def seconds(self) -> tuple[Window, ...]:
@@ -64,7 +64,7 @@ class DeadLetters:
 
     @property
     def _windows(self) -> list[Window]:
-        return [one.window for one in self._letters.values() if one.application_id is None]
+        return [letter.window for letter in self._letters.values() if letter.application_id is None]
 
     def windows_around(self, window: Window) -> list[Window]:
         """Return the windows to record as dead letters when a page contains a row without an id.

@@ -48,7 +48,7 @@ class ForeignStore:
     def checked(cls, store: object, name: str) -> Self:
         """Check a store and the name of a poller; raise `ConfigurationError` for invalid ones."""
         is_made = not isinstance(store, type)
-        if not is_made or not all(callable(getattr(store, one, None)) for one in _METHODS):
+        if not is_made or not all(callable(getattr(store, method, None)) for method in _METHODS):
             allowed = f"a CheckpointStore, or an object with the methods {', '.join(_METHODS)}"
             raise invalid("checkpoints", allowed, store)
         check_name(name)
@@ -190,7 +190,10 @@ def _have_same_holder(text: str | None, other: str | None) -> bool:
 
 def _takes_replaces(store: CheckpointStore) -> bool:
     parameters = inspect.signature(store.save).parameters.values()
-    return any(one.name == "replaces" or one.kind is one.VAR_KEYWORD for one in parameters)
+    return any(
+        parameter.name == "replaces" or parameter.kind is parameter.VAR_KEYWORD
+        for parameter in parameters
+    )
 
 
 async def _call_store(call: Callable[[], Awaitable[T]]) -> T:

@@ -223,17 +223,17 @@ class PollSource:
         slots = asyncio.Semaphore(self.concurrency)
         failed: dict[str, IncomeClientError] = {}
 
-        async def call(cls: type, endpoint: Callable[[str], Request], one: str) -> Any:
+        async def call(cls: type, endpoint: Callable[[str], Request], application_id: str) -> Any:
             async with slots:
-                if one in failed:
+                if application_id in failed:
                     return None
                 try:
-                    request = _request_for(endpoint, one)
+                    request = _request_for(endpoint, application_id)
                     return await self.session.call(request, partial(read_version, cls, request))
                 except ClientClosedError:
                     raise
                 except IncomeClientError as error:
-                    failed[one] = error
+                    failed[application_id] = error
                     return None
 
         parts: list[tuple[type, Callable[[str], Request]]]
@@ -244,15 +244,20 @@ class PollSource:
         try:
             async with asyncio.TaskGroup() as group:
                 calls = [
-                    [group.create_task(call(cls, endpoint, one)) for cls, endpoint in parts]
-                    for one in application_ids
+                    [
+                        group.create_task(call(cls, endpoint, application_id))
+                        for cls, endpoint in parts
+                    ]
+                    for application_id in application_ids
                 ]
         except ExceptionGroup as errors:
             failure = errors.exceptions[0]
         else:
             return [
-                failed[one] if one in failed else record_of(*(task.result() for task in replies))
-                for one, replies in zip(application_ids, calls, strict=True)
+                failed[application_id]
+                if application_id in failed
+                else record_of(*(task.result() for task in replies))
+                for application_id, replies in zip(application_ids, calls, strict=True)
             ]
         # Not in the block above, where its cause would be replaced.
         raise failure

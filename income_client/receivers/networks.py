@@ -112,7 +112,7 @@ class TrustedProxies:
     def __init__(self, proxies: Iterable[str] = ()) -> None:
         entries = _list_entries("trusted_proxies", proxies)
         networks = tuple(
-            _parse_network("trusted_proxies", one) for one in entries if one != UNIX_PEER
+            _parse_network("trusted_proxies", entry) for entry in entries if entry != UNIX_PEER
         )
         self.__attrs_init__(networks, UNIX_PEER in entries)
 

@@ -67,7 +67,7 @@ async def _settle_awaitable(work: Awaitable[T]) -> asyncio.Future[T]:
 
 
 async def _list_items(work: AsyncIterable[T]) -> list[T]:
-    return [one async for one in work]
+    return [item async for item in work]
 
 
 class LoopThread:

@@ -101,7 +101,10 @@ async def _refuses_other_versions(store: CheckpointStore) -> None:
 
 async def _refuses_other_texts(store: CheckpointStore) -> None:
     parameters = signature(store.save).parameters.values()
-    if not any(one.name == "replaces" or one.kind is one.VAR_KEYWORD for one in parameters):
+    if not any(
+        parameter.name == "replaces" or parameter.kind is parameter.VAR_KEYWORD
+        for parameter in parameters
+    ):
         raise AssertionError("save() takes no replaces")
     await store.save("default", "one", version=0)
     change = {"dead_letters": [_make_letter(1)], "replaces": "another one"}
@@ -116,8 +119,10 @@ async def _refuses_other_texts(store: CheckpointStore) -> None:
 async def _lets_the_first_saver_win(store: CheckpointStore) -> None:
     saves = (store.save("default", f"saver {n}", version=0) for n in range(_SAVERS))
     results = await asyncio.gather(*saves, return_exceptions=True)
-    refused = [one for one in results if isinstance(one, CheckpointConflictError)]
-    _check_equal(([one for one in results if one not in refused], len(refused)), ([1], _SAVERS - 1))
+    refused = [result for result in results if isinstance(result, CheckpointConflictError)]
+    _check_equal(
+        ([result for result in results if result not in refused], len(refused)), ([1], _SAVERS - 1)
+    )
     await _check_conflict(store, version=0)
     _check_equal(await store.save("default", "next", version=1), 2)
 

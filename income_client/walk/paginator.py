@@ -111,7 +111,11 @@ async def _list_page(
 ) -> Answer:
     after = None if bounds is None else bounds.after
     before = None if bounds is None else bounds.before
-    if any(not FIRST_SECOND <= one <= LAST_SECOND for one in (after, before) if one is not None):
+    if any(
+        not FIRST_SECOND <= second <= LAST_SECOND
+        for second in (after, before)
+        if second is not None
+    ):
         # A caller's bounds are checked: only what the service echoed leads there.
         message = "the bounds applied lead beyond the calendar"
         raise UnexpectedResponseError(message, call="list_applications")

@@ -321,7 +321,9 @@ class Service:
         """Measure how far the list's clock is ahead, by upper bounds equal to its present."""
         present = _offset_since(time.time(), self._present).seconds
         furthest = _FURTHEST_ZONE.total_seconds()
-        return _offset_of(one for one in self._presents if abs(one.seconds - present) <= furthest)
+        return _offset_of(
+            offset for offset in self._presents if abs(offset.seconds - present) <= furthest
+        )
 
     async def check_limit(self) -> Finding:
         """Check that pages have as many rows as their limit asks for (contract section 8)."""
