@@ -13,6 +13,7 @@ import shlex
 import ssl as tls
 import stat
 import tomllib
+from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping, Sequence
 from datetime import tzinfo
 from pathlib import Path
@@ -40,6 +41,7 @@ from .settings import (
 from .system.clock import Clock
 from .system.disk import is_open_to_others, is_ours
 from .system.texts import printable, reason_of
+from .system.tls import default_context
 
 C = TypeVar("C")
 
@@ -186,7 +188,8 @@ class FileCredentials:
         """
         content, _ = read_content(self.path)
         try:
-            secret = content.decode().rstrip("\r\n")
+            # Editors and shells of Windows put a byte order mark before a text.
+            secret = content.decode("utf-8-sig").rstrip("\r\n")
         except UnicodeDecodeError:
             raise ConfigurationError(f"{name_of(self.path)} is not text in UTF-8") from None
         if not secret:
@@ -437,7 +440,7 @@ def parse_toml(text: bytes, name: str) -> dict[str, Any]:
     Raise `ConfigurationError` without quoting its content.
     """
     try:
-        return tomllib.loads(text.decode())
+        return tomllib.loads(text.decode("utf-8-sig"))
     except RecursionError:
         raise ConfigurationError(
             f"{name} is not TOML of settings: it is nested too deeply"
@@ -531,15 +534,27 @@ def _expand_home(path: str) -> Path:
 
 
 def _make_tls_context(ca_file: str) -> tls.SSLContext:
-    context = tls.create_default_context()
     path, path_text = Path(ca_file), printable(ca_file)
+    context = default_context()
     try:
         if path.exists() and not path.is_file():
             raise ConfigurationError(f"{path_text} is not a regular file")  # a pipe would block
-        context.load_verify_locations(path)
+        _load_authorities(context, path)
     except tls.SSLError:
         raise ConfigurationError(f"{path_text} holds no certificate") from None
     except (OSError, ValueError) as error:
         reason = reason_of(error) if isinstance(error, OSError) else "it must be the path of a file"
         raise ConfigurationError(f"cannot read {path_text}: {reason}") from None
+    # From CPython 3.13 on, certificates must have extensions that those of many companies lack.
+    context.verify_flags &= ~tls.VERIFY_X509_STRICT
     return context
+
+
+def _load_authorities(context: tls.SSLContext, path: Path) -> None:
+    with path.open("rb") as file:
+        has_mark = file.read(len(BOM_UTF8)) == BOM_UTF8
+    if has_mark:  # behind which OpenSSL finds no certificate
+        text = path.read_bytes().removeprefix(BOM_UTF8).decode("ascii", "replace")
+        context.load_verify_locations(cadata=text)
+    else:
+        context.load_verify_locations(path)

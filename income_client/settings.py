@@ -185,6 +185,9 @@ class Secret:
         raise TypeError("a Secret is not pickled")
 
 
+_BYTE_ORDER_MARK: Final = "\ufeff"
+
+
 def _is_control(char: str) -> bool:
     code = ord(char)
     return code < _FIRST_PRINTABLE or code == _DELETE
@@ -206,6 +209,11 @@ def _pair_fault(fields: tuple[str, str], name: object, secret: object) -> Config
     name_fault = "must be a str" if isinstance(name, Secret) else _fault_in(name, forbidden=":")
     if name_fault is not None:
         return wrong(fields[0], name_fault)
+    # What a person copied or an editor added, and nobody sees.
+    if isinstance(name, str) and not name.isprintable():
+        return wrong(fields[0], "holds an invisible character")
+    if _BYTE_ORDER_MARK in as_secret(secret).reveal():
+        return wrong(fields[1], "holds a byte order mark, which is invisible")
     secret_fault = _fault_in(secret)
     return None if secret_fault is None else wrong(fields[1], secret_fault)
 

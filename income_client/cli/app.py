@@ -29,6 +29,7 @@ from income_client import (
     __version__,
 )
 from income_client.system.texts import printable
+from income_client.system.tls import check_key_log
 
 from .connection import is_refusal
 from .exit_status import ExitStatus
@@ -161,6 +162,7 @@ def run(arguments: Sequence[str]) -> int:
     if words and words[0] in _WORDS:
         words = [*words[1:2], _WORDS[words[0]]]
     try:
+        check_key_log()
         return command_line(*words[:1])(words) or ExitStatus.DONE
     except CycloptsError:
         return ExitStatus.MISUSED

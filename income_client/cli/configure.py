@@ -266,7 +266,7 @@ def _add_settings(
         )
     try:
         # Profiles that are written in another way, such as an array, cannot be added to.
-        is_read = _has_settings(tomllib.loads(content.decode()), profile)
+        is_read = _has_settings(tomllib.loads(content.decode("utf-8-sig")), profile)
     except ValueError:  # its text may quote the file
         is_read = False
     if not is_read:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from cyclopts import Parameter
 
 from income_client import ConfigurationError
+from income_client.system.disk import is_missing
 
 from .exit_status import ExitStatus
 from .output import check_is_no_output, counted, say
@@ -105,7 +106,7 @@ def _existing_store(store: Path) -> "SQLiteCheckpointStore | None":
         checkpoints = SQLiteCheckpointStore(store)
     except ConfigurationError:
         raise ConfigurationError("--store: this must be the path of a file") from None
-    return checkpoints if store.exists() else None
+    return None if is_missing(store) else checkpoints
 
 
 async def _is_known(checkpoints: "SQLiteCheckpointStore", name: str) -> bool:

@@ -28,6 +28,7 @@ from income_client import (
     to_json,
 )
 from income_client.events import CheckpointCreated, DeadLettered, Event, PollFailed
+from income_client.system.disk import is_folder, is_missing
 
 from .connection import Connection, connect
 from .exit_status import ExitStatus
@@ -171,7 +172,7 @@ async def opened_store(store: Path, name: str) -> tuple[SQLiteCheckpointStore, b
     try:
         stored = await checkpoints.load(name)
     except CheckpointError as error:
-        is_lost = not store.parent.is_dir()
+        is_lost = is_missing(store) and not is_folder(store.parent)
         reason = f"there is no folder {store.parent}" if is_lost else error.message
         raise IncomeClientError(f"--store: {reason}") from None
     except ConfigurationError as error:

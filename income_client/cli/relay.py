@@ -18,6 +18,7 @@ from income_client import (
 )
 from income_client.engines import relay as engine_relay
 from income_client.engines.relay import Payload
+from income_client.system.texts import reason_of
 
 from .connection import Connection, connect
 from .exit_status import ExitStatus
@@ -104,8 +105,8 @@ async def relay(
         connection: The service.
     """
     url = _broker_url(to)
-    if creds is not None and not creds.is_file():
-        raise IncomeClientError(f"--creds: there is no file {creds}")
+    if creds is not None:
+        _check_file(creds, "--creds")
     if store is None and bucket is None:
         raise ConfigurationError("one of --store and --bucket must be given")
     if store is not None and bucket is not None:
@@ -219,6 +220,15 @@ def _place_of(url: str) -> str:
     except ValueError:
         return "?"
     return place if parts.username or "@" not in url else "?"
+
+
+def _check_file(path: Path, option: str) -> None:
+    try:
+        is_file = path.is_file()
+    except OSError as error:
+        raise IncomeClientError(f"{option}: cannot read {path}: {reason_of(error)}") from None
+    if not is_file:
+        raise IncomeClientError(f"{option}: there is no file {path}")
 
 
 async def _check_subject(server: "Client", subject: str) -> None:

@@ -12,7 +12,6 @@ from functools import lru_cache, partial
 from typing import Final, Self, cast
 
 import aiohttp
-from yarl import URL
 
 from income_client.errors import ClientClosedError, DownloadError, UnsafeLinkError
 from income_client.http.connections import WatchedRequest
@@ -22,9 +21,11 @@ from income_client.http.transport import (
     SocketLimits,
     new_connector,
     own_name,
+    proxy_url,
 )
 from income_client.settings import DownloadPolicy, Secret, Timeouts
 from income_client.system.hosts import is_this_machine
+from income_client.system.http_messages import HEAD_LIMITS
 
 from .links import Link, check_peer
 
@@ -68,7 +69,7 @@ class FilePool(Pool):
             "Accept": "*/*",
             "Accept-Encoding": "identity",
         }
-        self._proxy = None if proxy is None else URL(proxy.reveal())
+        self._proxy = None if proxy is None else proxy_url(proxy)
         self._limits = lru_cache(maxsize=_KINDS_OF_TIMEOUTS)(
             partial(SocketLimits, connections=self.connections)
         )
@@ -111,6 +112,7 @@ class FilePool(Pool):
             trust_env=False,
             auto_decompress=False,
             read_bufsize=_READ_BUFFER_BYTES,
+            **HEAD_LIMITS,
         )
         # Instrumentation adds trace configs to every session: an address is a secret here.
         session.trace_configs.clear()

@@ -169,6 +169,8 @@ def _on_disk(path: object, template: NameTemplate) -> PlaceOf:
     try:
         os.fsencode(path)
         is_folder = path.endswith(_SEPARATORS) or Path(path).is_dir()
+    except PermissionError:
+        is_folder = False  # the download says what is refused
     except (OSError, UnicodeError):
         is_folder = None
     if is_folder is None:

@@ -16,6 +16,7 @@ from income_client.errors import DownloadError, IncomeClientError
 from income_client.http.endpoints import Response
 from income_client.http.replies import facts_of
 from income_client.settings import DownloadPolicy
+from income_client.system.http_messages import is_encoded
 
 _CONTENT_RANGE: Final = re.compile(
     r"bytes (?P<first>[0-9]{1,18})-(?P<last>[0-9]{1,18})/(?P<total>[0-9]{1,18})"
@@ -251,7 +252,7 @@ class Transfer:
 
 def _check_usable(headers: Mapping[str, str], status: int) -> None:
     """Raise for a body that may not be the file's bytes, or whose end cannot be verified."""
-    if headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
+    if is_encoded(headers.get("content-encoding", "")):
         raise DownloadError(
             "the storage encoded the file although it was asked not to", status=status
         )

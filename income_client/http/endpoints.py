@@ -8,7 +8,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 from attrs import asdict, frozen
@@ -299,6 +299,8 @@ def addresses(base_url: str, auth_url: str | None = None) -> Addresses:
 def proxy_address(proxy: str) -> Secret:
     """Check the address of an HTTP proxy, which may hold the proxy's own credentials."""
     read_address("proxy", proxy)
+    if ":" in unquote(urlsplit(proxy).username or ""):
+        raise wrong("proxy", "holds a user name with a colon, which HTTP cannot send")
     return Secret(proxy)
 
 

@@ -18,6 +18,7 @@ from income_client.errors import (
     DownloadError,
     TransportError,
 )
+from income_client.system.texts import printable
 
 from .endpoints import Request, Response
 from .replies import ReplyFacts, call_of, facts_of
@@ -82,6 +83,8 @@ FAILURES: Final[tuple[type[Exception], ...]] = (
     aiohttp.http_exceptions.HttpProcessingError,
     OSError,
     LostError,
+    # Of what aiohttp cannot encode: the error holds the whole text, and may hold a secret.
+    UnicodeError,
 )
 """Exceptions raised when there is no reply; any other exception is a bug."""
 
@@ -93,6 +96,7 @@ _RESET: Final = ConnectionFault("connection reset")
 _CUT_SHORT: Final = ConnectionFault("body cut short or unreadable")
 _REFUSED_BY_PROXY: Final = ConnectionFault("proxy refused the connection")
 _NOT_HTTP: Final = ConnectionFault("what came is not HTTP", is_foreign=True)
+_LONG_HEAD: Final = ConnectionFault("the head of the reply is too long")
 _ENCODED: Final = ConnectionFault("the reply has a Content-Encoding that was not asked for")
 _UNDECODABLE: Final = ConnectionFault("the body could not be decompressed")
 _HANDSHAKE: Final = ConnectionFault("TLS handshake failed")
@@ -110,6 +114,10 @@ _CLIENT_CERTIFICATE: Final = ConnectionFault(
     "the other side did not accept the client certificate", retryable=False
 )
 
+_UNSENDABLE: Final = ConnectionFault(
+    "the request holds characters that cannot be sent", retryable=False
+)
+
 _BY_CLASS: Final[Mapping[type[BaseException], ConnectionFault]] = {
     aiohttp.ClientConnectorCertificateError: _UNTRUSTED,
     aiohttp.ServerFingerprintMismatch: _UNTRUSTED,
@@ -124,6 +132,7 @@ _BY_CLASS: Final[Mapping[type[BaseException], ConnectionFault]] = {
     aiohttp.ClientResponseError: _NOT_HTTP,
     aiohttp.http_exceptions.HttpProcessingError: _NOT_HTTP,
     ConnectionResetError: _RESET,
+    UnicodeError: _UNSENDABLE,
 }
 """Connection faults by class of exception; the narrowest class of an error counts."""
 
@@ -143,6 +152,9 @@ _BY_TLS_REASON: Final[Mapping[str, ConnectionFault]] = {
 
 _UNDECODED: Final = "Can not decode content-encoding"
 """Beginning of aiohttp's message about a body that it cannot decompress."""
+
+_OF_LONG_HEADS: Final = ("Got more than ", "Too many headers received")
+"""Beginnings of aiohttp's messages about a long header field, and about too many of them."""
 
 _BROKEN_OFF: Final = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 """Exceptions of a broken connection; asyncio's have no errno if the server closed it in order."""
@@ -194,6 +206,12 @@ def _refine_fault(fault: ConnectionFault, error: Any) -> ConnectionFault:
             retryable=status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _WORTH_ANOTHER_TRY,
             facts=facts_of(Response(status=status, headers=error.headers or {}, body=b"")),
         )
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        # OpenSSL's own words, which hold the name of the host at the most.
+        reason = getattr(error.certificate_error, "verify_message", None)
+        return evolve(fault, text=f"{fault.text}: {printable(reason)}") if reason else fault
+    if fault is _NOT_HTTP and error.message.startswith(_OF_LONG_HEADS):
+        return _LONG_HEAD
     if _UNDECODED in str(error):
         return _UNDECODABLE if fault is _CUT_SHORT else _ENCODED
     return fault

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
 from typing import Final, Self, TypeAlias, TypeVar
+from urllib.parse import unquote_to_bytes
 
 import aiohttp
 from yarl import URL
@@ -28,6 +29,7 @@ from income_client.errors import (
 )
 from income_client.settings import Secret, Timeouts, check_count, check_flag, check_type
 from income_client.system.frames import strip_frames
+from income_client.system.http_messages import HEAD_LIMITS
 
 from .connections import Connections, WatchedReply, WatchedRequest
 from .deadlines import Deadlines
@@ -258,7 +260,7 @@ class Transport:
         if user_agent is None and session is not None:
             user_agent = session.headers.get("User-Agent")
         self._headers = {"Accept": "application/json", "User-Agent": own_name(user_agent)}
-        self._proxy = None if proxy is None else URL(proxy.reveal())
+        self._proxy = None if proxy is None else proxy_url(proxy)
         self._tls: ssl.SSLContext | bool = True if tls is None else tls
         self._trace_configs = _own_traces(trace_configs)
         self._keeps_bodies = keep_error_bodies
@@ -337,6 +339,7 @@ class Transport:
             cookie_jar=aiohttp.DummyCookieJar(),
             # A proxy that tunnels gets them too, so none of them may be a credential.
             headers=self._headers,
+            **HEAD_LIMITS,
             trace_configs=[*_traces_of(borrowed), *self._trace_configs],
             trust_env=False,
         )
@@ -371,6 +374,21 @@ def new_connector(
     return aiohttp.TCPConnector(
         limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS, socket_factory=socket_factory
     )
+
+
+def proxy_url(proxy: Secret) -> URL:
+    """Return a proxy's URL, whose credentials aiohttp sends as they are, or in UTF-8.
+
+    aiohttp encodes them in Latin-1, and raises errors with the password for what that lacks. So
+    each byte becomes the character that Latin-1 encodes as this byte.
+    """
+    url = URL(proxy.reveal())
+    if url.raw_user is None and url.raw_password is None:
+        return url
+    user, password = (
+        unquote_to_bytes(part or "").decode("latin-1") for part in (url.raw_user, url.raw_password)
+    )
+    return url.with_user(user).with_password(password)
 
 
 def _parts_of(address: str) -> tuple[str, str, str]:

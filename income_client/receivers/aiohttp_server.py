@@ -20,6 +20,7 @@ from income_client.errors import ConfigurationError
 
 from .adapters import QuietLog
 from .aiohttp import end_after_chunks
+from .exchange import LONGEST_TOKEN
 
 _PATIENCE: Final = 20.0
 """Seconds for answers to open requests at the end of the block.
@@ -29,6 +30,8 @@ A receiver needs 18 at the most by default: 10 for the body, and 8 for ``on_call
 _UNHEARD: Final = logging.getLogger("income_client.receivers.unheard")
 """aiohttp's logger, disabled: lines of requests that it cannot read may hold credentials."""
 _UNHEARD.disabled = True
+_LONGEST_FIELD: Final = LONGEST_TOKEN + 8 * 1024
+"""Bytes of the longest header field: a token, or the certificate that a proxy passes on."""
 _MOST_AT_ONCE: Final = 100
 """Connections that asyncio accepts in one turn.
 
@@ -93,6 +96,8 @@ async def serving(
         # Counted from the connection's beginning too, so it bounds the time for a head.
         keepalive_timeout=idle_timeout,
         lingering_time=idle_timeout,
+        # aiohttp alone refuses a long token before the receiver sees and counts it.
+        max_field_size=_LONGEST_FIELD,
     )
     await runner.setup()
     server = runner.server

@@ -17,6 +17,7 @@ import aiohttp
 from yarl import URL
 
 from income_client.errors import DecodeError
+from income_client.system.http_messages import HEAD_LIMITS, is_encoded
 from income_client.wire.codec import parse
 
 from .adapters import logger
@@ -79,6 +80,7 @@ async def _fetch_body(url: str, tls: ssl.SSLContext | None, max_bytes: int) -> b
             timeout=aiohttp.ClientTimeout(total=None),
             auto_decompress=False,
             trust_env=False,
+            **HEAD_LIMITS,
         ) as session,
         session.get(
             URL(url, encoded=True),
@@ -89,7 +91,7 @@ async def _fetch_body(url: str, tls: ssl.SSLContext | None, max_bytes: int) -> b
     ):
         if reply.status != HTTPStatus.OK:
             raise KeySetError(f"the answer has the status {reply.status}")
-        if reply.headers.get("Content-Encoding", "identity").lower() != "identity":
+        if is_encoded(reply.headers.get("Content-Encoding", "")):
             raise KeySetError("the answer is compressed, which was not asked for")
         body = bytearray()
         async for piece in reply.content.iter_any():

@@ -199,6 +199,22 @@ def make_private(path: Path) -> None:
             path.chmod(_PRIVATE)
 
 
+def is_missing(path: Path) -> bool:
+    """Return whether nothing is at a path; False where a folder above may not be entered."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def is_folder(path: Path) -> bool:
+    """Return whether a folder is at a path; False where a folder above may not be entered."""
+    return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises for that before Python 3.14
+
+
 def size_of_file(path: Path) -> int | None:
     """Return the size of the file at a path, None if the path is free.
 

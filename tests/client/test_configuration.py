@@ -626,6 +626,37 @@ def test_a_secret_is_read_from_its_file_each_time(name: str, end: str, tmp_path:
     assert auth() == AUTHS[name]("ínvented-too")
 
 
+MARK: Final = "\ufeff".encode()
+"""The byte order mark that editors and shells of Windows put before a text."""
+
+
+@pytest.mark.shows_private("file", reason="the file is where the secret is kept")
+@pytest.mark.parametrize("name", AUTHS)
+def test_a_byte_order_mark_is_no_part_of_a_secret(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_bytes(MARK + CANARY.encode() + b"\r\n")
+    assert auth_of(kept_in(name, path))() == AUTHS[name](CANARY)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_settings(tmp_path: Path) -> None:
+    path = written(tmp_path / "file.toml", MARK.decode() + table("x"))
+    assert from_file(None, path, {}).account.base_url == "https://x"
+
+
+@pytest.mark.parametrize("char", ["\ufeff", "\u200b", "\u00a0", "\u202e"])
+@pytest.mark.parametrize("auth", [BasicAuth, OAuth2ClientCredentials])
+def test_an_invisible_character_in_a_name_is_refused(auth: Any, char: str) -> None:
+    """The service would say only that the credentials are wrong."""
+    with pytest.raises(ConfigurationError, match="holds an invisible character"):
+        auth(f"user{char}", "invented")
+
+
+@pytest.mark.parametrize("auth", [BasicAuth, OAuth2ClientCredentials])
+def test_a_byte_order_mark_in_a_secret_is_refused(auth: Any) -> None:
+    with pytest.raises(ConfigurationError, match="holds a byte order mark"):
+        auth("user", "\ufeffinvented")
+
+
 UNUSABLE_SECRETS: Final[dict[str, tuple[bytes | None, str]]] = {
     "missing": (None, "cannot read {path}: no such file or directory"),
     "empty": (b"", "{path} is empty"),

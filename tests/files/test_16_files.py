@@ -214,6 +214,8 @@ async def test_a_reply_that_is_cut_at_any_byte_leaves_nothing(tmp_path: Path, fr
 NO_WHOLE_FILES = (
     "Content-Length: 8\r\nContent-Encoding: gzip",
     "Content-Length: 8\r\nContent-Encoding: identity, br",
+    "Content-Length: 8\r\nContent-Encoding: aws-chunked,GZIP",
+    "Content-Length: 8\r\nContent-Encoding: xz",
     "Content-Length: 9",
     "Content-Length: +8",
     "Content-Length: 8, 8",
@@ -232,6 +234,19 @@ NO_WHOLE_FILES = (
     "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
     "Connection: close",
 )
+
+
+NO_CODINGS = ("UTF-8", "base64", "binary", "none", "aws-chunked", "identity, aws-chunked", "")
+
+
+@pytest.mark.parametrize("coding", NO_CODINGS)
+async def test_a_content_encoding_that_is_none_changes_nothing(coding: str, tmp_path: Path) -> None:
+    """Programs store objects with such names beside the plain bytes."""
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: 8\r\nContent-Encoding: {coding}\r\n\r\n"
+    plain = Reply(raw=head.encode() + b"the file", closed=True)
+    async with hosting(in_turn(plain), retry=ONCE) as (client, document, _):
+        await client.download(document, tmp_path / "slip")
+    assert (tmp_path / "slip").read_bytes() == b"the file"
 
 
 async def test_a_body_that_may_not_be_the_whole_file_is_refused(tmp_path: Path) -> None:

@@ -185,8 +185,14 @@ async def test_an_impostor_gets_nothing(fault: str, auth: Any) -> None:
 
 @pytest.mark.parametrize(
     ("auth", "user", "shown"),
-    [(BASIC, "", None), (OAUTH, "proxy:word@", "Basic cHJveHk6d29yZA==")],
-    ids=["nobody's", "its own"],
+    [
+        (BASIC, "", None),
+        (OAUTH, "proxy:word@", "Basic cHJveHk6d29yZA=="),
+        (BASIC, "proxy:%C4%84dam@", "Basic cHJveHk6xIRkYW0="),
+        (BASIC, "pr%C3%B6xy:w%FFrd%3A@", "Basic cHLDtnh5Onf/cmQ6"),
+        (BASIC, ":word@", "Basic OndvcmQ="),
+    ],
+    ids=["nobody's", "its own", "in UTF-8", "bytes as they are", "no name"],
 )
 async def test_a_proxy_sees_a_host_and_a_port(auth: Any, user: str, shown: str | None) -> None:
     """Path, headers, token and body are inside TLS."""
@@ -220,6 +226,14 @@ async def test_a_proxy_sees_a_host_and_a_port(auth: Any, user: str, shown: str |
         assert secret not in whole
     # Credentials for the proxy stay with the proxy.
     assert not any("proxy-authorization" in request.headers for request in server.requests)
+
+
+@pytest.mark.parametrize("user", ["a%3Ab:c4n4ry@", "a%3ab@"])
+def test_a_name_at_a_proxy_with_a_colon_is_refused(user: str) -> None:
+    """HTTP cannot send it, and aiohttp says so only with the first request."""
+    with pytest.raises(ConfigurationError, match="proxy holds a user name with a colon") as caught:
+        client_of("https://service.example", proxy=f"http://{user}proxy.example")
+    assert "c4n4ry" not in repr(caught.value)
 
 
 # What is around: the environment, cookies, a caller's session

@@ -17,6 +17,7 @@ from income_client import ConfigurationError
 from income_client.receivers import CallbackTokenIssuer
 from income_client.receivers.aiohttp import routes
 from income_client.receivers.aiohttp_server import serving
+from income_client.receivers.exchange import LONGEST_TOKEN
 from tests.support.callbacks import request_bytes, ring
 from tests.support.proxies import tls_pair
 from tests.support.service import until
@@ -58,6 +59,14 @@ async def served(handler: Any = hello, **options: Any) -> AsyncIterator[str]:
     given: dict[str, Any] = {"host": "127.0.0.1", "port": 0} | options
     async with serving([web.get("/", handler)], **given) as url:
         yield url
+
+
+async def test_a_token_is_refused_by_the_receiver_and_not_by_aiohttp() -> None:
+    """Callers' tokens may be longer than aiohttp's own limit of 8,190 bytes for a field."""
+    async with served() as url, aiohttp.ClientSession() as session:
+        headers = {"Authorization": "Bearer " + "a" * LONGEST_TOKEN}
+        async with session.get(url, headers=headers) as answer:
+            assert answer.status == 200
 
 
 async def connected(stack: AsyncExitStack, url: str, begin: bytes = b"") -> Connection:

@@ -14,6 +14,7 @@ from attrs import frozen
 from income_client import IncomeClientError
 from income_client.cli.output import counted
 from income_client.system.texts import reason_of
+from income_client.system.tls import default_context
 
 _MOST_SECONDS: Final = 10.0
 """Longest wait for a connection in seconds, as long as a client's by default."""
@@ -63,7 +64,7 @@ async def check_connection(address: str, tls: ssl.SSLContext | None) -> Finding:
     """
     parts = urlsplit(address)
     host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
-    context = (tls or ssl.create_default_context()) if parts.scheme == "https" else None
+    context = (tls or default_context()) if parts.scheme == "https" else None
     began = time.perf_counter()
     try:
         async with asyncio.timeout(_MOST_SECONDS):
@@ -71,7 +72,7 @@ async def check_connection(address: str, tls: ssl.SSLContext | None) -> Finding:
                 host, port, ssl=context, happy_eyeballs_delay=0.25
             )
     except (OSError, UnicodeError) as error:
-        step, reason, advice = _explain_failure(error)
+        step, reason, advice = _explain_failure(error, has_ca_file=tls is not None)
         return Finding(Verdict.FAILED, f"{step} of {host}:{port}: {reason}", advice)
     seconds = time.perf_counter() - began
     peer: Any = writer.get_extra_info("peername")
@@ -83,7 +84,7 @@ async def check_connection(address: str, tls: ssl.SSLContext | None) -> Finding:
     return _judge_certificate(f"{reached}, {session.version()}", session.getpeercert() or {})
 
 
-def _explain_failure(error: OSError | UnicodeError) -> tuple[str, str, str]:
+def _explain_failure(error: OSError | UnicodeError, *, has_ca_file: bool) -> tuple[str, str, str]:
     """Return the failed step of a connection, the reason and the advice."""
     match error:
         case socket.gaierror() | UnicodeError():
@@ -97,7 +98,8 @@ def _explain_failure(error: OSError | UnicodeError) -> tuple[str, str, str]:
             advice = "nothing listens on this port: check host and port in the address"
             return "port", reason_of(error), advice
         case ssl.SSLCertVerificationError():
-            return "certificate", error.verify_message, _certificate_advice(error.verify_code)
+            advice = _certificate_advice(error.verify_code, has_ca_file=has_ca_file)
+            return "certificate", error.verify_message, advice
         case ssl.SSLError() | ConnectionResetError():
             # Without TLS nothing is sent that could end a connection once it is made.
             reason = getattr(error, "reason", None) or "the server closed the connection"
@@ -110,7 +112,7 @@ def _explain_failure(error: OSError | UnicodeError) -> tuple[str, str, str]:
             return "port", reason_of(error, "no address answers"), "check this machine's network"
 
 
-def _certificate_advice(code: int) -> str:
+def _certificate_advice(code: int, *, has_ca_file: bool) -> str:
     if code in _OF_ANOTHER_TIME:
         now = datetime.now(UTC).replace(tzinfo=None).isoformat(" ", "minutes")
         return (
@@ -119,6 +121,8 @@ def _certificate_advice(code: int) -> str:
         )
     if code in _OF_ANOTHER_NAME:
         return "check the host name in the address: another server may answer"
+    if has_ca_file:
+        return "the file of INCOME_CA_FILE must hold the authority that issued this certificate"
     return "if your company's proxy inspects TLS, set INCOME_CA_FILE to its certificate authority"
 
 
