@@ -7,7 +7,7 @@ from typing import Final
 
 from attrs import evolve
 
-from income_client import DeadLetter
+from income_client import CheckpointError, DeadLetter
 from income_client.checkpoints import StoredCheckpoint
 
 from . import callbacks, faults, promises, standbys
@@ -46,6 +46,8 @@ class Cluster:
         self.calm_since: float = 0.0
         """Time from which the store has answered every call."""
         self._places: list[Process | None] = [None] * plan.machines
+        self.begins_anew: bool = False
+        """Whether an operator has the name begin anew, since its checkpoint is lost."""
         self.is_over: bool = False
         """Whether everybody is stopped."""
         self._lives = 0
@@ -69,6 +71,10 @@ class Cluster:
     def is_serving(self) -> bool:
         """Whether the service answers every request."""
         return self.service.trouble == Trouble()
+
+    def was_disturbed_since(self, moment: float) -> bool:
+        """Return whether the service or the store may have failed since a moment."""
+        return not self.is_calm or max(self.calm_since, self.service.failed_at) >= moment
 
     def process_of(self, machine: Machine) -> Process | None:
         """Return the process that runs on a machine."""
@@ -179,9 +185,11 @@ class Cluster:
     # Ends
 
     def _died(self, process: Process) -> None:
-        """Start the next life after a while, as a supervisor does."""
+        """Start the next life after a while, as a supervisor or cron does."""
         self._places[process.place] = None
         delay = 1 + self.world.chance.choice((0, 3, 100)) * self.world.chance.random()
+        if self.plan.once:
+            delay = process.settings.interval
         self.world.after(delay, lambda: self.start(process.place))
         if not process.task.done():
             self.disturbances += 1
@@ -192,6 +200,8 @@ class Cluster:
         error = None if task.cancelled() else task.exception()
         self.world.note(machine.name, f"ends: {'cancelled' if task.cancelled() else error!r}")
         promises.judge_end(self, process, error)
+        if isinstance(error, CheckpointError) and process.must_exist:
+            self._repair_store()
         if error is None and not task.cancelled():
             standbys.judge_release(self, machine)
 
@@ -201,6 +211,17 @@ class Cluster:
                 machine.kill("is gone")
 
         self.world.after(0.001, judge_rest)  # what it has cancelled may take a step more
+
+    def _repair_store(self) -> None:
+        """Do what an operator does about an emptied store: restore its backup, or begin anew."""
+        if self.store.state.stored.checkpoint is not None:
+            return
+        if self.backup is not None and self.backup.stored.checkpoint is not None:
+            letters = dict(self.store.state.letters)
+            self.store.restore(self.backup)
+            self.note_lost_saves(letters)
+        else:
+            self.begins_anew = True
 
     # Saves
 
@@ -218,6 +239,7 @@ class Cluster:
         if self.plan.consumer == "relay":
             judge_stored(self, save)
         self.books.saved(server, save)
+        self.begins_anew = False
 
     def note_lost_saves(self, letters: dict[str, DeadLetter], *, keeps_rows: bool = False) -> None:
         """Note that the store has lost saves; its dead letters were these."""

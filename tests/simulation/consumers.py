@@ -57,6 +57,9 @@ class Process:
     client: StoreClient = field(init=False)
     poller: Poller = field(init=False)
     task: "asyncio.Task[None]" = field(init=False)
+    must_exist: bool = field(init=False)
+    """Whether it refuses a store without a checkpoint."""
+    began_at: float = field(init=False)
     is_stopping: bool = False
     must_hold: bool = False
     """Whether the consumer holds the next batch for long."""
@@ -65,6 +68,9 @@ class Process:
 
     def __attrs_post_init__(self) -> None:
         self.client = client_of(self.run.store, self.machine)
+        self.began_at = self.run.world.now
+        has_begun = self.run.books.beginning is not None
+        self.must_exist = self.run.plan.must_exist and has_begun and not self.run.begins_anew
         self.task = self.machine.create_task(self._main())
 
     @property
@@ -111,7 +117,8 @@ class Process:
             limit=plan.page,
             batch_size=plan.batch,
         )
-        start = self.given or (None if plan.starts_now else _START)
+        starts_now = plan.starts_now and not self.run.begins_anew
+        start = self.given or (None if starts_now else _START)
         with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # of its store
             self.poller = Poller(
                 source,
@@ -121,6 +128,8 @@ class Process:
                 interval=settings.interval,
                 settle=settings.settle,
                 lookback=settings.lookback,
+                once=plan.once,
+                must_exist=self.must_exist,
                 standby=plan.standby,
                 lease=settings.lease,
             )

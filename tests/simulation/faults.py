@@ -116,6 +116,9 @@ def _empty(run: "Cluster", chance: random.Random) -> None:
         letters = dict(run.store.state.letters)
         run.store.empty()
         run.world.count("store: emptied")
+        if run.plan.must_exist:  # otherwise hardly ever does a process meet an empty store
+            for process in run.processes:
+                process.machine.kill("is lost with its store")
         run.note_lost_saves(letters, keeps_rows=True)
 
 

@@ -15,6 +15,10 @@ from .zones import Zone
 
 _CALM: Final = 0.1
 """Share of runs without faults."""
+_ONCE: Final = 0.15
+"""Share of runs whose programs are started by cron, and poll once."""
+_MUST_EXIST: Final = 0.4
+"""Share of runs whose programs refuse a store that has lost its checkpoint."""
 _BURST: Final = 0.1
 """Share of updates that come together with others, in the same second."""
 _MOST_IN_A_BURST: Final = 40
@@ -148,6 +152,10 @@ class Plan:
     """Rows of a page of the list."""
     batch: int
     """Records of a batch."""
+    once: bool
+    """Whether each process polls once and ends, and cron starts the next."""
+    must_exist: bool
+    """Whether every process but the first refuses a store without a checkpoint."""
     starts_now: bool
     past: float
     """Seconds between the updates before a run; 0 puts all of them into one second."""
@@ -209,6 +217,8 @@ class Plan:
             documents=release is None and chance.random() < 0.4,
             page=chance.choice((5, 50, 1000)),
             batch=chance.choice((1, 7, 100)),
+            once=chance.random() < _ONCE,
+            must_exist=chance.random() < _MUST_EXIST,
             starts_now=chance.random() < 0.4,
             past=chance.choice((0.0, 0.1, 1.0, 30.0)),
             fails=0.0 if is_calm else chance.choice((0.0, 0.1 * ("tasks" in consumer), 0.1)),
@@ -235,6 +245,8 @@ class Plan:
             "rules": self.rules,
             "zone": self.zone,
             "documents": self.documents,
+            "once": self.once,
+            "must_exist": self.must_exist,
             "page": self.page,
             "batch": self.batch,
             "release": self.release,

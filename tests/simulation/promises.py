@@ -7,7 +7,12 @@ just happened, and has the world fail. What no promise covers is in `exclusions`
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from income_client import AuthenticationError, CheckpointConflictError, CheckpointError
+from income_client import (
+    AuthenticationError,
+    CheckpointConflictError,
+    CheckpointError,
+    IncomeClientError,
+)
 
 from .deliveries import Beginning, Save, position_of, read
 from .exclusions import exclusion_of
@@ -85,6 +90,8 @@ def judge_beginning(run: "Cluster", save: Save) -> None:
     process = run.process_of(save.machine)
     known = None if process is None else process.known
     run.world.count(f"emptied: begun again by a process that {'knew' if known else 'was new'}")
+    if process is not None and process.must_exist and process.client.seen is None:
+        _fail(run, "8, no new beginning", f"{save.machine.name} begins anew, with must_exist")
     # A store that was restored meanwhile has shown a beginning before this one.
     if known and second > max(books.beginning.second, read(known).since):
         what = f"{save.machine.name} begins at {second - EPOCH_OF_RUNS}, although it knew the name"
@@ -191,16 +198,25 @@ def judge_polls(run: "Cluster", before: dict["Process", int], received: int) -> 
 
 
 def judge_end(run: "Cluster", process: "Process", error: BaseException | None) -> None:
-    """Judge how a program has ended: transient failures end none."""
+    """Judge how a program has ended: transient failures end none that is not to poll just once."""
     match error:
+        case None if run.plan.once and hasattr(process, "poller"):
+            is_sound = process.poller.status.polls <= 1
         case None:
             is_sound = True
         case AuthenticationError():
             is_sound = run.world.situations["service: 401"] > 0
         case CheckpointConflictError():
             is_sound = not run.plan.standby
+        case CheckpointError() if not error.retryable:
+            is_sound = process.must_exist and process.client.found_nothing
+            is_sound = is_sound and process.client.seen is None
+            run.world.count("store: emptied, and refused")
+        case IncomeClientError() if run.plan.once:
+            is_sound = error.retryable and run.was_disturbed_since(process.began_at)
+            run.world.count("once: the error of a poll")
         case CheckpointError():
-            is_sound = error.retryable and process.is_stopping
+            is_sound = process.is_stopping
         case _:
             is_sound = False
     if not is_sound:
