@@ -15,11 +15,13 @@ What is simulated:
 - `service`: applications and their updates, the list with everything that the contract leaves open
   (the meaning of the bounds, order, lateness, replicas, windows that it cuts short, bounds in the
   future), a clock that goes back or stands still, and replies that fail, are lost, or come late.
+- `zones`: the service's time zone, which may skip or repeat an hour during the run.
 - `stores`: checkpoint stores that lose calls and replies, make a save after its sender has given
   up, fail over to a replica without the last saves, are restored from a backup, or emptied.
 - `letters`: what cannot be read for a while, the dead letters about it, and the program of the
   guide that forgets some of them.
-- `consumers`: programs that use the poller as the guide shows, and fail now and then.
+- `consumers`: programs that use the poller as the guide shows, and fail now and then; some poll
+  once and are started again by cron, and some refuse a store that has lost its checkpoint.
 - `callbacks`: updates for which somebody wakes the poller, itself or through the store.
 
 What is not simulated: sockets, TLS, HTTP, files of documents, and the real stores

@@ -12,6 +12,7 @@ from income_client import (
     CheckpointConflictError,
     CheckpointError,
     IncomeClientError,
+    InvalidRequestError,
 )
 
 from .deliveries import Beginning, Save, position_of, read
@@ -212,6 +213,9 @@ def judge_end(run: "Cluster", process: "Process", error: BaseException | None) -
             is_sound = process.must_exist and process.client.found_nothing
             is_sound = is_sound and process.client.seen is None
             run.world.count("store: emptied, and refused")
+        case InvalidRequestError() if run.plan.once and run.plan.rules.future == "refuse":
+            # Bounds of the poll came to lie in the future. The next one follows the clock.
+            is_sound = any(at >= process.began_at for at, _ in run.service.set_back)
         case IncomeClientError() if run.plan.once:
             is_sound = error.retryable and run.was_disturbed_since(process.began_at)
             run.world.count("once: the error of a poll")
