@@ -119,8 +119,8 @@ def _write_document(
         "data_action": document.data_action,
     }
     # An address is as secret as its file, and lines are kept for longer than it is good for.
-    shown = document if keeps_address else evolve(document, url="")
-    rows.write(row, msgspec.json.encode({**place, "document": msgspec.Raw(to_json(shown))}))
+    visible = document if keeps_address else evolve(document, url="")
+    rows.write(row, msgspec.json.encode({**place, "document": msgspec.Raw(to_json(visible))}))
 
 
 def _period_of(document: "Document") -> Mapping[str, object]:

@@ -261,8 +261,8 @@ class _Run:
                         raise reply.error  # it is the same for all others
                     self._unread += 1
                     self._bars.end_application()
-                    said = described(self._client, reply.error)
-                    say(_with_ids(said, reply.error.subject, (reply.application_id,)))
+                    text = described(self._client, reply.error)
+                    say(_with_ids(text, reply.error.subject, (reply.application_id,)))
                     continue
                 entries = self._types.chosen(reply)
                 if not entries:

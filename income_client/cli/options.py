@@ -278,11 +278,11 @@ class Chosen:
         on_known: Callable[[int, bool], object] = lambda *_: None,
     ) -> None:
         named = tuple(named)
-        self._named = tuple(dict.fromkeys(entry for entry in named if entry != STANDARD_INPUT))
+        self._arguments = tuple(dict.fromkeys(entry for entry in named if entry != STANDARD_INPUT))
         self._has_input = STANDARD_INPUT in named
         self._changed = changed
         self._on_known = on_known
-        self._seen = set(self._named)
+        self._seen = set(self._arguments)
         self.malformed: list[DecodeError] = []
         """Rows of the walk that could not be read."""
         self._report_count(is_all=changed is None and not self._has_input)
@@ -294,7 +294,7 @@ class Chosen:
 
     async def ids(self) -> AsyncGenerator[str, None]:
         """Yield the ids; raise `IncomeClientError` for a line of standard input without one."""
-        for application_id in self._named:
+        for application_id in self._arguments:
             yield application_id
         if self._has_input:
             if os.isatty(0):
@@ -427,23 +427,23 @@ class DocumentTypes:
     """Filter of documents by type, which remembers the types that occurred; no type means all."""
 
     def __init__(self, types: Iterable[str] = ()) -> None:
-        self._wanted = frozenset(types)
-        self._found: set[str] | None = None
+        self._types = frozenset(types)
+        self._occurred: set[str] | None = None
 
     def chosen(self, documents: "ApplicationDocuments") -> "list[DocumentEntry]":
         """Return an application's documents of the chosen types."""
-        self._found = (self._found or set()) | documents.documents.keys()
+        self._occurred = (self._occurred or set()) | documents.documents.keys()
         return [
             entry
             for entry in documents.all()
-            if not self._wanted or entry.document_type in self._wanted
+            if not self._types or entry.document_type in self._types
         ]
 
     @property
     def missing(self) -> str | None:
         """Message about types that no document had; None without such types."""
-        missing = ", ".join(sorted(self._wanted - (self._found or set())))
-        there = ", ".join(sorted(self._found or ())) or "none"
+        missing = ", ".join(sorted(self._types - (self._occurred or set())))
+        there = ", ".join(sorted(self._occurred or ())) or "none"
         return f"no document of type {missing}; there are {there}" if missing else None
 
     @property
@@ -454,4 +454,4 @@ class DocumentTypes:
         """
         from income_client.records.document_types import DOCUMENT_TYPES
 
-        return self._found is None or self._wanted <= self._found | DOCUMENT_TYPES.keys()
+        return self._occurred is None or self._types <= self._occurred | DOCUMENT_TYPES.keys()

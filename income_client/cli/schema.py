@@ -23,6 +23,6 @@ def schema(database: Literal["postgres"], /) -> int:
     """
     from income_client.engines.postgres import SCHEMA
 
-    shown = {"postgres": SCHEMA}[database]
-    write_text(shown.rstrip())
+    sql = {"postgres": SCHEMA}[database]
+    write_text(sql.rstrip())
     return ExitStatus.DONE

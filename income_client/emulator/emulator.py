@@ -174,7 +174,7 @@ class Emulator:
         self._callbacks_fired = 0
         self._latency = latency
         self._host = host
-        self._named = url_host
+        self._url_host = url_host
         self._port = port
         self._in_flight = 0
         self._closing = asyncio.Event()
@@ -418,7 +418,7 @@ class Emulator:
 
     async def _start_server(self, stack: AsyncExitStack, handle: Handle, *, port: int) -> str:
         port = await stack.enter_async_context(serve_requests(handle, self._host, port))
-        here = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(self._named, self._named)  # noqa: S104
+        here = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(self._url_host, self._url_host)  # noqa: S104
         return f"http://{here}:{port}"
 
     async def _handle_api(

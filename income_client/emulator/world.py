@@ -123,7 +123,7 @@ class World:
         self._arrivals: list[tuple[int, int, int, int]] = []
         """Seconds at which updates show in the list, each with the application's number and
         version, and the second of the update."""
-        self._shown: dict[int, int] = {}
+        self._listed_versions: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._updated) - len(self._removed)
@@ -426,8 +426,8 @@ class World:
         while self._arrivals and self._arrivals[0][0] <= self.now:
             _, number, version, second = heappop(self._arrivals)
             # An update that was held back longer than a later one never shows.
-            if version > self._shown.get(number, 0) and number not in self._removed:
-                self._shown[number] = version
+            if version > self._listed_versions.get(number, 0) and number not in self._removed:
+                self._listed_versions[number] = version
                 self._move_row(number, second)
 
     def _place_of(self, number: int) -> int:

@@ -1,4 +1,4 @@
-"""What a stream of NATS JetStream deletes before a worker has handled it, by its configuration."""
+"""Streams of NATS JetStream that delete events before a worker has handled them."""
 
 import asyncio
 from collections.abc import Iterator

@@ -17,7 +17,7 @@ _BELIEVED_SECONDS: Final = 3_600.0
 
 @define(eq=False)
 class PageCap:
-    """What the pages of one client have shown about the largest page."""
+    """The largest number of rows of a page, as one client has observed it."""
 
     least: int = _LEAST
     """Smallest number of rows that is doubted."""

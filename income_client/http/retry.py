@@ -95,18 +95,18 @@ class RetryBudget:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._left = capacity
+        self._points = capacity
 
     def pay(self, cost: int) -> bool:
         """Pay for a retry, or return False if the budget does not suffice."""
-        if cost > self._left:
+        if cost > self._points:
             return False
-        self._left -= cost
+        self._points -= cost
         return True
 
     def refund(self, amount: int = _REWARD) -> None:
         """Put back the cost of a retry that succeeded, or 1 for a plain success."""
-        self._left = min(self._capacity, self._left + amount)
+        self._points = min(self._capacity, self._points + amount)
 
 
 class Retries:

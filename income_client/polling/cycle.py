@@ -369,18 +369,19 @@ class Poll:
         return tuple(records)
 
     @staticmethod
-    def _counts(error: IncomeClientError, failing: int, asked: int) -> bool:
+    def _counts(error: IncomeClientError, failing: int, requested: int) -> bool:
         """Return whether a failure counts against its application.
 
-        ``failing`` of the ``asked`` applications failed in a way that may be the service's own.
+        ``failing`` of the ``requested`` applications failed in a way that may be the service's own.
         """
         if isinstance(error, _OF_ACCOUNT):
             return False
-        if _is_certain(error) or failing == asked:  # then the witnesses have shown that it works
+        # If all of them failed, the witnesses have shown that the service works.
+        if _is_certain(error) or failing == requested:
             return True
-        # Each further attempt of a late one delays all others by the deadline.
+        # Each further attempt of a late application delays all others by the deadline.
         is_late = isinstance(error, DeadlineExceededError)
-        return failing == 1 or (is_late and 2 * failing <= asked)
+        return failing == 1 or (is_late and 2 * failing <= requested)
 
     async def _read_applications(self, rows: Sequence[Row]) -> list[Outcome]:
         """Return the outcome of each row, and of witnesses that were read to judge failures.

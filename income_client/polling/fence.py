@@ -99,7 +99,7 @@ class Fence:
     async def give_up(self, hold: Released | Overdue) -> None:
         """Release the lease, so that a standby takes over at once; ignore a store that fails."""
         before = self._ownership
-        self._ownership = before.changed_to(hold)
+        self._ownership = before.after_change(hold)
         if self._ownership is not before:
             with suppress(IncomeClientError):
                 async with self._lock:
@@ -107,7 +107,7 @@ class Fence:
 
     def abandon(self) -> None:
         """Contain no lease in further saves; leave the stored one to expire."""
-        self._ownership = self._ownership.changed_to(Abandoned())
+        self._ownership = self._ownership.after_change(Abandoned())
 
     @asynccontextmanager
     async def saving_with(
@@ -144,7 +144,7 @@ class Fence:
 
     async def _check_stored(self) -> None:
         stored = await self._store.load()
-        ownership = self._ownership.seen(stored)
+        ownership = self._ownership.after_load(stored)
         if ownership is None:
             raise self._lose_to(stored)
         if ownership.last is not self.last:
@@ -159,7 +159,7 @@ class Fence:
     def _lose_to(self, stored: StoredCheckpoint) -> CheckpointConflictError:
         """Note that another poller has saved, or that the store is empty; return the error."""
         before = self._ownership
-        self._ownership = before.lost_to(stored)
+        self._ownership = before.after_loss(stored)
         if before.is_held and self._seconds is not None:
             silence = self._clock.monotonic() - before.last.sent_at
             self._monitor.lost_lease(silence, has_vanished=stored.checkpoint is None)
@@ -201,13 +201,13 @@ class Fence:
             if lease != checkpoint.lease:
                 checkpoint = evolve(checkpoint, lease=lease)
             sent = Save.following(last.stored, checkpoint, self._clock.monotonic())
-            self._ownership = self._ownership.sending(sent)
+            self._ownership = self._ownership.after_sending(sent)
             try:
                 await store.save(sent.stored, over=last.stored, letters=letters, resolved=resolved)
             except CheckpointConflictError:
                 # The store may have made an earlier save of this poller late.
                 stored = await self._store.load()
-                ownership = self._ownership.seen(stored)
+                ownership = self._ownership.after_load(stored)
                 if ownership is None or ownership.last is last:
                     self._lose_to(stored)
                     raise
@@ -220,5 +220,5 @@ class Fence:
 
     def _confirm_save(self) -> None:
         """Note that the sent save is made."""
-        self._ownership = self._ownership.made()
+        self._ownership = self._ownership.after_confirmation()
         self._monitor.failed_renewals = 0

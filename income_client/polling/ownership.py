@@ -106,23 +106,23 @@ class Ownership:
         """Whether the poller holds the lease."""
         return isinstance(self.hold, Held)
 
-    def changed_to(self, hold: Hold) -> "Ownership":
+    def after_change(self, hold: Hold) -> "Ownership":
         """Return the ownership after a change of the lease; unchanged if the table has a dash."""
         is_change = type(hold) in _CHANGES[type(self.hold)]
         return evolve(self, hold=hold) if is_change else self
 
-    def sending(self, save: Save) -> "Ownership":
+    def after_sending(self, save: Save) -> "Ownership":
         """Return the ownership after a save was sent."""
         return evolve(self, sent=save)
 
-    def made(self) -> "Ownership":
+    def after_confirmation(self) -> "Ownership":
         """Return the ownership after the sent save was confirmed."""
         return self if self.sent is None else evolve(self, last=self.sent, sent=None)
 
-    def seen(self, stored: StoredCheckpoint) -> "Ownership | None":
+    def after_load(self, stored: StoredCheckpoint) -> "Ownership | None":
         """Return the ownership after a load from the store; None if another poller has saved."""
         if self.sent is not None and stored == self.sent.stored:
-            return self.made()
+            return self.after_confirmation()
         last, last_stored = self.last, self.last.stored
         if stored != last_stored:
             checkpoint = self._read_own(stored)
@@ -133,10 +133,10 @@ class Ownership:
                 last = Save(checkpoint, stored, last.sent_at)  # a save that the store made late
         return evolve(self, last=last, sent=None)
 
-    def lost_to(self, stored: StoredCheckpoint) -> "Ownership":
+    def after_loss(self, stored: StoredCheckpoint) -> "Ownership":
         """Return the ownership after the store has shown another poller's checkpoint, or none."""
         without = evolve(self, sent=None)
-        return without.changed_to(Lost(has_vanished=stored.checkpoint is None))
+        return without.after_change(Lost(has_vanished=stored.checkpoint is None))
 
     def _read_own(self, stored: StoredCheckpoint) -> Checkpoint | None:
         """Return the stored checkpoint if this poller made that save, or None."""

@@ -186,10 +186,10 @@ class Density:
             sample.learn(rows)
         for sample in self._samples:
             within = sample.window
-            sample.left -= max(
+            sample.uncovered -= max(
                 0, min(window.before, within.before) - max(window.after, within.after)
             )
-        self._samples = [sample for sample in self._samples if sample.left > 0]
+        self._samples = [sample for sample in self._samples if sample.uncovered > 0]
 
     def full(self, window: Window, rows: Rows) -> int | None:
         """Learn from a full page.

@@ -111,7 +111,7 @@ class Sample:
         self, window: Window, rows: Rows, delays: Delays, *, scale: float, weight: float
     ) -> None:
         self.window = window
-        self.left: int = window.before - window.after
+        self.uncovered: int = window.before - window.after
         """Seconds of the window that no later page has covered yet."""
         self._common: float = 0
         self._seen: float = 0

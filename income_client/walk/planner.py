@@ -194,8 +194,8 @@ class WalkPlanner:
     def _question_about(self, gap: "Gap") -> "Question":
         if gap.second and (form := gap.second.next()):
             return Question(form, Window(gap.start, gap.start + 1), gap)
-        wanted = self.density.width(gap.start, gap.end)
-        width = gap.narrow(self._span_limit.narrow(wanted))
+        best = self.density.width(gap.start, gap.end)
+        width = gap.narrow(self._span_limit.narrow(best))
         window = Window(gap.start, gap.start + width)
         return Question(self.bounds.around(window), window, gap)
 

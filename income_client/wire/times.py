@@ -142,12 +142,12 @@ def _instants(wall_time: datetime, zone: tzinfo) -> list[datetime]:
     only: those of pytz have no right answer for a local time.
     """
     before, after = _offsets_around(wall_time, zone)
-    shown = [
+    matching = [
         wall_time - offset
         for offset in dict.fromkeys((before, after))
         if _offset(wall_time - offset, zone) == offset
     ]
-    return sorted(shown) or [wall_time - before]
+    return sorted(matching) or [wall_time - before]
 
 
 def _offsets_around(instant: datetime, zone: tzinfo) -> tuple[timedelta, timedelta]:

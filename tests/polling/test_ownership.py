@@ -40,7 +40,7 @@ CHANGES: Final[dict[Hold, set[Hold]]] = {
 
 @pytest.mark.parametrize(("before", "after"), [*product(CHANGES, CHANGES)])
 def test_a_lease_that_was_given_up_or_lost_is_not_held_again(before: Hold, after: Hold) -> None:
-    changed = evolve(Ownership(FIRST), hold=before).changed_to(after)
+    changed = evolve(Ownership(FIRST), hold=before).after_change(after)
     assert changed.hold == (after if after in CHANGES[before] else before)
 
 
@@ -69,11 +69,11 @@ def test_what_a_poller_believes_to_be_its_own_is(events: list[str]) -> None:
                 reached += 1
                 over = ownership.last.stored
                 sent = Save.following(over, evolve(OWN, reached=reached), 0.0)
-                ownership = ownership.sending(sent)
+                ownership = ownership.after_sending(sent)
                 if event == "late":
                     store.late.append((over, sent.stored))
                 elif store.save(over, sent.stored) and event == "saved":
-                    ownership = ownership.made()
+                    ownership = ownership.after_confirmation()
                     assert ownership.last.stored == store.held
             case "arrives" if store.late:
                 store.save(*store.late.pop())
@@ -84,11 +84,11 @@ def test_what_a_poller_believes_to_be_its_own_is(events: list[str]) -> None:
             case _:
                 pass
         if event == "looks":
-            seen = ownership.seen(store.held)
+            seen = ownership.after_load(store.held)
             is_own = '"own"' in (store.held.checkpoint or "")
             if seen is None:
                 assert not is_own
-                assert ownership.lost_to(store.held).hold == (
+                assert ownership.after_loss(store.held).hold == (
                     GONE if store.held == NOTHING else TAKEN
                 )
                 return
@@ -101,14 +101,14 @@ def test_what_a_poller_believes_to_be_its_own_is(events: list[str]) -> None:
 def test_a_store_that_went_back_is_not_the_pollers_own() -> None:
     """The store has the poller's mark, but the saves after it are lost."""
     later = Save.following(FIRST.stored, evolve(OWN, reached=103), 1.0)
-    ownership = Ownership(FIRST).sending(later).made()
-    assert ownership.seen(FIRST.stored) is None
-    assert ownership.lost_to(FIRST.stored).hold == TAKEN
+    ownership = Ownership(FIRST).after_sending(later).after_confirmation()
+    assert ownership.after_load(FIRST.stored) is None
+    assert ownership.after_loss(FIRST.stored).hold == TAKEN
 
 
 def test_a_text_with_its_members_in_another_order_is_the_pollers_own() -> None:
     text = (FIRST.stored.checkpoint or "").replace(" ", "")
     reordered = StoredCheckpoint(checkpoint=" " + text, version=FIRST.stored.version)
-    seen = Ownership(FIRST).seen(reordered)
+    seen = Ownership(FIRST).after_load(reordered)
     assert seen is not None
     assert seen.last is FIRST
