@@ -450,7 +450,7 @@ class IncomeClient:
             ConfigurationError: an argument is invalid; nothing was sent.
             NotFoundError: nothing is served at ``path``.
             UnexpectedResponseError: the reply is not JSON, such as a page of HTML or a 204, or
-                larger than ``max_response_bytes``.
+                larger than 16 MiB.
             DecodeError: the JSON is not whole, or cannot be read.
             IncomeClientError: the request failed after its retries.
         """

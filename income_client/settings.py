@@ -474,7 +474,7 @@ class DeprecatedOptions(TypedDict, total=False):
 
 
 DEPRECATED_OPTIONS: Final = {
-    "max_response_bytes": "no limit of your own: up to 64 MiB of a reply are read",
+    "max_response_bytes": "no limit of your own: up to 16 MiB of a reply are read",
     "telemetry": "OpenTelemetry's own settings, such as a sampler",
     "trace_configs": "session=aiohttp.ClientSession(trace_configs=...)",
     "user_agent": 'session=aiohttp.ClientSession(headers={"User-Agent": ...})',

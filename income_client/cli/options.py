@@ -213,7 +213,7 @@ STANDARD_INPUT: Final = "-"
 _PIECE: Final = 65536
 _LONGEST_ID: Final = 1000
 LONGEST_LINE: Final = 2**27
-"""Bytes of the longest line: an exported record, twice a reply of 64 MiB."""
+"""Bytes of the longest line, several times those of an exported record: two replies of 16 MiB."""
 _NOT_OF_AN_ID: Final = re.compile(r'[\s,"\[\]{}]')
 """Pattern of characters that rows of a table, CSV or a JSON array contain, but ids do not."""
 

@@ -52,8 +52,10 @@ BorrowedSession: TypeAlias = aiohttp.ClientSession
 TraceConfig: TypeAlias = aiohttp.TraceConfig
 """aiohttp's own hooks, which also see the Authorization header."""
 
-MAX_RESPONSE_BYTES: Final = 64 * 2**20
-"""Size of the largest reply that is read: hundreds of times a page of 1,000 rows."""
+MAX_RESPONSE_BYTES: Final = 16 * 2**20
+"""Size of the largest reply that is read: a hundred times a page of 1,000 rows."""
+_QUICK_BYTES: Final = 2**18
+"""Size of the largest reply that is decoded in the event loop; larger ones would stop it."""
 _OK: Final = HTTPStatus.OK.value
 _FORM_HEADERS: Final = {"Content-Type": "application/x-www-form-urlencoded"}
 _KEEP_ALIVE_SECONDS: Final = 15.0
@@ -310,7 +312,9 @@ class Transport:
             is_stale = isinstance(error, LostError) and error.was_used
             raise StaleConnectionError(failure) if is_stale else failure from None
         try:
-            return read(response)
+            if len(response.body) <= _QUICK_BYTES:
+                return read(response)
+            return await asyncio.to_thread(read, response)
         except IncomeClientError:
             if response.status == _OK and isinstance(reply, WatchedReply) and reply.transport:
                 reply.transport.abort()

@@ -30,6 +30,12 @@ T = TypeVar("T")
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _NOT_JSON: Final = "not JSON, or cut short"
+_MOST_VALUES: Final = 250_000
+"""Values in the largest text that is read, dozens of times those of a page of 1,000 rows.
+
+Each takes a hundred bytes of memory or more, whatever the size of its text.
+"""
+_TOO_MANY_VALUES: Final = f"more than {_MOST_VALUES:,} values"
 _HALF_ESCAPED: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _HALF_A_CHARACTER: Final = "half a surrogate pair, which is no character"
 _UNREADABLE: Final = "a number too large to be read, or not a number"
@@ -86,6 +92,7 @@ def _refuse_repeated(pairs: list[tuple[str, Any]]) -> None:
 
 def parse_exactly(body: bytes) -> Any:
     """Parse a JSON text, with numbers as int and `Decimal`; raise `DecodeError`."""
+    check_values(body)
     try:
         return _EXACT.decode(body.removeprefix(_BYTE_ORDER_MARK))
     except (ArithmeticError, ValueError, RecursionError):
@@ -95,6 +102,7 @@ def parse_exactly(body: bytes) -> Any:
 
 
 def _parse_with(body: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
+    check_values(body)
     try:
         return decoder.decode(body.removeprefix(_BYTE_ORDER_MARK))
     except RecursionError:
@@ -106,6 +114,18 @@ def _parse_with(body: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
     if reason == _NOT_JSON and (halves := _halves_in(body)):
         raise DecodeError(halves)
     raise DecodeError((PayloadFault("$", reason),), retryable=reason == _NOT_JSON)
+
+
+def check_values(body: bytes) -> None:
+    """Raise `DecodeError` if a JSON text may hold too many values.
+
+    Commas and brackets within texts count too, which are few beside those between values.
+    """
+    # A value and the comma before it take two bytes, so that usual texts need not be counted.
+    if len(body) <= 2 * _MOST_VALUES:
+        return
+    if sum(body.count(mark) for mark in (b",", b"[", b"{")) > _MOST_VALUES:
+        raise DecodeError((PayloadFault("$", _TOO_MANY_VALUES),))
 
 
 def _halves_in(body: bytes) -> tuple[PayloadFault, ...]:
@@ -131,9 +151,11 @@ def parse_leniently(body: bytes) -> Any:
     `flaws_of` to find: they spoil what they are part of, and not the whole text.
 
     Raises:
+        DecodeError: the text holds too many values.
         ValueError: the text is not whole even so.
         RecursionError: it is nested too deeply.
     """
+    check_values(body)
     text = body.removeprefix(_BYTE_ORDER_MARK).decode("utf-8", "surrogatepass")
     return json.loads(
         text, parse_float=_some_number, parse_int=_some_integer, parse_constant=_no_number
@@ -191,6 +213,7 @@ def decode(cls: type[T], body: bytes, on_tree: Callable[[Any], None] | None = No
     Raises:
         DecodeError: with every fault; retryable if the body is not whole JSON.
     """
+    check_values(body)
     kind: Any = cls
     record: T
     if on_tree is None and (quick := _quick_reader(kind)) is not None:

@@ -29,6 +29,7 @@ _BLANKS: Final[dict[str, Any]] = {
     if field.default is attrs.NOTHING
 }
 """Values of the fields of a row that cannot be read."""
+_MOST_MALFORMED: Final = 1_000
 _LONGEST_SHOWN: Final = 512
 _HALF_CHARACTER: Final = "\ud800"
 """Half a surrogate pair, which no valid id contains."""
@@ -58,11 +59,12 @@ def decode_rows(body: bytes, *, keep_extra: bool) -> ApplicationPage | None:
     malformed.
 
     Returns:
-        The page; None if the page itself is malformed, or not whole.
+        The page; None if the page itself is malformed, not whole, or has more malformed rows
+        than the largest page has rows.
     """
     try:
         tree = parse_leniently(body)
-    except (ValueError, RecursionError):
+    except (DecodeError, ValueError, RecursionError):
         return None
     rows = tree.get("applications") if isinstance(tree, dict) else None
     if not isinstance(rows, list):
@@ -72,7 +74,14 @@ def decode_rows(body: bytes, *, keep_extra: bool) -> ApplicationPage | None:
     if _faults_of(ApplicationPage, head, "$"):
         return None
     page: ApplicationPage = reader_of(ApplicationPage)(head, ApplicationPage)
-    return evolve(page, applications=tuple(map(_read_row, range(len(rows)), rows)))
+    applications = []
+    malformed = 0
+    for place, row in enumerate(rows):
+        applications.append(_read_row(place, row))
+        malformed += isinstance(applications[-1], MalformedRow)
+        if malformed > _MOST_MALFORMED:
+            return None
+    return evolve(page, applications=tuple(applications))
 
 
 def _read_row(place: int, row: Any) -> ApplicationSummary:

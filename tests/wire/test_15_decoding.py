@@ -8,6 +8,7 @@ import zlib
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import attrs
@@ -405,6 +406,32 @@ async def test_a_body_of_just_the_limit_is_read() -> None:
 
 
 # Rows that are malformed
+
+
+@pytest.mark.parametrize("value", [b"[]", b"{}", b"1", b"1.5", b'""'])
+def test_a_text_of_too_many_values_is_refused(value: bytes) -> None:
+    """Each takes a hundred bytes of memory, and all of them the event loop's time."""
+    few, many = (b'{"a": [%b]}' % b",".join([value] * count) for count in (120_000, 600_000))
+    parse(few)
+    for read in (parse, partial(from_json, Application), partial(from_json, ApplicationPage)):
+        with pytest.raises(DecodeError, match="more than 250,000 values") as caught:
+            read(many)
+        assert not caught.value.retryable
+
+
+def test_commas_in_texts_are_no_values() -> None:
+    """Unless a text consists of little else."""
+    assert parse(b'{"a": "%b"}' % (b"one, two and three; " * 100_000)) is not None
+
+
+@pytest.mark.parametrize(("count", "is_read"), [(1_000, True), (1_001, False)])
+def test_a_page_has_a_thousand_malformed_rows_at_most(count: int, *, is_read: bool) -> None:
+    """An error for each of many more takes minutes; the page itself is malformed then."""
+    body = json.dumps({**PAGE, "applications": [{}] * count + PAGE["applications"]}).encode()
+    page = decode_rows(body, keep_extra=True)
+    assert (page is not None) is is_read
+    if page is not None:
+        assert len(page.applications) == count + len(PAGE["applications"])
 
 
 def test_bytes_of_half_a_character_spoil_their_row_only() -> None:
