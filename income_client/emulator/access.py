@@ -103,9 +103,9 @@ def _is_control_token(text: str) -> bool:
 class ControlAccess:
     """The clients that may control an emulator.
 
-    Without a token, only this machine may. With one, whoever sends it as
-    ``Authorization: Bearer TOKEN`` may, from any host, and on this machine also whoever
-    sends the credentials of the service: of a call, or the client id and secret as Basic.
+    Without a token, only clients on this machine have access. With a token, a client on any host
+    has access if it sends ``Authorization: Bearer TOKEN``. A client on this machine may instead
+    send the service's credentials: those of a call, or the client id and secret as Basic.
     """
 
     hosts: ServedHosts = THIS_MACHINE

@@ -35,8 +35,8 @@ class _Failed:
 class CredentialSource:
     """A client's function for credentials, called with a time limit, never twice at a time.
 
-    Who asks is one renewal of a `TokenCache`; what is left of an earlier one is a thread that
-    has not returned yet, whose answer is waited for.
+    Only a renewal of a `TokenCache` calls it. If an earlier call's thread has not returned yet, the
+    next call waits for the answer of that thread.
     """
 
     def __init__(self, function: AuthFunction, seconds: float) -> None:

@@ -192,10 +192,9 @@ def facts_of(response: Response) -> ReplyFacts:
 
 
 def retry_after(response: Response) -> float | None:
-    """Return the seconds for which the service asks to be left alone, None where it does not.
+    """Return the seconds that Retry-After asks a client to wait; None without a valid value.
 
-    A date is taken relative to the reply's own Date, since neither side knows
-    the other's clock. What is negative or cannot be read is as good as absent.
+    A date counts from the reply's own Date, since the clocks of client and service may differ.
     """
     text = response.headers.get("retry-after", "").strip()
     if _SECONDS.fullmatch(text):

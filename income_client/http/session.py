@@ -252,7 +252,7 @@ class _Call:
                 token = self._ready_token() or await self._wait_for_token()
                 has_queued = session.slots.locked()
                 async with session.slots:
-                    if has_queued and self._is_held_back():
+                    if has_queued and self._is_gate_closed():
                         continue
                     if has_queued or session.pacer is not None:
                         token = await self._wait_for_turn(ahead=False)
@@ -302,11 +302,11 @@ class _Call:
             self._watch.finished(error)
 
     async def _send_once(self, token: Token, read: Read[T]) -> T:
-        """Send the request once, and report what comes of it.
+        """Send the request once, and report its outcome.
 
-        Raises `StaleConnectionError` if it is to be sent again at once: that a connection of the
-        pool was dead says nothing about the service. Once in a call, so that a request which the
-        service cannot answer is not repeated for long.
+        Raises `StaleConnectionError` if the call sends the request again at once: a dead connection
+        of the pool says nothing about the service. A call does so only once, since the service may
+        close connections because of the request.
         """
         session = self._session
         self._sent += 1
@@ -361,10 +361,10 @@ class _Call:
         return DeadlineExceededError(f"not done within {seconds:g} s", **call_of(self._request))
 
     async def _replace_token(self, refused: Token, error: AuthenticationError) -> Token:
-        """Drop a refused token and return another one; raise the error if it was the last word.
+        """Drop a refused token and return another one; raise the error if the call was repeated.
 
-        A call is repeated once, and once more if the second token is shared: that of another
-        process may have been revoked together with the first.
+        A call is repeated once, and once more if the second token is shared: another process may
+        have saved a token that was revoked together with the first one.
         """
         if self._refusals > refused.is_shared:
             raise error
@@ -378,13 +378,13 @@ class _Call:
             raise error
         return token
 
-    def _is_held_back(self) -> bool:
+    def _is_gate_closed(self) -> bool:
         """Return whether the gate is closed."""
         return self._session.gate.opens_at > self._session.clock.monotonic()
 
     def _ready_token(self) -> Token | None:
-        """Return the token to send, None while the gate or the token has to be waited for."""
-        return None if self._is_held_back() else self._session.credentials.current()
+        """Return the token to send; None while the gate is closed, or there is no usable token."""
+        return None if self._is_gate_closed() else self._session.credentials.current()
 
     async def _wait_for_token(self) -> Token:
         """Wait for the gate and the token."""
@@ -398,7 +398,7 @@ class _Call:
             # The token request has its own retries, and needs no slot.
             token = session.credentials.current() or await session.credentials.get(ends_at)
             # Sent even if it expired on its way here: the next one would do no better.
-            if not self._is_held_back():
+            if not self._is_gate_closed():
                 return token
 
     async def _wait_for_turn(self, *, ahead: bool) -> Token:

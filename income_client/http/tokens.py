@@ -234,14 +234,14 @@ _FIELDS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
 class TokenStore(Protocol):
     """A place where processes share one token; protect it as the secret that it holds.
 
-    An answer is waited for up to ten seconds, or a quarter of the calls' deadline if that is
-    less; then this process requests its own tokens for a minute. Take a store that answers
-    within a second: calls without a token wait for it.
+    A client waits for the store's answer up to ten seconds, or a quarter of the calls' deadline
+    if that is less; then this process requests its own tokens for a minute. Choose a store that
+    answers within a second: calls without a token wait for it.
 
-    A store may also have ``async def claim(self, seconds: float) -> bool``, by which of many
-    processes one renews the token while the others wait for what it saves. It returns False
-    while another process, which has claimed the renewal less than so many seconds ago, has
-    saved no token yet; else it notes this claim and returns True.
+    A store may also have ``async def claim(self, seconds: float) -> bool``. By claims, one of
+    many processes renews the token, and the others wait for the new token. The method returns
+    False if another process has claimed the renewal within the last ``seconds`` and has not yet
+    saved a token; otherwise it records this claim and returns True.
     """
 
     async def load(self) -> StoredToken | None:

@@ -70,8 +70,8 @@ class DeadLetters:
         """Return the windows to record as dead letters when a page contains a row without an id.
 
         Each poll lists the last seconds again, in another window, and shows the same row again.
-        Where dead letters cover the page's window already, the latest of them stands for the
-        row. A gap extends the dead letter before it, up to an hour, or begins a new one.
+        If dead letters cover the page's window already, the latest of them represents the row.
+        A gap extends the dead letter before it, up to an hour, or begins a new one.
         """
         # A dead letter of a single second means that the second is saturated.
         window = Window(window.after, max(window.before, window.after + 2))

@@ -197,7 +197,7 @@ def _takes_replaces(store: CheckpointStore) -> bool:
 
 
 async def _call_store(call: Callable[[], Awaitable[T]]) -> T:
-    # A function, whose text shows no store, as that of the store's method would.
+    # The repr of a function, unlike that of a bound method, does not show the store.
     return await replace_errors(call, _failure_of)
 
 

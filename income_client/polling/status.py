@@ -169,7 +169,7 @@ class Monitor:
     def took_over(self, silence: float, *, was_given_up: bool) -> None:
         """Log that this poller works now, if it has waited as a standby.
 
-        The other has not renewed its lease for so many seconds, or has given it up.
+        The previous leader has not renewed its lease for ``silence`` seconds, or has released it.
         """
         if not self._stands_by:
             return

@@ -295,10 +295,9 @@ class Saturation:
     def contradicts(self, second: int, rows: Rows, present: int) -> bool:
         """Record a saturated second; return whether its rows were those of another one.
 
-        A row belongs to one second. Pages about seconds that are three apart have
-        none in common, unless the service gives the same rows whatever it is asked.
-        Updates may have moved rows from the other second, but to none before the
-        ``present`` of its page.
+        A row belongs to one second. Pages about seconds that are three apart have no row in
+        common, unless the service ignores the bounds. Updates may have moved rows from the other
+        second, but only to seconds from the ``present`` of its page on.
         """
         ids = frozenset(rows)
         if self._last is not None:

@@ -1,10 +1,10 @@
 """Functions that read replies into records, written from the fields of the records and compiled.
 
-Of each there are two. `compiled` takes what a plain parser has made of any JSON. `quick_reader`
-lets the parser itself make structs of the same fields: that types are right and no field is
-unknown is found out in C, and only what JSON has no type for is left to read. It raises anything
-for what is not just as the contract says; then the first reads the same text again, keeps what is
-unknown, or says that there are faults.
+There are two functions for each record class. `compiled` reads the output of a plain JSON parser.
+`quick_reader` lets msgspec parse the text into structs with the same fields: msgspec checks types
+and unknown fields in C, so that only values without a JSON type are converted in Python. It raises
+any exception for a text that differs from the contract; then `compiled` reads the text again, keeps
+unknown fields, or finds the faults.
 
 Measured: a call for a page of 1,000 rows takes 763 us of processor time with `quick_reader` and
 932 us without it.

@@ -1,8 +1,8 @@
 """Read a page of the list row by row, where it cannot be read as a whole.
 
-A malformed row does not hide the others: it keeps its place on the page, so that a full page stays
-a full page, and a key of its own, by which neighbouring pages recognise it. Its id, if it has
-one, is no such key: it may be that of a sound row.
+A malformed row does not hide the others. It keeps its place on the page, so that a full page stays
+full, and has a key of its own, by which neighbouring pages recognise it. Its id cannot be the key,
+since a sound row may have the same id.
 """
 
 import hashlib

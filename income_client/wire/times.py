@@ -183,11 +183,11 @@ def earlier_second(second: int, seconds: int, zone: tzinfo) -> int:
 def service_second(value: When, zone: tzinfo, *, rounding: Rounding, name: str = "the time") -> int:
     """Return a bound of a query as a whole second since 1970 in the service's frame.
 
-    A time with a zone is converted, one without is in the service's frame already; a day means
-    its midnight. Sub-seconds widen the span. So does the hour that the end of summer time
-    repeats: its two passes carry the same texts, and a bound in one of them must not cut off
-    what the other holds. Raises `ConfigurationError` for what is not a time of the years 1 to
-    9999 (contract section 4.1 has four digits).
+    A time with a zone is converted; a time without zone is in the service's frame already; a day
+    means its midnight. Fractions of a second widen the span. The hour that the end of summer time
+    repeats widens it too: both passes have the same texts, and a bound in one pass must not cut
+    off updates of the other. Raises `ConfigurationError` for a value that is not a time of the
+    years 1 to 9999 (contract section 4.1 has four digits).
     """
     moment = _read_bound(value)
     if moment is None:

@@ -179,7 +179,7 @@ def test_quiet_reports_failures_only(download: Download) -> None:
 
 @pytest.mark.parametrize("host", ["", "files.example", "127.0.0.1:1"])
 def test_files_come_from_allowed_hosts_only(host: str, download: Download) -> None:
-    """This machine gets no request without the option; each refusal is reported once."""
+    """Hosts on this machine get no request without the option; each refusal is reported once."""
     download.hosts = ("--allow-host", host) if host else ()
     ran = download()
     assert (ran.status, ran.stdout, download.file_requests) == (1, "", 0)

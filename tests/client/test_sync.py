@@ -438,7 +438,8 @@ class Query:
         return iter(self._items)
 
     async def __aiter__(self) -> AsyncIterator[Any]:
-        for item in ():
+        no_items: list[Any] = []
+        for item in no_items:
             yield item
 
 

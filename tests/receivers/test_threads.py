@@ -82,7 +82,7 @@ class CountingClock(ManualClock):
 
 
 def test_first_tokens_in_threads_share_a_request_for_keys() -> None:
-    """Those who did not begin the request wait for it in event loops of their own."""
+    """Threads without the request wait for it in event loops of their own."""
     clock = CountingClock()
     requests = []
 

@@ -134,7 +134,7 @@ class SimulatedService:
 
     @property
     def set_back(self) -> list[tuple[float, float]]:
-        """When its clock in its zone went back, and by how many seconds."""
+        """Times at which the service's local clock went back, with the number of seconds."""
         if self.zone.shift >= 0:
             return self._set_back
         changes = [(at, -float(self.zone.shift)) for at in self._changes_of_offset]
