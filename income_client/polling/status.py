@@ -33,6 +33,7 @@ from .progress import Progress
 
 _LOGGER: Final = GuardedLogger("income_client.poller")
 _LEASE_LOGGER: Final = GuardedLogger("income_client.poller.lease")
+_CLOCK_LOGGER: Final = GuardedLogger("income_client.poller.clock")
 _COST_LOGGER: Final = GuardedLogger("income_client.poller.cost")
 _MANY_UNCHANGED: Final = 1_000
 _SKEW: Final = 5
@@ -220,7 +221,7 @@ class Monitor:
                 "before; what it has updated meanwhile is listed again"
             )
             facts = {"poller": self._name, "seconds": seconds}
-            _LOGGER.warning(message, self._name, seconds, extra=facts)
+            _CLOCK_LOGGER.warning(message, self._name, seconds, extra=facts)
 
     def warn_of_unchanged(self, seconds: int) -> None:
         """Warn once if a poll has read many applications again that had not changed."""

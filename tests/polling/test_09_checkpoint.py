@@ -475,6 +475,7 @@ async def test_a_clock_that_is_set_back_is_followed(
         assert 0 <= (poller.status.lag or 0) < 5 * 60
         (line,) = [one for one in caplog.records if "behind a time" in one.getMessage()]
         assert seconds - 5 * 60 < vars(line)["seconds"] <= seconds
+        assert line.name == "income_client.poller.clock"  # commands print it
         updated = place.touch(4)
         assert ids_of(await first(poller, 1)) == updated
         assert await rest(poller) == []
