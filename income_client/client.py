@@ -40,6 +40,7 @@ from .settings import (
     check_flag,
     check_positive,
     check_type,
+    service_digest,
 )
 from .system.clock import Clock, SystemClock
 from .system.frames import strip_frames
@@ -162,6 +163,7 @@ class IncomeClient:
             clock=self._clock,
         )
         self._host = urlsplit(base_url).netloc
+        self._service = service_digest(base_url, auth)
         self._retry = retry
         self._viewed: Self | None = None
         self._downloader: Downloader | None = None
@@ -786,6 +788,7 @@ class IncomeClient:
             documents=check_flag("documents", documents),
             pages=check_flag("pages", pages),
             concurrency=self._checked_concurrency(concurrency),
+            service=self._service,
         )
         return Poller(
             source,

@@ -5,6 +5,7 @@ allowed, and what was given.
 """
 
 import base64
+import hashlib
 import hmac
 import inspect
 import math
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _FIRST_PRINTABLE: Final = 0x20
 _DELETE: Final = 0x7F
 _MAX_SHOWN: Final = 40
+_SERVICE_DIGEST_BYTES: Final = 4
 
 
 def invalid(
@@ -291,6 +293,19 @@ class OAuth2ClientCredentials:
 Auth = BasicAuth | OAuth2ClientCredentials
 AuthFunction = Callable[[], Auth | Awaitable[Auth]]
 """Function that returns the current credentials, or a coroutine of them."""
+
+
+def service_digest(base_url: str, auth: Auth | AuthFunction) -> str:
+    """Return a text that tells services and their accounts apart, and shows neither."""
+    match auth:
+        case BasicAuth():
+            account = auth.username
+        case OAuth2ClientCredentials():
+            account = auth.client_id
+        case _:
+            account = ""
+    content = f"{base_url.rstrip('/')} {account}".encode()
+    return hashlib.blake2b(content, digest_size=_SERVICE_DIGEST_BYTES).hexdigest()
 
 
 @frozen(kw_only=True, cache_hash=True, repr=False)

@@ -25,7 +25,7 @@ from .reading import DIGEST_BYTES, KEY_BYTES
 _VERSION: Final = 2
 _FIRST_VERSION: Final = 1
 _MEMBERS: Final = {"poll", "since", "reached", "low", "batches", "claims", "seen"}
-_OPTIONAL: Final = {"filter", "holder", "lease"}
+_OPTIONAL: Final = {"filter", "holder", "lease", "service"}
 _FIRST_KEY_BYTES: Final = 8
 _FIRST_DIGEST_BYTES: Final = 16
 _COUNTLESS: Final = 2**60
@@ -62,6 +62,9 @@ class Checkpoint:
     """Number of pollers that have acquired the name."""
     filter_digest: str | None = None
     """Digest of the filter of the list calls; None if every application is listed."""
+    service: str | None = None
+    """Digest of the service's address and of the account; None in checkpoints of version 0.2.0 and
+    before."""
     holder: str | None = None
     """The mark of the poller that made the save, a random text; None in checkpoints of version
     0.2.0 and before."""
@@ -99,6 +102,8 @@ class Checkpoint:
         }
         if self.filter_digest is not None:
             state["filter"] = self.filter_digest
+        if self.service is not None:
+            state["service"] = self.service
         if self.holder is not None:
             state["holder"] = self.holder
         if self.lease is not None:
@@ -130,6 +135,7 @@ def read_checkpoint(text: object) -> Checkpoint:
         batches=state["batches"],
         takeovers=state["claims"],
         filter_digest=state.get("filter"),
+        service=state.get("service"),
         holder=state.get("holder"),
         lease=state.get("lease"),
         seen=_read_seen(state["seen"], state["reached"], is_first=state["poll"] == _FIRST_VERSION),
@@ -145,7 +151,7 @@ def _is_sound(state: Mapping[str, Any]) -> bool:
         and (low is None or _is_second(low))
         and _is_count(state["batches"])
         and _is_count(state["claims"])
-        and all(isinstance(state.get(name), str | None) for name in ("filter", "holder"))
+        and all(isinstance(state.get(name), str | None) for name in ("filter", "holder", "service"))
         and _is_duration(state.get("lease"))
     )
 

@@ -114,10 +114,11 @@ class Lease:
         *,
         must_exist: bool = False,
         filter_digest: str | None = None,
+        service: str | None = None,
     ) -> tuple[Checkpoint, tuple[DeadLetter, ...]]:
         """Acquire the lease; return the checkpoint to resume from, and the dead letters."""
         self._fence = fence = await self._standby.acquire(
-            start, begin, must_exist=must_exist, filter_digest=filter_digest
+            start, begin, must_exist=must_exist, filter_digest=filter_digest, service=service
         )
         letters = await fence.load_letters()
         self._begin_renewing()
@@ -260,6 +261,7 @@ class Standby:
         *,
         must_exist: bool,
         filter_digest: str | None,
+        service: str | None,
     ) -> Fence:
         """Make the first save, under a new mark, once the lease is free; return the fence."""
         for _ in range(_MOST_RIVALS):
@@ -278,9 +280,13 @@ class Standby:
                 if earlier is not None and earlier.filter_digest != filter_digest:
                     # This poller would pass over updates that the filter has hidden until now.
                     raise CheckpointError("the checkpoint belongs to a poller with another filter")
+            beginning = await self._choose_beginning(previous, start, begin)
+            if beginning.service not in {None, service} and service is not None:
+                self._monitor.is_of_another_service(beginning.reached)
             checkpoint = evolve(
-                await self._choose_beginning(previous, start, begin),
+                beginning,
                 filter_digest=filter_digest,
+                service=service,
                 holder=secrets.token_hex(_MARK_BYTES),
                 lease=self._seconds,
             )

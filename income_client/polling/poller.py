@@ -416,6 +416,7 @@ class Poller:
                 self._find_first_second,
                 must_exist=self._must_exist,
                 filter_digest=self._source.list_filter.digest,
+                service=self._source.service,
             )
         )
         progress = Progress(checkpoint, settle=self._settle, lookback=self._lookback)

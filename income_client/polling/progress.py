@@ -38,6 +38,7 @@ class Progress:
         self._batches = checkpoint.batches
         self._takeovers = checkpoint.takeovers
         self._filter_digest = checkpoint.filter_digest
+        self._service = checkpoint.service
         self._holder = checkpoint.holder
         self._seen = dict(checkpoint.seen)
         # Versions that the list cannot show any more; checkpoints do not contain them.
@@ -126,6 +127,7 @@ class Progress:
             batches=self._batches,
             takeovers=self._takeovers,
             filter_digest=self._filter_digest,
+            service=self._service,
             holder=self._holder,
             seen=dict(self._seen),
         )

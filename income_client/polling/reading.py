@@ -198,6 +198,8 @@ class PollSource:
     pages: bool
     concurrency: int
     list_filter: ListFilter = EVERY_APPLICATION
+    service: str | None = None
+    """Digest of the service's address and of the account, for checkpoints."""
     limit: int = LARGEST_LIMIT
     """Rows of a full page of the list."""
     batch_size: int = 100

@@ -213,6 +213,17 @@ class Monitor:
             message, self._name, batches, extra={"poller": self._name, "batches": batches}
         )
 
+    def is_of_another_service(self, reached: int) -> None:
+        """Warn that another address or account was polled up to a second, and this one was not."""
+        moment = EPOCH + timedelta(seconds=reached)
+        message = (
+            "poller %r resumes from a checkpoint of another address or account of the service: "
+            "what was updated here before %s is not delivered. If it is another service, poll it "
+            "under a name of its own"
+        )
+        facts = {"poller": self._name, "reached": reached}
+        _LEASE_LOGGER.warning(message, self._name, moment, extra=facts)
+
     def clock_fell_back(self, seconds: int) -> None:
         """Warn that the service's clock is behind a time that it has shown before."""
         if seconds > _SKEW:
