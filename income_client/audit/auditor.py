@@ -1,35 +1,36 @@
 """Compare the service's list with the ids and update times that a program holds.
 
-The list is read. Its rows have no update time, but a row lies between the bounds of its
-page. So a held time before them is stale, one behind them is not, and one between them leaves
-it open: then the list is asked for a part of the page that begins just after the held time.
+The rows of the list have no update time, but a row's update lies between the bounds of its page. So
+a held time before the bounds is stale, and a held time after them is current. A held time between
+them is undecided: the audit then lists a part of the page that begins just after that time.
 
-No alarm is false, whatever changes meanwhile, since only what was *due* counts: updated before
-``until``, which lies ``settle`` before the present at which the audit began. That is asked for
-before ``held`` is read, so ``held`` has had ``settle`` for what is due.
+The audit raises no false alarm, since only *due* updates count: those before ``until``, which is
+``settle`` seconds before the present at the audit's beginning. The audit asks for the present
+before it reads ``held``, so the program has had ``settle`` seconds to store a due update.
 
 1. The first walk lists the span up to ``until``. Unknown ids may be missing, old times stale.
-2. The second walk follows it, from ``until`` to the present. What it lists has been updated
-   since: that is not due, and no longer missing or stale.
-3. Each page with a finding is asked for again. What a complete page no longer shows has moved on,
-   or was deleted, and is no finding either. If any are left, the second walk is made once more,
-   after one of the seconds beside ``until``: two exclusive bounds hide that very second.
-4. What no walk listed is asked for by its id, but no more than a thousand. An update may hide the
-   old row before it shows the new one, so only what the service does not know either is gone.
+2. The second walk lists the span from ``until`` to the present. An application in it was updated
+   after ``until``: it is not due, and neither missing nor stale.
+3. Each window with a finding is listed again. An application that a complete page does not show any
+   more was updated or deleted, and is no finding. If findings remain, the audit lists the seconds
+   beside ``until``, since two exclusive bounds hide that second, and then makes the second walk
+   again.
+4. At most a thousand ids that no walk has listed are read one by one. An update may hide the old
+   row before it shows the new one, so an application is deleted only if the service does not know
+   it.
 
-Update times only grow. An application with a held time in the span is listed by the first walk
-unless it moved behind ``until`` before; then the second lists it, which misses nothing that is
-updated while it runs. So what neither listed is not on the list: ``unlisted``. This holds for times
-held behind the earliest second that the service lists, and before ``until``; and for none before
-a second that holds more rows than it can list, or a row without an id, where it may be.
+Update times only grow. The first walk lists an application with a held time in the span, unless an
+update has moved it behind ``until``; then the second walk lists it, which misses no update during
+the walk. So an id that neither walk has listed is not on the list: ``unlisted``. This holds for
+held times after the earliest second that the service lists, and before ``until``. It does not hold
+for held times before a saturated second or a row without an id, where the application may be.
 
-Nothing that was due when the audit began, and still is as it was, is passed over, but for an
-update in the very window of the held time. With ``margin``, pages are asked for in parts to find
-those too: a row that is in no part behind a cut was updated before it, so a cut within ``margin``
-of each held time proves that none is older than that. As few cuts are made as can be, one call
-each.
+The audit passes over no due update that is still the latest one, except an update in the window of
+the held time. With ``margin``, the audit lists pages in parts to find those updates: a row that no
+part after a cut contains was updated before the cut. So a cut within ``margin`` after each held
+time proves that no row is older than that. The audit makes the fewest possible cuts, one call each.
 
-What is left is counted: ``undecided``.
+Ids without a decision are counted: ``undecided``.
 """
 
 import asyncio
@@ -83,9 +84,9 @@ class StaleApplication:
     """An application whose listed version is newer than the program's.
 
     Attributes:
-        application_id: which one.
-        held_at: the update time held, in the service's zone.
-        listed_in: the seconds in which it was updated since.
+        application_id: id of the application.
+        held_at: the program's update time, in the service's zone.
+        listed_in: seconds that contain a later update.
     """
 
     application_id: str
@@ -97,32 +98,32 @@ class StaleApplication:
 class Audit:
     """The result of comparing the service's list with the ids and times that a program holds.
 
-    Nothing else is missing, nor stale by more than ``margin``, but for what ``saturated`` seconds
-    and ``unreadable`` rows may hide.
+    No other application is missing, or stale by more than ``margin``, unless a second in
+    ``saturated`` or one of the ``unreadable`` rows hides it.
 
     Attributes:
-        after: from when on all that was updated was listed: later than asked for where the
-            service lists nothing older; None for the beginning of time.
-        until: only what was last updated before this counts.
-        held: how many ids are held.
-        listed: how many applications are listed, those updated after ``until`` aside.
+        after: the time after which all updates were listed: later than the requested bound if the
+            service lists no earlier updates; None for the beginning of time.
+        until: the time before which an application's last update counts.
+        held: number of ids held.
+        listed: number of listed applications, without those updated after ``until``.
         missing: ids that are listed, and not held.
-        stale: those held with a time before their last update.
-        unlisted: ids held with a time of the span that the service neither lists nor knows.
-        undecided: how many ids the list did not say enough about: listed in the very window of
-            the held time, so perhaps updated again there, later than the margin that was asked
-            for; or not listed, but perhaps hidden in a saturated second, or known to the service
-            as it was, or not asked for, as so many are not listed.
-        in_future: how many ids are held with a time after the service's present. The audit cannot
+        stale: applications held with a time before their last update.
+        unlisted: ids, held with a time of the span, that the service neither lists nor knows.
+        undecided: number of ids about which the list says too little. Most are listed in the window
+            of the held time, and may have been updated again in it, later than the requested
+            margin. The others are not listed: they may be hidden in a saturated second, are known
+            to the service with the held time, or were not read, since too many are not listed.
+        in_future: number of ids held with a time after the service's present. The audit cannot
             find updates of these: often a local time was stored as UTC.
-        later_than_listed: how many other ids are held with a time after the page on which they were
-            listed, which may have the same cause. A document may be updated later than the
-            application, so this is a warning alone.
-        margin: how long after the time held such an update may lie, at the most.
-        margin_asked: the margin that was asked for, in seconds; None if none was.
-        saturated: seconds that hold more applications than can be listed.
-        unreadable: how many rows of the list have no id that can be read.
-        requests: calls that it took.
+        later_than_listed: number of other ids held with a time after the page that lists them,
+            which may have the same cause. A document may be updated later than the application,
+            so this is only a warning.
+        margin: the longest possible time from a held time to such an update.
+        margin_asked: the requested margin in seconds; None without one.
+        saturated: seconds with more applications than can be listed.
+        unreadable: number of rows of the list without a readable id.
+        requests: number of calls that the audit made.
     """
 
     after: datetime | None
