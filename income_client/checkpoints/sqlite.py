@@ -187,9 +187,9 @@ class SQLiteCheckpointStore(CheckpointStore):
         check_name(name)
         return await self._run_statements(partial(self._remove_letters, name, checked_keys(keys)))
 
-    async def ring(self, name: str) -> None:  # noqa: D102 - likewise
+    async def ring(self, name: str) -> bool:  # noqa: D102 - likewise
         check_name(name)
-        await self._run_statements(partial(self._ring_bell, name))
+        return await self._run_statements(partial(self._ring_bell, name))
 
     async def count_rings(self, name: str) -> int:  # noqa: D102 - likewise
         check_name(name)
@@ -244,13 +244,15 @@ class SQLiteCheckpointStore(CheckpointStore):
             connection.execute("COMMIT")
         return tuple(removed)
 
-    def _ring_bell(self, name: str) -> None:
+    def _ring_bell(self, name: str) -> bool:
         with self._open_transaction("BEGIN IMMEDIATE") as connection:
             if connection is None:  # nobody has taken the name, so nobody waits
-                return
+                return False
             connection.execute(_MAKE_BELLS)
             connection.execute(_RING, (name,))
+            is_known = _select_checkpoint(connection, name).checkpoint is not None
             connection.execute("COMMIT")
+        return is_known
 
     def _count_rings(self, name: str) -> int:
         with self._open_transaction("BEGIN") as connection:

@@ -131,11 +131,17 @@ class CheckpointStore(ABC):
         """
         raise self._cannot("forget dead letters")
 
-    async def ring(self, name: str) -> None:
+    async def ring(self, name: str) -> bool:
         """Wake the poller that works under a name: it polls within two seconds.
+
+        It need not be made with ``standby``.
 
         Args:
             name: the poller's.
+
+        Returns:
+            Whether a poller has ever stored a checkpoint under the name here. False is the sign of
+            a mistyped name, or of another store; whether the poller runs now is not known.
 
         Raises:
             CheckpointError: the store failed, and the poller may not be woken.
@@ -358,9 +364,10 @@ class MemoryCheckpointStore(CheckpointStore):
         letters = self._letters.get(name, {})
         return tuple(key for key in keys if letters.pop(key, None) is not None)
 
-    async def ring(self, name: str) -> None:  # noqa: D102 - likewise
+    async def ring(self, name: str) -> bool:  # noqa: D102 - likewise
         check_name(name)
         self._rings[name] += 1
+        return name in self._stored
 
     async def count_rings(self, name: str) -> int:  # noqa: D102 - likewise
         check_name(name)

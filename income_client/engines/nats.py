@@ -150,9 +150,11 @@ class NatsCheckpointStore(CheckpointStore):
         check_name(name)
         return await _await_answer(self._remove_letters(name, checked_keys(keys)))
 
-    async def ring(self, name: str) -> None:  # noqa: D102 - likewise
+    async def ring(self, name: str) -> bool:  # noqa: D102 - likewise
         check_name(name)
         await _await_answer(_in_time(self._kv.put(_rings_key_of(name), b"")))
+        _, content = await _await_answer(self._read_key(_key_of(name)))
+        return bool(content)
 
     async def count_rings(self, name: str) -> int:  # noqa: D102 - likewise
         check_name(name)

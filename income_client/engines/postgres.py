@@ -185,6 +185,7 @@ _CLAIM: Final = """
 _RING: Final = """
     INSERT INTO income_rings AS held (name, rings) VALUES ($1, 1)
     ON CONFLICT (name) DO UPDATE SET rings = held.rings + 1
+    RETURNING EXISTS (SELECT 1 FROM income_checkpoints WHERE name = $1)
 """
 _COUNT_RINGS: Final = "SELECT rings FROM income_rings WHERE name = $1"
 
@@ -343,9 +344,9 @@ class PostgresCheckpointStore(_Checkpoints):
         check_name(name)
         await self._database.run(partial(_try_save, name))
 
-    async def ring(self, name: str) -> None:  # noqa: D102 - as the base class says
+    async def ring(self, name: str) -> bool:  # noqa: D102 - as the base class says
         check_name(name)
-        await self._database.run(partial(_ring_bell, name))
+        return await self._database.run(partial(_ring_bell, name))
 
     async def count_rings(self, name: str) -> int:  # noqa: D102 - likewise
         check_name(name)
@@ -505,8 +506,9 @@ async def _remove_letters(name: str, keys: Sequence[str], connection: Any) -> tu
     return tuple(key for digest, key in by_digest.items() if digest in removed)
 
 
-async def _ring_bell(name: str, connection: Any) -> None:
-    await connection.execute(_RING, name)
+async def _ring_bell(name: str, connection: Any) -> bool:
+    is_known: bool = await connection.fetchval(_RING, name)
+    return is_known
 
 
 async def _count_rings(name: str, connection: Any) -> int:

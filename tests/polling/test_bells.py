@@ -30,13 +30,13 @@ class Bells(MemoryCheckpointStore):
         self.answers = asyncio.Event()
         self.answers.set()
 
-    async def ring(self, name: str) -> None:
+    async def ring(self, name: str) -> bool:
         self.rings += 1
         if self.ring_failures:
             self.ring_failures -= 1
             raise CheckpointError("the line is cut", retryable=True)
         await self.answers.wait()
-        await super().ring(name)
+        return await super().ring(name)
 
     async def count_rings(self, name: str) -> int:
         self.looks += 1

@@ -230,9 +230,10 @@ class StoreClient(CheckpointStore):
         """Find out whether it answers."""
         await self._call(lambda: None)
 
-    async def ring(self, name: str) -> None:
+    async def ring(self, name: str) -> bool:
         """Wake the poller that works."""
         await self._call(self.server.ring)
+        return True
 
     async def count_rings(self, name: str) -> int:
         """Return how often it was rung."""

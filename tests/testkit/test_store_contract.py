@@ -73,16 +73,17 @@ class Unrefreshed(MemoryCheckpointStore):
 class Deaf(MemoryCheckpointStore):
     """Counts no ring."""
 
-    async def ring(self, name: str) -> None:
+    async def ring(self, name: str) -> bool:
         """Do nothing."""
+        return (await self.load(name)).version > 0
 
 
 class Common(MemoryCheckpointStore):
     """Counts the rings of all names together."""
 
-    async def ring(self, name: str) -> None:
-        del name
+    async def ring(self, name: str) -> bool:
         await super().ring("all")
+        return (await self.load(name)).version > 0
 
     async def count_rings(self, name: str) -> int:
         del name
@@ -92,10 +93,12 @@ class Common(MemoryCheckpointStore):
 class Rewriting(MemoryCheckpointStore):
     """Keeps a ring in the checkpoint."""
 
-    async def ring(self, name: str) -> None:
+    async def ring(self, name: str) -> bool:
+        if name not in self._stored:
+            return False
         stored = await self.load(name)
         await self.save(name, stored.checkpoint or "", version=stored.version)
-        await super().ring(name)
+        return await super().ring(name)
 
 
 BROKEN: Final[Sequence[tuple[Callable[[], Any], str]]] = (
