@@ -39,11 +39,10 @@ class _Watch(asyncio.Protocol):
         self.has_unread: Callable[[], object] = _unread_check(transport)
         self.came_unasked: bool = False
         self.is_given_up: bool = False
-        """Whether another connection of its time has failed, and this one has received nothing
-        since."""
+        """Whether another connection has failed since this one last received bytes."""
         self.user: Connection | None = None
         """aiohttp's object for the last use of the connection."""
-        self._asked: Connection | None = None
+        self._expecting: Connection | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -52,14 +51,14 @@ class _Watch(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.is_given_up = False
-        if self._asked is None or self._asked.protocol is None:
+        if self._expecting is None or self._expecting.protocol is None:
             self.came_unasked = True
         # Passed on in any case, since the owner of a borrowed session may have asked for it.
         self._protocol.data_received(data)
 
     def expect(self, conn: "Connection") -> bool:
         """Expect a reply until the connection is given back; False if bytes came before."""
-        self._asked = conn
+        self._expecting = conn
         return not self.came_unasked
 
     def eof_received(self) -> None:

@@ -42,5 +42,5 @@ class PageCap:
         return rows > self._whole or now > self._shown_at + _BELIEVED_SECONDS
 
     def believe(self, rows: int, now: float) -> None:
-        """Record that a page with so many rows hides none."""
+        """Record that a page with ``rows`` rows hides no others."""
         self._whole, self._shown_at = rows, now

@@ -110,7 +110,7 @@ class RetryBudget:
 
 
 class Retries:
-    """The attempts of one call: counts them, pays for them, and knows how long to pause between.
+    """The attempts of one call: their number, their cost, and the pauses between them.
 
     ``seconds`` is the time of the whole call, from now on. ``chance`` gives numbers from 0 to 1,
     evenly; tests put in their own.
@@ -166,7 +166,7 @@ class Retries:
         return pause
 
     def succeed(self) -> None:
-        """Return to the budget what the last attempt has cost, or the reward of a first one."""
+        """Return the cost of the last attempt to the budget, or the reward for a first success."""
         self._budget.refund(self._paid)
 
     def _consult_strategies(self, error: IncomeClientError, now: float) -> tuple[float, bool]:

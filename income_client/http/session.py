@@ -71,7 +71,7 @@ _AN_AUTH: Final = "BasicAuth, OAuth2ClientCredentials or a function that returns
 
 @frozen(kw_only=True, eq=False, repr=False)
 class SessionManager:
-    """Makes calls for one set of credentials; the views of a client have one each.
+    """Makes calls with one set of credentials; each view of a client has its own manager.
 
     Views made by ``with_options`` have the parts of the session that they are made of, all but the
     timeouts and the retry policy.
@@ -203,7 +203,7 @@ def open_session(
 
 
 async def _request_token(make_session: Callable[..., SessionManager], auth: Auth) -> Token:
-    """Request a token with credentials (contract section 5.1); Basic ones are sent as one."""
+    """Request a token with credentials (section 5.1); Basic credentials become a token unsent."""
     authorization = auth.authorization()
     if isinstance(auth, BasicAuth):
         return fixed_token(authorization)

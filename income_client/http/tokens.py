@@ -345,7 +345,7 @@ class SharedToken:
         return None
 
     def begin_saving(self, token: Token) -> None:
-        """Save a token in the background, after the one before."""
+        """Save a token in the background, after any earlier save."""
         self._unsaved = token
         if self._saving is None or self._saving.done():
             saving = self._save_newest()
@@ -392,7 +392,7 @@ class Renewal:
         return self._task.done()
 
     async def wait(self) -> Token:
-        """Return the new token; raise a copy of what it has failed with."""
+        """Return the new token, or raise a copy of the renewal's error."""
         # Unlike awaiting the task, this neither cancels it nor raises what ended it.
         await asyncio.wait((self._task,))
         if self._task.cancelled():

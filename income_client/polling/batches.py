@@ -104,7 +104,7 @@ class Batch:
         await self.commit()
 
     async def commit(self) -> None:
-        """Store the checkpoint, which covers every batch before as well; again does nothing.
+        """Store the batch's checkpoint, which covers all earlier batches; a repeat does nothing.
 
         If the block of an earlier batch has failed, it is stored once that one is committed.
         While the store fails, the commit is retried with growing pauses, which ``status`` shows.
@@ -120,7 +120,7 @@ class Batch:
 
     @asynccontextmanager
     async def transaction(self, connection: Any) -> AsyncIterator[None]:
-        """Commit it in one database transaction with what the block writes.
+        """Commit the batch in one database transaction with the block's writes.
 
         ``async with batch.transaction(connection): await connection.execute(...)`` begins a
         transaction, stores the checkpoint in it after the block, and commits both or neither:

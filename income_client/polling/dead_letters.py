@@ -19,7 +19,7 @@ _LONGEST_REASON: Final = 500
 
 
 class DeadLetters:
-    """The dead letters of one poller, and which of them are not stored yet."""
+    """The dead letters of one poller, stored or not."""
 
     def __init__(self, letters: Iterable[DeadLetter] = ()) -> None:
         self._letters = {letter.key: letter for letter in letters}
@@ -135,7 +135,7 @@ class DeadLetters:
         self._resolved.pop(letter.key, None)
 
     def resolve(self, key: str) -> None:
-        """Remove a dead letter whose application was read after all, if there is one."""
+        """Remove the dead letter of an application that was read, if there is one."""
         letter = self._letters.pop(key, None)
         if letter is not None:
             self._unsaved.pop(key, None)

@@ -106,7 +106,7 @@ class Fence:
                     await self._save_last()
 
     def abandon(self) -> None:
-        """Contain no lease in further saves; leave the stored one to expire."""
+        """Leave the stored lease to expire, and save no lease any more."""
         self._ownership = self._ownership.after_change(Abandoned())
 
     @asynccontextmanager

@@ -93,7 +93,7 @@ class Lease:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the lease was acquired and is not held any more, for whatever reason."""
+        """Whether the poller held the lease once and does not hold it now."""
         return self._fence is not None and not isinstance(self._fence.hold, Held)
 
     @property
@@ -104,7 +104,7 @@ class Lease:
         return self._seconds is not None or has_vanished
 
     def is_replacement(self, error: IncomeClientError) -> bool:
-        """Return whether an error only says that another poller leads and this one stands by."""
+        """Return whether an error only says that another poller leads while this one stands by."""
         return isinstance(error, CheckpointConflictError) and self.may_be_acquired_again
 
     async def acquire(
