@@ -697,7 +697,7 @@ class IncomeClient:
         name: str = "default",
         start: When | None = None,
         interval: float = 30.0,
-        settle: float = 5.0,
+        settle: float = 60.0,
         lookback: float = 0.0,
         documents: bool = True,
         pages: bool = False,
@@ -718,10 +718,11 @@ class IncomeClient:
         `AuthenticationError`: at once if no call has succeeded yet, and after five minutes
         of refusals otherwise, since identity providers fail that way while they are deployed.
 
-        Each poll reads every application again that was updated within ``settle`` and
-        ``lookback``: at 10 updates a second, ``lookback=3600`` is 36,000 applications a poll
-        and a checkpoint of 0.7 MB with every batch. ``status.unchanged`` counts them, and
-        more than a thousand are logged as a warning.
+        An application is read when it is listed, and again once ``settle`` has passed,
+        since it may have been updated twice in one second. What was updated within
+        ``lookback`` is read at each of these times: at 10 updates a second, ``lookback=3600``
+        is 36,000 applications and a checkpoint of 0.7 MB with every batch.
+        ``status.unchanged`` counts them, and more than a thousand are logged as a warning.
 
         Where the store has no checkpoint under the name, polling begins anew: that is logged,
         reported as `CheckpointCreated`, and refused with ``must_exist``.
@@ -734,9 +735,11 @@ class IncomeClient:
                 from there and a time given here is ignored. The ``checkpoint`` of a batch may
                 be given instead: of that and the store's, the further one counts.
             interval: seconds from the start of one poll to that of the next.
-            settle: seconds that the service may take to list an update. The checkpoint stays
-                that far behind, and each poll reads those seconds again.
-            lookback: more seconds that each poll reads again, 0 unless clocks go back: if
+            settle: seconds that the service may take to list an update. An update is delivered
+                when it is listed; ``settle`` only says how long it may be listed late and
+                still come. The checkpoint stays that far behind. If it is shorter than the
+                time between two polls, each poll reads its seconds again.
+            lookback: more seconds to read again, 0 unless clocks go back: if
                 ``service_timezone`` has summer time and the poller was stopped, or between
                 two polls of a long ``interval``, while they did, one poll must read the shift
                 again (3600).

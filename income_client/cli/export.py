@@ -80,7 +80,7 @@ async def export(
     documents: Annotated[bool, Parameter(show_default=False)] = True,
     pages: Switch = False,
     addresses: Switch = False,
-    settle: Annotated[Seconds, Parameter(metavar="SECONDS")] = 5.0,
+    settle: Annotated[Seconds, Parameter(metavar="SECONDS")] = 60.0,
     concurrency: Count = 16,
     allow_missing: Switch = False,
     connection: Connection | None = None,

@@ -61,7 +61,7 @@ async def poll(
     name: Annotated[str, Parameter(metavar="NAME")] = "default",
     start: When | None = None,
     interval: Annotated[float, Parameter(metavar="SECONDS", validator=Number(gt=0))] = 30.0,
-    settle: Annotated[Seconds, Parameter(metavar="SECONDS")] = 5.0,
+    settle: Annotated[Seconds, Parameter(metavar="SECONDS")] = 60.0,
     lookback: Annotated[Seconds, Parameter(metavar="SECONDS")] = 0.0,
     once: Switch = False,
     standby: Switch = False,

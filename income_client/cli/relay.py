@@ -59,7 +59,7 @@ async def relay(
     payload: Payload = "reference",
     start: When | None = None,
     interval: Annotated[float, Parameter(metavar="SECONDS", validator=Number(gt=0))] = 30.0,
-    settle: Annotated[Seconds, Parameter(metavar="SECONDS")] = 5.0,
+    settle: Annotated[Seconds, Parameter(metavar="SECONDS")] = 60.0,
     lookback: Annotated[Seconds, Parameter(metavar="SECONDS")] = 0.0,
     once: Switch = False,
     standby: Switch = False,

@@ -1,8 +1,10 @@
 """One poll: list applications, read them, and move the progress.
 
-A poll lists everything that was updated since the checkpoint, up to the service's present. A listed
-application may or may not have changed: each is read, and the content decides whether it is
-delivered. The progress follows the pages whose rows are read, and stays behind service time.
+The first poll lists everything that was updated since the checkpoint, up to the service's present.
+Later ones list what no poll has listed yet; then, for updates that are listed late, what was listed
+before; and, once `settle` has passed, the rest of what the progress is to move over (`listings`). A
+listed application may or may not have changed: it is read, and the content decides whether it is
+delivered. The progress follows the pages of which every row is read since `settle` has passed.
 
 An application that cannot be read is tried again after the others of its page, and then becomes a
 dead letter before the progress passes it. A failure that may be the service's own counts against
@@ -10,8 +12,9 @@ an application that fails alone, or beside which most of several others, the wit
 if most of them fail too, the poll fails. A 429 and a failed token request are about the account:
 they count against no application. Overdue dead letters are tried again after the listing.
 
-A poll has three phases: Listing, then Retrying once for each window of an overdue dead letter, then
-Listed. Rows that a phase has opened are read before the phase continues.
+A poll has four phases: Listing, then Relisting once for each span that is listed again, then
+Retrying once for each window of an overdue dead letter, then Listed. Rows that a phase has opened
+are read before the phase continues.
 """
 
 import contextlib
@@ -21,7 +24,7 @@ from itertools import islice
 from math import ceil
 from typing import Final, assert_never
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from income_client.errors import (
     AuthenticationError,
@@ -47,6 +50,7 @@ from income_client.wire.times import FIRST_SECOND
 
 from .batches import Records
 from .dead_letters import DeadLetters, dead_letter_reason
+from .listings import PARTS_OF_AGE, Listings, Span
 from .progress import Progress
 from .reading import Outcome, PollSource, Versioned, ids_on, key_of, nameless_on, updated_at
 from .schedule import Schedule
@@ -70,6 +74,8 @@ _DAY: Final = 86_400
 """Seconds since the last successful poll of any process, where they are unknown."""
 _SKEW: Final = 5
 _STILL: Final = 2
+_MARGIN: Final = 2
+"""Seconds by which `settle` must outlast the time since the last poll, for parts to be listed."""
 
 _ENDING: Final = (AuthenticationError, ClientClosedError, ConfigurationError)
 
@@ -80,6 +86,7 @@ class PollerState:
 
     progress: Progress
     letters: DeadLetters
+    listings: Listings = field(factory=Listings)
     date_ahead: int = 0
     """Seconds by which `Date` was ahead of the echo in the last poll; may be negative."""
     echoed: int | None = None
@@ -126,7 +133,17 @@ class _FirstReply:
 
 @frozen
 class _Listing:
-    """The updates since the checkpoint are being listed and read."""
+    """The updates that no poll has listed yet are being listed and read."""
+
+
+@frozen
+class _Relisting:
+    """Seconds that an earlier poll has listed are listed again, and read as far as needed."""
+
+    window: Window
+    planner: WalkPlanner
+    is_due: bool
+    """Whether `settle` has passed since: every row is read, and the progress moves over them."""
 
 
 @define
@@ -164,10 +181,21 @@ class Poll:
         to_the_end = schedule.is_urgent or schedule.ends_with_poll
         self._date_ahead = None if to_the_end else state.date_ahead
         self._first_reply: _FirstReply | None = None
+        elapsed = schedule.seconds_since_success(self._began)
+        self._is_whole = (
+            state.listings.until is None
+            or elapsed is None
+            or elapsed + _MARGIN >= state.progress.settle
+        )
+        """Whether everything since the checkpoint is listed at once, and read."""
         self._listing = self._new_listing()
-        self._phase: _Listing | _Retrying | _Listed = _Listing()
+        self._phase: _Listing | _Relisting | _Retrying | _Listed = _Listing()
+        self._spans: deque[Span] = deque()
+        """Seconds to list again after the current phase."""
+        self._listed_from: int = state.progress.position
+        """First second that the whole poll lists, and each after it."""
         self._page: Delivery | None = None
-        """The page of the list whose rows are being read; None between pages."""
+        """The page whose rows are being read, if the progress moves over it; otherwise None."""
         self._rows: deque[Row] = deque()
         self.has_read: bool = False
         """Whether the service returned at least one of the records requested last."""
@@ -179,10 +207,13 @@ class Poll:
                 return await self._read_rows()
             match self._phase:
                 case _Listing():
-                    if not await self._list_further(self._listing):
-                        self._advance_checkpoint()
-                        self._note_date_ahead()
-                        self._phase = self._retry_first_of(self._due_windows())
+                    list_more = self._list_further if self._is_whole else self._list_all
+                    if not await list_more(self._listing):
+                        self._phase = self._relist()
+                case _Relisting() as relisting:
+                    if not await self._list_all(relisting.planner):
+                        self._end_relisting(relisting)
+                        self._phase = self._relist_next()
                 case _Retrying() as retrying:
                     if not await self._list_again(retrying):
                         self._phase = self._retry_first_of(retrying.due)
@@ -194,16 +225,76 @@ class Poll:
     # Listing
 
     def _new_listing(self) -> WalkPlanner:
-        # One second early, so that an exclusive bound lists the first second as well.
-        bounds = Bounds(max(self._state.progress.lower - 1, FIRST_SECOND), None)
+        first = self._state.progress.lower
+        if not self._is_whole and (until := self._state.listings.until) is not None:
+            first = max(first, until)
+        return self._planner_from(first, None, date_ahead=self._date_ahead)
+
+    def _planner_from(
+        self, first: int, before: int | None, *, date_ahead: int | None = None
+    ) -> WalkPlanner:
         return WalkPlanner(
-            bounds,
+            # One second early, so that an exclusive bound lists the first second as well.
+            Bounds(max(first - 1, FIRST_SECOND), before),
             limit=self._source.limit,
             walkers=1,
             keep_saturated=True,
-            date_ahead=self._date_ahead,
+            date_ahead=date_ahead,
             repeats=True,
         )
+
+    def _list_whole(self) -> None:
+        """List everything since the checkpoint, because the service's clock was set back."""
+        self._is_whole = True
+        self._state.listings.forget()
+        self._listing = self._new_listing()
+
+    def _relist(self) -> "_Relisting | _Retrying | _Listed":
+        """Return the phase after the listing, the latest of the spans to list again first."""
+        if self._is_whole:
+            self._advance_checkpoint(self._listing)
+        self._note_saturated(self._listing)
+        self._note_date_ahead()
+        state, now = self._state, self._service_time
+        position = self._listed_from = state.progress.position
+        if not self._is_whole and now is not None:
+            settled = self._source.earlier_second(now, state.progress.settle)
+            relisting = state.listings.plan(now, position=position, settled=settled)
+            self._spans += relisting.spans
+            self._listed_from = relisting.listed_from
+            if not relisting.is_all:
+                self._schedule.hasten(state.progress.settle / PARTS_OF_AGE)
+        return self._relist_next()
+
+    def _relist_next(self) -> "_Relisting | _Retrying | _Listed":
+        if self._spans:
+            span = self._spans.popleft()
+            # What lies within `lookback` is listed with what is due.
+            first = min(span.first, self._state.progress.lower) if span.is_due else span.first
+            window = Window(first, span.before)
+            return _Relisting(window, self._planner_from(first, span.before), span.is_due)
+        listings = self._state.listings
+        if (now := self._service_time) is None:
+            listings.forget()
+        else:
+            listings.note(self._listed_from, now)
+            listings.forget_before(self._state.progress.position)
+        return self._retry_first_of(self._due_windows())
+
+    def _end_relisting(self, relisting: _Relisting) -> None:
+        self._note_saturated(relisting.planner)
+        if relisting.is_due:
+            self._advance_to(relisting.window.before)
+
+    async def _list_all(self, planner: WalkPlanner) -> bool:
+        """List what is left of a walk, before any of its rows is read; return whether it was left.
+
+        An application on two of its pages is read once.
+        """
+        has_listed = False
+        while await self._list_further(planner):
+            has_listed = True
+        return has_listed
 
     async def _list_further(self, planner: WalkPlanner) -> bool:
         """Open the next page, or request one; return False once the listing is complete."""
@@ -233,6 +324,9 @@ class Poll:
         """
         if self._first_reply is not None:
             return False
+        if not self._is_whole:
+            self._list_whole()
+            return True
         now = await self._schedule.unless_stopped(self._source.ask_present())
         is_ahead = now < self._listing.bounds.after
         if is_ahead:
@@ -251,7 +345,7 @@ class Poll:
         second = self._source.earlier_second(now, elapsed + progress.settle + 1)
         self._monitor.clock_fell_back(progress.reached + progress.settle - now)
         progress.fall_back(second)
-        self._listing = self._new_listing()
+        self._list_whole()
 
     def _must_list_anew(self, answer: Answer) -> bool:
         """Note the time of the first reply; return whether the listing must begin anew."""
@@ -266,10 +360,14 @@ class Poll:
             return True
         elapsed = self._schedule.seconds_since_success(self._began)
         is_still = now == last and (elapsed is None or elapsed > _STILL)
-        if is_still and self._date_ahead is not None:
+        must_look_ahead = is_still and self._date_ahead is not None
+        if must_look_ahead:
             # With a clock that stands still, the present second is listed only up to its bound.
             self._date_ahead = None
-            self._listing = self._new_listing()
+        until = self._state.listings.until
+        is_behind = until is not None and now < until
+        if must_look_ahead or is_behind or (is_still and not self._is_whole):
+            self._list_whole()
             return True
         return False
 
@@ -302,39 +400,59 @@ class Poll:
             self._state.date_ahead = first.date - first.echoed
 
     def _open_page(self, page: Delivery) -> None:
-        if isinstance(self._phase, _Listing):
+        if isinstance(self._phase, _Listing) and self._is_whole:
             self._page = page
+        progress, window = self._state.progress, page.covers
+        if isinstance(self._phase, _Relisting):
+            # The last page of a walk that ends shortly before the present covers nothing.
+            window = page.covers or self._phase.window
         if nameless := nameless_on(page.page):
-            self._put_nameless(page.covers, f"{_NAMELESS} ({nameless[0].error.message})")
-        rows = [Row(application_id, page.covers) for application_id in ids_on(page.page)]
+            self._put_nameless(window, f"{_NAMELESS} ({nameless[0].error.message})")
+        rows = [Row(application_id, window) for application_id in ids_on(page.page)]
+        match self._phase:
+            case _Relisting(is_due=False):
+                rows = [row for row in rows if not self._is_read(row)]
+            case _Listing() if not self._is_whole:
+                waiting = {row.application_id for row in self._rows}
+                rows = [row for row in rows if row.application_id not in waiting]
+            case _:
+                pass
         # Unknown applications first, since known ones have probably not changed.
-        progress = self._state.progress
         self._rows.extend(
             sorted(rows, key=lambda row: progress.is_seen(key_of(row.application_id)))
         )
-        if not rows:
+        if not self._rows:
             self._close_page()
+
+    def _is_read(self, row: Row) -> bool:
+        return self._state.progress.is_read(key_of(row.application_id), row.window.after)
 
     def _close_page(self) -> None:
         """Move the progress over a page whose rows are all read or dead letters."""
         page, self._page = self._page, None
         if page is not None:
             self._listing.acknowledge(page)
-            self._advance_checkpoint()
+            self._advance_checkpoint(self._listing)
 
-    def _advance_checkpoint(self) -> None:
-        """Move the progress over all covered windows up to the first gap."""
-        listing, letters = self._listing, self._state.letters
-        for window in listing.saturated:
-            if key_of_window(window) not in letters:
+    def _note_saturated(self, planner: WalkPlanner) -> None:
+        for window in planner.saturated:
+            if key_of_window(window) not in self._state.letters:
                 self._put_window(window, _OVERFULL)
-        covered = Intervals([*listing.covered, *listing.saturated])
-        start = listing.bounds.after
+
+    def _advance_checkpoint(self, planner: WalkPlanner) -> None:
+        """Move the progress over all covered windows up to the first gap."""
+        self._note_saturated(planner)
+        covered = Intervals([*planner.covered, *planner.saturated])
+        start = planner.bounds.after
         edge = next((window.before for window in covered if window.contains(start)), start)
-        progress = self._state.progress
+        settle = self._state.progress.settle
+        settled = self._source.earlier_second(self._present_second, settle)
+        self._advance_to(min(edge, settled))
+
+    def _advance_to(self, second: int) -> None:
+        progress, letters = self._state.progress, self._state.letters
         dead_keys = {key_of(application_id) for application_id in letters.application_ids}
-        settled = self._source.earlier_second(self._present_second, progress.settle)
-        progress.advance(min(edge, settled), dead_keys)
+        progress.advance(second, dead_keys)
 
     # Reading
 
@@ -363,7 +481,7 @@ class Poll:
         if not self._rows:
             self._close_page()
         progress = self._state.progress
-        self._monitor.warn_of_unchanged(progress.settle + progress.lookback)
+        self._monitor.warn_of_unchanged(progress.lookback)
         if records:
             progress.deliver()
         return tuple(records)

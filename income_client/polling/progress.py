@@ -43,6 +43,8 @@ class Progress:
         self._seen = dict(checkpoint.seen)
         # Versions that the list cannot show any more; checkpoints do not contain them.
         self._recent: dict[bytes, bytes] = {}
+        self._updated: dict[bytes, int] = {}
+        """The second of the last update of each version that was read since this poller began."""
 
     @property
     def position(self) -> int:
@@ -75,6 +77,14 @@ class Progress:
         """Return whether any version of an application is remembered."""
         return key in self._seen or key in self._recent
 
+    def is_read(self, key: bytes, first: int) -> bool:
+        """Return whether a row of a page from a second on is of a version that was read.
+
+        Where the list shows an update that was not read yet, the record read last is older.
+        """
+        # A page may hold the second before as well.
+        return self._updated.get(key, first - 2) >= first - 1
+
     def admit(
         self,
         key: bytes,
@@ -94,6 +104,9 @@ class Progress:
             last_listed = max(last_listed, updated)
         self._recent.pop(key, None)
         self._seen[key] = Seen(digest, last_listed + 1)
+        self._updated.pop(key, None)
+        if updated is not None:
+            self._updated[key] = updated
         return is_new
 
     def deliver(self) -> None:
@@ -115,6 +128,7 @@ class Progress:
         ]
         for key in past:
             self._recent[key] = self._seen.pop(key).digest
+            self._updated.pop(key, None)
         while len(self._recent) > _MOST_RECENT:
             del self._recent[next(iter(self._recent))]
 

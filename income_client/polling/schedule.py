@@ -62,6 +62,8 @@ class Schedule:
         self.is_woken: bool = False
         """Whether no poll has begun since the last wake-up."""
         self._is_owed = False
+        self._longest = float("inf")
+        """Seconds within which the poll after the current one begins."""
         self.is_urgent: bool = False
         """Whether the current poll answers a wake-up."""
         self.ends_with_poll: bool = False
@@ -84,6 +86,7 @@ class Schedule:
     def begin_poll(self, now: float) -> None:
         """Record the start of a poll, which is urgent if a wake-up is pending."""
         self._began = now
+        self._longest = float("inf")
         self.is_urgent = self.is_woken or self._is_owed
         self.is_woken = self._is_owed = False
 
@@ -98,7 +101,12 @@ class Schedule:
     def succeed(self) -> None:
         """Note that the current poll has succeeded."""
         self._succeeded = self._began
-        self._at = self._began + self._interval * (1 - _JITTER * self._chance())
+        pause = min(self._interval, self._longest)
+        self._at = self._began + pause * (1 - _JITTER * self._chance())
+
+    def hasten(self, longest: float) -> None:
+        """Have the poll after the current one begin within so many seconds."""
+        self._longest = max(_GAP, longest)
 
     def seconds_since_success(self, now: float) -> int | None:
         """Return the seconds since the last successful poll began; None if unknown."""

@@ -55,7 +55,7 @@ class PollerStatus:
     """Records delivered; those of a batch that is delivered again count again."""
     unchanged: int
     """Applications that the last poll, or the current one, has read again and found unchanged:
-    all that were updated within ``settle`` and ``lookback``."""
+    those for which ``settle`` has passed, and all that were updated within ``lookback``."""
     dead_letters: int
     """Applications and seconds that could not be read; they are retried from time to time."""
     saturated: tuple[Window, ...]
@@ -234,17 +234,17 @@ class Monitor:
             facts = {"poller": self._name, "seconds": seconds}
             _CLOCK_LOGGER.warning(message, self._name, seconds, extra=facts)
 
-    def warn_of_unchanged(self, seconds: int) -> None:
+    def warn_of_unchanged(self, lookback: int) -> None:
         """Warn once if a poll has read many applications again that had not changed."""
-        if self.unchanged > _MANY_UNCHANGED and not self._has_warned:
+        if lookback and self.unchanged > _MANY_UNCHANGED and not self._has_warned:
             self._has_warned = True
             message = (
                 "a poll has read more than %d applications again that had not changed: every "
-                "one updated within settle and lookback (%d seconds) is read again by each "
-                "poll, and takes 20 bytes of each checkpoint; a shorter lookback costs less"
+                "one updated within lookback (%d seconds) is read again each time, and takes "
+                "20 bytes of each checkpoint; a shorter lookback costs less"
             )
-            facts = {"unchanged": self.unchanged, "seconds": seconds}
-            _COST_LOGGER.warning(message, _MANY_UNCHANGED, seconds, extra=facts)
+            facts = {"unchanged": self.unchanged, "seconds": lookback}
+            _COST_LOGGER.warning(message, _MANY_UNCHANGED, lookback, extra=facts)
 
     def warn_of_skipped(self, skipped: int, committed: int) -> None:
         """Warn once if a commit covers an earlier batch whose block was not entered."""

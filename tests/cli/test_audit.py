@@ -117,7 +117,7 @@ def test_an_export_is_audited_in_its_period(options: tuple[str, ...], shell: Cli
     service.advance(100)
     ran = shell("audit", "all")
     assert (ran.status, ran.stdout) == (0, ""), ran.stderr
-    assert "from the beginning to 2026-06-30T11:59:55" in ran.stderr
+    assert "from the beginning to 2026-06-30T11:59:00" in ran.stderr
     later = shell("audit", "all", "--updated-before", "now", "-o", "csv")
     assert later.status == 1
     assert [row["application_id"] for row in csv.DictReader(later.lines)] == [service.ids[0]]

@@ -56,7 +56,7 @@ def test_a_file_holds_everything(export: Export) -> None:
         assert to_json(from_json(ApplicationRecord, line)) == line
     assert stat.S_IMODE(export.target.stat().st_mode) == 0o600
     assert export.left == FILES
-    assert "8 applications updated from the beginning to 2026-06-30T11:59:55" in ran.stderr
+    assert "8 applications updated from the beginning to 2026-06-30T11:59:00" in ran.stderr
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
@@ -80,8 +80,8 @@ def test_the_manifest_has_the_span(export: Export) -> None:
     assert export.manifest == {
         "service": export.service.url,
         "updated_after": "2026-05-01T00:00:00",
-        "updated_before": "2026-06-30T11:59:55",
-        "next_updated_after": "2026-06-30T11:59:54",
+        "updated_before": "2026-06-30T11:59:00",
+        "next_updated_after": "2026-06-30T11:58:59",
         "documents": False,
         "pages": False,
         "addresses": False,
@@ -97,7 +97,7 @@ def test_the_manifest_has_the_span(export: Export) -> None:
     span = ("--updated-after", "200d", "--updated-before", "2030-01-01T00:00:00Z")
     assert export(*span, "--pages").status == 0
     assert export.manifest["updated_after"] == "2025-12-12T12:00:00"
-    assert export.manifest["updated_before"] == "2026-06-30T11:59:55"
+    assert export.manifest["updated_before"] == "2026-06-30T11:59:00"
     kinds = export.lines[0]["documents"]["documents"].values()
     assert export.manifest["pages"]
     assert all("pages" in document for documents in kinds for document in documents)
@@ -351,7 +351,7 @@ def test_a_terminal_shows_how_far_it_is(export: Export) -> None:
     assert 0 < max(done) <= 99
     remaining = " ".join(terminal.standing(shown.screen))
     assert "Exporting" not in remaining
-    assert "--updated-after 2026-06-30T11:59:54" in remaining
+    assert "--updated-after 2026-06-30T11:58:59" in remaining
 
 
 # Resumed
@@ -378,7 +378,7 @@ def test_interruptions_lose_and_repeat_nothing(export: Export, cli: Cli) -> None
     assert export.ids == sorted(export.service.ids)
     # It keeps the bounds of the first run, though the service's time has moved on.
     assert export.manifest["updated_after"] == "2025-12-12T12:00:00"
-    assert export.manifest["updated_before"] == "2026-06-30T11:59:55"
+    assert export.manifest["updated_before"] == "2026-06-30T11:59:00"
 
 
 @pytest.mark.income_service(applications=60, max_span=20 * 86_400)

@@ -26,6 +26,8 @@ _LOOK: Final = 0.25
 """Seconds between two looks at a wake-up that was not answered yet."""
 _PAIRS: Final = 0.3
 """Share of the callbacks that another one follows within a second, on the same machine."""
+_PROMPT: Final = 1.0
+"""Seconds after an update within which the service shows it, for a wake-up to be sure."""
 _LONGEST_PAUSE: Final = 75.0
 """Seconds after a failure within which all that has failed is tried again, without a wake-up."""
 
@@ -134,7 +136,9 @@ def _ring(run: "Cluster", version: Version) -> None:
 def _watch(run: "Cluster", version: Version, who: str, *, is_direct: bool, is_heard: bool) -> None:
     """Watch a wake-up from now on."""
     leader = run.leader
-    is_shown = run.world.now >= version.listed_at + run.plan.rules.oldest_read
+    shown_at = version.listed_at + run.plan.rules.oldest_read
+    # What is listed late is looked for the more seldom the later it is, by polls to come.
+    is_shown = run.world.now >= shown_at and shown_at - version.made_at <= _PROMPT
     reaches = is_direct or run.plan.kind.has_bell
     is_sure = is_heard and reaches and is_shown and leader is not None and is_settled(run)
     wake_up = WakeUp(version, who, is_direct, run.disturbances, is_sure)

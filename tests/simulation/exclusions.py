@@ -172,7 +172,7 @@ EXCLUSIONS: Final = (
     Exclusion(
         name="restored from before the clock was set back",
         page="polling.md",
-        sentence="So is a backup from before the service's clock was set back",
+        sentence="or the store to a time before the service's clock was set back, poll under a new",
         covers=_is_before_restored,
     ),
     Exclusion(

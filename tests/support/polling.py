@@ -50,7 +50,7 @@ class Scene:
 
     def poll(self, **options: Any) -> Poller:
         """Return a poller; without documents, which most rules are not about."""
-        usual: dict[str, Any] = {"start": NOW_TEXT, "documents": False}
+        usual: dict[str, Any] = {"start": NOW_TEXT, "settle": 5, "documents": False}
         return self.client.poll(self.store, **usual | options)
 
     @property
@@ -237,7 +237,7 @@ class Cluster:
     def add(self, *, on_event: Callable[[Event], None] | None = None, **options: Any) -> Replica:
         clock, service = ManualClock(), self.place.service
         client = IncomeClient(service.url, auth=service.basic, clock=clock, on_event=on_event)
-        usual: dict[str, Any] = {"start": NOW_TEXT, "documents": False}
+        usual: dict[str, Any] = {"start": NOW_TEXT, "settle": 5, "documents": False}
         usual["standby"] = LEASE
         poller = client.poll(self.place.store, **usual | options)
         replica = Replica(client=client, poller=poller, clock=clock)

@@ -1,0 +1,76 @@
+"""Promise 10: an update that is listed at most settle late is delivered, when it is listed."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from attrs import evolve
+
+from tests.support.polling import Cluster, cluster, ids_of
+
+
+@pytest.fixture
+async def made() -> AsyncIterator[Cluster]:
+    async with cluster() as made:
+        yield made
+
+
+def show_late(made: Cluster, seconds: int) -> None:
+    service = made.place.service
+    service.rules = evolve(service.rules, visibility_delay=seconds)
+
+
+@pytest.mark.parametrize("settle", [20, 60, 120])
+async def test_a_version_is_read_twice_whatever_settle_is(made: Cluster, settle: int) -> None:
+    """Once when it is listed, and once when settle has passed; twice at most at edges."""
+    poller = (await made.started(1, interval=1.0, settle=settle)).poller
+    for number in range(settle + 30):
+        made.place.touch(number % 20)
+        await made.pass_time(1)
+    before, delivered = made.place.requests("get_application"), poller.status.records
+    for number in range(60):
+        made.place.touch(number % 20)
+        await made.pass_time(1)
+    assert poller.status.records - delivered == 60
+    assert made.place.requests("get_application") - before <= 60 * 3.8
+
+
+@pytest.mark.parametrize("late", [2, 9, 25, 59])
+async def test_an_update_that_is_listed_late_comes_within_a_quarter_more(
+    made: Cluster, late: int
+) -> None:
+    """Although polls before have listed its second without it."""
+    replica = await made.started(30, interval=1.0, settle=60)
+    replica.records.clear()
+    show_late(made, late)
+    (updated,) = made.place.touch(3)
+    show_late(made, 0)
+    made.place.touch(4)
+    await made.pass_time(late - 1)
+    assert ids_of(replica.records) == [made.place.ids[4]]
+    await made.pass_time(3 + late // 4)
+    assert ids_of(replica.records) == [made.place.ids[4], updated]
+
+
+async def test_an_update_of_what_was_updated_shortly_before_comes_at_once(made: Cluster) -> None:
+    """The list shows the application either way; another second tells the two apart."""
+    replica = await made.started(30, interval=1.0, settle=60)
+    replica.records.clear()
+    for _ in range(4):
+        made.place.touch(3)
+        await made.pass_time(2)
+    assert ids_of(replica.records) == [made.place.ids[3]] * 4
+
+
+async def test_two_updates_in_one_second_come_both(made: Cluster) -> None:
+    """The first one is read before the second: no time of the list or of a record differs then."""
+    replica = await made.started(30, interval=1.0, settle=20)
+    replica.records.clear()
+    made.place.service.advance(1)
+    made.place.touch(3)
+    replica.poller.wake()
+    replica.clock.advance(1)
+    await made.settle()
+    assert len(replica.records) == 1
+    made.place.touch(3)
+    await made.pass_time(2)
+    assert ids_of(replica.records) == [made.place.ids[3]] * 2
