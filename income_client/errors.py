@@ -94,7 +94,9 @@ class IncomeClientError(Exception):
         self.call: str | None = call
         self.subject: str | None = subject
         label = self._label()
-        self.message = self.detail if label is None else f"{label}: {self.detail}"
+        # An id of the service may hold what acts on a terminal, or begins a line of a log.
+        text = self.detail if label is None else f"{label}: {self.detail}"
+        self.message = "".join(char if char.isprintable() else "?" for char in text)
         Exception.__init__(self, self.message)
 
     def _label(self) -> str | None:

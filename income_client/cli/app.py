@@ -33,6 +33,7 @@ from income_client.system.tls import check_key_log
 
 from .connection import is_refusal
 from .exit_status import ExitStatus
+from .options import BEHIND_OPTIONS
 from .output import Screen, error_screen, say
 from .progress import show_log
 
@@ -161,9 +162,11 @@ def run(arguments: Sequence[str]) -> int:
     show_log(is_verbose=len(words) < len(arguments))
     if words and words[0] in _WORDS:
         words = [*words[1:2], _WORDS[words[0]]]
+    app = command_line(*words[:1])
     try:
         check_key_log()
-        return command_line(*words[:1])(words) or ExitStatus.DONE
+        BEHIND_OPTIONS.set(_behind_options(app, words))
+        return app(words) or ExitStatus.DONE
     except CycloptsError:
         return ExitStatus.MISUSED
     except IncomeClientError as error:
@@ -171,6 +174,15 @@ def run(arguments: Sequence[str]) -> int:
         if isinstance(error, _FOR_DOCTOR) and sys.stderr.isatty():
             say("run income-client doctor to find out more")
         return _status_of(error)
+
+
+def _behind_options(app: App, words: Sequence[str]) -> frozenset[str]:
+    """Return the words behind ``--``, without options of the command that were put there."""
+    if "--" not in words[1:] or words[0] not in _SUMMARIES:
+        return frozenset()
+    options = {name for one in app[words[0]].assemble_argument_collection() for name in one.names}
+    behind = words[words.index("--") + 1 :]
+    return frozenset(word for word in behind if word.partition("=")[0] not in options)
 
 
 def _status_of(error: IncomeClientError) -> ExitStatus:

@@ -3,7 +3,6 @@
 An error names the line, and nothing of its content.
 """
 
-import csv
 import json
 import os
 from codecs import BOM_UTF8
@@ -19,6 +18,7 @@ import msgspec
 from income_client import ConfigurationError, IncomeClientError
 from income_client.system.texts import parse_iso_time, reason_of
 
+from .id_lines import read_row, unguarded
 from .options import STANDARD_INPUT, read_lines
 from .output import counted, say
 
@@ -43,10 +43,11 @@ class _Documents(msgspec.Struct):
 
 
 class _Line(msgspec.Struct):
-    """A line of `export` or `poll`, or an application alone."""
+    """A line of `export`, `poll` or `documents`, or an application alone."""
 
     application: "_Line | None" = None
     documents: _Documents | None = None
+    document: _Document | None = None
     application_id: str | None = None
     last_updated_at: str | None = None
     updated_at: str | None = None
@@ -109,15 +110,20 @@ async def _read_rows(path: Path) -> AsyncGenerator[Pair, None]:
     if is_input and os.isatty(0):
         say("ids and times are read from this terminal; Ctrl-D ends them")
     read: _ReadPair | None = None
-    number = 0
+    number, is_array = 0, False
     with nullcontext() if is_input else path.open("rb") as file:
         async with aclosing(read_lines(file.fileno() if file else 0, name)) as lines:
             async for line in lines:
                 number += 1
                 where = f"line {number:,} of {name}"
                 text = _decode_line(line.removeprefix(BOM_UTF8) if number == 1 else line, where)
-                if not text:
+                if not text or (is_array and text == "]"):
                     continue
+                if read is None and text == "[":
+                    is_array = True
+                    continue
+                if is_array:
+                    text = text.removesuffix(",")
                 if read is None:
                     read, is_heading = _choose_format(text, where)
                     if is_heading:
@@ -127,7 +133,7 @@ async def _read_rows(path: Path) -> AsyncGenerator[Pair, None]:
 
 def _decode_line(line: bytes, where: str) -> str:
     try:
-        return line.decode().strip()
+        return line.decode().strip(" \t\r\n")
     except UnicodeDecodeError:
         raise IncomeClientError(f"{where} is not UTF-8") from None
 
@@ -137,7 +143,7 @@ def _choose_format(text: str, where: str) -> tuple[_ReadPair, bool]:
     if text.startswith("{"):
         return _read_json, False
     cells = _split_row(text, where)
-    names = [cell.lower() for cell in cells]
+    names = [cell.strip().lower() for cell in cells]
     time = next((name for name in _TIMES if name in names), None)
     if _ID in names and time is not None:
         return partial(_read_csv, (names.index(_ID), names.index(time), len(names))), True
@@ -156,6 +162,8 @@ def _read_json(text: str, where: str) -> Pair:
         ) from None
     application = line.application or line
     updated_at = application.last_updated_at or application.updated_at
+    if line.document is not None:
+        updated_at = line.document.updated_at
     application_id, latest = _checked_pair(application.application_id, updated_at, where)
     for documents in line.documents.documents.values() if line.documents else ():
         for document in documents:
@@ -170,16 +178,14 @@ def _read_csv(columns: tuple[int, int, int], text: str, where: str) -> Pair:
         raise IncomeClientError(
             f"{where} has {counted(len(cells), 'cell')}, the first line has {count}"
         )
-    return _checked_pair(cells[id_column], cells[time_column], where)
+    return _checked_pair(unguarded(cells[id_column]), cells[time_column].strip(), where)
 
 
 def _split_row(text: str, where: str) -> list[str]:
-    if "\0" in text:
-        raise IncomeClientError(f"{where} has a null character")
     try:
-        return [cell.strip() for cell in next(csv.reader([text], strict=True))]
-    except csv.Error:
-        raise IncomeClientError(f"{where} is not a row of CSV") from None
+        return read_row(text)
+    except ValueError as error:
+        raise IncomeClientError(f"{where} {error}") from None
 
 
 def _checked_pair(application_id: Any, updated_at: Any, where: str) -> Pair:

@@ -1,14 +1,13 @@
 """Arguments and options of several commands: times, spans, ids, types of documents."""
 
 import asyncio
-import json
 import os
 import re
 import threading
-from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -21,6 +20,7 @@ from cyclopts.validators import Number
 from income_client import ConfigurationError, DecodeError, IncomeClientError
 from income_client.system.texts import parse_iso_time, reason_of
 
+from .id_lines import IdLines
 from .output import say
 
 if TYPE_CHECKING:
@@ -211,11 +211,10 @@ async def span_between(client: "IncomeClient", after: Moment | None, before: Mom
 STANDARD_INPUT: Final = "-"
 """Argument that stands for standard input."""
 _PIECE: Final = 65536
-_LONGEST_ID: Final = 1000
 LONGEST_LINE: Final = 2**27
 """Bytes of the longest line, several times those of an exported record: two replies of 16 MiB."""
-_NOT_OF_AN_ID: Final = re.compile(r'[\s,"\[\]{}]')
-"""Pattern of characters that rows of a table, CSV or a JSON array contain, but ids do not."""
+BEHIND_OPTIONS: Final[ContextVar[frozenset[str]]] = ContextVar("behind", default=frozenset())
+"""The words of the command line behind ``--``, none of which is an option."""
 
 
 def _read_id(_: Any, tokens: Sequence[Token]) -> str:
@@ -232,7 +231,8 @@ def _read_file(_: Any, tokens: Sequence[Token]) -> Path:
 def _read_argument(tokens: Sequence[Token]) -> str:
     # Since a hyphen alone is an argument here, unknown options come along.
     (token,) = tokens
-    if token.value.startswith("-") and token.value != STANDARD_INPUT:
+    is_option = token.value.startswith("-") and token.value != STANDARD_INPUT
+    if is_option and token.value not in BEHIND_OPTIONS.get():
         raise UnknownOptionError(token=token, argument_collection=ArgumentCollection())  # type: ignore[no-untyped-call]
     return token.value
 
@@ -346,14 +346,20 @@ def overfull(second: "Window") -> str:
 
 
 async def read_ids(descriptor: int = 0) -> AsyncGenerator[str, None]:
-    """Yield the id in each line of standard input, either an id or JSON with one."""
-    number = 0
+    """Yield the ids in the lines of standard input, in any form that commands write."""
+    ids, number = IdLines(), 0
     async with aclosing(read_lines(descriptor)) as lines:
         async for line in lines:
             number += 1
-            text = (line.removeprefix(BOM_UTF8) if number == 1 else line).strip()
-            if text:
-                yield _id_in(text, number)
+            try:
+                found = list(ids.read(line))
+            except ValueError:
+                raise IncomeClientError(
+                    f"line {number:,} of standard input is neither an id of an application nor a "
+                    "row that has one; income-client applications -q prints ids"
+                ) from None
+            for application_id in found:
+                yield application_id
 
 
 async def read_lines(
@@ -392,28 +398,6 @@ async def read_input(descriptor: int = 0) -> bytes:
         return await asyncio.wrap_future(future)
     except OSError as error:
         raise IncomeClientError(f"standard input cannot be read: {reason_of(error)}") from None
-
-
-def _id_in(line: bytes, number: int) -> str:
-    try:
-        if line.startswith(b"{"):
-            record = json.loads(line)
-            application_id = record.get("application", record).get("application_id")
-        else:
-            application_id = line.decode() if len(line) <= _LONGEST_ID else None
-    except (AttributeError, ValueError, RecursionError):
-        application_id = None
-    if (
-        not isinstance(application_id, str)
-        or not application_id
-        or _NOT_OF_AN_ID.search(application_id)
-    ):
-        # Sent and reported as an id, a row would carry the references in it.
-        raise IncomeClientError(
-            f"line {number:,} of standard input is neither an id of an application nor a line of "
-            "JSON that has one; income-client applications -q prints ids"
-        )
-    return application_id
 
 
 # Types of documents

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
@@ -20,6 +19,7 @@ from rich.text import Text
 
 from income_client.system.texts import printable
 
+from .id_lines import guarded, id_line, without_controls
 from .output import OutputLines, UnwritableError, drawn, inert
 
 Output = Literal["table", "jsonl", "csv", "json"]
@@ -97,11 +97,14 @@ class RowWriter:
         self.rows += 1
         match self._form:
             case "quiet":
-                self._write_lines(cell_text(row.get(self._quiet or "")).encode("utf-8", "replace"))
+                text = _value_text(row.get(self._quiet or ""), " ")
+                text = printable(text) if self._is_terminal else id_line(text)
+                self._write_lines(text.encode("utf-8", "replace"))
             case "table":
                 self._write_lines(*self._table.add(row))
             case "csv":
-                self._write_lines(csv_line(row.get(column.key) for column in self._columns))
+                values = (row.get(column.key) for column in self._columns)
+                self._write_lines(csv_line(values, is_terminal=self._is_terminal))
             case "jsonl":
                 self._write_lines(inert(whole or msgspec.json.encode(row)))
             case _:
@@ -248,19 +251,15 @@ def _value_text(value: object, between: str) -> str:
             return str(value)
 
 
-# Where a text begins that a spreadsheet would calculate; some take wide forms for the same.
-# Some split at semicolons, and quotes keep them from it in the first column only.
-_FORMULA: Final = re.compile(r'(?:^|;["\s]*)(?=[=+@\uff1d\uff0b\uff0d\uff20-])')
-
-
-def csv_line(values: Iterable[object]) -> bytes:
-    """Return a line of CSV without its end, in which no cell is a formula of a spreadsheet."""
+def csv_line(values: Iterable[object], *, is_terminal: bool = False) -> bytes:
+    """Return a line of CSV, without its end, that no spreadsheet takes for a formula."""
+    cells = (_csv_cell(value, printable if is_terminal else without_controls) for value in values)
     line = io.StringIO()
-    csv.writer(line, lineterminator="", quoting=csv.QUOTE_ALL).writerow(map(_csv_cell, values))
-    return line.getvalue().encode()
+    csv.writer(line, lineterminator="", quoting=csv.QUOTE_ALL).writerow(cells)
+    return line.getvalue().encode("utf-8", "replace")
 
 
-def _csv_cell(value: object) -> str:
+def _csv_cell(value: object, clean: Callable[[str], str]) -> str:
     text = _value_text(value, "T")
     is_text = isinstance(value, str | list | tuple)
-    return _FORMULA.sub(r"\g<0>'", printable(text)) if is_text else text
+    return guarded(clean(text)) if is_text else text

@@ -26,6 +26,7 @@ from income_client.errors import (
     name_call,
 )
 from income_client.records.applications import ApplicationPage
+from income_client.system.texts import printable
 from income_client.wire.codec import decode, decode_untyped
 from income_client.wire.rows import MalformedRow, decode_rows
 
@@ -157,7 +158,9 @@ def _unexpected_reply(request: Request, response: Response, fault: str) -> Unexp
 
 def label(request: Request) -> str:
     """Name a call for people: ``get_application(app-1)``."""
-    return request.name if request.subject is None else f"{request.name}({request.subject})"
+    if request.subject is None:
+        return request.name
+    return printable(f"{request.name}({request.subject})")
 
 
 class CallFacts(TypedDict):

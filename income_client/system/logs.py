@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from .texts import printable
+
 
 class GuardedLogger(logging.LoggerAdapter[logging.Logger]):
     """A logger that raises nothing, whatever the program's record factory, filters and handlers do.
@@ -32,16 +34,19 @@ class GuardedLogger(logging.LoggerAdapter[logging.Logger]):
     ) -> None:
         """Log a line, with ``extra`` as fields of its record.
 
-        A field that the program's record factory sets as well keeps the factory's value:
-        `logging.Logger` raises `KeyError` there.
+        Texts in the message have ``?`` for each character that is not printable; fields of
+        ``extra`` are as they came. A field that the program's record factory sets as well keeps
+        the factory's value: `logging.Logger` raises `KeyError` there.
         """
         logger = self.logger
         try:
             if not logger.isEnabledFor(level):
                 return
+            # Ids of the service and texts of errors may hold what forges lines or moves a cursor.
+            shown = tuple(printable(arg) if isinstance(arg, str) else arg for arg in args)
             file, line, function, *_ = logger.findCaller(stacklevel=2)
             record = logger.makeRecord(
-                logger.name, level, file, line, msg, args, exc_info=None, func=function
+                logger.name, level, file, line, msg, shown, exc_info=None, func=function
             )
             for name, value in (extra or {}).items():
                 vars(record).setdefault(name, value)

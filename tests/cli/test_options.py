@@ -157,7 +157,7 @@ def test_an_id_is_alone_in_its_line_or_in_json(income_run: LoopRunner, tmp_path:
     found = read(lines.encode(), income_run, tmp_path)
     assert found == ["one", "two", "one", "three", "four", "five"]
     assert read("\ufeff\n\n".encode(), income_run, tmp_path) == []
-    longest = b"x" * 1000
+    longest = b"x" * 2_048
     assert read(longest, income_run, tmp_path) == [longest.decode()]
 
 
@@ -166,7 +166,8 @@ def test_an_id_is_alone_in_its_line_or_in_json(income_run: LoopRunner, tmp_path:
     [
         b"{}", b'{"application_id": 7}', b'{"application_id": ""}', b"{", b'{"a":' + b"[" * 5000,
         b'{"application": 1}', b"CANARY\xff", b'{"ssn":"CANARY"}', b"app-1  CANARY",
-        b"app-1,CANARY", b'"CANARY"', b"[", b"]", b"}", b"CANARY" * 200,
+        b"app-1,CANARY", b'"CANARY', b"[", b"]", b"}", b"CANARY" * 400,
+        b'["CANARY"]', b'""', b'"app-1","CANARY"',
     ],
     ids=lambda line: ascii(line)[:20],
 )  # fmt: skip
