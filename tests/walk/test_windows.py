@@ -1,11 +1,13 @@
 """Bounds, windows and pages as values: which seconds they share, second by second."""
 
+from typing import Final
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from income_client.records.window import Window
-from income_client.walk.windows import Bounds, Overlap
+from income_client.walk.windows import Bounds, Overlap, SpanLimit
 
 SECONDS = st.integers(0, 12)
 
@@ -152,3 +154,48 @@ def test_only_pages_beside_what_is_planned_are_kept(
     everything = Window(-1, 14)
     known = set().union(*(ids for _, ids in kept))
     assert overlap.add_page(everything, set("abcdef")) == set("abcdef") - known
+
+
+ALL: Final = Bounds(0, 10_000)
+
+
+@pytest.mark.parametrize(
+    ("echoes", "seconds"),
+    [
+        ([Window(9_000, 10_000), Window(8_000, 9_000)], 1_000),
+        ([Window(0, 1_000), Window(1_000, 2_000)], 1_000),
+        ([Window(9_000, 10_000)], None),
+        ([Window(9_000, 10_000), Window(9_000, 10_000)], None),
+        ([Window(9_000, 10_000), Window(9_000, 9_900), Window(9_000, 9_800)], None),
+        ([Window(9_000, 10_000), Window(9_500, 10_000), Window(9_700, 10_000)], None),
+        ([Window(9_000, 10_000), Window(8_000, 8_999)], None),
+        ([Window(100, 103), Window(200, 203)], 3),
+        ([Window(100, 102), Window(200, 202)], None),
+        ([Window(9_000, 10_000), Window(8_000, 9_000), Window(0, 10_000)], None),
+        ([Window(9_000, 10_000), Window(8_000, 9_000), Window(7_000, 7_100)], 1_000),
+    ],
+)
+def test_two_narrowed_echoes_of_one_width_show_the_widest_span(
+    echoes: list[Window], seconds: int | None
+) -> None:
+    """Echoes that end alike are cut by the present, or by the first day that is kept."""
+    limit = SpanLimit()
+    for echo in echoes:
+        limit.learn(ALL, echo)
+    assert limit.seconds == seconds
+
+
+def test_windows_are_cut_to_the_widest_span_and_one_in_sixteen_tries_a_wider_one() -> None:
+    """Bounds are one second further apart than the window that they are about."""
+    limit = SpanLimit()
+    assert (limit.narrow(5_000), limit.windows(0, 5_000)) == (5_000, 0.0)
+    for echo in (Window(9_000, 10_000), Window(8_000, 9_000)):
+        limit.learn(ALL, echo)
+    widths = [limit.narrow(5_000) for _ in range(32)]
+    assert widths == ([999] * 15 + [1_998]) * 2
+    assert [limit.narrow(300) for _ in range(16)] == [300] * 16
+    assert limit.windows(1_000, 1_000 + 3 * 999) == 3
+    assert limit.middle(1_000, 1_000 + 4 * 999) == 1_000 + 2 * 999
+    assert limit.middle(1_000, 1_001) == 1_000 + 999
+    limit.learn(Bounds(0, 999), Window(0, 999))
+    assert limit.seconds == 1_000
