@@ -242,7 +242,7 @@ async def _check_subject(server: "Client", subject: str) -> None:
         name = await streams.find_stream_name_by_subject(subject)
         # A user without the right to read the settings gets no answer; the publisher warns of it.
         with suppress(TimeoutError):
-            refuse_loss(await streams.stream_info(name))
+            await refuse_loss(streams, await streams.stream_info(name), subject)
     except ConfigurationError as error:
         raise IncomeClientError(f"--subject: {error.message}") from None
     except NotFoundError:

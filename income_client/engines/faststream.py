@@ -325,7 +325,8 @@ class _Worker:
         self._is_dead_stream_checked = True
         streams = (await self._broker.connect()).jetstream(timeout=_ANSWER_SECONDS)
         with suppress(NatsError, TimeoutError):  # its configuration is unknown
-            if loss := loss_of(await streams.stream_info(self._dead_stream)):
+            info = await streams.stream_info(self._dead_stream)
+            if loss := await loss_of(streams, info, f"{self._dead_subject}.failed"):
                 facts = {"stream": self._dead_stream}
                 text = "the stream %r of dead letters %s"
                 _LOGGER.warning(text, self._dead_stream, loss, extra=facts)

@@ -6,7 +6,14 @@ from typing import Final
 
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
-from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig, StreamInfo
+from nats.js.api import (
+    ConsumerConfig,
+    DiscardPolicy,
+    RetentionPolicy,
+    StorageType,
+    StreamConfig,
+    StreamInfo,
+)
 
 from income_client import ConfigurationError
 from income_client.system.logs import GuardedLogger
@@ -22,17 +29,35 @@ def deletes_when_full(config: StreamConfig) -> bool:
     return config.discard != DiscardPolicy.NEW and max(limits) > 0
 
 
-def loss_of(info: StreamInfo) -> str | None:
-    """Return how a stream deletes messages that no worker has handled; None if it keeps them."""
+async def loss_of(js: JetStreamContext, info: StreamInfo, subject: str) -> str | None:
+    """Return how a stream deletes messages of a subject that no worker has handled.
+
+    None if it keeps them.
+    """
     config = info.config
     if deletes_when_full(config):
         return "deletes its oldest messages once it is full"
     is_refusing = config.discard == DiscardPolicy.NEW and config.discard_new_per_subject
     if config.max_msgs_per_subject > 0 and not is_refusing:
         return f"keeps {config.max_msgs_per_subject} messages of a subject, and deletes older ones"
-    if config.retention == RetentionPolicy.INTEREST and not info.state.consumer_count:
-        return "has retention 'interest' and no consumer, and deletes each message at once"
+    if config.retention == RetentionPolicy.INTEREST:
+        consumers = await js.consumers_info(config.name or "")
+        if not any(_is_interested(consumer.config, subject) for consumer in consumers):
+            return f"has retention 'interest' and no consumer of {subject}: it deletes each message"
     return None
+
+
+def _is_interested(consumer: ConsumerConfig, subject: str) -> bool:
+    """Return whether a consumer gets the messages of a subject."""
+    filters = consumer.filter_subjects or [consumer.filter_subject or ">"]
+    return any(_matches(subject.split("."), pattern.split(".")) for pattern in filters)
+
+
+def _matches(subject: list[str], pattern: list[str]) -> bool:
+    if pattern[-1] == ">":
+        pattern = [*pattern[:-1], *["*"] * max(1, len(subject) - len(pattern) + 1)]
+    is_equal = all(token in {"*", part} for token, part in zip(pattern, subject, strict=False))
+    return len(pattern) == len(subject) and is_equal
 
 
 def risks_of(config: StreamConfig) -> Iterator[str]:
@@ -43,9 +68,9 @@ def risks_of(config: StreamConfig) -> Iterator[str]:
         yield f"deletes messages after {config.max_age:g} s: longer outages of workers lose them"
 
 
-def refuse_loss(info: StreamInfo) -> None:
+async def refuse_loss(js: JetStreamContext, info: StreamInfo, subject: str) -> None:
     """Raise `ConfigurationError` if a stream deletes messages that no worker has handled."""
-    if loss := loss_of(info):
+    if loss := await loss_of(js, info, subject):
         advice = "remove the limit, make it with --discard new, or start a worker first"
         raise ConfigurationError(f"the stream {info.config.name!r} {loss}: {advice}")
 
@@ -70,13 +95,13 @@ class StreamCheck:
             try:
                 name = await self._js.find_stream_name_by_subject(self._subject)
                 info = await self._js.stream_info(name)
+                await refuse_loss(self._js, info, self._subject)
             except TimeoutError:
                 text = "the stream of %r may delete events: this user may not read its settings"
                 _LOGGER.warning(text, self._subject, extra={"subject": self._subject})
             except NatsError:
                 return  # as the publication itself will show
             else:
-                refuse_loss(info)
                 for risk in risks_of(info.config):
                     _LOGGER.warning("the stream %r %s", name, risk, extra={"stream": name})
             self._is_done = True

@@ -400,7 +400,7 @@ LOSSES: Final[dict[str, tuple[dict[str, Any], str | None]]] = {
         {"max_msgs_per_subject": 1, "discard": "new"},
         "keeps 1 messages of a subject",
     ),
-    "interest without a consumer": ({"retention": "interest"}, "and no consumer"),
+    "interest without a consumer": ({"retention": "interest"}, "and no consumer of losses:"),
     "refused when full": ({"max_msgs": 9, "discard": "new"}, None),
     "refused when full by each subject": (
         {"max_msgs_per_subject": 9, "discard": "new", "discard_new_per_subject": True},
@@ -434,13 +434,31 @@ async def test_a_stream_that_deletes_events_is_refused(
     assert not caplog.messages
 
 
-async def test_a_stream_with_a_consumer_may_keep_what_is_of_interest(client: Client) -> None:
+@pytest.mark.parametrize(
+    ("pattern", "is_kept"),
+    [
+        (None, True), ("losses.new", True), ("losses.*", True), ("losses.>", True), (">", True),
+        ("losses", False), ("losses.other", False), ("*.*.*", False), ("losses.new.>", False),
+    ],
+)  # fmt: skip
+async def test_a_stream_keeps_what_a_consumer_is_interested_in(
+    pattern: str | None, is_kept: bool, client: Client
+) -> None:
     streams = client.jetstream()
-    await streams.add_stream(name="LOSSES", subjects=["losses"], retention="interest")
+    await streams.add_stream(name="LOSSES", subjects=["losses.>", "losses"], retention="interest")
+    filters: dict[str, Any] = {} if pattern is None else {"filter_subject": pattern}
+    publish = nats_publisher(streams, "losses.new")
     try:
-        await streams.add_consumer("LOSSES", durable_name="workers", ack_policy="explicit")
-        await nats_publisher(streams, "losses")(event("app-1"))
-        assert (await streams.stream_info("LOSSES")).state.messages == 1
+        await streams.add_consumer(
+            "LOSSES", durable_name="workers", ack_policy="explicit", **filters
+        )
+        if is_kept:
+            await publish(event("app-1"))
+        else:
+            with pytest.raises(ConfigurationError, match=r"no consumer of losses\.new"):
+                await publish(event("app-1"))
+            await streams.publish("losses.new", b"")
+        assert (await streams.stream_info("LOSSES")).state.messages == is_kept
     finally:
         await streams.delete_stream("LOSSES")
 
