@@ -1,4 +1,4 @@
-"""Whatever id the service sends, each command reads what any command writes."""
+"""Ids of any characters: each command reads what any command writes."""
 
 import json
 from typing import Final

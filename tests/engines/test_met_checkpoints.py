@@ -1,6 +1,6 @@
-"""What a checkpoint is that a poller finds at its start, and what follows: the table of the guide.
+"""Kinds of checkpoints at a poller's start, and their consequences: the table of the guide.
 
-Who wrote it, when, for which service and for which account, in each of the package's stores.
+The author, the time, the service and the account vary, in each of the package's stores.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
