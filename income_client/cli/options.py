@@ -352,13 +352,13 @@ async def read_ids(descriptor: int = 0) -> AsyncGenerator[str, None]:
         async for line in lines:
             number += 1
             try:
-                found = list(ids.read(line))
+                application_ids = list(ids.read(line))
             except ValueError:
                 raise IncomeClientError(
                     f"line {number:,} of standard input is neither an id of an application nor a "
                     "row that has one; income-client applications -q prints ids"
                 ) from None
-            for application_id in found:
+            for application_id in application_ids:
                 yield application_id
 
 

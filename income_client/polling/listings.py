@@ -1,4 +1,4 @@
-"""When a poller has listed which seconds; what it lists again, and how late an update was listed.
+"""Seconds that a poller lists again, and the delay with which an update was listed.
 
     position ....... settled ........ older ...... recent ...... until ...... present
     read and         due: listed      listed again                 not listed   service
@@ -7,9 +7,9 @@
 
     settled = present - settle         until = the present of the last poll
 
-A poll lists what lies behind ``until`` and reads all of it. Of the seconds before it reads only
-what it has not read: an update that was listed late. Once ``settle`` has passed, every row is read
-again, since an application may be updated twice in one second, and the progress moves.
+A poll lists the seconds from ``until`` on, and reads all their rows. In earlier seconds it reads
+only rows that it has not read: updates that were listed late. Once ``settle`` has passed, it reads
+every row again, since an application may be updated twice in one second, and the progress moves.
 """
 
 from typing import Final
@@ -42,9 +42,9 @@ class Relisting:
     """The seconds that one poll lists again."""
 
     spans: tuple[Span, ...]
-    """Those that are due last; otherwise the latest first."""
+    """Spans in the order of listing: due spans last, otherwise the latest first."""
     listed_from: int
-    """First second that is listed again, and so is each after it."""
+    """First second of those listed again, which reach from here to the present."""
     is_all: bool
     """Whether nothing is left that an earlier poll has listed."""
 
