@@ -340,7 +340,8 @@ class Poll:
         ahead before.
         """
         progress = self._state.progress
-        elapsed = self._schedule.seconds_since_success(self._began)
+        # Until the reply: the list call may have been tried again for minutes.
+        elapsed = self._schedule.seconds_since_success(self._clock.monotonic())
         elapsed = _DAY if elapsed is None else elapsed
         second = self._source.earlier_second(now, elapsed + progress.settle + 1)
         self._monitor.clock_fell_back(progress.reached + progress.settle - now)
@@ -541,7 +542,7 @@ class Poll:
         """Remember a version that was read; return whether it must be delivered."""
         updated = None
         with contextlib.suppress(ConfigurationError):  # beyond the calendar
-            updated = self._source.second_of(updated_at(version.payload))
+            updated = self._source.last_second_of(updated_at(version.payload))
         if self._state.letters:
             self._state.letters.resolve(key_of_application(row.application_id))
         return self._state.progress.admit(

@@ -268,6 +268,9 @@ class PollSource:
         """Return the second of the service's frame that was ``seconds`` before another one."""
         return earlier_second(second, seconds, self.zone)
 
-    def second_of(self, moment: datetime) -> int:
-        """Return an aware time as a second of the service's frame."""
-        return service_second(moment, self.zone, rounding=Rounding.DOWN)
+    def last_second_of(self, moment: datetime) -> int:
+        """Return the last second in which the list may show an update of an aware time.
+
+        In the hour that the end of summer time repeats, the list does not tell both passes apart.
+        """
+        return service_second(moment, self.zone, rounding=Rounding.UP)

@@ -19,13 +19,14 @@ from income_client import (
     SQLiteCheckpointStore,
     UnexpectedResponseError,
 )
-from income_client.emulator import Emulator
+from income_client.emulator import Emulator, Fault
 from income_client.emulator.times import http_date, stamp
 from income_client.events import CheckpointCommitted, Event, RequestAnswered
 from income_client.events.kinds import RequestSent
 from income_client.polling.checkpoint import Checkpoint, read_checkpoint
 from income_client.testing import JumpingClock
 from tests.support.polling import (
+    LIST,
     NOW_TEXT,
     FailingStore,
     Scene,
@@ -490,6 +491,20 @@ async def test_a_clock_that_was_set_back_before_the_first_commit_is_followed(pla
     await place.store.save("default", began.text, version=0)
     updated = place.touch(3)
     assert set(updated) <= set(ids_of(await rest(place.poll(start=None))))
+
+
+async def test_a_clock_that_is_noticed_late_costs_no_update(place: Scene) -> None:
+    """The list call that shows that the clock was set back was tried again for a minute."""
+    place.show(before=NOW + HOUR, headers={"Date": http_date(NOW + HOUR)}, times=None)
+    poller, records = place.poll(settle=0), list[ApplicationRecord]()
+    polling = asyncio.create_task(collect(poller, records))
+    await until(lambda: poller.status.polls >= 2)
+    place.service.faults.clear()
+    updated = place.touch(3)
+    place.service.faults.add(Fault("status", status=503, path=LIST, times=2, retry_after=30))
+    poller.stop(after_poll=True)
+    await polling
+    assert ids_of(records) == updated
 
 
 async def test_a_store_that_is_emptied_while_the_clock_is_back_costs_no_dead_letter() -> None:

@@ -4,6 +4,7 @@ import json
 from datetime import UTC, datetime
 from random import Random
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
@@ -18,6 +19,7 @@ from income_client.polling.batches import _delivery_id
 from income_client.polling.reading import (
     DIGEST_BYTES,
     KEY_BYTES,
+    PollSource,
     Versioned,
     canonical,
     digest_of,
@@ -32,6 +34,7 @@ from income_client.polling.reading import (
 from income_client.records.applications import Application, ApplicationPage
 from income_client.records.documents import ApplicationDocuments
 from income_client.wire.codec import parse_exactly
+from income_client.wire.times import wire_time
 from tests.support.clients import outcome_of
 from tests.support.payloads import (
     APPLICATION,
@@ -379,3 +382,22 @@ def test_what_a_retry_may_mend_can_be_asked_for_again() -> None:
     for body in (b"", b'{"applications":[', b"\xff", b"[" + b"{" * 9):
         assert error_of(body).retryable
     assert isinstance(error_of({**BOUNDS, "applications": [GOOD]}, status=503), ServerError)
+
+
+@pytest.mark.parametrize(
+    ("hour", "listed_at"), [(22, "2026-10-25T00:30:00"), (0, "2026-10-25T02:30:00")]
+)
+def test_an_update_in_an_hour_that_clocks_repeat_has_the_second_that_the_list_shows(
+    hour: int, listed_at: str
+) -> None:
+    """An earlier one would be forgotten, and the update delivered again, while it is listed."""
+    day = 24 if hour else 25
+    source = PollSource(
+        session=None,  # type: ignore[arg-type]
+        zone=ZoneInfo("Europe/Berlin"),
+        documents=False,
+        pages=False,
+        concurrency=1,
+    )
+    second = source.last_second_of(datetime(2026, 10, day, hour, 30, tzinfo=UTC))
+    assert wire_time(second) == listed_at

@@ -107,7 +107,8 @@ def _wake(run: "Cluster", callback: Callback, version: Version) -> None:
 def _call_wake(run: "Cluster", process: "Process", version: Version) -> None:
     is_standby = process.is_standby
     is_passed_on = process.poller.wake()
-    if not process.is_stopping:
+    has_ended = run.plan.once and process.poller.status.polls > 0
+    if not (process.is_stopping or has_ended):
         promises.judge_answer(run, process, is_standby=is_standby, is_passed_on=is_passed_on)
     is_direct = not is_standby
     run.world.count("wake-up: " + ("of the leader" if is_direct else "of a standby"))
