@@ -43,6 +43,8 @@ class Application:
     id: str
     versions: list[Version] = field(factory=list)
     is_deleted: bool = False
+    restored_at: float = float("-inf")
+    """Time at which it was there again after a deletion, in the world's time."""
     defect: str | None = None
     """Present fault of the application; None without one."""
     listed_at: float = float("-inf")

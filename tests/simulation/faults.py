@@ -167,6 +167,7 @@ def delete(run: ServiceRun, chance: random.Random) -> None:
 
     def restore() -> None:
         application.is_deleted = False
+        application.restored_at = run.world.now
         run.touch(application.id)
 
     if chance.random() < 0.5:

@@ -71,7 +71,8 @@ def _is_expected(run: "WalkRun", walk: "Walk", application: Application) -> bool
     # application was before it moved to the second that the other hides.
     first = service.second_at(walk.sent_before_at)
     moves = sum(version.second >= first for version in application.versions)
-    was_there = application.versions[0].made_at < walk.began_at
+    was_new = application.versions[0].made_at >= walk.began_at
+    was_there = not was_new and application.restored_at < walk.sent_before_at
     if not was_there or moves != 1:
         return False
     return _is_inside(run, walk, application.versions[-2])
