@@ -7,7 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from income_client.records.window import Window
-from income_client.walk.windows import Bounds, Overlap, SpanLimit
+from income_client.walk.windows import Answer, Bounds, Overlap, SpanLimit
+from tests.support.walks import page_of
 
 SECONDS = st.integers(0, 12)
 
@@ -199,3 +200,15 @@ def test_windows_are_cut_to_the_widest_span_and_one_in_sixteen_tries_a_wider_one
     assert limit.middle(1_000, 1_001) == 1_000 + 999
     limit.learn(Bounds(0, 999), Window(0, 999))
     assert limit.seconds == 1_000
+
+
+@pytest.mark.parametrize(
+    ("served_at", "present", "passed"),
+    [(None, 500, None), (400, 400, 400 - 86_400), (600, 500, 600 - 86_400)],
+)
+def test_the_present_is_the_earlier_of_echo_and_date(
+    served_at: int | None, present: int, passed: int | None
+) -> None:
+    """Seconds that lie a day before `Date` have passed, however wrong that is."""
+    answer = Answer.of(page_of(100, 500, {}), 10, served_at)
+    assert (answer.present, answer.passed) == (present, passed)
