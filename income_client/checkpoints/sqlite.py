@@ -316,8 +316,8 @@ class SQLiteCheckpointStore(CheckpointStore):
             except FileNotFoundError:
                 continue
             if is_foreign(status):
-                text = f"{place.name} belongs to another user: remove it, or {chown_command(place)}"
-                raise self._store_error(text)
+                advice = f"run this as that user, or {chown_command(place)}"
+                raise self._store_error(f"{place.name} belongs to user {status.st_uid}: {advice}")
             if stat.S_ISREG(status.st_mode) and is_writable_by_others(status):
                 command = f"chmod go-w {shlex.quote(str(place))}"
                 raise self._store_error(f"{place.name} can be written by other users: {command}")

@@ -15,6 +15,7 @@ import pytest
 from income_client.checkpoints import SQLiteCheckpointStore, StoredCheckpoint
 from income_client.errors import CheckpointConflictError, CheckpointError
 from tests.support.disk import (
+    NOBODY,
     contents,
     filled,
     folder_of_ordinary_user,
@@ -92,9 +93,12 @@ async def test_a_folder_is_no_store(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("what", "said"),
     [
-        ("store.db", "store.db belongs to another user: remove it, or chown"),
-        ("store.db-journal", "store.db-journal belongs to another user: remove it, or chown"),
-        ("link.db", "link.db belongs to another user: remove it, or chown"),
+        ("store.db", f"store.db belongs to user {NOBODY}: run this as that user, or chown"),
+        (
+            "store.db-journal",
+            f"store.db-journal belongs to user {NOBODY}: run this as that user, or chown",
+        ),
+        ("link.db", f"link.db belongs to user {NOBODY}: run this as that user, or chown"),
         ("", "its folder belongs to another user: choose another folder, or chown"),
     ],
 )
