@@ -1,12 +1,14 @@
 """The income-client command: its start and its end, without any sub-command."""
 
 import os
+import signal
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from .exit_status import ExitStatus
+from .exit_status import ExitStatus, ending_handler
+from .streams import wait_for_readers
 
 _NEEDED: Final = ("cyclopts", "rich")
 
@@ -24,6 +26,9 @@ def main() -> None:
         sys.exit("income-client: standard output is closed")
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
+    wait_for_readers()
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, ending_handler())
     sys.exit(_run_command_line())
 
 

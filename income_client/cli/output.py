@@ -19,6 +19,8 @@ from rich.text import Text
 from income_client import ConfigurationError, IncomeClientError
 from income_client.system.texts import printable, reason_of
 
+from .streams import WaitingFile
+
 if TYPE_CHECKING:
     from income_client import ApplicationRecord
 
@@ -108,6 +110,7 @@ class OutputLines:
 
     def __init__(self) -> None:
         self._to = sys.stdout.fileno()
+        self._file = WaitingFile(self._to, "wb", closefd=False)
         self._is_file = stat.S_ISREG(os.fstat(self._to).st_mode)
         self._before = b"\n" if self._is_file and _ends_in_mid_line(self._to) else b""
 
@@ -116,7 +119,7 @@ class OutputLines:
         rest = memoryview(self._before + line + b"\n")
         with _raise_unwritable():
             while rest:
-                rest = rest[os.write(self._to, rest) :]
+                rest = rest[self._file.write(rest) :]
         self._before = b""
 
     def keep(self) -> None:

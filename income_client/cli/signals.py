@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 from types import FrameType
 from typing import Final, TypeVar
 
+from .exit_status import ending_handler
+
 T = TypeVar("T")
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -34,7 +36,7 @@ class StopSignals:
 
     def _receive_signal(self, number: int, _: FrameType | None) -> None:
         for each in _SIGNALS:
-            signal.signal(each, signal.SIG_DFL)
+            signal.signal(each, ending_handler())
         self.received = signal.Signals(number)
         with contextlib.suppress(RuntimeError):  # the loop is closed: all is over anyway
             self._loop.call_soon_threadsafe(self._stop)
