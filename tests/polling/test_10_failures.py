@@ -241,6 +241,32 @@ async def test_others_show_that_the_service_works() -> None:
         assert await place.letters() == []
 
 
+@pytest.mark.parametrize(("readable", "letters"), [((0, 2), 0), ((0, 2, 4), 1)])
+async def test_most_witnesses_decide(place: Scene, readable: tuple[int, ...], letters: int) -> None:
+    """Five others are read where all have failed: an outage spares some, a bad record one."""
+    (bad,) = place.touch(19)
+    place.service.advance(10)
+    place.spoil(*(one for number, one in enumerate(place.ids) if number not in readable), **FAILING)
+    delivered: list[str] = []
+    with contextlib.suppress(ServerError):
+        await deliver(place.poll(once=True), delivered)
+    assert delivered == []
+    assert await place.letters() == [bad][:letters]
+
+
+async def test_a_429_does_not_count_against_a_saturated_second() -> None:
+    """Its window could not be listed again, which says nothing about the window."""
+    second = NOW - 500
+    async with scene([second] * 25, page_size=20, order="shuffled") as place:
+        await rest(place.poll(start="2026-06-30"))
+        before = await place.store.dead_letters("default")
+        assert [letter.window.after for letter in before] == [second]
+        place.service.advance(4000)
+        place.service.faults.add(Fault("status", status=429, path=LIST, skip=3, times=None))
+        assert await rest(place.poll()) == []
+        assert await place.store.dead_letters("default") == before
+
+
 async def test_a_saturated_second_is_reported_and_not_raised(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -328,3 +328,17 @@ async def test_a_dead_letter_that_is_read_is_reported(caplog: pytest.LogCaptureF
     (line,) = [line for line in caplog.records if "was a dead letter" in line.getMessage()]
     assert line.levelno == logging.INFO
     assert line.getMessage() == f"application {lost!r}, which was a dead letter, was read"
+
+
+def test_what_was_never_stored_is_not_reported_as_read() -> None:
+    """An application that failed and was read within one poll was no dead letter."""
+    letters = DeadLetters()
+    put(letters, "a")
+    letters.resolve(KEY)
+    assert letters.saved((), letters.resolved) == []
+    put(letters, "a")
+    (letter,) = letters.unsaved
+    letters.saved(letters.unsaved, ())
+    letters.resolve(KEY)
+    assert letters.saved((), letters.resolved) == [letter]
+    assert letters.saved((), [KEY]) == []
