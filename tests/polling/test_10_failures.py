@@ -75,7 +75,7 @@ async def test_an_unreadable_record_becomes_a_dead_letter(
     polling = asyncio.create_task(rest(place.poll()))
     if fault is LATE:
         for times in range(1, 3 if is_alone else 2):
-            await until(partial(is_held_up_by, place, bad, times))
+            await until(partial(are_held_up_by, place, [bad], times))
             (deadline,) = place.client._session.deadlines.running
             deadline.expire(math.inf)
     assert sorted(ids_of(await polling)) == sorted(good)
@@ -157,9 +157,30 @@ async def test_a_429_does_not_delay_a_dead_letter(place: Scene) -> None:
     assert ids_of(await rest(place.poll())) == [bad]
 
 
-def is_held_up_by(place: Scene, one: str, times: int) -> bool:
-    """Return whether the only call under way is for an application asked for so often."""
-    return place.asked(one) == times and len(place.client._session.deadlines.running) == 1
+@pytest.mark.parametrize(
+    ("late", "good", "times"), [((1, 2), (3, 4, 5), 1), ((1, 2, 3), (4, 5), 3)]
+)
+async def test_few_late_ones_delay_all_others_by_one_deadline(
+    place: Scene, late: tuple[int, ...], good: tuple[int, ...], times: int
+) -> None:
+    """Where most are late, it may be the service: they are asked for again, beside witnesses."""
+    bad, updated = place.touch(*late), place.touch(*good)
+    place.spoil(*bad, **LATE)
+    place.service.advance(10)
+    polling = asyncio.create_task(rest(place.poll()))
+    for count in range(1, times + 1):
+        await until(partial(are_held_up_by, place, bad, count))
+        for deadline in tuple(place.client._session.deadlines.running):
+            deadline.expire(math.inf)
+    assert sorted(ids_of(await polling)) == sorted(updated)
+    assert sorted(map(str, await place.letters())) == sorted(bad)
+    assert [place.asked(one) for one in bad] == [times] * len(bad)
+
+
+def are_held_up_by(place: Scene, ids: list[str], times: int) -> bool:
+    """Return whether the only calls under way are for applications asked for so often."""
+    are_running = len(place.client._session.deadlines.running) == len(ids)
+    return are_running and all(place.asked(one) == times for one in ids)
 
 
 @pytest.mark.parametrize("fault", [GONE, FAILING], ids=["deleted", "failing"])
