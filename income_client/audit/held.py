@@ -54,7 +54,7 @@ class HeldTimes:
 
 
 def check_held(held: object) -> None:
-    """Raise `ConfigurationError` unless ``held`` can be iterated over."""
+    """Raise `ConfigurationError` if ``held``, ids with times, is a text or cannot be iterated."""
     if isinstance(held, str | bytes) or not isinstance(held, Iterable | AsyncIterable):
         raise invalid("held", "a mapping of ids to times, or an iterable of such pairs", held)
 

@@ -344,7 +344,7 @@ class _Export:
         self._workspace.note(request=json.dumps(self._request), span=json.dumps(span))
 
     async def _present_span(self) -> dict[str, str | None]:
-        """Return the span up to the service's present."""
+        """Return the requested period, cut at the service's present minus the settling time."""
         present = await self._stop.wait_for(present_of(self._client))
         if present is None:
             raise _StoppedError

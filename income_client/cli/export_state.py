@@ -175,7 +175,7 @@ class Workspace:
         return self.folder / _TABLES
 
     def publish_lines(self, manifest: bytes) -> None:
-        """Move the lines to the target, with the manifest beside it."""
+        """Move the JSON lines to the target, and the manifest to ``<target>.manifest.json``."""
         self._check_free()
         self._manifest.unlink(missing_ok=True)
         # Noted first, so that the next run knows what it finds there after a kill.

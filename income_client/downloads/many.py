@@ -88,7 +88,7 @@ class Job:
 
 
 def check_one_document(document: object, file: int) -> Document:
-    """Return the document of a document or an entry; raise for anything else."""
+    """Return the `Document` of a single download; raise if ``document`` or ``file`` is wrong."""
     if type(file) is not int or file != 0:
         raise InvalidArgumentError(
             "file must be 0: a document has one address, and so one file", argument="file"

@@ -151,7 +151,7 @@ class NameTemplate:
 
     @classmethod
     def read(cls, text: object) -> Self:
-        """Read ``{application_id}/{document_id}.{ext}`` or the like; raise `ConfigurationError`."""
+        """Parse a template of file names; raise `ConfigurationError` if it is invalid."""
         if not isinstance(text, str):
             raise _template_error("a name template must be a str")
         stem = text.removesuffix(_EXTENSION)

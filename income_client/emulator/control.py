@@ -186,7 +186,7 @@ async def now(emulator: Emulator) -> datetime:
 
 
 async def rules(emulator: Emulator) -> ServiceRules:
-    """Return the rules for behaviour that the contract leaves open."""
+    """Return the emulator's rules for behaviour that the contract leaves open."""
     service_rules: ServiceRules = emulator.rules
     return service_rules
 

@@ -57,7 +57,7 @@ class _Watch(asyncio.Protocol):
         self._protocol.data_received(data)
 
     def expect(self, conn: "Connection") -> bool:
-        """Expect a reply until the connection is given back; False if bytes came before."""
+        """Take bytes for a reply until ``conn`` is released; return False if some came before."""
         self._expecting = conn
         return not self.came_unasked
 
@@ -91,7 +91,7 @@ class Connections:
         self._watches.add(watch)
 
     def give_up_idle(self, url: URL) -> None:
-        """Close the idle connections to an address's host, where a used connection has failed.
+        """Close the idle connections to a URL's origin, since a reused connection to it has failed.
 
         After a suspend, behind a gateway that has forgotten them, or if a server has died, all
         idle connections are dead. A caller's connection is closed when a request of the package

@@ -111,7 +111,10 @@ class SessionManager:
         timeouts: Timeouts | None = None,
         retry: RetryPolicy | None = None,
     ) -> "SessionManager":
-        """Return a view with other timeouts, as far as they are given, or another retry policy."""
+        """Copy the manager with the timeouts or retry policy given; all other parts are shared.
+
+        Timeouts that are not set in ``timeouts`` remain.
+        """
         session = self
         if timeouts is not None:
             changes = _check_instance("timeouts", Timeouts, timeouts)
@@ -294,7 +297,7 @@ class _Call:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Report how the call has ended."""
+        """Emit the event of the call's end, and store the number of attempts in its error."""
         # A token request has counted its own.
         if isinstance(error, IncomeClientError) and error.attempts == 0:
             error.attempts = self._sent

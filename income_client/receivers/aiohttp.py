@@ -51,10 +51,10 @@ def routes(receiver: Endpoint | CallbackTokenIssuer, path: str) -> list[web.Abst
 
 
 def end_after_chunks(request: web.Request, response: web.StreamResponse) -> None:
-    """End the connection with the answer to a chunked body, which may have trailers.
+    """Close the connection after the response if the request's body was chunked.
 
-    aiohttp takes the last trailer for a header of the next request, which a proxy may send for
-    somebody else.
+    Such a body may have trailers. aiohttp takes the last one for a header of the next request,
+    which a proxy may send for somebody else.
     """
     if "Transfer-Encoding" in request.headers:
         response.force_close()

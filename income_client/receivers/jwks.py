@@ -220,7 +220,7 @@ class _Flight:
         return self._has_ended or self._task.get_loop().is_closed()
 
     async def wait(self) -> None:
-        """Wait for the end, at most as long as a request may take."""
+        """Wait until the request for keys has ended, for at most ``_SECONDS``."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with self._lock:
             if self.is_over:

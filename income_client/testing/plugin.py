@@ -187,7 +187,7 @@ def pytest_runtest_makereport(
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
-    """Show the requests behind a wrong `RequestCount`."""
+    """List the requests below a failed assertion that compares a `RequestCount`."""
     service = sys.modules.get("income_client.testing.service")
     if service is None:
         return None

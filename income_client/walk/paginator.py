@@ -182,7 +182,7 @@ async def ask_present(
 
 
 async def read_present(session: SessionManager, zone: tzinfo) -> datetime:
-    """Return the service's present as an aware time of its zone."""
+    """Ask the service for its present, and return it as an aware time of ``zone``."""
     dates: list[datetime | None] = []
 
     def read(request: Request, response: Response) -> ApplicationPage:

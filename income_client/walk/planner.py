@@ -266,7 +266,7 @@ class WalkPlanner:
             self._gaps.remove(gap)
 
     def _close_second(self, gap: "Gap", second: FullSecond) -> None:
-        """Close an overfull second once there is no further question about it."""
+        """Deliver, retry or mark as saturated an overfull second with no question left to ask."""
         if second.next() is not None:
             return
         if second.is_whole and not second.covered and gap.retries < _MOST_RETRIES:

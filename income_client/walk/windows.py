@@ -43,7 +43,10 @@ class Bounds:
         return Window(min(self.after, before), max(self.after, before) + 1)
 
     def around(self, window: Window) -> "Bounds":
-        """Return the bounds that ask for a window within these, one second earlier if possible."""
+        """Return the bounds to send for ``window``, from a second before it, clipped to ``self``.
+
+        A service that excludes ``updated_after`` would otherwise omit the window's first second.
+        """
         before = window.before if self.before is None else min(window.before, self.before)
         return Bounds(max(window.after - 1, self.after), before)
 
@@ -354,7 +357,7 @@ class FullSecond:
         return is_alone or self._complete.issuperset(self._pair)
 
     def next(self) -> Bounds | None:
-        """Return the form to ask next, None when the second is settled."""
+        """Return the bounds to ask next about the second; None if no further page would help."""
         if self.covered or not self._to_ask:
             return None
         form = self._to_ask[0]
