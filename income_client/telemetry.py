@@ -72,6 +72,9 @@ class Telemetry:
         self._lag = meter.create_gauge(
             "income_client.poll.lag", "s", "From the checkpoint to the service's present."
         )
+        self._late = meter.create_gauge(
+            "income_client.poll.late", "s", "Lateness of an update in the list, within a day."
+        )
 
     @classmethod
     def if_configured(cls) -> Self | None:
@@ -138,9 +141,10 @@ class Telemetry:
 
     def _count_poll(self, event: Event) -> None:
         match event:
-            case PollFinished(name=name, lag=lag):
+            case PollFinished(name=name, lag=lag, late=late):
                 self._polls.add(1, _of_poller(name))
                 self._set_lag(name, lag)
+                self._late.set(late, _of_poller(name))
             case PollFailed(name=name, lag=lag, error=error):
                 self._polls.add(1, _of_poller(name) | {"error.type": error})
                 self._set_lag(name, lag)

@@ -178,6 +178,8 @@ class PollFinished(Event):
     """Number of polls that have succeeded so far."""
     lag: float | None
     """Seconds from the checkpoint to the present service time; None while unknown."""
+    late: int = 0
+    """Greatest number of seconds by which an update of the last day was listed late."""
 
 
 @frozen(kw_only=True)

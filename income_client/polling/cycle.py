@@ -543,15 +543,35 @@ class Poll:
         updated = None
         with contextlib.suppress(ConfigurationError):  # beyond the calendar
             updated = self._source.last_second_of(updated_at(version.payload))
-        if self._state.letters:
-            self._state.letters.resolve(key_of_application(row.application_id))
-        return self._state.progress.admit(
-            key_of(row.application_id),
+        letter = key_of_application(row.application_id)
+        was_dead = letter in self._state.letters
+        self._state.letters.resolve(letter)
+        key, progress = key_of(row.application_id), self._state.progress
+        last_updated = progress.updated(key)
+        is_new = progress.admit(
+            key,
             version.digest,
             listed_in=row.window,
             updated=updated,
             latest=self._latest_present,
         )
+        if is_new and not was_dead and updated is not None and updated != last_updated:
+            self._note_lateness(updated)
+        return is_new
+
+    def _note_lateness(self, updated: int) -> None:
+        """Note how late an update was listed, if an earlier poll has listed what was there."""
+        listings = self._state.listings
+        if listings.until is None:
+            return
+        seconds = 0
+        if updated < listings.until:
+            listed_at = listings.listed_at(updated)
+            if listed_at is None:
+                return
+            # It was made within its second, and the list was complete within another.
+            seconds = max(0, listed_at - updated - 1)
+        self._monitor.note_lateness(seconds, self._present_second, self._state.progress.settle)
 
     def _retry_or_give_up(self, row: Row, error: IncomeClientError) -> None:
         row.attempts += 1

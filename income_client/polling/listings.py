@@ -112,4 +112,4 @@ class Listings:
         """Return when a second was listed last, in service time; None if it was not."""
         if self.until is None or second >= self.until:
             return None
-        return next((at for start, at in reversed(self._parts) if start <= second), None)
+        return next((at for first, at in reversed(self._parts) if first <= second), None)

@@ -85,6 +85,10 @@ class Progress:
         # A page may hold the second before as well.
         return self._updated.get(key, first - 2) >= first - 1
 
+    def updated(self, key: bytes) -> int | None:
+        """Return the second of the last update in the record that was read last."""
+        return self._updated.get(key)
+
     def admit(
         self,
         key: bytes,

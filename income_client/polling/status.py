@@ -29,6 +29,7 @@ from income_client.records.window import EPOCH, Window
 from income_client.system.clock import Clock
 from income_client.system.logs import GuardedLogger
 
+from .lateness import Lateness
 from .progress import Progress
 
 _LOGGER: Final = GuardedLogger("income_client.poller")
@@ -49,6 +50,12 @@ class PollerStatus:
     poll."""
     lag: float | None
     """Seconds from ``reached`` to the service's present; None until a reply has shown that."""
+    late: int
+    """Seconds, rounded down, by which an update was listed late within the last day, at most. It
+    was not in the list when an earlier poll of this poller had listed its second. One that is
+    listed more than ``settle`` late is missed, and not counted."""
+    late_p999: int
+    """Seconds by which 999 of 1,000 updates were not listed later."""
     polls: int
     """Polls that succeeded."""
     records: int
@@ -93,6 +100,8 @@ class Monitor:
         self._has_warned = False
         self._has_warned_of_skipped = False
         self._stands_by = False
+        self._has_warned_of_lateness = False
+        self._lateness = Lateness()
         self._service_time: int | None = None
         self._heard_at = 0.0
 
@@ -100,6 +109,18 @@ class Monitor:
         """Note the present second of the service, from which the lag is counted."""
         if service_time is not None and service_time != self._service_time:
             self._service_time, self._heard_at = service_time, self._clock.monotonic()
+
+    def note_lateness(self, seconds: int, now: int, settle: int) -> None:
+        """Note how late an update was listed; warn once if that is over half of ``settle``."""
+        self._lateness.note(seconds, now)
+        if seconds > settle / 2 and not self._has_warned_of_lateness:
+            self._has_warned_of_lateness = True
+            message = (
+                "poller %r: an update was listed %d s late, or more; one that is listed more than "
+                "%d s late (settle) is missed: give poll() a greater settle"
+            )
+            facts = {"poller": self._name, "seconds": seconds, "settle": settle}
+            _LOGGER.warning(message, self._name, seconds, settle, extra=facts)
 
     @property
     def lag(self) -> float | None:
@@ -115,7 +136,8 @@ class Monitor:
         self.polls += 1
         self.failures = 0
         if (emit := self._instrumentation.emit) is not None:
-            emit(PollFinished(name=self._name, polls=self.polls, lag=self.lag))
+            late = self._lateness.greatest
+            emit(PollFinished(name=self._name, polls=self.polls, lag=self.lag, late=late))
 
     def failed(self, error: IncomeClientError, *, is_last: bool) -> None:
         """Count, log and report a failure."""
@@ -318,6 +340,8 @@ class Monitor:
         return PollerStatus(
             reached=None if progress is None else EPOCH + timedelta(seconds=progress.position),
             lag=self.lag,
+            late=self._lateness.greatest,
+            late_p999=self._lateness.quantile(0.999),
             polls=self.polls,
             records=self.records,
             unchanged=self.unchanged,

@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 from attrs import evolve
 
+from income_client.emulator import Fault
+from income_client.events import Event, PollFinished
 from tests.support.polling import Cluster, cluster, ids_of
 
 
@@ -49,6 +51,34 @@ async def test_an_update_that_is_listed_late_comes_within_a_quarter_more(
     assert ids_of(replica.records) == [made.place.ids[4]]
     await made.pass_time(3 + late // 4)
     assert ids_of(replica.records) == [made.place.ids[4], updated]
+    assert 3 * late // 4 - 1 <= replica.poller.status.late <= late
+    assert replica.poller.status.late_p999 == replica.poller.status.late
+
+
+async def test_lateness_beyond_half_of_settle_is_warned_of_once(
+    made: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What no poll could have listed earlier is not late: after a beginning, or an outage."""
+    made.place.touch(1, 2)
+    events: list[Event] = []
+    replica = await made.started(30, interval=1.0, settle=60, on_event=events.append)
+    made.place.service.faults.add(Fault("status", status=503, times=None))
+    made.place.touch(3)
+    await made.pass_time(45)
+    made.place.service.faults.clear()
+    await made.pass_time(70)
+    assert len(replica.records) == 3
+    assert replica.poller.status.late == 0
+    show_late(made, 40)
+    for number in (4, 5):
+        made.place.touch(number)
+        await made.pass_time(55)
+    assert len(replica.records) == 5
+    (warning,) = [one for one in caplog.records if "listed" in one.getMessage()]
+    late = vars(warning)["seconds"]
+    assert 30 < late <= replica.poller.status.late <= 40
+    assert f"listed {late} s late" in warning.getMessage()
+    assert max(event.late for event in events if isinstance(event, PollFinished)) >= late
 
 
 async def test_an_update_of_what_was_updated_shortly_before_comes_at_once(made: Cluster) -> None:
