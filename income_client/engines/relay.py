@@ -201,8 +201,9 @@ def faststream_publisher(publisher: Publisher) -> Callable[[UpdateEvent], Awaita
     is FastStream's default, for NATS and Redis name a ``stream``. For NATS,
     ``JStream(name, declare=False)`` keeps the settings of a stream that exists, and
     ``NatsBroker(url, max_reconnect_attempts=-1, ping_interval=10)`` keeps the connection: without
-    it, NATS gives up after two minutes. The event's id is the correlation id, and the header by
-    which JetStream drops what comes twice.
+    it, NATS gives up after two minutes. A stream that deletes events is not refused here, as
+    `nats_publisher` does it. The event's id is the correlation id, and the header by which
+    JetStream drops what comes twice.
 
     Args:
         publisher: ``broker.publisher("updates")``, of any of FastStream's brokers; the broker
