@@ -9,7 +9,7 @@ import copy
 import os
 import ssl as tls
 import sys
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime, tzinfo
 from functools import partial
 from types import TracebackType
@@ -67,6 +67,13 @@ if TYPE_CHECKING:
     from .telemetry import Telemetry
     from .walk.fetching import Applications, Call, Fetcher, FetchFailure, OnError
     from .walk.paginator import ApplicationPaginator, OnSaturated
+else:
+    # Stand-ins for those who resolve type hints at run time: the modules take a while to load.
+    ApplicationPaginator = Applications = Audit = Call = CheckpointStore = ClientOptions = Any
+    Destination = Documents = DownloadFailure = DownloadedFile = Downloader = Any
+    FetchFailure = Folder = Held = Job = OnError = OnProgress = OnSaturated = Any
+    OneDocument = Poller = Telemetry = Any
+    Downloads = Fetcher = AsyncIterator
 
 _OPENTELEMETRY: Final = "opentelemetry"
 _LEASE: Final = 15.0

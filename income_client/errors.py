@@ -40,6 +40,9 @@ from attrs import frozen
 if TYPE_CHECKING:
     from .records.applications import ApplicationSummary
     from .records.window import Window
+else:
+    # Stand-ins for those who resolve type hints at run time: records import this module.
+    ApplicationSummary = Window = Any
 
 E = TypeVar("E", bound="IncomeClientError")
 

@@ -23,6 +23,9 @@ from .system.texts import has_surrogate
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
+else:
+    # A stand-in for those who resolve type hints at run time: tenacity takes a while to load.
+    RetryCallState = Any
 
 _FIRST_PRINTABLE: Final = 0x20
 _DELETE: Final = 0x7F

@@ -10,7 +10,10 @@ from income_client.errors import ConfigurationError, InvalidArgumentError
 from income_client.records.documents import ApplicationRecord
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from pyarrow import Table
+else:
+    # A stand-in for those who resolve type hints at run time: pyarrow is an extra.
+    Table = Any
 
 T = TypeVar("T")
 
@@ -36,7 +39,7 @@ class RecordTables(Generic[T]):
             yield field.name, getattr(self, field.name)
 
 
-def to_arrow(records: Iterable[ApplicationRecord]) -> "RecordTables[pa.Table]":
+def to_arrow(records: Iterable[ApplicationRecord]) -> "RecordTables[Table]":
     """Make pyarrow tables of records (contract sections 2.2 and 2.3).
 
     Their columns are the same for any records and for none. Amounts are

@@ -25,6 +25,9 @@ from .networks import CallbackSourceNetworks, TrustedProxies
 
 if TYPE_CHECKING:
     from .jwt import TokenKeys, TokenRules
+else:
+    # Stand-ins for those who resolve type hints at run time: joserfc is an extra.
+    TokenKeys = TokenRules = Any
 
 T = TypeVar("T")
 

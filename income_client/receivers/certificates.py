@@ -19,7 +19,10 @@ from .exchange import REWRITTEN_PEER, Refusal, RefusedError, RequestHead
 from .networks import TrustedProxies, ip_address
 
 if TYPE_CHECKING:
-    from cryptography import x509
+    from cryptography.x509 import Certificate, Name
+else:
+    # Stand-ins for those who resolve type hints at run time: cryptography is an extra.
+    Certificate = Name = Any
 
 _LARGEST: Final = 16_384
 """Bytes of the longest certificate that is read, encoded or not."""
@@ -64,7 +67,7 @@ class CallbackClientCertificate:
             certificates is not installed.
     """
 
-    subjects: "tuple[x509.Name, ...]"
+    subjects: tuple[Name, ...]
     """Accepted subjects."""
     names: frozenset[str]
     """Accepted alternative names with their kind, such as ``dns:callbacks.example``."""
@@ -185,7 +188,7 @@ def _import_x509() -> Any:
     return x509
 
 
-def _names_in(certificate: "x509.Certificate") -> Iterator[str]:
+def _names_in(certificate: Certificate) -> Iterator[str]:
     x509 = _import_x509()
     try:
         extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
@@ -218,13 +221,13 @@ def _list_texts(name: str, texts: object) -> tuple[str, ...]:
     return entries
 
 
-def _parse_subject(library: Any, text: str) -> "x509.Name":
+def _parse_subject(library: Any, text: str) -> Name:
     attributes = {
         "emailAddress": library.NameOID.EMAIL_ADDRESS,
         "serialNumber": library.NameOID.SERIAL_NUMBER,
     }
     try:
-        subject: x509.Name = library.Name.from_rfc4514_string(text, attributes)
+        subject: Name = library.Name.from_rfc4514_string(text, attributes)
     except ValueError:
         raise InvalidArgumentError(_RFC_4514, argument="subject") from None
     return subject

@@ -60,6 +60,13 @@ if TYPE_CHECKING:
     from income_client.records.window import Window
     from income_client.walk.fetching import Applications, FetchFailure, OnError
     from income_client.walk.paginator import ApplicationPaginator, WalkProgress
+else:
+    # Stand-ins for those who resolve type hints at run time: the modules take a while to load.
+    Application = ApplicationPaginator = Applications = Audit = Batch = Any
+    Call = CheckpointStore = Destination = Documents = DownloadFailure = DownloadedFile = Any
+    Downloads = FetchFailure = Fetcher = Folder = Held = OnError = OnProgress = OnSaturated = Any
+    OneDocument = Poller = PollerStatus = QueryValue = WalkProgress = When = Window = Any
+    datetime = DeprecatedPollOptions = Any
 
 A = TypeVar("A")
 F = TypeVar("F", bound=Callable[..., Any])
