@@ -35,6 +35,7 @@ async def test_reading_makes_no_file(tmp_path: Path) -> None:
     store = SQLiteCheckpointStore(tmp_path / "store.db")
     assert (await store.load("default")).version == 0
     assert await store.dead_letters("default") == ()
+    assert await store.count_rings("default") == 0
     with pytest.raises(CheckpointConflictError):
         await store.save("default", "one", version=3)
     assert contents(tmp_path) == {}
