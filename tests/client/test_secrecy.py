@@ -270,7 +270,7 @@ FAULTS: Final[dict[str, Answer]] = {
     "part": in_turn(reply(206, BODY, Content_Range=CANARY, ETag=CANARY)),
     "not HTTP": in_turn(Reply(raw=b"HTTP/9 " + CANARY.encode() + b"\r\n\r\n")),
     "bad header": raw_head(b"X-\x00: " + CANARY.encode()),
-    "long header": raw_head(b"X: " + CANARY.encode() * 2000),
+    "long header": raw_head(b"X: " + CANARY.encode() * 20_000),
     "too large": in_turn(reply(body=BODY * 1000, **ECHO)),
     "closed": in_turn(HUNG_UP),
     "cut": in_turn(CUT),
