@@ -19,32 +19,31 @@ _NARROWEST: Final = 4
 """Seconds between the bounds of a part from which on both halves are narrower."""
 
 
-async def hides_rows(page: Answer, bounds: Bounds, ask: Ask) -> bool:
-    """Return whether a page for these bounds hides rows.
+async def hides_rows(page: Answer, bounds: Bounds, ask: Ask) -> bool | None:
+    """Return whether a page for these bounds hides rows; None if that cannot be found out.
 
     ``ask`` makes list calls with the limit of the page. Nothing is proved where the service refuses
-    one of them, or where one second has as many rows as the page: then the page is believed.
+    one of them, or where one second has as many rows as the page.
     """
     try:
-        if not await _has_part_with_more(page, ask):
-            return False
+        hides = await _has_part_with_more(page, ask)
         # A row may have been added meanwhile: then the page has more when it is asked again.
-        return _size(await ask(bounds)) == _size(page)
+        return hides and _size(await ask(bounds)) == _size(page)
     except InvalidRequestError:
-        return False
+        return None
 
 
-async def _has_part_with_more(page: Answer, ask: Ask) -> bool:
+async def _has_part_with_more(page: Answer, ask: Ask) -> bool | None:
     """Return whether a part of the page's window lists a row that the page does not have."""
-    if not page.rows:
-        return False
     # Many applications are updated soon after their date.
     date = median_low([second_of(row.application_date) for row in page.rows.values()])
     parts = [Bounds(page.echo.after, page.echo.before)]
+    is_known = True
     while parts:
         part = parts.pop()
         middle = _middle(part, date)
         if middle is None:
+            is_known = False
             continue
         lower = await ask(Bounds(part.after, middle))
         if not lower.rows.keys() <= page.rows.keys():
@@ -58,7 +57,7 @@ async def _has_part_with_more(page: Answer, ask: Ask) -> bool:
             return True
         halves = ((lower, Bounds(part.after, middle)), (upper, Bounds(middle - 1, part.before)))
         parts += [half for answer, half in halves if _size(answer) >= _size(page)]
-    return False
+    return False if is_known else None
 
 
 def _middle(part: Bounds, date: int) -> int | None:

@@ -92,11 +92,12 @@ async def ask_page(
 async def _find_cap(session: SessionManager, answer: Answer, bounds: Bounds, ask: Ask) -> None:
     """Find out whether the service returns no more rows than a page has."""
     rows = len(answer.page.applications)
-    if await hides_rows(answer, bounds, ask):
+    hides = await hides_rows(answer, bounds, ask)
+    if hides:
         session.page_cap.rows = rows
         message = "the service lists %d applications at most where more are asked for"
         _LOGGER.warning(message, rows, extra={"rows": rows})
-    else:
+    elif hides is False:
         session.page_cap.believe(rows, session.clock.monotonic())
 
 

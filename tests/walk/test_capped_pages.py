@@ -123,3 +123,14 @@ async def test_a_second_with_as_many_rows_as_the_page_is_believed() -> None:
     async with serving(service) as client:
         assert len(await ids_of(walk(client, None, None))) == 60
         assert len(service.queries) < 80
+
+
+async def test_a_second_that_is_believed_proves_nothing_about_others() -> None:
+    """A page of 60 rows of one second does not show that a page of 60 rows hides none."""
+    service = ListService(rows=rows_at([BASE + DAY] * 60), now=BASE + 11 * DAY, rules=Rules(cap=60))
+    async with serving(service) as client:
+        await ids_of(walk(client, BASE, BASE + 2 * DAY))
+        later = [BASE + 3 * DAY + 600 * number for number in range(200)]
+        service.rows |= {f"later-{second}": second for second in later}
+        listed = await ids_of(walk(client, BASE + 2 * DAY, BASE + 10 * DAY))
+        assert len(listed) == len(set(listed)) == 200
