@@ -58,6 +58,8 @@ class Life:
     """Rows of batches whose block has failed or was left: each may come once more."""
     failed: set[Row] = field(factory=set)
     """Rows of these batches whose commit was not begun: no save may cover them."""
+    takeovers: int = 0
+    """How often it has acquired the lease."""
     uncommitted: list[Row] = field(factory=list)
     """Records that it was given, in batches that no save covers yet."""
 
@@ -195,6 +197,7 @@ class Books:
                 server.state.committed = given.committed
         life.remembered, life.known = server.state.committed, dict(server.state.committed)
         life.returned, life.failed, life.uncommitted = set(), set(), []
+        life.takeovers += 1
 
     def _covered(self, life: Life, checkpoint: Checkpoint) -> dict[str, int]:
         """Return which versions a checkpoint covers and remembers.
