@@ -358,5 +358,7 @@ def test_refused_credentials_are_status_4(any_reader: str, prepared: Cli) -> Non
         assert ran.status == 4
         assert "401" in ran.words
         assert "invented" not in ran.words
-        assert len(complaints(ran).splitlines()) <= (2 if any_reader in ("doctor", "export") else 1)
+        # A poller of another account warns of the checkpoint that it resumes from.
+        most = 2 if any_reader in ("doctor", "export", "poll") else 1
+        assert len(complaints(ran).splitlines()) <= most
         assert len(prepared.service.requests) - before < 30

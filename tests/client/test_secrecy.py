@@ -277,8 +277,11 @@ FAULTS: Final[dict[str, Answer]] = {
     "reset": in_turn(evolve(CUT, reset=True)),
     "hang": in_turn(evolve(CUT, slow=partial(silence, 31))),
 }
-WHOLE: Final = frozenset({"login page", "not whole", "wrong shape", "not unicode"})
-"""Replies that count as complete files, since a file may have any content."""
+WHOLE: Final = frozenset({"login page", "not whole", "wrong shape", "not unicode", "encoded"})
+"""Replies that count as complete files, since a file may have any content.
+
+A Content-Encoding that names no coding says nothing about it.
+"""
 ANY_SHAPE: Final = ("json", "wrong shape")
 """The call that takes whatever is JSON."""
 OF_TOKENS: Final[dict[str, Answer]] = FAULTS | {
