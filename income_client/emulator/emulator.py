@@ -32,6 +32,7 @@ from income_client.settings import (
 )
 from income_client.system.clock import Clock, SystemClock
 from income_client.system.hosts import is_ip, plain_host
+from income_client.system.texts import standard_datetime
 
 from .access import (
     SECURITY_HEADERS,
@@ -565,15 +566,7 @@ def _naive_datetime(name: str, value: object) -> datetime:
     """Return a naive time as a plain `datetime`: subclasses may have other arithmetic."""
     try:
         if isinstance(value, datetime) and value.tzinfo is None:
-            return datetime(  # noqa: DTZ001 - the service's times carry no zone
-                value.year,
-                value.month,
-                value.day,
-                value.hour,
-                value.minute,
-                value.second,
-                value.microsecond,
-            )
+            return standard_datetime(value)
     except (TypeError, ValueError):
         pass
     raise invalid(name, "a datetime without zone", value)

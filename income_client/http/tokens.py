@@ -29,8 +29,8 @@ from income_client.events.instrumentation import Instrumentation
 from income_client.settings import Secret, positive, wrong
 from income_client.system.clock import Clock
 from income_client.system.logs import GuardedLogger
+from income_client.system.texts import standard_datetime
 from income_client.wire.codec import parse
-from income_client.wire.times import standard_datetime
 
 from .endpoints import Response, token_request
 from .replies import call_of, content_of, facts_of, failure_of

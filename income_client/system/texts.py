@@ -1,4 +1,4 @@
-"""Texts from outside: check whether they can be encoded, read their times, print them safely."""
+"""Texts and times from outside: encode, print and parse them safely, and convert subclasses."""
 
 import os
 import re
@@ -39,3 +39,22 @@ def parse_iso_time(text: str) -> datetime:
     if _INVALID_OFFSET.search(text):
         raise ValueError("an offset has less than 60 minutes")
     return datetime.fromisoformat(text)
+
+
+def standard_datetime(value: datetime) -> datetime:
+    """Return the same time as an instance of `datetime` itself.
+
+    Subclasses bring arithmetic of their own: a difference of pendulum's is an ``Interval``.
+    Raises whatever a subclass raises that is no time, such as ``pandas.NaT``.
+    """
+    return datetime(
+        value.year,
+        value.month,
+        value.day,
+        value.hour,
+        value.minute,
+        value.second,
+        value.microsecond,
+        tzinfo=value.tzinfo,
+        fold=value.fold,
+    )

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from income_client.errors import InvalidArgumentError
 from income_client.records.window import EPOCH
 from income_client.settings import invalid, wrong
-from income_client.system.texts import parse_iso_time
+from income_client.system.texts import parse_iso_time, standard_datetime
 
 T = TypeVar("T")
 
@@ -87,25 +87,6 @@ def _parse_or_none(parse: Callable[[str], T], text: str) -> T | None:
 def wire_time(second: int) -> str:
     """Return a second since 1970 as the query parameters have it (contract section 4.1)."""
     return (EPOCH + timedelta(seconds=second)).isoformat()
-
-
-def standard_datetime(value: datetime) -> datetime:
-    """Return the same time as an instance of `datetime` itself.
-
-    Subclasses bring arithmetic of their own: a difference of pendulum's is an ``Interval``.
-    Raises whatever a subclass raises that is no time, such as ``pandas.NaT``.
-    """
-    return datetime(
-        value.year,
-        value.month,
-        value.day,
-        value.hour,
-        value.minute,
-        value.second,
-        value.microsecond,
-        tzinfo=value.tzinfo,
-        fold=value.fold,
-    )
 
 
 def check_zone(name: str, zone: object) -> tzinfo:

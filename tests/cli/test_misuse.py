@@ -125,6 +125,10 @@ INVALID_VARIABLES: Final[list[tuple[str, dict[str, str], str]]] = [
         "INCOME_EMULATOR_TOKEN: url must be",
     ),
     ("trigger", {CONTROL: "short"}, "INCOME_EMULATOR_TOKEN: token must be 8 or more"),
+    *(
+        (line, {"SSLKEYLOGFILE": "/nowhere/keys"}, "SSLKEYLOGFILE: cannot write /nowhere/keys")
+        for line in ("applications", "demo", "doctor", "listen")
+    ),
     ("listen", {USERNAME: "partner"}, PASSWORD),
     ("listen", {PASSWORD: "hidden"}, USERNAME),
     ("listen", OAUTH2_VARIABLES | {SECRET: "hidden"}, "32 characters"),

@@ -52,7 +52,8 @@ REFUSED: Final = "the other side did not accept the client certificate"
 PERHAPS_WANTED: Final = (
     "TLS handshake refused by the other side, which may require a client certificate"
 )
-FINAL: Final = {UNTRUSTED, WANTED, REFUSED}
+UNSENDABLE: Final = "the request holds characters that cannot be sent"
+FINAL: Final = {UNTRUSTED, WANTED, REFUSED, UNSENDABLE}
 
 
 def alerted(alert: str) -> Exception:
@@ -88,6 +89,7 @@ KINDS: Final = [
     )),
     (aiohttp.ClientConnectorCertificateError(KEY, ssl.SSLCertVerificationError(1, "x")), UNTRUSTED),
     (aiohttp.ServerFingerprintMismatch(b"a", b"b", "h", 1), UNTRUSTED),
+    (UnicodeEncodeError("latin-1", "c4n4ry\u0104", 6, 7, "no"), UNSENDABLE),
     (ValueError("x"),                                "connection failed with ValueError"),
     (RecursionError("x"),                            "connection failed with RecursionError"),
 ]
