@@ -314,7 +314,7 @@ class Transport:
         try:
             if len(response.body) <= _QUICK_BYTES:
                 return read(response)
-            return await asyncio.to_thread(read, response)
+            return await _read_in_thread(read, response)
         except IncomeClientError:
             if response.status == _OK and isinstance(reply, WatchedReply) and reply.transport:
                 reply.transport.abort()
@@ -369,6 +369,15 @@ class Transport:
         is_kept = self._keeps_bodies and request.form is None
         beginning = body[:_KEPT_BYTES] if is_kept else None
         return Response(status=_OK, headers=reply.headers, body=body, kept=beginning)
+
+
+async def _read_in_thread(read: Callable[[Response], T], response: Response) -> T:
+    """Return what is read from a reply in a thread, or here if no thread can be started."""
+    try:
+        reading = asyncio.get_running_loop().run_in_executor(None, read, response)
+    except RuntimeError:
+        return read(response)
+    return await reading
 
 
 def new_connector(

@@ -1,5 +1,6 @@
 """A GET of what has no method yet: below the address, with all that other calls have."""
 
+import asyncio
 import re
 from contextlib import suppress
 from decimal import Decimal
@@ -181,3 +182,19 @@ async def test_the_emulator_can_be_given_a_path_of_its_own() -> None:
         assert found == [{"a": 1}, {"a": 1}]
         (row,) = (await client.get_json("/v1/income/applications"))["applications"]
     assert row["application_id"] == service.world.ids[0]
+
+
+async def test_a_large_reply_is_read_where_no_thread_can_be_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It stops the event loop then, which is better than an error that is not the package's."""
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    text = "x" * 300_000
+    answers = in_turn(reply(body=b'{"text": "%b"}' % text.encode()))
+    async with ScriptedServer(answers) as server, IncomeClient(server.url, auth=BASIC) as client:
+        assert await client.get_json(PATH) == {"text": text}
+        monkeypatch.setattr(asyncio.get_running_loop(), "run_in_executor", refuse)
+        assert await client.get_json(PATH) == {"text": text}
