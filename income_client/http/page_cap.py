@@ -35,11 +35,14 @@ class PageCap:
 
     def is_doubtful(self, rows: int, limit: int, now: float) -> bool:
         """Return whether a page may be as large as the service returns any, and hide rows."""
-        if self.rows is not None and rows > self.rows:
-            self.rows = None
         if self.rows is not None or not self.least <= rows < limit:
             return False
         return rows > self._whole or now > self._shown_at + _BELIEVED_SECONDS
+
+    def receive(self, rows: int) -> None:
+        """Forget a cap that a page exceeds: the gateway that had it is gone."""
+        if self.rows is not None and rows > self.rows:
+            self.rows = None
 
     def believe(self, rows: int, now: float) -> None:
         """Record that a page with ``rows`` rows hides no others."""

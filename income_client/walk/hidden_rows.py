@@ -6,7 +6,6 @@ the page does not have.
 """
 
 from collections.abc import Awaitable, Callable
-from statistics import median_low
 from typing import Final
 
 from income_client.errors import InvalidRequestError
@@ -36,7 +35,8 @@ async def hides_rows(page: Answer, bounds: Bounds, ask: Ask) -> bool | None:
 async def _has_part_with_more(page: Answer, ask: Ask) -> bool | None:
     """Return whether a part of the page's window lists a row that the page does not have."""
     # Many applications are updated soon after their date.
-    date = median_low([second_of(row.application_date) for row in page.rows.values()])
+    dates = sorted(second_of(row.application_date) for row in page.rows.values())
+    date = dates[len(dates) // 2]
     parts = [Bounds(page.echo.after, page.echo.before)]
     is_known = True
     while parts:

@@ -81,6 +81,7 @@ async def ask_page(
     ask = partial(_list_page, session, limit, zone, read=read, list_filter=list_filter)
     answer = await ask(bounds)
     rows, asked, cap = len(answer.page.applications), limit or LARGEST_LIMIT, session.page_cap
+    cap.receive(rows)
     if bounds is not None and cap.is_doubtful(rows, asked, session.clock.monotonic()):
         async with cap.lock:
             # Meanwhile another task may have found out.
