@@ -24,9 +24,9 @@ def main() -> None:
     if sys.stdout is None:
         # Whatever is opened next would get its number, and the output with it.
         sys.exit("income-client: standard output is closed")
+    wait_for_readers()
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
-    wait_for_readers()
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, ending_handler())
     sys.exit(_run_command_line())

@@ -21,9 +21,11 @@ class WaitingFile(io.FileIO):
 
 
 def wait_for_readers() -> None:
-    """Replace standard output and error by streams that wait."""
+    """Replace standard output and error, unless they are closed, by streams that wait."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
+        if stream is None:
+            continue
         raw = WaitingFile(stream.fileno(), "wb", closefd=False)
         waiting = io.TextIOWrapper(
             io.BufferedWriter(raw),
