@@ -1,4 +1,4 @@
-"""Reading much: records against the least possible time, memory, and files."""
+"""Reading much: records against the least possible time, memory, files, and large replies."""
 
 import asyncio
 import hashlib
@@ -21,6 +21,7 @@ from income_client.testing import make_document
 from .calls import bare_aiohttp, name_of, parsed
 from .report import Row, Scale, at_most, compared, exactly, in_turns, timed
 from .services import CannedService, EmulatorProcess, PeakGrowth
+from .stops import longest_stops
 
 _IN_FLIGHT: Final = 16
 _MOST_MEGABYTES: Final = 10
@@ -283,5 +284,6 @@ MEASUREMENTS: Final[Mapping[str, Callable[[Scale], Coroutine[Any, Any, list[Row]
     "audit-memory": audit_in_memory,
     "large-file": large_file,
     "small-files": small_files,
+    "stops": longest_stops,
 }
 """Every measurement by its name."""

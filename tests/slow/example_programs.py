@@ -203,7 +203,7 @@ async def merges_exports(service: Emulator, path: Path) -> None:
     for calculation in application["income_calculations"].values():
         calculation["incomes"] = []
     service.world.replace(application, documents)
-    service.advance(60)
+    service.advance(70)
     after = json.loads((path.parent / "first" / "manifest.json").read_text())["next_updated_after"]
     span = ("second", "--updated-after", after)
     await (await started(service, path.parent, *command, *span)).communicate()
