@@ -182,5 +182,7 @@ EXCLUSIONS: Final = (
         covers=_is_made_while_suspended,
     ),
 )
+PAGE_TRIED: Final = ("reading.md", "A page with 25 rows or more that is not full is tried")
+"""The page and the sentence that let a walk ask further while its consumer works on a page."""
 NEW_BEGINNING: Final = ("scaling.md", "A process that is started then begins anew")
 """The page and the sentence that let a new process begin a name anew whose store was emptied."""

@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from tests.simulation.exclusions import EXCLUSIONS, NEW_BEGINNING
+from tests.simulation.exclusions import EXCLUSIONS, NEW_BEGINNING, PAGE_TRIED
 from tests.simulation.mutants import read_mutants
 from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.standbys import BEGINNING, NOT_RELEASED
@@ -75,6 +75,7 @@ def test_each_fault_is_put_into_a_line_of_the_package() -> None:
         BEGINNING,
         NEW_BEGINNING,
         NOT_RELEASED,
+        PAGE_TRIED,
         OWN_TOKENS,
         *(("reading.md", sentence) for sentence in EXCLUDED_OF_WALKS),
     ],

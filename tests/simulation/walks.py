@@ -49,7 +49,7 @@ class WalkTransport(SimulatedTransport):
     ) -> T:
         """Send a request once, and return what is read from its reply."""
         sent_at, life = self._life.run.world.now, self._life
-        life.sent += 1
+        life.sent += not life.tries_page()  # PAGE_TRIED excludes others
         result = await super().send(request, headers, limits, read)
         walk = life.walk
         walk.sent_before_at, walk.last_sent_at = walk.last_sent_at, sent_at
@@ -89,6 +89,8 @@ class Life:
         """Intervals of the checkpoint that it resumes from."""
         if walk.checkpoint is not None:
             self.intervals = len(read_checkpoint(walk.checkpoint)[1])
+        self.tries_page: Callable[[], bool] = lambda: False
+        """A function that says whether requests find out whether a page hides rows."""
         self.task = machine.create_task(self._main())
 
     async def _main(self) -> None:
@@ -99,6 +101,7 @@ class Life:
             clock=clock,
             chance=self.run.world.chance.random,
         )
+        self.tries_page = session.page_cap.lock.locked
         is_named = walk.checkpoint is None or plan.names_bounds
         paginator = ApplicationPaginator(
             session,
