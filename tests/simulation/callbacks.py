@@ -152,7 +152,8 @@ def _look(run: "Cluster", wake_up: WakeUp) -> None:
     version = wake_up.version
     is_delivered = version.number in run.books.received
     is_latest = run.books.pending.get(version.application_id) is version
-    if is_delivered or not is_latest or exclusion_of(run, version) is not None:
+    is_passed = version.number in run.books.behind or exclusion_of(run, version) is not None
+    if is_delivered or not is_latest or is_passed:
         kind = "at once" if wake_up.is_sure else "in time"
         run.world.count(f"wake-up answered {kind}" if is_delivered else "wake-up: superseded")
         return

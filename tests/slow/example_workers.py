@@ -271,7 +271,7 @@ async def loads_by_dlt(service: Emulator, path: Path) -> None:
     shutil.rmtree(folder / "dlt")
     assert await _load(service, folder, path.name) == again
     assert _wrong_totals(service, folder) == set()
-    parts = []
+    parts: list[int] = []
     for _ in range(3):
         await _load(service, folder, "-c", _LIMITED)
         with duckdb.connect(str(folder / "limited.duckdb"), read_only=True) as database:
