@@ -548,6 +548,10 @@ class Poll:
         self._state.letters.resolve(letter)
         key, progress = key_of(row.application_id), self._state.progress
         last_updated = progress.updated(key)
+        # The list may have shown the update long ago, in a span with the one that was read.
+        may_be_hidden = isinstance(self._phase, _Relisting) and progress.is_read(
+            key, progress.position
+        )
         is_new = progress.admit(
             key,
             version.digest,
@@ -555,11 +559,12 @@ class Poll:
             updated=updated,
             latest=self._latest_present,
         )
-        if is_new and not was_dead and updated is not None and updated != last_updated:
-            self._note_lateness(updated)
+        is_update = is_new and not was_dead and updated != last_updated
+        if is_update and not may_be_hidden and updated is not None:
+            self._note_lateness(updated, row.window)
         return is_new
 
-    def _note_lateness(self, updated: int) -> None:
+    def _note_lateness(self, updated: int, window: Window) -> None:
         """Note how late an update was listed, if an earlier poll has listed what was there."""
         listings = self._state.listings
         if listings.until is None:
@@ -567,8 +572,8 @@ class Poll:
         seconds = 0
         if updated < listings.until:
             listed_at = listings.listed_at(updated)
-            if listed_at is None:
-                return
+            if listed_at is None or not window.contains(updated):
+                return  # outside, the row was listed for another update, or at another time
             # It was made within its second, and the list was complete within another.
             seconds = max(0, listed_at - updated - 1)
         self._monitor.note_lateness(seconds, self._present_second, self._state.progress.settle)

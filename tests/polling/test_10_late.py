@@ -104,3 +104,17 @@ async def test_two_updates_in_one_second_come_both(made: Cluster) -> None:
     made.place.touch(3)
     await made.pass_time(2)
     assert ids_of(replica.records) == [made.place.ids[3]] * 2
+
+
+async def test_lateness_is_not_overstated_where_an_earlier_update_hides_a_later_one(
+    made: Cluster,
+) -> None:
+    """The list shows the application for either; it is read once settle has passed."""
+    replica = await made.started(30, interval=1.0, settle=60)
+    made.place.touch(3)
+    await made.pass_time(1)
+    show_late(made, 2)
+    made.place.touch(3)
+    await made.pass_time(75)
+    assert len(replica.records) == 2
+    assert replica.poller.status.late <= 2
