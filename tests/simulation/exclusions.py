@@ -92,10 +92,11 @@ def _is_before_restored(run: "Cluster", version: Version) -> bool:
     A poll notices that while the clock is behind the restored checkpoint.
     """
     for at, position in run.books.restored:
-        if version.made_at <= at and version.second < position:
-            caught_up = at + position - run.service.second_at(at)
-            if sum(at < one < caught_up for one in run.service.lists) < _POLLS_SEEN:
-                return True
+        caught_up = at + max(0, position - run.service.second_at(at))
+        polls = sum(at < one < caught_up for one in run.service.lists)
+        is_hidden = version.made_at <= caught_up and version.second < position
+        if is_hidden and polls < _POLLS_SEEN:
+            return True
     return False
 
 

@@ -14,6 +14,7 @@ from income_client import (
     IncomeClientError,
     InvalidRequestError,
 )
+from income_client.polling.listings import PARTS_OF_AGE
 
 from .deliveries import Beginning, Save, position_of, read
 from .exclusions import exclusion_of
@@ -248,14 +249,17 @@ def judge_wake_up(run: "Cluster", wake_up: "WakeUp", leader: "Process") -> None:
     """Judge how long a poller waits although it was woken, and what was updated is not delivered.
 
     It begins a poll at once, a second after the last one began; through the store, within two
-    seconds more. A wake-up that is lost costs an interval.
+    seconds more. A wake-up that is lost costs an interval. What was listed late is looked for
+    the more seldom the later it was.
     """
-    longest = leader.settings.interval + 2
+    version = wake_up.version
+    late = version.listed_at + run.plan.rules.oldest_read - version.made_at
+    longest = leader.settings.interval + 2 + late / PARTS_OF_AGE
     if wake_up.is_sure:
         longest = 1.0 if wake_up.is_direct else 3.0
     if wake_up.waited > longest + 0.5:
         what = f"{leader.machine.name} has waited for {wake_up.waited:g} s since {wake_up.who} woke"
-        _fail(run, "scaling, wake-ups", f"{what} it", wake_up.version.application_id)
+        _fail(run, "scaling, wake-ups", f"{what} it", version.application_id)
 
 
 def judge_first_poll(run: "Cluster", save: Save) -> None:
