@@ -183,6 +183,8 @@ EXCLUSIONS: Final = (
         covers=_is_made_while_suspended,
     ),
 )
+AHEAD: Final = ("polling.md", "Either waits while it lies ahead of a clock that was set back")
+"""The page and the sentence that let a second or a part of the list not be tried again."""
 PAGE_TRIED: Final = ("reading.md", "A page with 25 rows or more that is not full is tried")
 """The page and the sentence that let a walk ask further while its consumer works on a page."""
 NEW_BEGINNING: Final = ("scaling.md", "A process that is started then begins anew")

@@ -136,7 +136,8 @@ def judge_due_letters(run: "Cluster") -> None:
     if any(run.books.lives[one.machine].uncommitted for one in run.processes):
         return  # it is removed with the next commit, as the guide says
     for letter in run.store.state.letters.values():
-        if is_overdue(run, letter):
+        is_ahead = letter.application_id is None and letter.window.before > run.service.second
+        if is_overdue(run, letter) and not is_ahead:  # AHEAD excludes it
             _fail(run, f"{letter.key} is due since {letter.next_try_at}, and was not tried again")
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from tests.simulation.exclusions import EXCLUSIONS, NEW_BEGINNING, PAGE_TRIED
+from tests.simulation.exclusions import AHEAD, EXCLUSIONS, NEW_BEGINNING, PAGE_TRIED
 from tests.simulation.mutants import read_mutants
 from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.standbys import BEGINNING, NOT_RELEASED
@@ -72,6 +72,7 @@ def test_each_fault_is_put_into_a_line_of_the_package() -> None:
     ("page", "sentence"),
     [
         *((one.page, one.sentence) for one in EXCLUSIONS),
+        AHEAD,
         BEGINNING,
         NEW_BEGINNING,
         NOT_RELEASED,
