@@ -97,6 +97,7 @@ class Batch:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._batches.note_left(self.number)
         if exc is not None:
             self._note_failure(exc)
             return
@@ -106,7 +107,8 @@ class Batch:
     async def commit(self) -> None:
         """Store the batch's checkpoint, which covers all earlier batches; a repeat does nothing.
 
-        If the block of an earlier batch has failed, it is stored once that one is committed.
+        If the block of an earlier batch still runs, or has failed, it is stored once that one
+        is committed.
         While the store fails, the commit is retried with growing pauses, which ``status`` shows.
 
         Raises:
@@ -180,9 +182,12 @@ class Batches:
         self._number = 0
         self._committed = 0
         self._done: dict[int, _Commit] = {}
-        """Commits of batches that wait for an earlier batch, whose block has failed; by number."""
+        """Commits of batches that wait for an earlier batch, whose block still runs or has failed;
+        by number."""
         self._unentered: set[int] = set()
         """Numbers of delivered batches whose block the consumer has not entered."""
+        self._running: set[int] = set()
+        """Numbers of batches whose block has been entered, and has not ended."""
         self._returned: dict[int, Batch] = {}
         self._refusals = 0
         """Redeliveries in a row after a failed block."""
@@ -254,6 +259,11 @@ class Batches:
     def note_entered(self, number: int) -> None:
         """Note that the consumer has entered the block of a batch."""
         self._unentered.discard(number)
+        self._running.add(number)
+
+    def note_left(self, number: int) -> None:
+        """Note that the block of a batch has ended."""
+        self._running.discard(number)
 
     def warn_of_skipped(self, number: int) -> None:
         """Log a warning if a commit covers an earlier batch whose block was never entered."""
@@ -314,11 +324,13 @@ class Batches:
         """Commit the last batch that is done, before the first one that has failed."""
         async with self._lock:
             self._returned.pop(number, None)
+            self._running.discard(number)
             if number <= self._committed:
                 return
             self._done[number] = commit
-            # A checkpoint covers all earlier batches, so it must stay before a failed one.
-            end = min(self._returned, default=self._number + 1)
+            # A checkpoint covers all earlier batches, so it must stay before one that has failed,
+            # or may fail yet.
+            end = min((*self._returned, *self._running), default=self._number + 1)
             ready = [number for number in self._done if number < end]
             if not ready:
                 return
@@ -350,6 +362,7 @@ class Batches:
         self._committed = max(self._committed, number)
         self._done = {n: later for n, later in self._done.items() if n > self._committed}
         self._unentered = {n for n in self._unentered if n > self._committed}
+        self._running = {n for n in self._running if n > self._committed}
 
     def _note_stored(self, commit: _Commit) -> None:
         self._monitor.resolved(commit.letters.saved((), commit.resolved))

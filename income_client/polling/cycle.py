@@ -194,6 +194,8 @@ class Poll:
         """Seconds to list again after the current phase."""
         self._listed_from: int = state.progress.position
         """First second that the whole poll lists, and each after it."""
+        self._is_behind = False
+        """Whether a reply about seconds to list again was served before their end."""
         self._page: Delivery | None = None
         """The page whose rows are being read, if the progress moves over it; otherwise None."""
         self._rows: deque[Row] = deque()
@@ -283,7 +285,8 @@ class Poll:
 
     def _end_relisting(self, relisting: _Relisting) -> None:
         self._note_saturated(relisting.planner)
-        if relisting.is_due:
+        # What a server behind the others does not list yet is listed once more by the next poll.
+        if relisting.is_due and not self._is_behind:
             self._advance_to(relisting.window.before)
 
     async def _list_all(self, planner: WalkPlanner) -> bool:
@@ -312,6 +315,8 @@ class Poll:
             if not planner.refuse(question) and not await self._follow_clock():
                 raise
             return True  # the planner has another form of the question
+        if isinstance(self._phase, _Relisting) and answer.served_at is not None:
+            self._is_behind |= answer.served_at < self._phase.window.before
         if self._first_reply is not None or not self._must_list_anew(answer):
             planner.receive(question, answer)
         self._monitor.note_service_time(self._service_time)

@@ -163,6 +163,8 @@ class Poller:
         return f"<Poller {self._name!r}, {self._monitor.polls} polls>"
 
     def __aiter__(self) -> Self:
+        if isinstance(self._delivered, _DeliveredRecords):
+            self._monitor.warn_of_left_loop()
         return self
 
     async def __anext__(self) -> ApplicationRecord:

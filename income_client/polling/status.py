@@ -99,6 +99,7 @@ class Monitor:
         self._clock = clock
         self._has_warned = False
         self._has_warned_of_skipped = False
+        self._has_warned_of_left_loop = False
         self._stands_by = False
         self._has_warned_of_lateness = False
         self._lateness = Lateness()
@@ -279,6 +280,16 @@ class Monitor:
             )
             facts = {"poller": self._name, "skipped": skipped, "committed": committed}
             _LOGGER.warning(message, self._name, skipped, committed, extra=facts)
+
+    def warn_of_left_loop(self) -> None:
+        """Warn once if a loop over records is entered again: its last record counts as done."""
+        if not self._has_warned_of_left_loop:
+            self._has_warned_of_left_loop = True
+            message = (
+                "poller %r: a loop over its records was left and is entered again; the record at "
+                "which it was left counts as done. Where one may fail, iterate over batches()"
+            )
+            _LOGGER.warning(message, self._name, extra={"poller": self._name})
 
     def delivered(self, records: Sequence[ApplicationRecord]) -> None:
         """Count and report records that the consumer gets."""

@@ -220,6 +220,39 @@ async def test_batches_that_failed_come_again_in_their_order() -> None:
         assert await rest(place.poll()) == []
 
 
+async def test_a_batch_whose_block_still_runs_is_not_covered_by_a_later_one(
+    two_batches: Scene,
+) -> None:
+    """It may fail yet, as where each batch has a task of its own."""
+    poller = two_batches.poll()
+    batches = poller.batches()
+    one, two = await anext(batches), await anext(batches)
+    await one.__aenter__()
+    async with two:
+        pass
+    assert await reached(two_batches) == NOW
+    error = ValueError("the database is away")
+    await one.__aexit__(ValueError, error, None)
+    assert await anext(batches) is one
+    async with one:
+        pass
+    await batches.aclose()
+    assert await rest(poller) == []
+    assert await rest(two_batches.poll()) == []
+
+
+async def test_a_loop_over_records_that_is_entered_again_warns_once(
+    two_batches: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The record at which it was left counts as done, although the loop's body may have failed."""
+    poller = two_batches.poll()
+    for _ in range(3):
+        async for _ in poller:
+            break
+    (warning,) = caplog.records
+    assert "iterate over batches()" in warning.getMessage()
+
+
 async def test_a_batch_that_waits_for_one_that_failed_does_not_come_again(
     two_batches: Scene,
 ) -> None:

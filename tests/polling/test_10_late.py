@@ -1,12 +1,16 @@
 """Promise 10: an update that is listed at most settle late is delivered, when it is listed."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from attrs import evolve
 
 from income_client.emulator import Fault
 from income_client.events import Event, PollFinished
+from income_client.polling.reading import PollSource
+from income_client.records.window import Window
+from income_client.walk.windows import Answer, Bounds
 from tests.support.polling import Cluster, cluster, ids_of
 
 
@@ -118,3 +122,30 @@ async def test_lateness_is_not_overstated_where_an_earlier_update_hides_a_later_
     await made.pass_time(75)
     assert len(replica.records) == 2
     assert replica.poller.status.late <= 2
+
+
+async def test_a_server_whose_clock_is_behind_does_not_move_the_checkpoint(
+    made: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lists less than what is due, and says so by its `Date`; another has answered before."""
+    replica = await made.started(30, interval=1.0, settle=60)
+    replica.records.clear()
+    world = made.place.service.world
+    began = world.now
+    show_late(made, 59)
+    (updated,) = made.place.touch(3)
+    ask_list = PollSource.ask_list
+
+    async def ask(self: PollSource, bounds: Bounds | None, **options: Any) -> Answer:
+        answer = await ask_list(self, bounds, **options)
+        present = world.now - 71
+        is_due = bounds is not None and bounds.before is not None and bounds.before > present
+        if bounds is None or not is_due or not 59 <= world.now - began <= 75:
+            return answer
+        page = evolve(answer.page, applications=())
+        echo = Window(bounds.after, max(bounds.after, present))
+        return evolve(answer, page=page, rows={}, echo=echo, served_at=present, is_full=False)
+
+    monkeypatch.setattr(PollSource, "ask_list", ask)
+    await made.pass_time(150)
+    assert ids_of(replica.records) == [updated]
