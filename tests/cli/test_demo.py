@@ -1,6 +1,7 @@
 """``income-client demo``: what it prints in pipes and on terminals, and when it fails."""
 
 import re
+import threading
 import webbrowser
 from typing import Any, Final
 from unittest import mock
@@ -12,7 +13,7 @@ from income_client.emulator import Emulator, ServiceRules
 from income_client.testing import IncomeService
 from tests.support.cli import Cli, when_shown
 from tests.support.emulated import served
-from tests.support.processes import Ran, Terminal
+from tests.support.processes import Ran, Running, Terminal
 
 SMALL: Final = ("demo", "--applications", "300")
 ESCAPE: Final = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]")
@@ -102,6 +103,7 @@ def test_the_page_is_opened_and_served_until_ctrl_c(
 ) -> None:
     """The browser is led to it, and reads each request there; without one the demo ends."""
     shown: list[str] = []
+    has_read = threading.Event()
 
     def open_page(url: str) -> bool:
         with urlopen(url) as page:
@@ -109,13 +111,19 @@ def test_the_page_is_opened_and_served_until_ctrl_c(
         while "get_documents" not in "".join(shown):
             with urlopen(f"{url}/emulator/requests") as requests:
                 shown.append(requests.read().decode())
+        has_read.set()
         return True
+
+    def stop(running: Running) -> None:
+        running.stderr.wait_for("Ctrl-C ends it")
+        assert has_read.wait(50)
+        running.interrupt()
 
     monkeypatch.setattr("webbrowser.get", lambda: None)
     monkeypatch.setattr("webbrowser.open", open_page)
     for name in ("_SHOWN_LATENCY", "_LOOK_SECONDS"):
         monkeypatch.setattr(f"income_client.cli.demo.{name}", 0.01)
-    ran = cli("demo", "--applications", "40", "--open", during=when_shown("Ctrl-C ends it"))
+    ran = cli("demo", "--applications", "40", "--open", during=stop)
     assert (ran.status, "The counts agree" in ran.lines[-1]) == (0, True)
     assert "list_applications" in "".join(shown)
     assert re.match(r"income-client: the browser opens http://127.0.0.1:\d+\n", ran.stderr)
