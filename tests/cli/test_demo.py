@@ -11,9 +11,9 @@ import pytest
 
 from income_client.emulator import Emulator, ServiceRules
 from income_client.testing import IncomeService
-from tests.support.cli import Cli, when_shown
+from tests.support.cli import Cli, Running, when_shown
 from tests.support.emulated import served
-from tests.support.processes import Ran, Running, Terminal
+from tests.support.processes import Ran, Terminal
 
 SMALL: Final = ("demo", "--applications", "300")
 ESCAPE: Final = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]")
