@@ -107,6 +107,11 @@ class Row:
     """Failed attempts that count against the application."""
     postponed: int = 0
     """Failed attempts that may be the service's own fault, and do not count."""
+    key: bytes = field(init=False)
+    """Short hash of the id."""
+
+    def __attrs_post_init__(self) -> None:
+        self.key = key_of(self.application_id)
 
 
 @frozen
@@ -255,7 +260,8 @@ class Poll:
         """Return the phase after the listing, the latest of the spans to list again first."""
         if self._is_whole:
             self._advance_checkpoint(self._listing)
-        self._note_saturated(self._listing)
+        else:
+            self._note_saturated(self._listing)
         self._note_date_ahead()
         state, now = self._state, self._service_time
         position = self._listed_from = state.progress.position
@@ -424,14 +430,12 @@ class Poll:
             case _:
                 pass
         # Unknown applications first, since known ones have probably not changed.
-        self._rows.extend(
-            sorted(rows, key=lambda row: progress.is_seen(key_of(row.application_id)))
-        )
+        self._rows.extend(sorted(rows, key=lambda row: progress.is_seen(row.key)))
         if not self._rows:
             self._close_page()
 
     def _is_read(self, row: Row) -> bool:
-        return self._state.progress.is_read(key_of(row.application_id), row.window.after)
+        return self._state.progress.is_read(row.key, row.window.after)
 
     def _close_page(self) -> None:
         """Move the progress over a page whose rows are all read or dead letters."""
@@ -551,7 +555,7 @@ class Poll:
         letter = key_of_application(row.application_id)
         was_dead = letter in self._state.letters
         self._state.letters.resolve(letter)
-        key, progress = key_of(row.application_id), self._state.progress
+        key, progress = row.key, self._state.progress
         last_updated = progress.updated(key)
         # The list may have shown the update long ago, in a span with the one that was read.
         may_be_hidden = isinstance(self._phase, _Relisting) and progress.is_read(
