@@ -1,4 +1,4 @@
-"""How late the service has listed updates: what a poller has observed within a day."""
+"""Lateness of updates in the list, as a poller has observed it within a day."""
 
 from collections import Counter
 from typing import Final

@@ -52,7 +52,7 @@ def test_output_to_a_slow_non_blocking_pipe_is_whole(
 
 
 def test_help_goes_to_a_slow_non_blocking_pipe() -> None:
-    """What is printed through Python's own buffers waits, too."""
+    """Text that is printed through Python's own buffers waits, too."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4_096)

@@ -187,7 +187,7 @@ async def test_the_emulator_can_be_given_a_path_of_its_own() -> None:
 async def test_a_large_reply_is_read_where_no_thread_can_be_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It stops the event loop then, which is better than an error that is not the package's."""
+    """A large reply stops the event loop then, and is read all the same."""
 
     def refuse(*_: object) -> None:
         raise RuntimeError("can't start new thread")

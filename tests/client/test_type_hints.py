@@ -40,7 +40,7 @@ def with_hints(package: str) -> list[Any]:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_type_hints_can_be_resolved(package: str) -> None:
-    """What is imported for type checkers only has a stand-in at run time."""
+    """A name that is imported for type checkers only has a stand-in at run time."""
     for value in with_hints(package):
         get_type_hints(value)
         if attrs.has(value):

@@ -223,7 +223,7 @@ async def test_batches_that_failed_come_again_in_their_order() -> None:
 async def test_a_batch_whose_block_still_runs_is_not_covered_by_a_later_one(
     two_batches: Scene,
 ) -> None:
-    """It may fail yet, as where each batch has a task of its own."""
+    """The block may fail yet, as where each batch has a task of its own."""
     poller = two_batches.poll()
     batches = poller.batches()
     one, two = await anext(batches), await anext(batches)

@@ -163,7 +163,7 @@ async def test_a_429_does_not_delay_a_dead_letter(place: Scene) -> None:
 async def test_few_late_ones_delay_all_others_by_one_deadline(
     place: Scene, late: tuple[int, ...], good: tuple[int, ...], times: int
 ) -> None:
-    """Where most are late, it may be the service: they are asked for again, beside witnesses."""
+    """A service may be slow where most are late: they are asked for again, beside witnesses."""
     bad, updated = place.touch(*late), place.touch(*good)
     place.spoil(*bad, **LATE)
     place.service.advance(10)
@@ -276,7 +276,7 @@ async def test_most_witnesses_decide(place: Scene, readable: tuple[int, ...], le
 
 
 async def test_a_429_does_not_count_against_a_saturated_second() -> None:
-    """Its window could not be listed again, which says nothing about the window."""
+    """A failed list call says nothing about the window of a dead letter."""
     second = NOW - 500
     async with scene([second] * 25, page_size=20, order="shuffled") as place:
         await rest(place.poll(start="2026-06-30"))

@@ -62,7 +62,7 @@ async def test_an_update_that_is_listed_late_comes_within_a_quarter_more(
 async def test_lateness_beyond_half_of_settle_is_warned_of_once(
     made: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What no poll could have listed earlier is not late: after a beginning, or an outage."""
+    """An update is not late that no poll could list earlier: after a beginning, or an outage."""
     made.place.touch(1, 2)
     events: list[Event] = []
     replica = await made.started(30, interval=1.0, settle=60, on_event=events.append)
@@ -127,7 +127,7 @@ async def test_lateness_is_not_overstated_where_an_earlier_update_hides_a_later_
 async def test_a_server_whose_clock_is_behind_does_not_move_the_checkpoint(
     made: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It lists less than what is due, and says so by its `Date`; another has answered before."""
+    """The server lists less than what is due, as its `Date` shows; another has answered before."""
     replica = await made.started(30, interval=1.0, settle=60)
     replica.records.clear()
     world = made.place.service.world

@@ -59,7 +59,7 @@ class Life:
     failed: set[Row] = field(factory=set)
     """Rows of these batches whose commit was not begun: no save may cover them."""
     takeovers: int = 0
-    """How often it has acquired the lease."""
+    """Number of times that the process has acquired the lease."""
     uncommitted: list[Row] = field(factory=list)
     """Records that it was given, in batches that no save covers yet."""
 
