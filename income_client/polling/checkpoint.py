@@ -20,12 +20,13 @@ from income_client.wire.times import (
     service_second,
 )
 
+from .lateness import Lateness
 from .reading import DIGEST_BYTES, KEY_BYTES
 
 _VERSION: Final = 2
 _FIRST_VERSION: Final = 1
 _MEMBERS: Final = {"poll", "since", "reached", "low", "batches", "claims", "seen"}
-_OPTIONAL: Final = {"filter", "holder", "lease", "service"}
+_OPTIONAL: Final = {"filter", "holder", "late", "lease", "service", "settle"}
 _FIRST_KEY_BYTES: Final = 8
 _FIRST_DIGEST_BYTES: Final = 16
 _COUNTLESS: Final = 2**60
@@ -71,6 +72,11 @@ class Checkpoint:
     lease: float | None = None
     """Length of the lease in seconds, after which a standby may take over; 0 after a release, None
     without standbys."""
+    settle: int | None = None
+    """Seconds by which polling stayed behind the service time; None in checkpoints of version 0.2.0
+    and before, and until the first poll has ended."""
+    lateness: Lateness = field(factory=Lateness, repr=False)
+    """How late updates were listed in the day before ``reached``."""
     seen: Mapping[bytes, Seen] = field(factory=dict, repr=False)
     """Versions that were delivered and that the list may show again, by the key of the application;
     each takes about twenty bytes of the text."""
@@ -108,6 +114,10 @@ class Checkpoint:
             state["holder"] = self.holder
         if self.lease is not None:
             state["lease"] = self.lease
+        if self.settle is not None:
+            state["settle"] = self.settle
+        if self.lateness.updates:
+            state["late"] = self.lateness.as_rows(self.reached)
         return write_checked(state)
 
 
@@ -138,6 +148,8 @@ def read_checkpoint(text: object) -> Checkpoint:
         service=state.get("service"),
         holder=state.get("holder"),
         lease=state.get("lease"),
+        settle=state.get("settle"),
+        lateness=_read_lateness(state.get("late", []), state["reached"]),
         seen=_read_seen(state["seen"], state["reached"], is_first=state["poll"] == _FIRST_VERSION),
     )
 
@@ -153,7 +165,15 @@ def _is_sound(state: Mapping[str, Any]) -> bool:
         and _is_count(state["claims"])
         and all(isinstance(state.get(name), str | None) for name in ("filter", "holder", "service"))
         and _is_duration(state.get("lease"))
+        and (state.get("settle") is None or _is_count(state["settle"]))
     )
+
+
+def _read_lateness(rows: object, reached: int) -> Lateness:
+    try:
+        return Lateness.from_rows(rows, reached)
+    except ValueError:
+        raise CheckpointError(_CORRUPT) from None
 
 
 def _read_seen(groups: object, reached: int, *, is_first: bool) -> dict[bytes, Seen]:

@@ -585,7 +585,9 @@ class Poll:
                 return  # outside, the row was listed for another update, or at another time
             # It was made within its second, and the list was complete within another.
             seconds = max(0, listed_at - updated - 1)
-        self._monitor.note_lateness(seconds, self._present_second, self._state.progress.settle)
+        progress = self._state.progress
+        progress.lateness.note(seconds, self._present_second)
+        self._monitor.warn_of_lateness(seconds, progress.settle)
 
     def _retry_or_give_up(self, row: Row, error: IncomeClientError) -> None:
         row.attempts += 1

@@ -19,6 +19,7 @@ from typing import Final
 from income_client.records.window import Window
 
 from .checkpoint import Checkpoint, Seen
+from .lateness import Lateness
 
 _MOST_RECENT: Final = 10_000
 _FAR: Final = 60
@@ -40,6 +41,8 @@ class Progress:
         self._filter_digest = checkpoint.filter_digest
         self._service = checkpoint.service
         self._holder = checkpoint.holder
+        self.lateness: Lateness = checkpoint.lateness.summary()
+        """How late updates were listed within a day, as this poller and earlier ones saw it."""
         self._seen = dict(checkpoint.seen)
         # Versions that the list cannot show any more; checkpoints do not contain them.
         self._recent: dict[bytes, bytes] = {}
@@ -123,6 +126,7 @@ class Progress:
             return
         self._position = second
         self.reached = max(self.reached, second)
+        self.lateness.keep_day(self._position)
         oldest = self.lower - 1  # since an inclusive lower bound lists one second more
         # Dead letters may be read again, in the version that was delivered last.
         past = [
@@ -147,5 +151,7 @@ class Progress:
             filter_digest=self._filter_digest,
             service=self._service,
             holder=self._holder,
+            settle=self.settle,
+            lateness=self.lateness.summary(),
             seen=dict(self._seen),
         )

@@ -29,7 +29,6 @@ from income_client.records.window import EPOCH, Window
 from income_client.system.clock import Clock
 from income_client.system.logs import GuardedLogger
 
-from .lateness import Lateness
 from .progress import Progress
 
 _LOGGER: Final = GuardedLogger("income_client.poller")
@@ -52,8 +51,9 @@ class PollerStatus:
     """Seconds from ``reached`` to the service's present; None until a reply has shown that."""
     late: int
     """Seconds, rounded down, by which an update was listed late within the last day, at most. It
-    was not in the list when an earlier poll of this poller had listed its second. One that is
-    listed more than ``settle`` late is missed, and not counted."""
+    was not in the list when an earlier poll of the same process had listed its second. One that
+    is listed more than ``settle`` late is missed, and not counted. A poller that resumes a name
+    includes what the checkpoint says of the day before. 0 before the first poll."""
     late_p999: int
     """Seconds by which 999 of 1,000 updates were not listed later."""
     polls: int
@@ -102,7 +102,6 @@ class Monitor:
         self._has_warned_of_left_loop = False
         self._stands_by = False
         self._has_warned_of_lateness = False
-        self._lateness = Lateness()
         self._service_time: int | None = None
         self._heard_at = 0.0
 
@@ -111,9 +110,8 @@ class Monitor:
         if service_time is not None and service_time != self._service_time:
             self._service_time, self._heard_at = service_time, self._clock.monotonic()
 
-    def note_lateness(self, seconds: int, now: int, settle: int) -> None:
-        """Note how late an update was listed; warn once if that is over half of ``settle``."""
-        self._lateness.note(seconds, now)
+    def warn_of_lateness(self, seconds: int, settle: int) -> None:
+        """Warn once if an update was listed later than half of ``settle``."""
         if seconds > settle / 2 and not self._has_warned_of_lateness:
             self._has_warned_of_lateness = True
             message = (
@@ -137,7 +135,7 @@ class Monitor:
         self.polls += 1
         self.failures = 0
         if (emit := self._instrumentation.emit) is not None:
-            late = self._lateness.greatest
+            late = 0 if self.progress is None else self.progress.lateness.greatest
             emit(PollFinished(name=self._name, polls=self.polls, lag=self.lag, late=late))
 
     def failed(self, error: IncomeClientError, *, is_last: bool) -> None:
@@ -351,8 +349,8 @@ class Monitor:
         return PollerStatus(
             reached=None if progress is None else EPOCH + timedelta(seconds=progress.position),
             lag=self.lag,
-            late=self._lateness.greatest,
-            late_p999=self._lateness.quantile(0.999),
+            late=0 if progress is None else progress.lateness.greatest,
+            late_p999=0 if progress is None else progress.lateness.quantile(0.999),
             polls=self.polls,
             records=self.records,
             unchanged=self.unchanged,

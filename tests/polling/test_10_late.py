@@ -8,6 +8,7 @@ from attrs import evolve
 
 from income_client.emulator import Fault
 from income_client.events import Event, PollFinished
+from income_client.polling.checkpoint import read_checkpoint
 from income_client.polling.reading import PollSource
 from income_client.records.window import Window
 from income_client.walk.windows import Answer, Bounds
@@ -83,6 +84,33 @@ async def test_lateness_beyond_half_of_settle_is_warned_of_once(
     assert 30 < late <= replica.poller.status.late <= 40
     assert f"listed {late} s late" in warning.getMessage()
     assert max(event.late for event in events if isinstance(event, PollFinished)) >= late
+
+
+async def test_the_lateness_of_the_day_survives_a_takeover(made: Cluster) -> None:
+    """And the takeover adds nothing to it, although its first poll lists what is an hour old."""
+    leader = await made.started(30, interval=1.0, settle=60)
+    show_late(made, 20)
+    made.place.touch(3)
+    await made.pass_time(30)
+    show_late(made, 0)
+    await made.pass_time(70)
+    late = leader.poller.status.late
+    assert 14 <= late <= 20
+    checkpoint = read_checkpoint(await made.place.text())
+    assert (checkpoint.lateness.greatest, checkpoint.lateness.updates) == (late, 1)
+    assert checkpoint.settle == 60
+    await made.kill(leader)
+    made.place.touch(4)
+    made.place.service.advance(3_600)
+    successor = await made.started(30, interval=1.0, settle=90)
+    assert ids_of(successor.records) == [made.place.ids[4]]
+    assert successor.poller.status.late == late
+    assert read_checkpoint(await made.place.text()).lateness == checkpoint.lateness
+    made.place.service.advance(86_400)
+    await made.pass_time(30)
+    assert successor.poller.status.late == 0
+    stored = read_checkpoint(await made.place.text())
+    assert (stored.lateness.updates, stored.settle) == (0, 90)
 
 
 async def test_an_update_of_what_was_updated_shortly_before_comes_at_once(made: Cluster) -> None:

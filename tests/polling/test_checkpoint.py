@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from income_client.errors import CheckpointError
 from income_client.polling.checkpoint import Checkpoint, Seen, is_checkpoint, read_checkpoint
+from income_client.polling.lateness import Lateness
 from income_client.polling.reading import DIGEST_BYTES, KEY_BYTES
 from income_client.walk import checkpoint as resume
 from income_client.walk.windows import Bounds, Intervals
@@ -29,6 +30,14 @@ versions = st.builds(
 
 
 @st.composite
+def latenesses(draw: st.DrawFn) -> Lateness:
+    lateness, present = Lateness(), draw(seconds)
+    for late, age in draw(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 80_000)))):
+        lateness.note(late, present - age)
+    return lateness.summary()
+
+
+@st.composite
 def checkpoints(draw: st.DrawFn) -> Checkpoint:
     since, reached = sorted([draw(seconds), draw(seconds)])
     return Checkpoint(
@@ -37,6 +46,8 @@ def checkpoints(draw: st.DrawFn) -> Checkpoint:
         batches=draw(counts),
         takeovers=draw(counts),
         filter_digest=draw(st.none() | st.text(max_size=3)),
+        settle=draw(st.none() | counts),
+        lateness=draw(latenesses()),
         seen=draw(st.dictionaries(keys, versions, max_size=6)),
     )
 
@@ -120,6 +131,11 @@ WRONG: dict[str, list[Any]] = {
         [[0, "\u00e9" * 56]],
     ],
     "filter":  [1, []],
+    "settle":  [-1, True, 1.5, "60"],
+    "late":    [
+        None, 1, {}, [[]], [0], [["0", 1, 1]], [[True, 1, 1]], [[0, 1]], [[0, -1, 1]], [[0, 1, 0]],
+        [[0, 1.5, 1]], [[0, 1, True]], [[0, [1], 1]],
+    ],
     "more":    [1],
 }
 # fmt: on

@@ -1,5 +1,8 @@
 """Lateness: the greatest and a quantile, over the updates of a day."""
 
+from collections import Counter
+
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +22,31 @@ def test_a_quantile_is_not_exceeded_by_its_share(seconds: list[int], share: floa
     assert quantile in seconds
     assert sum(one <= quantile for one in seconds) >= share * len(seconds) - 1e-6
     assert sum(one < quantile for one in seconds) < share * len(seconds) + 1e-6
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 400), st.integers(0, DAY - 4_000)), min_size=1, max_size=300)
+)
+def test_a_checkpoint_holds_the_greatest_lateness_and_understates_no_quantile(
+    updates: list[tuple[int, int]],
+) -> None:
+    """A summary of a summary is the same: it does not change with each takeover."""
+    lateness = Lateness()
+    for seconds, second in updates:
+        lateness.note(seconds, 100 * DAY + second)
+    summary = lateness.summary()
+    assert (summary.greatest, summary.updates) == (lateness.greatest, len(updates))
+    for share in (0.5, 0.999):
+        assert lateness.quantile(share) <= summary.quantile(share) <= lateness.greatest
+    assert summary.summary() == summary
+    assert Lateness.from_rows(summary.as_rows(101 * DAY), 101 * DAY) == summary
+
+
+def test_a_day_of_lateness_takes_less_than_a_kilobyte() -> None:
+    """At ten updates a second, each of which may be up to ten minutes late."""
+    hour = dict.fromkeys(range(600), 36000 // 600)
+    lateness = Lateness({number: Counter(hour) for number in range(480_000, 480_024)})
+    assert len(msgspec.json.encode(lateness.summary().as_rows(480_024 * 3_600))) < 1_000
 
 
 def test_what_is_older_than_a_day_is_forgotten() -> None:
