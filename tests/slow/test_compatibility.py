@@ -62,8 +62,10 @@ def test_the_programs_are_those_of_the_last_version() -> None:
         f"replace the programs of {kept} by those of {__version__}, which has just been made: "
         f"git rm -rq tests/slow/released; mkdir -p {PROGRAMS.relative_to(ROOT)}/consumer; "
         f"cp -r tests/examples {PROGRAMS.relative_to(ROOT)}; "
-        f"cp tests/slow/consumer.py {PROGRAMS.relative_to(ROOT)}/consumer"
+        f"cp tests/slow/consumer.py {PROGRAMS.relative_to(ROOT)}/consumer; "
+        f"and run left/leave.py, which is kept, in {PROGRAMS.relative_to(ROOT)}/left"
     )
+    assert (PROGRAMS / "left" / "leave.py").exists()
     assert list(PROGRAMS.glob("consumer/*.py"))
     assert set(RUN) <= {path.name for path in PROGRAMS.glob("examples/*.py")}
 
