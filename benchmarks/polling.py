@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -14,13 +15,12 @@ from income_client import IncomeClient, Poller, SQLiteCheckpointStore, to_json
 
 from .report import Row, Scale, at_most, compared, exactly, in_turns, timed
 from .services import BEGINNING, Asked, EmulatorProcess, FastClock, LivingService
+from .settle import MOST_LISTS, MOST_READS, measure
 
 _INTERVAL: Final = 1.0
 _SETTLE: Final = 5.0
 _WARM_POLLS: Final = 8
 _APPLICATIONS: Final = 2_000
-_MOST_READS: Final = 1 + (_SETTLE + _INTERVAL) / _INTERVAL
-"""A version's first reading, and one for each poll while it is in the stretch read again."""
 _CHECKPOINT: Final = "x" * 4_000
 _TABLE: Final = "CREATE TABLE IF NOT EXISTS kept (name TEXT PRIMARY KEY, text TEXT, version INT)"
 _UPSERT: Final = (
@@ -72,8 +72,12 @@ async def steady(scale: Scale) -> list[Row]:
     what = f"polling {scale.polled:g} updates a second, a poll each second"
     again = poller.status.records - delivered
     return [
-        at_most(f"{what}: list requests a poll", (last.asked.lists - first.asked.lists) / polls, 1),
-        at_most(f"{what}: application requests for each version", each, _MOST_READS),
+        at_most(
+            f"{what}: list requests a poll",
+            (last.asked.lists - first.asked.lists) / polls,
+            MOST_LISTS,
+        ),
+        at_most(f"{what}: application requests for each version", each, MOST_READS),
         exactly(f"{what}: versions delivered", delivered, made, shown=f"{delivered:,} of {made:,}"),
         exactly(f"{what}: versions delivered twice", again, 0),
         Row(label=f"{what}: CPU of a poll", measured=f"{cpu * 1000:.0f} ms", value=cpu),
@@ -153,5 +157,7 @@ MEASUREMENTS: Final[Mapping[str, Callable[[Scale], Coroutine[Any, Any, list[Row]
     "steady": steady,
     "first": first_poll,
     "commit": commit,
+    "woken": partial(measure, is_woken=True),
+    "unwoken": partial(measure, is_woken=False),
 }
 """Every measurement by its name."""

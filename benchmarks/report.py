@@ -43,6 +43,8 @@ class Scale:
     polls: int = 40  # of everyday life
     speed: float = 4.0  # seconds of these in one of the machine's
     polled: float = 10.0  # updates in a second of these
+    settles: tuple[int, ...] = (5, 20, 60, 300)  # of pollers in simulated time
+    followed: float = 60.0  # seconds of theirs
     history: int = 1_500  # applications that a first poll finds
     commits: int = 50  # to the store in each round
 
@@ -65,6 +67,8 @@ QUICK: Final = Scale(
     polls=4,
     speed=12.0,
     polled=2.0,
+    settles=(5,),
+    followed=2.0,
     history=60,
     commits=3,
 )
