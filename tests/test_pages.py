@@ -143,12 +143,12 @@ def test_every_module_has_tests_that_contributors_find() -> None:
         assert found, path
         assert all((ROOT / one).exists() for one in found), found
     rows = {f"| `{part}/` | `tests/{folder}` |" for part, folder in FOLDERS.items()}
-    assert rows <= set((GUIDE / "internals.md").read_text("utf-8").splitlines())
+    assert rows <= set((GUIDE / "contribute.md").read_text("utf-8").splitlines())
 
 
 def test_what_recipes_look_for_is_there() -> None:
     """Files, in the package or beside it, and the names in them, which may change one day."""
-    text = (GUIDE / "internals.md").read_text("utf-8")
+    text = (GUIDE / "contribute.md").read_text("utf-8")
     named = re.findall(r"`([\w/]+\.(?:py|md|toml))`", text)
     missing = {name for name in named if not any((one / name).exists() for one in (PACKAGE, ROOT))}
     assert missing == {"cli/NAME.py", "engines/NAME.py"}

@@ -25,6 +25,7 @@ Page = Literal[
     "guarantees",
     "extend",
     "internals",
+    "contribute",
 ]
 """Pages in reading order."""
 _LINK: Final = re.compile(r"\[([^\]]+)\]\(([a-z-]*)(?:\.md)?(?:#[a-z0-9-]+)?\)")
