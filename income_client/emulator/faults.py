@@ -206,9 +206,12 @@ _HEAD: Final = re.compile(r"\s*(?P<call>\w+)\s*(?:\(\s*(?P<named>[^()]*?)\s*\)\s
 _STATUS: Final = re.compile(r"[1-5][0-9]{2}")
 _TIMES: Final = re.compile(r"x([0-9]+)")
 _INVALID_TOKEN: Final = {"WWW-Authenticate": 'Bearer error="invalid_token"'}
-_WORDS: Final[Mapping[str, Mapping[str, Any]]] = {
+_HTML: Final = b"<html><body>This page is not JSON.</body></html>"
+WORDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "ok": {},
     "expired_token": {"kind": FaultKind.STATUS, "status": 401, "headers": _INVALID_TOKEN},
+    "malformed": {"kind": FaultKind.BODY, "body": b"{}"},
+    "not_json": {"kind": FaultKind.BODY, "body": _HTML, "content_type": "text/html"},
     **{kind.value: {"kind": kind} for kind in FaultKind},
 }
 """Words of a script, other than statuses, and the fields of their faults."""
@@ -223,7 +226,8 @@ def script(text: str) -> tuple[Fault, ...]:
     between, fall on one request after the other; those after the last step are served
     as usual.
 
-    A step is a status, ``ok``, ``expired_token`` or a `FaultKind`. Fields of `Fault` follow
+    A step is a status, ``ok``, ``expired_token``, ``malformed`` (JSON without the fields of the
+    contract), ``not_json`` or a `FaultKind`. Fields of `Fault` follow
     it: ``503 rate=20% seed=3``, ``429 retry-after=5``, ``503 after=10 seconds=30``, ``cut
     keep=3``, ``trickle interval=0.01``, ``redirect status=302``. A step falls on one
     request, on three with ``x3``, and on all with ``times=all``, a ``rate`` or ``seconds``.
@@ -254,7 +258,7 @@ def _line_faults(line: str) -> Iterator[Fault]:
 def _requests(head: re.Match[str]) -> dict[str, Any]:
     """Return the fields of a fault that a line's call sets."""
     call = head["call"]
-    if call in _WORDS or _STATUS.fullmatch(call):
+    if call in WORDS or _STATUS.fullmatch(call):
         share = f"{call} rate=5%"
         raise ConfigurationError(
             f"{call} is a fault, not a call: write '{share}' or 'file: {share}'"
@@ -267,12 +271,12 @@ def _fields(step: str) -> dict[str, Any]:
     word, *settings = step.split() or [""]
     if _STATUS.fullmatch(word):
         fields: dict[str, Any] = {"kind": FaultKind.STATUS, "status": int(word)}
-    elif word in _WORDS:
-        fields = dict(_WORDS[word])
+    elif word in WORDS:
+        fields = dict(WORDS[word])
     elif word == ANY or word in CALLS:
         raise ConfigurationError(f"a colon follows the call: '{word}: 503', not '{word} 503'")
     else:
-        words = ("statuses from 100 to 599", *_WORDS)
+        words = ("statuses from 100 to 599", *WORDS)
         raise ConfigurationError(f"there is no fault {word!r}{meant(word, words)}")
     for setting in settings:
         name, value = _setting(setting)
