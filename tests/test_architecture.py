@@ -43,7 +43,7 @@ OUTSIDE: Final[Mapping[str, frozenset[str]]] = {
         system walk
     """),
     "emulator": _names("_lazy errors settings system"),
-    "testing": _names("__init__ _lazy emulator records system"),
+    "testing": _names("__init__ _lazy configuration emulator records system"),
 }
 """Folders and modules around the core and beside it, and what each of them imports."""
 

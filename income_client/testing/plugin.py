@@ -6,14 +6,15 @@ a test run that uses none of them pays for nothing.
 
 import os
 import sys
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pytest
 
 if TYPE_CHECKING:
-    from income_client import IncomeClient
+    from income_client import DownloadPolicy, IncomeClient, SyncIncomeClient
+    from income_client.configuration import SyncClientOptions
     from income_client.emulator import RemoteEmulator
     from income_client.system.clock import Clock
 
@@ -21,14 +22,17 @@ if TYPE_CHECKING:
     from .loops import LoopRunner, LoopThread
     from .service import IncomeService
 
+C = TypeVar("C")
+
 _PACKAGE: Final = __name__.partition(".")[0]
 _HIDDEN: Final = (f"{_PACKAGE}.", "attr.")
 """The package, and attrs, which calls its validators."""
+_RECORDS: Final = f"{_PACKAGE}.records."
 _GENERATED: Final = f"<attrs generated methods {_PACKAGE}."
 _SERVICE: Final = pytest.StashKey["IncomeService"]()
 _MARKERS: Final = (
     "income_service(**options): of income_service, such as applications=200, faults='token: 500'",
-    "income_client(**options): of income_api, such as retry=RetryPolicy(max_attempts=1)",
+    "income_client(**options): of income_api and income_sync, such as concurrency=1",
 )
 
 
@@ -59,7 +63,7 @@ def _income_thread() -> "Iterator[LoopThread]":
 
 @pytest.fixture
 def income_clock() -> "JumpingClock":
-    """The clock of `income_api` and of `income_service`, on which no pause takes time."""
+    """The clock of `income_service` and of its clients, on which no pause takes time."""
     from .clocks import JumpingClock  # noqa: PLC0415 - as above
 
     return JumpingClock()
@@ -73,7 +77,7 @@ def income_service_options() -> Mapping[str, Any]:
 
 @pytest.fixture
 def income_client_options() -> Mapping[str, Any]:
-    """Options of `income_api`; override it for a module or a folder of tests."""
+    """Options of `income_api` and `income_sync`; override it for a module or a folder of tests."""
     return {}
 
 
@@ -95,20 +99,14 @@ def income_service(
 
 
 @pytest.fixture
-def income_api(
+def _income_client_arguments(
     request: pytest.FixtureRequest,
     income_client_options: Mapping[str, Any],
     income_service: "IncomeService",
     income_clock: "Clock",
-) -> "Iterator[IncomeClient]":
-    """A client of `income_service`, closed in the event loop that used it."""
+) -> dict[str, Any]:
     from income_client import IncomeClient  # noqa: PLC0415 - as above
     from income_client.emulator.service_rules import check_names, names_of  # noqa: PLC0415 - as above
-
-    from .clocks import LoopBoundClock  # noqa: PLC0415 - as above
-
-    async def aclose() -> None:
-        await client.aclose()
 
     usual = {
         "auth": income_service.oauth2,
@@ -116,12 +114,34 @@ def income_api(
         "downloads": income_service.download_policy,
     }
     options = {**usual, **income_client_options, **_marker_options(request, "income_client")}
-    # Its address is the service's.
+    # The service decides on the URL.
     check_names("income_client", options, [n for n in names_of(IncomeClient) if n != "base_url"])
-    clock = LoopBoundClock(options.pop("clock"), aclose)
-    client = IncomeClient(income_service.url, clock=clock, **options)
+    return {"base_url": income_service.url, **options}
+
+
+@pytest.fixture
+def income_api(_income_client_arguments: dict[str, Any]) -> "Iterator[IncomeClient]":
+    """A client of `income_service`, closed in the event loop that used it."""
+    from income_client import IncomeClient  # noqa: PLC0415 - as above
+
+    from .clocks import LoopBoundClock  # noqa: PLC0415 - as above
+
+    async def aclose() -> None:
+        await client.aclose()
+
+    clock = LoopBoundClock(_income_client_arguments["clock"], aclose)
+    client = IncomeClient(**{**_income_client_arguments, "clock": clock})
     yield client
     clock.close()
+
+
+@pytest.fixture
+def income_sync(_income_client_arguments: dict[str, Any]) -> "Iterator[SyncIncomeClient]":
+    """A client of `income_service` for code that is not asynchronous."""
+    from income_client import SyncIncomeClient  # noqa: PLC0415 - as above
+
+    with SyncIncomeClient(**_income_client_arguments) as client:
+        yield client
 
 
 @pytest.fixture
@@ -162,13 +182,31 @@ def income_run() -> "Iterator[LoopRunner]":
 
 @pytest.fixture
 def income_environment(
-    income_service: "IncomeService", monkeypatch: pytest.MonkeyPatch
+    income_service: "IncomeService", income_clock: "Clock", monkeypatch: pytest.MonkeyPatch
 ) -> Mapping[str, str]:
-    """Set the variables that lead ``IncomeClient.from_env`` to `income_service`."""
-    for name in ("INCOME_AUTH_URL", "INCOME_USERNAME", "INCOME_PASSWORD", "INCOME_CONFIG"):
+    """Lead ``from_env`` and ``from_config`` of both clients to `income_service`.
+
+    A client that they make for its URL, in this process and during the test, has `income_clock`
+    unless it is given a clock, and may download the service's files.
+    """
+    from income_client.configuration import KEYS, Configuration, variable  # noqa: PLC0415 - as above
+
+    for name in (*map(variable, KEYS), "INCOME_CONFIG", "INCOME_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     for name, text in income_service.environment.items():
         monkeypatch.setenv(name, text)
+    make_client = Configuration.make_client
+
+    def make_test_client(
+        self: Configuration, make: "Callable[..., C]", options: "SyncClientOptions"
+    ) -> "C":
+        if self.account.base_url == income_service.url:
+            options = {"clock": income_clock, **options}
+            options["downloads"] = _with_files(options.get("downloads"), income_service)
+        return make_client(self, make, options)
+
+    # Replaced for the test, so that a program outside of tests has no seam to pay for.
+    monkeypatch.setattr(Configuration, "make_client", make_test_client)
     return income_service.environment
 
 
@@ -205,6 +243,21 @@ def _marker_options(request: pytest.FixtureRequest, name: str) -> Mapping[str, A
             raise pytest.UsageError(f"the marker {name} takes its options by name")
         options |= marker.kwargs
     return options
+
+
+def _with_files(policy: "DownloadPolicy | None", service: "IncomeService") -> "DownloadPolicy":
+    """Return a policy that also allows the files of a service, within the policy's limits."""
+    from attrs import evolve  # noqa: PLC0415 - as above
+
+    files = service.download_policy
+    if policy is None:
+        return files
+    return evolve(
+        policy,
+        allowed_hosts=(*policy.allowed_hosts, *files.allowed_hosts),
+        require_https=files.require_https,
+        allow_private_networks=files.allow_private_networks,
+    )
 
 
 def _hide_package(excinfo: pytest.ExceptionInfo[BaseException]) -> None:

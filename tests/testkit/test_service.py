@@ -18,11 +18,15 @@ from income_client import (
     BasicAuth,
     ClientClosedError,
     ConfigurationError,
+    DownloadError,
+    DownloadPolicy,
     IncomeClient,
     MemoryCheckpointStore,
     NotFoundError,
     RetryPolicy,
     ServerError,
+    SyncIncomeClient,
+    UnsafeLinkError,
 )
 from income_client.emulator import CallbackTarget, Order
 from income_client.receivers import Callback, CallbackBasicAuth, CallbackReceiver
@@ -315,6 +319,88 @@ async def test_the_client_has_options_too(
         await income_api.get_application(income_service.ids[0])
     assert income_service.requests.count("get_application") == 1
     assert income_clock.slept == []
+
+
+def test_a_synchronous_client_jumps_over_its_pauses(
+    income_service: IncomeService, income_sync: SyncIncomeClient, income_clock: JumpingClock
+) -> None:
+    income_service.faults.add("get_application: 503 retry-after=3")
+    (first, *_) = income_service.ids
+    assert income_sync.get_application(first).application_id == first
+    assert sum(income_clock.slept) >= 3
+
+
+@pytest.mark.income_client(retry=RetryPolicy(max_attempts=1))
+@pytest.mark.income_service(faults="get_application: 503")
+def test_a_synchronous_client_has_the_options_of_the_other(
+    income_service: IncomeService, income_sync: SyncIncomeClient
+) -> None:
+    with pytest.raises(ServerError):
+        income_sync.get_application(income_service.ids[0])
+
+
+# Clients that the code under test makes
+
+
+@EMPTY
+@pytest.mark.usefixtures("income_environment")
+async def test_a_client_from_the_environment_jumps_and_reads_files(
+    income_service: IncomeService, income_clock: JumpingClock, tmp_path: Path
+) -> None:
+    record = income_service.add(make_record())
+    income_service.faults.add("get_documents: 503 retry-after=3")
+    async with IncomeClient.from_env() as client:
+        documents = await client.get_documents(record.application_id)
+        saved = [file async for file in client.download_all(documents, tmp_path)]
+    assert sum(income_clock.slept) >= 3
+    assert len(saved) == len(list(documents.all()))
+
+
+@EMPTY
+@pytest.mark.usefixtures("income_environment")
+def test_a_synchronous_client_from_the_configuration_jumps_and_reads_files(
+    income_service: IncomeService, income_clock: JumpingClock, tmp_path: Path
+) -> None:
+    record = income_service.add(make_record())
+    income_service.faults.add("get_documents: 503 retry-after=3")
+    with SyncIncomeClient.from_config() as client:
+        documents = client.get_documents(record.application_id)
+        saved = list(client.download_all(documents, tmp_path))
+    assert sum(income_clock.slept) >= 3
+    assert len(saved) == len(list(documents.all()))
+
+
+@EMPTY
+@pytest.mark.usefixtures("income_environment")
+async def test_options_of_the_code_under_test_stay(
+    income_service: IncomeService, income_clock: JumpingClock, tmp_path: Path
+) -> None:
+    """The program's own clock is used, and its own limit for the size of a file."""
+    own_clock = JumpingClock()
+    record = income_service.add(make_record())
+    income_service.faults.add("get_documents: 503 retry-after=3")
+    async with IncomeClient.from_env(
+        clock=own_clock, downloads=DownloadPolicy(max_bytes=1)
+    ) as client:
+        documents = await client.get_documents(record.application_id)
+        with pytest.raises(DownloadError, match="1 byte"):
+            await client.download(next(iter(documents.all())).document, tmp_path / "file")
+    assert sum(own_clock.slept) >= 3
+    assert income_clock.slept == []
+
+
+@pytest.mark.usefixtures("income_environment")
+async def test_clients_of_other_urls_stay_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The files of another local service are refused, as they are outside of tests."""
+    with IncomeService(applications=1) as other:
+        for name, text in other.environment.items():
+            monkeypatch.setenv(name, text)
+        async with IncomeClient.from_env() as client:
+            documents = await client.get_documents(other.ids[0])
+            with pytest.raises(UnsafeLinkError):
+                await client.download(next(iter(documents.all())).document, tmp_path / "file")
 
 
 # Clocks
