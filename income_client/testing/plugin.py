@@ -225,13 +225,17 @@ def pytest_runtest_makereport(
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
-    """List the requests below a failed assertion that compares a `RequestCount`."""
+    """Explain a failed comparison: the requests of a `RequestCount`, the fields of records."""
     service = sys.modules.get("income_client.testing.service")
-    if service is None:
-        return None
-    for side in (left, right):
-        if isinstance(side, service.RequestCount):
-            return [f"{left} {op} {right}", *side.requests.table().splitlines()]
+    if service is not None:
+        for side in (left, right):
+            if isinstance(side, service.RequestCount):
+                return [f"{left} {op} {right}", *side.requests.table().splitlines()]
+    if op == "==" and type(left) is type(right) and type(left).__module__.startswith(_RECORDS):
+        from .differences import list_differences  # noqa: PLC0415 - as above
+
+        name = type(left).__name__
+        return [f"{name} {op} {name}, which differ in:", *list_differences(left, right)]
     return None
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from income_client.testing import make_record
 from tests.support.processes import environment
 
 pytestmark = pytest.mark.timeout(300)
@@ -77,6 +78,26 @@ def test_an_address(income_client):
     pass
 """
 
+UNEQUAL: Final = """
+import pytest
+from income_client.testing import make_record
+
+RECORDS = make_record(number=1, applicants=2), make_record(number=2, applicants=2)
+
+def test_records():
+    assert RECORDS[0] == RECORDS[1]
+
+@pytest.mark.parametrize("kind", [list, set, tuple])
+def test_several_records(kind):
+    assert kind(RECORDS[:1]) == kind(RECORDS[1:])
+
+def test_records_by_id():
+    assert {"app-1": RECORDS[0]} == {"app-1": RECORDS[1]}
+
+def test_applicants():
+    assert RECORDS[0].application.applicants == RECORDS[1].application.applicants
+"""
+
 BROKEN: Final = """
 import pytest
 from income_client.testing import make_application
@@ -144,6 +165,19 @@ def test_a_failure_shows_what_went_wrong_and_nothing_of_the_package(shown: Shown
     assert "ConfigurationError: income_client has no option base_url;" in text
     assert "ERROR test_it.py::test_a_knob - income_client.errors.Conf" in text
     assert "invented-secret" not in text
+
+
+def test_records_that_differ_are_shown_without_personal_data(shown: Shown) -> None:
+    """In verbose reports as well, and where records are compared in collections."""
+    text = shown(UNEQUAL, "-vv")
+    assert "ApplicationRecord == ApplicationRecord, which differ in:" in text
+    assert ".application.applicants[applicant1].email: differs" in text
+    assert "email=***" in text
+    for record in (make_record(number=number, applicants=2) for number in (1, 2)):
+        for applicant in record.application.applicants.values():
+            assert applicant.email not in text
+            assert applicant.ssn not in text
+            assert applicant.last_name not in text
 
 
 def test_all_lines_can_be_shown(shown: Shown) -> None:
