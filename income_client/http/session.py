@@ -99,6 +99,8 @@ class SessionManager:
     """Timer of the deadlines of whole calls."""
     page_cap: PageCap = field(factory=PageCap)
     """The largest page of the list that the service returns."""
+    on_retry: Callable[[IncomeClientError], object] | None = None
+    """Function that takes the error of a request that is sent again."""
 
     def call(self, request: Request, read: Read[T]) -> Coroutine[Any, Any, T]:
         """Send a request until a reply is read, no retry is allowed, or the deadline passes."""
@@ -356,6 +358,8 @@ class _Call:
             _LOGGER.debug("%s: %s", label(self._request), text, extra=facts)
 
     def _report_retry(self, failure: IncomeClientError, pause: float) -> None:
+        if self._session.on_retry is not None:
+            self._session.on_retry(failure)
         if self._watch is not None:
             self._watch.retried(failure, pause)
 

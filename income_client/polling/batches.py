@@ -214,7 +214,7 @@ class Batches:
             return None
         self._number += 1
         self._unentered.add(self._number)
-        self._monitor.failures = 0
+        self._monitor.works()
         return Batch(
             self._number,
             tuple(record.payload for record in records),

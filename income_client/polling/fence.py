@@ -148,7 +148,7 @@ class Fence:
         if ownership is None:
             raise self._lose_to(stored)
         if ownership.last is not self.last:
-            self._monitor.failed_renewals = 0
+            self._monitor.saved()
         self._ownership = ownership
 
     async def _check_if_doubtful(self) -> None:
@@ -221,4 +221,4 @@ class Fence:
     def _confirm_save(self) -> None:
         """Note that the sent save is made."""
         self._ownership = self._ownership.after_confirmation()
-        self._monitor.failed_renewals = 0
+        self._monitor.saved()

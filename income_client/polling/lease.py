@@ -28,7 +28,6 @@ from .ownership import Held, Lost, Overdue, Released, Save
 from .schedule import LONGEST_PAUSE
 from .status import Monitor
 
-_LOGGER: Final = GuardedLogger("income_client.poller")
 _LEASE_LOGGER: Final = GuardedLogger("income_client.poller.lease")
 _RENEWALS: Final = 3
 _LONGEST_ABSENCE: Final = 10
@@ -169,9 +168,8 @@ class Lease:
         except CheckpointConflictError:
             return False
         except IncomeClientError as error:
-            name = type(error).__name__
-            _LOGGER.warning("the lease was not renewed (%s)", name, extra={"error": name})
-            self._monitor.renewal_failed(error)
+            pause = (self._seconds or 0.0) / _RENEWALS
+            self._monitor.renewal_failed(error, next_try=pause)
         return True
 
     async def _give_up(self, idle_seconds: float) -> None:

@@ -23,7 +23,7 @@ from contextlib import asynccontextmanager
 from math import ceil
 from typing import Final, Self, assert_never
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from income_client.checkpoints import CheckpointStore
 from income_client.errors import (
@@ -146,6 +146,7 @@ class Poller:
         self._has_standby = standby
         self._must_exist = check_flag("must_exist", must_exist)
         self._monitor = Monitor(name, source.session.instrumentation, clock)
+        source.session = evolve(source.session, on_retry=self._monitor.request_failed)
         seconds = lease if standby else None
         store = ForeignStore.checked(checkpoints, name)
         self._lease = Lease(store, clock, seconds, self._monitor)
@@ -241,8 +242,7 @@ class Poller:
         self._schedule.wake()
         if self._schedule.is_stopped:
             return False
-        is_leader = not isinstance(self._phase, _Acquiring) and not self._lease.is_lost
-        return is_leader or not self._has_standby or self._bell.ring()
+        return self._is_leader or not self._has_standby or self._bell.ring()
 
     def stop(self, *, after_poll: bool = False) -> None:
         """End the iteration after the current batch; nothing else is begun.
@@ -259,10 +259,9 @@ class Poller:
 
     @property
     def status(self) -> PollerStatus:
-        """The poller's counts, lag and last error, for a health endpoint.
+        """The poller's counts, lag and last error, for a health endpoint or gauges.
 
-        Read it in the poller's event loop: in another thread it may fail while a poll
-        changes the counts. For another thread, count events instead.
+        It may be read in any thread, for example in that of a metrics server.
         """
         phase, next_try = self._phase, self._schedule.retry_at
         is_polling = isinstance(phase, _Polling | _Storing)
@@ -271,10 +270,15 @@ class Poller:
         letters = DeadLetters() if isinstance(phase, _Acquiring) else phase.state.letters
         return self._monitor.status(
             is_standby=isinstance(phase, _Acquiring) and self._has_standby,
+            is_leader=self._is_leader and not self._schedule.is_stopped,
             dead_letters=len(letters),
             saturated=letters.seconds,
             next_try=next_try,
         )
+
+    @property
+    def _is_leader(self) -> bool:
+        return not isinstance(self._phase, _Acquiring) and not self._lease.is_lost
 
     async def aclose(self) -> None:
         """Stop, and release the lease, so that a standby takes over at once."""
@@ -382,6 +386,7 @@ class Poller:
             case _Storing(state):
                 await self._batches.make_batch((), state.progress, state.letters)
                 self._phase = _Waiting(state)
+                self._monitor.poll_finished()
                 self._schedule.stop_after_poll()
             case _:
                 assert_never(self._phase)
@@ -395,7 +400,6 @@ class Poller:
             return _Storing(state, poll, records)
         self._failures.note_success()
         self._schedule.succeed()
-        self._monitor.poll_finished()
         return _Storing(state, None)
 
     async def _drop_lost_lease(self) -> None:

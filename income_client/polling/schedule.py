@@ -79,6 +79,11 @@ class Schedule:
         return max(self._not_before, min(self._at, self._began + _GAP))
 
     @property
+    def next_try(self) -> float:
+        """The moment of the next try of a failed save, or else of the next poll."""
+        return self.next_poll_at if self.retry_at is None else self.retry_at
+
+    @property
     def is_stopped(self) -> bool:
         """Whether the poller was stopped."""
         return self._stopped.is_set()
@@ -226,7 +231,7 @@ class Failures:
         elif not is_last:
             self._schedule.fail(now, error, self._monitor.failures + 1)
         # After the schedule, so that listeners see the time of the next try in the status.
-        self._monitor.failed(error, is_last=is_last)
+        self._monitor.failed(error, next_try=None if is_last else self._schedule.next_try - now)
         if is_last:
             raise error
 

@@ -10,6 +10,7 @@ from attrs import frozen
 from income_client.errors import (
     CheckpointConflictError,
     CheckpointError,
+    DeadlineExceededError,
     IncomeClientError,
     copy_without_traceback,
 )
@@ -34,8 +35,12 @@ from .progress import Progress
 _LOGGER: Final = GuardedLogger("income_client.poller")
 _LEASE_LOGGER: Final = GuardedLogger("income_client.poller.lease")
 _CLOCK_LOGGER: Final = GuardedLogger("income_client.poller.clock")
+_OUTAGE_LOGGER: Final = GuardedLogger("income_client.poller.outage")
+"""Logger of what no event tells: requests without an answer, and the end of failures."""
 _COST_LOGGER: Final = GuardedLogger("income_client.poller.cost")
 _MANY_UNCHANGED: Final = 1_000
+_MOST_SHOWN: Final = 10
+"""New dead letters of one save that are a warning each; one more warning counts the others."""
 _SKEW: Final = 5
 """Seconds by which two clocks of one service may differ."""
 
@@ -68,8 +73,9 @@ class PollerStatus:
     saturated: tuple[Window, ...]
     """Seconds that held more rows than can be asked for when they were last listed."""
     failures: int
-    """Failed polls and failed tries to store something since the last poll that succeeded, blocks
-    of batches that failed since the last commit, and renewals of the lease since the last save."""
+    """Failed polls, failed tries to store something and requests without an answer in time since
+    the last poll that succeeded, blocks of batches that failed since the last commit, and renewals
+    of the lease since the last save."""
     last_error: IncomeClientError | None
     """Reason of the last of these failures, or of the loss of the checkpoint; it stays after a
     success. Of an error of yours it names the class."""
@@ -78,6 +84,8 @@ class PollerStatus:
     during a poll."""
     is_standby: bool = False
     """Whether the poller stands by while another poller holds the lease."""
+    is_leader: bool = False
+    """Whether the poller holds the lease of its name, and was not stopped."""
 
 
 class Monitor:
@@ -89,6 +97,8 @@ class Monitor:
         self.unchanged: int = 0
         self.failures: int = 0
         """Failed polls and failed saves in a row."""
+        self.unanswered: int = 0
+        """Requests without an answer in time, since a poll succeeded."""
         self.failed_blocks: int = 0
         self.failed_renewals: int = 0
         self.last_error: IncomeClientError | None = None
@@ -97,6 +107,8 @@ class Monitor:
         self._name = name
         self._instrumentation = instrumentation
         self._clock = clock
+        self._failing_since = 0.0
+        self._not_renewed_since = 0.0
         self._has_warned = False
         self._has_warned_of_skipped = False
         self._has_warned_of_left_loop = False
@@ -119,7 +131,7 @@ class Monitor:
                 "%d s late (settle) is missed: give poll() a greater settle"
             )
             facts = {"poller": self._name, "seconds": seconds, "settle": settle}
-            _LOGGER.warning(message, self._name, seconds, settle, extra=facts)
+            _CLOCK_LOGGER.warning(message, self._name, seconds, settle, extra=facts)
 
     @property
     def lag(self) -> float | None:
@@ -133,32 +145,84 @@ class Monitor:
     def poll_finished(self) -> None:
         """Count a poll that succeeded."""
         self.polls += 1
-        self.failures = 0
+        self.works()
         if (emit := self._instrumentation.emit) is not None:
             late = 0 if self.progress is None else self.progress.lateness.greatest
             emit(PollFinished(name=self._name, polls=self.polls, lag=self.lag, late=late))
 
-    def failed(self, error: IncomeClientError, *, is_last: bool) -> None:
-        """Count, log and report a failure."""
+    def works(self, *, as_standby: bool = False) -> None:
+        """End a row of failures, and log its end as a warning, since its beginning was one."""
+        if count := self.failures + self.unanswered:
+            seconds = self._clock.monotonic() - self._failing_since
+            what = "stands by again" if as_standby else "works again"
+            facts = {"poller": self._name, "failures": count, "seconds": seconds, "lag": self.lag}
+            message = "poller %r %s after %s in %.0f s%s"
+            row = f"{count} failure{'s' if count > 1 else ''}"
+            behind = self._describe_lag()
+            _OUTAGE_LOGGER.warning(message, self._name, what, row, seconds, behind, extra=facts)
+        self.failures = self.unanswered = 0
+
+    def failed(self, error: IncomeClientError, *, next_try: float | None) -> None:
+        """Count, log and report a failure.
+
+        ``next_try`` is the number of seconds until the next try; None if the error ends the poller.
+        """
+        outcome = "ends the poller" if next_try is None else f"next try in {next_try:.0f} s"
         self.failures += 1
-        # A copy without traceback, which would keep the objects of its frames alive.
-        self.last_error = copy_without_traceback(error)
-        name = type(error).__name__
-        facts = {"error": name, "status": error.status, "failures": self.failures}
-        # During an outage each look of a standby fails: the log says so ever less often.
-        is_shown = is_last or self.failures & (self.failures - 1) == 0
-        level = logging.WARNING if is_shown else logging.INFO
-        _LOGGER.log(level, "polling failed (%s: %s)", name, error, extra=facts)
+        self._log_failure(_LOGGER, error, "polling failed", outcome, is_last=next_try is None)
         if (emit := self._instrumentation.emit) is not None:
             failed = PollFailed(
                 name=self._name,
                 failures=self.failures,
                 lag=self.lag,
                 status=error.status,
-                error=name,
-                is_last=is_last,
+                error=type(error).__name__,
+                is_last=next_try is None,
             )
             emit(failed)
+
+    def request_failed(self, error: IncomeClientError) -> None:
+        """Count and log a request that got no answer in time, and is sent again.
+
+        Its call fails only at its deadline, minutes later.
+        """
+        if isinstance(error, DeadlineExceededError):
+            self.unanswered += 1
+            self._log_failure(_OUTAGE_LOGGER, error, "no answer", "sent again", is_last=False)
+
+    def _log_failure(
+        self,
+        logger: GuardedLogger,
+        error: IncomeClientError,
+        what: str,
+        outcome: str,
+        *,
+        is_last: bool,
+    ) -> None:
+        count, now = self.failures + self.unanswered, self._clock.monotonic()
+        if count == 1:
+            self._failing_since = now
+        seconds = now - self._failing_since
+        # A copy without traceback, which would keep the objects of its frames alive.
+        self.last_error = copy_without_traceback(error)
+        name = type(error).__name__
+        facts = {
+            "poller": self._name,
+            "error": name,
+            "status": error.status,
+            "failures": count,
+            "seconds": seconds,
+            "lag": self.lag,
+        }
+        # During an outage each look of a standby fails: the log says so ever less often.
+        level = logging.WARNING if is_last or _is_power_of_two(count) else logging.INFO
+        message = "poller %r: %s (%s: %s): %s, %s%s"
+        row = _describe_row(count, seconds)
+        behind = self._describe_lag()
+        logger.log(level, message, self._name, what, name, error, row, outcome, behind, extra=facts)
+
+    def _describe_lag(self) -> str:
+        return "" if self.lag is None else f", {self.lag:.0f} s behind"
 
     def block_failed(self, error: BaseException) -> None:
         """Count a block around a batch that has failed, unless it was cancelled or replaced."""
@@ -171,17 +235,37 @@ class Monitor:
             name = type(error).__name__
             self.last_error = IncomeClientError(f"the block of a batch has failed: {name}")
 
-    def renewal_failed(self, error: IncomeClientError) -> None:
-        """Count a renewal of the lease that has failed."""
+    def renewal_failed(self, error: IncomeClientError, *, next_try: float) -> None:
+        """Count and log a renewal of the lease that has failed; the next one is in seconds."""
+        now = self._clock.monotonic()
         self.failed_renewals += 1
+        if self.failed_renewals == 1:
+            self._not_renewed_since = now
+        seconds = now - self._not_renewed_since
         self.last_error = copy_without_traceback(error)
+        name = type(error).__name__
+        facts = {"poller": self._name, "error": name, "failures": self.failed_renewals}
+        level = logging.WARNING if _is_power_of_two(self.failed_renewals) else logging.INFO
+        message = "poller %r: the lease was not renewed (%s: %s): %s, next try in %.0f s"
+        row = _describe_row(self.failed_renewals, seconds)
+        _LEASE_LOGGER.log(level, message, self._name, name, error, row, next_try, extra=facts)
+
+    def saved(self) -> None:
+        """Note that the store has accepted a save, which renews the lease."""
+        if self.failed_renewals:
+            seconds = self._clock.monotonic() - self._not_renewed_since
+            facts = {"poller": self._name, "seconds": seconds}
+            message = "poller %r: the lease is renewed again, after %.0f s"
+            _LEASE_LOGGER.warning(message, self._name, seconds, extra=facts)
+        self.failed_renewals = 0
 
     def stands_by(self, lease: float) -> None:
         """Record that another poller holds the lease, of ``seconds``, and that nothing fails.
 
         It is logged when the waiting begins.
         """
-        self.failures = self.failed_blocks = self.failed_renewals = 0
+        self.works(as_standby=True)
+        self.failed_blocks = self.failed_renewals = 0
         if not self._stands_by:
             self._stands_by = True
             message = "poller %r waits as a standby: another poller holds the lease of %g s"
@@ -191,24 +275,30 @@ class Monitor:
     def took_over(self, silence: float, *, was_given_up: bool) -> None:
         """Log that this poller works now, if it has waited as a standby.
 
-        The previous leader has not renewed its lease for ``silence`` seconds, or has released it.
+        The previous leader has not renewed its lease for ``silence`` seconds, which is a warning,
+        or has released it.
         """
         if not self._stands_by:
             return
         self._stands_by = False
-        reason = "was given up" if was_given_up else f"was not renewed for {silence:.0f} s"
+        reason, level = "was released", logging.INFO
+        if not was_given_up:
+            reason, level = f"was not renewed for {silence:.0f} s", logging.WARNING
         facts = {"poller": self._name, "seconds": silence, "was_given_up": was_given_up}
-        message = "poller %r has taken over: the lease of the other %s"
-        _LEASE_LOGGER.info(message, self._name, reason, extra=facts)
+        message = "poller %r has taken over: the lease of the previous leader %s"
+        _LEASE_LOGGER.log(level, message, self._name, reason, extra=facts)
 
     def lost_lease(self, silence: float, *, has_vanished: bool) -> None:
-        """Log that the lease is lost, and how many seconds ago it was renewed."""
-        reason = "another has taken over"
+        """Log that the lease is lost, and how many seconds ago it was renewed.
+
+        A checkpoint that has vanished is a warning of its own.
+        """
+        reason, level = "another poller has taken over", logging.WARNING
         if has_vanished:
-            reason = "the checkpoint is gone from the store"
+            reason, level = "the checkpoint is gone from the store", logging.INFO
         facts = {"poller": self._name, "seconds": silence, "has_vanished": has_vanished}
         message = "poller %r has lost its lease, which was renewed %.0f s ago: %s"
-        _LEASE_LOGGER.info(message, self._name, silence, reason, extra=facts)
+        _LEASE_LOGGER.log(level, message, self._name, silence, reason, extra=facts)
 
     def lost_checkpoint(self, resumes_at: int, *, is_gone: bool) -> None:
         """Log that the store has lost saves, and where polling resumes; the status shows it too."""
@@ -217,7 +307,7 @@ class Monitor:
         if is_gone:
             state = "gone from the store"
         message = (
-            f"the checkpoint of {self._name!r} is {state}: whatever was updated since "
+            f"poller {self._name!r}: the checkpoint is {state}; what was updated since "
             f"{moment.isoformat()} is delivered again"
         )
         self.last_error = CheckpointError(message)
@@ -260,12 +350,12 @@ class Monitor:
         if lookback and self.unchanged > _MANY_UNCHANGED and not self._has_warned:
             self._has_warned = True
             message = (
-                "a poll has read more than %d applications again that had not changed: every "
+                "poller %r has read more than %d applications again that had not changed: every "
                 "one updated within lookback (%d seconds) is read again each time, and takes "
                 "20 bytes of each checkpoint; a shorter lookback costs less"
             )
-            facts = {"unchanged": self.unchanged, "seconds": lookback}
-            _COST_LOGGER.warning(message, _MANY_UNCHANGED, lookback, extra=facts)
+            facts = {"poller": self._name, "unchanged": self.unchanged, "seconds": lookback}
+            _COST_LOGGER.warning(message, self._name, _MANY_UNCHANGED, lookback, extra=facts)
 
     def warn_of_skipped(self, skipped: int, committed: int) -> None:
         """Warn once if a commit covers an earlier batch whose block was not entered."""
@@ -319,21 +409,53 @@ class Monitor:
     def dead_lettered(self, letters: Iterable[DeadLetter], new: Container[str]) -> None:
         """Log and report each stored dead letter, and whether it is new."""
         emit = self._instrumentation.emit
+        news = 0
         for letter in letters:
             is_new = letter.key in new
-            _log_dead_letter(letter, is_new=is_new)
+            news += is_new
+            is_warning = is_new and news <= _MOST_SHOWN
+            self._log_dead_letter(letter, is_new=is_new, is_warning=is_warning)
             if emit is not None:
                 emit(DeadLettered(name=self._name, letter=letter, is_new=is_new))
+        if (more := news - _MOST_SHOWN) > 0:
+            facts = {"poller": self._name, "more": more}
+            _LOGGER.warning("poller %r: %d more became dead letters", self._name, more, extra=facts)
 
     def resolved(self, letters: Iterable[DeadLetter]) -> None:
         """Log and report dead letters that were read after all and have left the store."""
         emit = self._instrumentation.emit
         for letter in letters:
             second, _, what = _describe(letter)
-            facts = {"application_id": letter.application_id, "second": second}
-            _LOGGER.info("%s, which was a dead letter, was read", what, extra=facts)
+            facts = {
+                "poller": self._name,
+                "application_id": letter.application_id,
+                "second": second,
+            }
+            message = "poller %r: %s, which was a dead letter, was read"
+            _LOGGER.info(message, self._name, what, extra=facts)
             if emit is not None:
                 emit(DeadLetterResolved(name=self._name, letter=letter))
+
+    def _log_dead_letter(self, letter: DeadLetter, *, is_new: bool, is_warning: bool) -> None:
+        second, fault, what = _describe(letter)
+        outcome = "became a dead letter" if is_new else "remains a dead letter"
+        _LOGGER.log(
+            logging.WARNING if is_warning else logging.INFO,
+            "poller %r: %s %s and %s (%s)",
+            self._name,
+            what,
+            fault,
+            outcome,
+            letter.reason,
+            extra={
+                "poller": self._name,
+                "application_id": letter.application_id,
+                "second": second,
+                "attempts": letter.attempts,
+                "reason": letter.reason,
+                "is_new": is_new,
+            },
+        )
 
     def status(
         self,
@@ -342,6 +464,7 @@ class Monitor:
         saturated: tuple[Window, ...],
         next_try: float | None,
         is_standby: bool,
+        is_leader: bool,
     ) -> PollerStatus:
         """Return the public status; `next_try` is a moment of the clock, None during a poll."""
         wait = None if next_try is None else max(0.0, next_try - self._clock.monotonic())
@@ -356,31 +479,20 @@ class Monitor:
             unchanged=self.unchanged,
             dead_letters=dead_letters,
             saturated=saturated,
-            failures=self.failures + self.failed_blocks + self.failed_renewals,
+            failures=self.failures + self.unanswered + self.failed_blocks + self.failed_renewals,
             last_error=self.last_error,
             is_standby=is_standby,
+            is_leader=is_leader,
             next_poll_at=None if wait is None else datetime.now(UTC) + timedelta(seconds=wait),
         )
 
 
-def _log_dead_letter(letter: DeadLetter, *, is_new: bool) -> None:
-    second, fault, what = _describe(letter)
-    outcome = "became a dead letter" if is_new else "remains a dead letter"
-    _LOGGER.log(
-        logging.WARNING if is_new else logging.INFO,
-        "%s %s and %s (%s)",
-        what,
-        fault,
-        outcome,
-        letter.reason,
-        extra={
-            "application_id": letter.application_id,
-            "second": second,
-            "attempts": letter.attempts,
-            "reason": letter.reason,
-            "is_new": is_new,
-        },
-    )
+def _is_power_of_two(count: int) -> bool:
+    return count & (count - 1) == 0
+
+
+def _describe_row(count: int, seconds: float) -> str:
+    return "the first failure" if count == 1 else f"failure {count} in {seconds:.0f} s"
 
 
 def _describe(letter: DeadLetter) -> tuple[str | None, str, str]:

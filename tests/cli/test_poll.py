@@ -186,8 +186,9 @@ def test_failed_polls_are_reported_and_tried_again(poll: Poll) -> None:
         running.terminate()
 
     ran = poll(*BEGINNING, *AGAIN, during=stop)
-    assert (ran.status, complaints(ran).count("\n")) == (0, 1)
+    assert (ran.status, complaints(ran).count("\n")) == (0, 2)
     assert sorted(ids_in(ran.stdout)) == sorted(poll.service.ids)
+    assert "poller 'default' works again after 1 failure" in ran.stderr
     assert "poll failed: list_applications: 500" in ran.stderr
     # Its pause is half a second or more, and less than one.
     assert re.search(r"; next try in (0\.\d|1\.0) s\n", ran.stderr)
@@ -369,11 +370,13 @@ def test_failures_and_dead_letters_remain_above(poll: Poll, tmp_path: Path) -> N
 
     terminal, interval = Terminal(columns=200), ("--interval", "50")
     shown = poll(*BEGINNING, *interval, terminal=terminal, stdout=tmp_path / "x", during=recover)
-    _, *failed, dead, last = terminal.standing(shown.screen)
+    _, *lines, last = terminal.standing(shown.screen)
     assert re.fullmatch(facts, last)
-    assert one in dead
+    *failed, _, _ = lines
     assert failed
     assert all("poll failed" in line for line in failed)
+    assert [one in line for line in lines].count(True) == 1
+    assert ["works again" in line for line in lines].count(True) == 1
 
 
 # What it could not read

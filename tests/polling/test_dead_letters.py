@@ -327,7 +327,8 @@ async def test_a_dead_letter_that_is_read_is_reported(caplog: pytest.LogCaptureF
     assert resolved == [letter]
     (line,) = [line for line in caplog.records if "was a dead letter" in line.getMessage()]
     assert line.levelno == logging.INFO
-    assert line.getMessage() == f"application {lost!r}, which was a dead letter, was read"
+    text = f"poller 'default': application {lost!r}, which was a dead letter, was read"
+    assert line.getMessage() == text
 
 
 def test_what_was_never_stored_is_not_reported_as_read() -> None:

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from attrs import evolve
@@ -21,6 +21,9 @@ from income_client.events.kinds import CheckpointCreated, Event
 from income_client.polling.checkpoint import Checkpoint, read_checkpoint
 from tests.support.polling import LEASE, Cluster, FailingStore, cluster, ids_of, leader_and_standby
 from tests.support.service import NOW
+
+_TAKEN_OVER: Final = "poller 'default' has taken over: the lease of the previous leader"
+_LOST: Final = "poller 'default' has lost its lease, which was renewed 33 s ago"
 
 
 @pytest.fixture
@@ -44,11 +47,13 @@ async def test_waiting_taking_over_and_losing_the_lease_are_logged_once_each(
     await made.pass_time(3)
     assert [line.getMessage() for line in caplog.records] == [
         "poller 'default' waits as a standby: another poller holds the lease of 15 s",
-        "poller 'default' has taken over: the lease of the other was not renewed for 16 s",
-        "poller 'default' has lost its lease, which was renewed 33 s ago: another has taken over",
+        f"{_TAKEN_OVER} was not renewed for 16 s",
+        f"{_LOST}: another poller has taken over",
         "poller 'default' waits as a standby: another poller holds the lease of 15 s",
-        "poller 'default' has taken over: the lease of the other was given up",
+        f"{_TAKEN_OVER} was released",
     ]
+    levels = [line.levelname for line in caplog.records]
+    assert levels == ["INFO", "WARNING", "WARNING", "INFO", "INFO"]
     facts = [(vars(line)["poller"], round(vars(line)["seconds"])) for line in caplog.records]
     assert facts == [("default", seconds) for seconds in (15, 16, 33, 15, 0)]
 
@@ -394,11 +399,12 @@ async def test_a_store_that_has_lost_what_was_saved_leads_to_redelivery(
         assert not is_gone or again.batches > last.batches  # which delivery ids are made of
         assert sorted(ids_of(leader.records)[3:]) == sorted(updated if is_gone else updated[1:])
     lost = "gone from the store" if is_gone else "older than what this poller has saved"
-    (line,) = [one for one in caplog.records if lost in one.getMessage()]
+    lines = [one for one in caplog.records if one.levelname == "WARNING"]
+    (line,) = [one for one in lines if lost in one.getMessage()]
     facts = vars(line)
     assert (line.name, facts["poller"]) == ("income_client.poller.lease", "default")
     assert (facts["reached"] == NOW) is is_gone
-    assert "whatever was updated since" in line.getMessage()
+    assert "what was updated since" in line.getMessage()
 
 
 async def test_a_standby_that_never_led_resumes_from_what_it_has_watched(
