@@ -8,9 +8,12 @@ for one more release, with a warning.
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
 from importlib import import_module
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 NAMES: Final = {
     "_version": "__version__",
@@ -139,6 +142,22 @@ def warn_deprecated_arguments(
         if name not in replacements:
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
         warn_deprecated(f"{function}({name}=)", replacements[name])
+
+
+def renamed_argument(old: str, new: str) -> Callable[[F], F]:
+    """Let an argument be passed under its old name, with a warning; type checkers know the new."""
+
+    def rename(function: F) -> F:
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if old in kwargs:
+                warn_deprecated(f"{function.__name__}({old}=)", f"{new}=")
+                kwargs[new] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return cast("F", call)
+
+    return rename
 
 
 def _module_of(frame: FrameType) -> str:

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack, overload
 from urllib.parse import urlsplit
 
-from ._lazy import warn_deprecated_arguments
+from ._lazy import renamed_argument, warn_deprecated_arguments
 from .events.instrumentation import Instrumentation, OnEvent
 from .http import endpoints
 from .http.endpoints import QueryValue, addresses, proxy_address
@@ -25,7 +25,12 @@ from .http.session import open_session
 from .http.tokens import TokenStore
 from .http.transport import MAX_RESPONSE_BYTES, BorrowedSession, Transport
 from .records.applications import Application, ApplicationPage, ApplicationSummary
-from .records.documents import ApplicationDocuments, ApplicationRecord, Document
+from .records.documents import (
+    ApplicationDocuments,
+    ApplicationKey,
+    ApplicationRecord,
+    Document,
+)
 from .settings import (
     DEPRECATED_OPTIONS,
     DEPRECATED_POLL_OPTIONS,
@@ -383,11 +388,12 @@ class IncomeClient:
         )
         return await self._session.call(request, partial(read_reply, ApplicationPage, request))
 
-    async def get_application(self, application_id: str) -> Application:
+    async def get_application(self, application_id: ApplicationKey) -> Application:
         """Read one application with its income calculations (contract section 4.2).
 
         Args:
-            application_id: as returned when the application was registered.
+            application_id: as returned when the application was registered; or a summary or a
+                record, which has it.
 
         Raises:
             ConfigurationError: the id is invalid; nothing was sent.
@@ -395,14 +401,16 @@ class IncomeClient:
             UnexpectedResponseError: the reply is about another application.
             IncomeClientError: the request failed after its retries.
         """
-        request = endpoints.get_application(application_id)
+        request = endpoints.get_application(endpoints.application_id_of(application_id))
         return await self._session.call(request, partial(read_reply, Application, request))
 
-    async def get_documents(self, application_id: str, pages: bool = False) -> ApplicationDocuments:
+    async def get_documents(
+        self, application_id: ApplicationKey, pages: bool = False
+    ) -> ApplicationDocuments:
         """Read the documents of one application (contract section 4.3).
 
         Args:
-            application_id: as returned when the application was registered.
+            application_id: as for ``get_application``.
             pages: whether each document comes with its pages block.
 
         Raises:
@@ -411,18 +419,46 @@ class IncomeClient:
             UnexpectedResponseError: the reply is about another application.
             IncomeClientError: the request failed after its retries.
         """
+        application_id = endpoints.application_id_of(application_id)
         request = endpoints.get_documents(application_id, check_flag("pages", pages))
         read = partial(read_reply, ApplicationDocuments, request)
         return await self._session.call(request, read)
 
-    async def find_application(self, application_reference_id: str) -> ApplicationSummary | None:
+    async def get_record(
+        self, application_id: ApplicationKey, documents: bool = True, pages: bool = False
+    ) -> ApplicationRecord:
+        """Read one application together with its documents (contract sections 4.2 and 4.3).
+
+        Both calls are in flight at once. If one fails, the other is cancelled, and the error is
+        raised as it is, not in an `ExceptionGroup`.
+
+        Args:
+            application_id: as for ``get_application``.
+            documents: whether the documents are read as well.
+            pages: whether each document comes with its pages block.
+
+        Raises:
+            ConfigurationError: an argument is invalid; nothing was sent.
+            NotFoundError: the service does not know the application.
+            UnexpectedResponseError: a reply is about another application.
+            IncomeClientError: a request failed after its retries.
+        """
+        application_id = endpoints.application_id_of(application_id)
+        records = self.fetch_records([application_id], documents, pages)
+        try:
+            return await anext(records)
+        finally:
+            await records.aclose()
+
+    @renamed_argument("application_reference_id", "reference")
+    async def find_application(self, reference: str) -> ApplicationSummary | None:
         """Find the application with a reference of the partner's (contract section 4.1).
 
         Takes one request, and three as a rule if the first finds nothing: bounds that are
         left to the service may hide old applications, and those updated this very second.
 
         Args:
-            application_reference_id: the partner's own reference, unique per application.
+            reference: the partner's own reference, unique per application.
 
         Returns:
             Its summary; None if the service lists none.
@@ -435,7 +471,7 @@ class IncomeClient:
         """
         from .walk.paginator import find_by_reference
 
-        return await find_by_reference(self._session, application_reference_id, self._zone)
+        return await find_by_reference(self._session, reference, self._zone)
 
     async def get_json(self, path: str, params: Mapping[str, QueryValue] | None = None) -> Any:
         """Send one GET to a path for which this class has no method, and return the JSON.
@@ -616,7 +652,7 @@ class IncomeClient:
         """Read many applications, each with its documents (contract sections 4.2 and 4.3).
 
         Args:
-            applications: ids, summaries or applications, in an iterable or an
+            applications: ids, summaries or records, in an iterable or an
                 asynchronous one, such as ``list_applications()``.
             documents: whether the documents are read as well.
             pages: whether each document comes with its pages block.
@@ -697,9 +733,10 @@ class IncomeClient:
             instrumentation=self._session.instrumentation,
         )
 
+    @renamed_argument("checkpoints", "store")
     def poll(
         self,
-        checkpoints: CheckpointStore,
+        store: CheckpointStore,
         *,
         name: str = "default",
         start: When | None = None,
@@ -735,7 +772,7 @@ class IncomeClient:
         reported as `CheckpointCreated`, and refused with ``must_exist``.
 
         Args:
-            checkpoints: stores the position, and what could not be read.
+            store: keeps the position, and what could not be read.
             name: key in the store; one poller at a time owns it, see ``standby``.
             start: where the very first poll begins: a time; None for the present, less
                 ``settle``. Once the store has a checkpoint under the name, polling continues
@@ -802,7 +839,7 @@ class IncomeClient:
         )
         return Poller(
             source,
-            checkpoints,
+            store,
             name=name,
             start=starting_point(start, self._zone),
             interval=interval,

@@ -36,7 +36,9 @@ OUTSIDE: Final[Mapping[str, frozenset[str]]] = {
     "engines": _names("__init__ checkpoints errors http polling records settings system"),
     "exporting": _names("errors records settings system wire"),
     "receivers": _names("_lazy errors records settings system wire"),
-    "sync": _names("client configuration downloads errors polling records settings system walk"),
+    "sync": _names(
+        "_lazy client configuration downloads errors polling records settings system walk"
+    ),
     "telemetry": _names("_version events"),
     "cli": _names("""
         __init__ audit configuration emulator engines errors events exporting receivers records

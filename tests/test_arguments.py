@@ -134,7 +134,7 @@ CALLS: Final[dict[str, Callable[..., object]]] = {
     "fetch_documents": valid(CLIENT.fetch_documents, applications=[]),
     "download": valid(CLIENT.download, document=make_document(), destination=Path("x")),
     "download_all": valid(CLIENT.download_all, documents=[], directory=Path("x")),
-    "poll": valid(CLIENT.poll, checkpoints=MemoryCheckpointStore()),
+    "poll": valid(CLIENT.poll, store=MemoryCheckpointStore()),
     "BasicAuth": valid(BasicAuth, username="u", password=SECRET),
     "OAuth2ClientCredentials": valid(OAuth2ClientCredentials, client_id="a", client_secret=SECRET),
     "StoredToken": valid(StoredToken, access_token="t", expires_at=NOW),
@@ -249,7 +249,7 @@ REFUSED: Final[dict[str, dict[str, list[Any]]]] = {
         "application_id": [7, PAYLOAD],
     },
     "find_application": {
-        "application_reference_id": ["", None],
+        "reference": ["", None],
     },
     "get_json": {
         "path": [None, 7, b"/v1/x", Path("/v1/x"), "", "v1/x", "//evil.example/x", "///x",
@@ -314,7 +314,7 @@ REFUSED: Final[dict[str, dict[str, list[Any]]]] = {
             "x" * 250 + "/{document_id}", b"{document_id}", None],
     },
     "poll": {
-        "checkpoints": ["store.db", SECRET],
+        "store": ["store.db", SECRET],
         "name": [""],
         "standby": [0, -1.0, "yes", math.nan, math.inf],
         "start": ["yesterday", 17],

@@ -202,7 +202,7 @@ class CheckpointStore(ABC):
         """
 
     def _cannot(self, what: str) -> ConfigurationError:
-        return InvalidArgumentError(f"{self.log_name} cannot {what}", argument="checkpoints")
+        return InvalidArgumentError(f"{self.log_name} cannot {what}", argument="store")
 
 
 @frozen

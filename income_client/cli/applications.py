@@ -101,7 +101,7 @@ async def _write_found(reference: str, rows: RowWriter, connection: Connection |
         try:
             summary = await client.find_application(reference)
         except ConfigurationError as error:
-            if error.argument != "application_reference_id":
+            if error.argument != "reference":
                 raise
             raise ConfigurationError(f"--reference {error.detail}") from None
     if summary is None:

@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote, urlsplit
 import msgspec
 from attrs import asdict, frozen
 
+from income_client.records.documents import ApplicationKey
 from income_client.settings import Secret, invalid, wrong
 from income_client.system.hosts import HttpAddress, is_this_machine, read_address
 from income_client.system.texts import has_surrogate
@@ -105,7 +106,7 @@ class ListFilter:
 
     def __attrs_post_init__(self) -> None:
         for name, value in self.parameters.items():
-            _check_id(name, value)
+            check_id(name, value)
 
     @property
     def parameters(self) -> dict[str, str]:
@@ -235,6 +236,15 @@ def _query_text(value: object) -> str:
             )
 
 
+def application_id_of(application: object, name: str = "application_id") -> str:
+    """Return the id of an application, which may be given as a record that has it."""
+    if isinstance(application, ApplicationKey):
+        return application if isinstance(application, str) else application.application_id
+    fault = invalid(name, "an id, a summary or a record", application)
+    del application  # a record as plain data: crash reporters send the variables of frames
+    raise fault
+
+
 def check_application_id(application_id: object) -> None:
     """Refuse an id that no application can have."""
     _application_path(application_id)
@@ -249,7 +259,7 @@ def check_limit(limit: object) -> None:
 def _application_path(application_id: Any) -> str:
     if isinstance(application_id, str) and _PLAIN_ID.fullmatch(application_id):
         return f"{_APPLICATIONS}/{application_id}"
-    _check_id("application_id", application_id)
+    check_id("application_id", application_id)
     if application_id in {".", ".."}:
         raise wrong("application_id", "must not be a step in a path, such as ..")
     return f"{_APPLICATIONS}/{_quote_segment(application_id)}"
@@ -262,7 +272,8 @@ def _quote_segment(text: str) -> str:
     return quote(text, safe="")
 
 
-def _check_id(name: str, text: object) -> None:
+def check_id(name: str, text: object) -> None:
+    """Refuse a text that the service cannot use as an id or a reference."""
     if not isinstance(text, str) or not text:
         kind = "an empty one" if text == "" else type(text).__name__
         raise wrong(name, f"must be a non-empty str, found {kind}")

@@ -50,7 +50,7 @@ class ForeignStore:
         is_made = not isinstance(store, type)
         if not is_made or not all(callable(getattr(store, method, None)) for method in _METHODS):
             allowed = f"a CheckpointStore, or an object with the methods {', '.join(_METHODS)}"
-            raise invalid("checkpoints", allowed, store)
+            raise invalid("store", allowed, store)
         check_name(name)
         if not isinstance(store, CheckpointStore) or not _takes_replaces(store):
             warnings.warn(

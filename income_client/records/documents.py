@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from attrs import field, frozen
 
-from .applications import Application
+from .applications import Application, ApplicationSummary
 from .document_types import is_typed
 from .fields import BESIDE_THE_JSON, NO_EXTRA, UtcTime, masked
 from .paystub import Paystub
@@ -123,3 +123,9 @@ class ApplicationRecord:
     def last_updated_at(self) -> datetime:
         """Time of the application's last update, in UTC."""
         return self.application.last_updated_at
+
+
+ApplicationKey: TypeAlias = (
+    str | ApplicationSummary | Application | ApplicationDocuments | ApplicationRecord
+)
+"""An application's id, or a record that has it."""

@@ -41,6 +41,7 @@ from typing import (
 
 from attrs import define, field
 
+from income_client._lazy import renamed_argument
 from income_client.client import FILE_NAMES, IncomeClient
 from income_client.configuration import SyncClientOptions, check_options, from_file, from_variables
 from income_client.errors import InvalidArgumentError
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
     from income_client.walk.paginator import ApplicationPaginator, WalkProgress
 else:
     # Stand-ins for those who resolve type hints at run time: the modules take a while to load.
-    Application = ApplicationPaginator = Applications = Audit = Batch = Any
+    Application = ApplicationKey = ApplicationPaginator = Applications = Audit = Batch = Any
     Call = CheckpointStore = Destination = Documents = DownloadFailure = DownloadedFile = Any
     Downloads = FetchFailure = Fetcher = Folder = Held = OnError = OnProgress = OnSaturated = Any
     OneDocument = Poller = PollerStatus = QueryValue = WalkProgress = When = Window = Any
@@ -541,14 +542,17 @@ class SyncIncomeClient:
     get_application_page: Final = _blocking(IncomeClient.get_application_page)
     get_application: Final = _blocking(IncomeClient.get_application)
     get_documents: Final = _blocking(IncomeClient.get_documents)
-    find_application: Final = _blocking(IncomeClient.find_application)
+    get_record: Final = _blocking(IncomeClient.get_record)
+    find_application: Final = renamed_argument("application_reference_id", "reference")(
+        _blocking(IncomeClient.find_application)
+    )
     get_json: Final = _blocking(IncomeClient.get_json)
 
     # Many requests
 
     list_applications: Final = _wrapping(IncomeClient.list_applications, SyncApplicationPaginator)
     audit: Final = _blocking(IncomeClient.audit, over="held")
-    poll: Final = _wrapping(IncomeClient.poll, SyncPoller)
+    poll: Final = renamed_argument("checkpoints", "store")(_wrapping(IncomeClient.poll, SyncPoller))
 
     @overload
     def fetch_records(

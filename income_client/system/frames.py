@@ -42,7 +42,7 @@ def strip_frames(target: F) -> F:
 
 def _stripping(function: Callable[..., Any]) -> Callable[..., Any]:
     # An exception without a traceback gets no entry for the frame that raises it again.
-    if inspect.iscoroutinefunction(function):
+    if inspect.iscoroutinefunction(inspect.unwrap(function)):
 
         @wraps(function)
         async def call_asynchronously(*args: Any, **options: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Iterator
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, get_args
 
 from attrs import define, field, frozen
@@ -9,15 +10,18 @@ from attrs import define, field, frozen
 from income_client.errors import IncomeClientError
 from income_client.events.instrumentation import Instrumentation
 from income_client.events.kinds import RecordDelivered
-from income_client.records.applications import Application, ApplicationSummary
-from income_client.records.documents import ApplicationDocuments, ApplicationRecord
-from income_client.settings import check_choice, check_count, invalid
+from income_client.http.endpoints import application_id_of
+from income_client.records.applications import Application
+from income_client.records.documents import (
+    ApplicationDocuments,
+    ApplicationKey,
+    ApplicationRecord,
+)
+from income_client.settings import check_choice, check_count
 from income_client.system.concurrency import Finished, Source, TaskIterator
 
 Y = TypeVar("Y")
 
-ApplicationKey = str | ApplicationSummary | Application
-"""An application's id, or an object that has one."""
 Applications = Iterable[ApplicationKey] | AsyncIterable[ApplicationKey]
 OnError: TypeAlias = Literal["raise", "yield"]
 """Behaviour of methods that read many applications when one of them fails."""
@@ -80,8 +84,9 @@ class Fetcher(TaskIterator[tuple[_Entry, int], Y]):
     ) -> None:
         check_count("concurrency", concurrency)
         check_choice("on_error", on_error, get_args(OnError))
-        expected = "applications must be an iterable of ids, summaries or applications"
-        super().__init__(Source(applications, _id_of, "applications", expected), concurrency)
+        expected = "applications must be an iterable of ids, summaries or records"
+        read = partial(application_id_of, name="an application")
+        super().__init__(Source(applications, read, "applications", expected), concurrency)
         self._calls = calls
         self._assemble = assemble
         self._on_error = on_error
@@ -151,15 +156,3 @@ def as_record(
 ) -> ApplicationRecord:
     """Put an application and its documents together."""
     return ApplicationRecord(application=application, documents=documents)
-
-
-def _id_of(application: object) -> str:
-    match application:
-        case str():
-            return application
-        case ApplicationSummary() | Application():
-            return application.application_id
-        case _:
-            fault = invalid("an application", "an id, a summary or an application", application)
-            del application  # a record as plain data: crash reporters send the variables of frames
-            raise fault

@@ -22,6 +22,7 @@ from income_client.http.endpoints import (
     ListFilter,
     Request,
     Response,
+    check_id,
     list_applications,
 )
 from income_client.http.replies import read_found, read_rows, served_at
@@ -206,8 +207,7 @@ async def find_by_reference(
     session: SessionManager, reference: str, zone: tzinfo
 ) -> ApplicationSummary | None:
     """Find the application with a reference, also where the service's default bounds hide it."""
-    if reference is None:
-        raise invalid("application_reference_id", "a str that is not empty", reference)
+    check_id("reference", reference)
     read = partial(read_found, reference)
     list_filter = ListFilter(application_reference_id=reference)
     matches: list[ApplicationSummary] = []

@@ -9,6 +9,7 @@ import pytest
 
 from income_client import (
     IncomeClient,
+    InvalidArgumentError,
     MemoryCheckpointStore,
     SyncIncomeClient,
     UnexpectedResponseError,
@@ -26,6 +27,9 @@ OPTIONS: dict[str, Any] = {
     "trace_configs": (),
     "user_agent": "lender/1.0",
 }
+
+FINDS = r"^find_application\(application_reference_id=\) is deprecated .*: use reference=$"
+POLLS = r"^poll\(checkpoints=\) is deprecated since 0.3 and goes in 0.4: use store=$"
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -83,6 +87,31 @@ async def test_the_lease_of_a_poll_is_that_of_standby() -> None:
         await batches.aclose()
     assert [each.filename for each in caught] == [__file__]
     assert json.loads(stored or "")["lease"] == 7.0
+
+
+async def test_an_old_name_of_an_argument_works_for_one_more_release() -> None:
+    old: dict[str, Any] = {"application_reference_id": "LOAN-unheard-of"}
+    stored: dict[str, Any] = {"checkpoints": MemoryCheckpointStore()}
+    async with Emulator(1) as service, IncomeClient(service.url, auth=service.basic) as client:
+        with pytest.warns(DeprecationWarning, match=FINDS) as found:
+            assert await client.find_application(**old) is None
+        with pytest.warns(DeprecationWarning, match=POLLS) as polled:
+            client.poll(**stored)
+    assert [each.filename for each in (*found, *polled)] == [__file__] * 2
+
+
+def test_an_old_name_of_an_argument_works_without_await_too() -> None:
+    empty: dict[str, Any] = {"application_reference_id": ""}
+    stored: dict[str, Any] = {"checkpoints": MemoryCheckpointStore()}
+    with SyncIncomeClient(URL, auth=BASIC) as client:
+        with (
+            pytest.warns(DeprecationWarning, match=FINDS) as found,
+            pytest.raises(InvalidArgumentError, match="reference must be a non-empty str"),
+        ):
+            client.find_application(**empty)
+        with pytest.warns(DeprecationWarning, match=POLLS) as polled:
+            client.poll(**stored)
+    assert [each.filename for each in (*found, *polled)] == [__file__] * 2
 
 
 def test_an_argument_that_never_was_is_a_type_error() -> None:

@@ -540,3 +540,62 @@ async def test_closing_ends_the_wait_of_a_consumer_whose_result_has_just_come() 
     await tasks.cancel()
     with pytest.raises(ClientClosedError):
         await waiting
+
+
+# One record
+
+
+@pytest.mark.parametrize("documents", [True, False])
+async def test_a_record_is_read_as_fetch_records_reads_it(documents: bool) -> None:
+    """An id, a summary, an application, its documents or a record name the application."""
+    async with served(3) as (service, client):
+        (expected,) = await all_of(client.fetch_records(service.world.ids[:1], documents))
+        pages = [page async for page in client.list_applications().pages()]
+        (summary,) = [
+            row for page in pages for row in page.applications
+            if row.application_id == expected.application_id
+        ]  # fmt: skip
+        keys = [summary.application_id, summary, expected, expected.application]
+        keys += [expected.documents] if documents else []
+        for key in keys:
+            assert await client.get_record(key, documents) == expected
+            assert await client.get_application(key) == expected.application
+            assert (await client.get_documents(key)).application_id == expected.application_id
+        assert await all_of(client.fetch_records(keys, documents)) == [expected] * len(keys)
+
+
+async def test_both_halves_of_a_record_are_in_flight_at_once() -> None:
+    held = ManualClock(is_held=False)
+    async with served(1, clock=held, latency=1) as (service, client):
+        await client.check()
+        held.is_held = True
+        reading = asyncio.ensure_future(client.get_record(service.world.ids[0]))
+        await until(lambda: service._in_flight == 2)
+        held.release_all()
+        assert (await reading).documents is not None
+
+
+@pytest.mark.parametrize("failing", ["get_application", "get_documents"])
+async def test_the_error_of_one_half_of_a_record_cancels_the_other(failing: str) -> None:
+    """A handler of the package's errors sees the error itself, at once, and no group."""
+    other = {"get_application": "get_documents", "get_documents": "get_application"}[failing]
+    async with served(1) as (service, client):
+        service.faults.add(f"{failing}: 404", Fault("stall", call=other, times=None))
+        with pytest.raises(NotFoundError) as caught:
+            await client.get_record(service.world.ids[0])
+        assert caught.value.call == failing
+        assert client_tasks() == set()
+
+
+async def test_a_cancelled_record_leaves_no_request_in_flight() -> None:
+    held = ManualClock(is_held=False)
+    async with served(1, clock=held, latency=1) as (service, client):
+        await client.check()
+        held.is_held = True
+        reading = asyncio.ensure_future(client.get_record(service.world.ids[0]))
+        await until(lambda: service._in_flight == 2)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert client_tasks() == set()
+        held.release_all()

@@ -806,7 +806,7 @@ async def test_stores_and_sessions_on_connections_of_the_callers_are_refused() -
     tokens = (PostgresTokenStore(pool), NatsTokenStore(kv))
     with make() as client:
         for argument, said, refuse in (
-            *(("checkpoints", " uses conn", partial(client.poll, store)) for store in stores),
+            *(("store", " uses conn", partial(client.poll, store)) for store in stores),
             *(("token_store", " uses conn", partial(make, token_store=store)) for store in tokens),
             ("session", "opens its own", partial(make, session=None)),
         ):

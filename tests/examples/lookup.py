@@ -10,9 +10,9 @@ async def show(client: IncomeClient, reference: str) -> None:
     if summary is None:
         print("no application has this reference")
         return
-    application = await client.get_application(summary.application_id)
-    documents = await client.get_documents(summary.application_id)
-    print(application.last_updated_at, application.total_income(2025), len(documents.paystubs))
+    record = await client.get_record(summary)
+    paystubs = record.documents.paystubs if record.documents else ()
+    print(record.last_updated_at, record.application.total_income(2025), len(paystubs))
 
 
 async def main(reference: str) -> None:

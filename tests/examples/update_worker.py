@@ -40,7 +40,7 @@ async def handle(event: UpdateEvent) -> None:
     is_kept = False
     while not is_kept:
         [writes] = incomes.execute(WRITES, (event.application_id,)).fetchone()
-        [record] = [one async for one in client.fetch_records([event.application_id])]
+        record = await client.get_record(event.application_id)
         row = (record.application_id, record.last_updated_at.isoformat())
         with incomes:
             values = (*row, to_json(record), writes)

@@ -64,7 +64,7 @@ async def refuse(request: Request, error: IncomeClientError) -> Response:
 
 @app.get("/applications/{application_id}")
 async def application(application_id: str) -> Response:
-    found = await app.state.client.get_application(application_id)
+    found = await app.state.client.get_record(application_id)
     return Response(to_json(found), media_type="application/json")
 
 

@@ -109,6 +109,7 @@ async def reads(client: ic.IncomeClient) -> None:
     assert_type(page.applications, tuple[ic.ApplicationSummary, ...])
     assert_type(await client.find_application("loan-17"), ic.ApplicationSummary | None)
     assert_type(await client.get_application("app-1"), ic.Application)
+    assert_type(await client.get_record("app-1", documents=False), ic.ApplicationRecord)
     assert_type(await client.get_documents("app-1", pages=True), ic.ApplicationDocuments)
     assert_type(await client.get_json("/v1/reports", {"limit": 1, "kind": ["w2", "1099"]}), Any)
     walk = client.list_applications(on_saturated="report")

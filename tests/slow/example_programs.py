@@ -299,7 +299,8 @@ async def serves_and_polls(service: Emulator, path: Path) -> None:
                 assert (await http.post("/callbacks", auth=auth)).status_code == status
             await eventually(lambda: state.poller.status.polls == 2)
             assert (await http.get("/health")).json()["failures"] == 0
-            assert (await http.get(f"/applications/{known}")).json()["application_id"] == known
+            found = (await http.get(f"/applications/{known}")).json()
+            assert found["application"]["application_id"] == known
             for status, code in ((404, 404), (403, 502), (429, 503)):
                 headers = {"Retry-After": "120"}
                 fault = Fault("status", status=status, headers=headers, path="/v1/*")
