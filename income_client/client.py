@@ -91,7 +91,8 @@ class IncomeClient:
     """An asynchronous client of the income-verification service.
 
     A client has one pool of connections and one access token: make one per service, and use
-    it in one event loop.
+    it in one event loop. ``income-client guide contract`` shows the sections of the service's
+    contract that docstrings cite.
 
     Args:
         base_url: the service's address; https, except on loopback.

@@ -124,6 +124,21 @@ def _anchor(heading: str) -> str:
     return re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
 
 
+def test_every_section_of_the_contract_that_docstrings_cite_is_on_its_page() -> None:
+    """A citation may be wrapped, and name several sections, such as 4.1 to 4.3."""
+    headings = (GUIDE / "contract.md").read_text("utf-8")
+    sections = set(re.findall(r"^##+ (\d(?:\.\d)?)\. ", headings, re.MULTILINE))
+    cited = set[str]()
+    for path in PACKAGE.rglob("*.py"):
+        found = re.findall(
+            r"contract\s+sections?\s+((?:\d(?:\.\d)?(?:,\s+|\s+and\s+|\s+to\s+)?)+)",
+            path.read_text("utf-8"),
+        )
+        cited |= set(re.findall(r"\d(?:\.\d)?", " ".join(found)))
+    assert len(cited) > 10
+    assert cited - sections == set()
+
+
 def test_every_module_is_in_the_table_of_subjects() -> None:
     """Each module has one row in the table, except modules that only collect names."""
     text = (GUIDE / "internals.md").read_text("utf-8")

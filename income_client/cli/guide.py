@@ -23,6 +23,7 @@ Page = Literal[
     "pipelines",
     "scaling",
     "guarantees",
+    "contract",
     "extend",
     "internals",
     "contribute",
