@@ -40,7 +40,7 @@ class CheckpointStore(ABC):
     ``dead_letters``. The other methods have defaults, for a store that cannot do more.
     """
 
-    is_of_event_loop: ClassVar[bool] = False
+    is_of_event_loop: bool = False
     """Whether the store belongs to one event loop, as its connections may; `SyncIncomeClient`
     refuses such a store."""
     has_bell: ClassVar[bool] = False

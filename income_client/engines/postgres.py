@@ -1,4 +1,4 @@
-"""Checkpoints and a shared token in tables of a PostgreSQL database, through a pool of asyncpg's.
+"""Checkpoints and a shared token in tables of a PostgreSQL database, through pools of asyncpg's.
 
 Every call is one statement, which is atomic by itself and leaves no state in the session: limits
 are those of its transaction. The errors of the driver hold values, names and addresses: only their
@@ -8,11 +8,19 @@ classes and the server's codes (SQLSTATE) are looked at, and one text.
 import asyncio
 import hashlib
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from math import ceil
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from attrs import field, frozen
 
@@ -36,7 +44,7 @@ from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import Window
 from income_client.settings import Secret, check_positive, check_type, invalid
 from income_client.system.concurrency import wait_for_end
-from income_client.system.frames import replace_errors
+from income_client.system.frames import replace_errors, strip_frames
 
 T = TypeVar("T")
 
@@ -190,6 +198,11 @@ _RING: Final = """
 _COUNT_RINGS: Final = "SELECT rings FROM income_rings WHERE name = $1"
 
 _RELEASE_SECONDS: Final = 1.0
+_CLOSE_SECONDS: Final = 2.0
+_POOL_SIZE: Final = 4
+"""Most connections of a pool that a store opens: a poller's save, renewal and look for rings, and
+one more."""
+_SCHEMES: Final = ("postgresql://", "postgres://")
 _GREATEST: Final = 2**63 - 1
 _NO_VERSION: Final = -1
 _LONGEST_LIMIT: Final = 2**31 - 1
@@ -230,6 +243,14 @@ class _Database(Protocol):
 
     async def run(self, work: Work[T]) -> T:
         """Run statements on a connection; only errors of ours are raised."""
+        ...
+
+
+class _Pools(_Database, Protocol):
+    """The pool of the caller, or the pools that a store opens itself."""
+
+    async def leave_if_read_only(self, error: BaseException) -> None:
+        """Make every session connect anew if its server has become read-only."""
         ...
 
 
@@ -314,19 +335,45 @@ class PostgresCheckpointStore(_Checkpoints):
     ...             print(record.application_id)
 
     Args:
-        pool: from ``await asyncpg.create_pool(...)``; it stays yours to close.
+        pool: from ``await asyncpg.create_pool(...)``; it stays yours to close. `from_url` makes a
+            store that opens its own.
 
     Raises:
         ConfigurationError: asyncpg is not installed, or the argument is not one of its pools.
     """
 
-    is_of_event_loop = True
     has_bell = True
 
+    @strip_frames  # an address given by mistake may hold a password
     def __init__(self, pool: Any) -> None:
-        pool = self._pool = _Pool("checkpoint store", pool)
-        pool.check()
+        self._pool = _pools_of("checkpoint store", pool)
+        self.is_of_event_loop = not isinstance(self._pool, _OwnPools)
         super().__init__(self._pool)
+
+    @classmethod
+    @strip_frames
+    def from_url(cls, url: str) -> Self:
+        """Return a store that opens and closes its own connections.
+
+        `SyncIncomeClient` takes such a store, and so may several event loops, each of which gets
+        up to four connections of its own. They are made when they are needed, and closed when the
+        loop ends, or by asyncpg after five minutes without use. PgBouncer needs no option here.
+
+        >>> store = PostgresCheckpointStore.from_url("postgresql://poller@db.internal/lending")
+
+        Args:
+            url: ``postgresql://user@host:port/database?option=value``. The password is better in
+                ``PGPASSWORD`` or in the file that ``PGPASSFILE`` names. Options are asyncpg's,
+                such as ``target_session_attrs=read-write`` and ``sslmode``, or settings of the
+                server, such as ``search_path``.
+
+        Returns:
+            The store; no connection is made yet.
+
+        Raises:
+            ConfigurationError: asyncpg is not installed, or the address is not of this kind.
+        """
+        return cls(_OwnPools.of_url("checkpoint store", url))
 
     async def check_rights(self, name: str) -> None:
         """Raise `CheckpointError` if the server allows no save under the name; write nothing.
@@ -406,23 +453,40 @@ class PostgresTokenStore(TokenStore):
     expires.
 
     Args:
-        pool: from ``await asyncpg.create_pool(...)``; it stays yours to close.
+        pool: from ``await asyncpg.create_pool(...)``; it stays yours to close. `from_url` makes a
+            store that opens its own.
         key: which token: processes with the same address and credentials use the same.
 
     Raises:
         ConfigurationError: asyncpg is not installed, or an argument is invalid.
     """
 
-    is_of_event_loop: Final = True
-    """The store is bound to the event loop that created its connections; `SyncIncomeClient`
-    refuses it."""
-
+    @strip_frames
     def __init__(self, pool: Any, key: str = "default") -> None:
-        pool = self._database = _Pool("token store", pool)
-        pool.check()
+        self._database = _pools_of("token store", pool)
+        self.is_of_event_loop: Final = not isinstance(self._database, _OwnPools)
+        """Whether the store is bound to the event loop that created the caller's pool;
+        `SyncIncomeClient` refuses such a store."""
         check_name(key, "key")
         self._key = key
         self._claimer = uuid.uuid4().hex
+
+    @classmethod
+    @strip_frames
+    def from_url(cls, url: str, key: str = "default") -> Self:
+        """Return a store that opens and closes its own connections.
+
+        Args:
+            url: address of the database, as `PostgresCheckpointStore.from_url` takes it.
+            key: which token.
+
+        Returns:
+            The store, which `SyncIncomeClient` takes as well; no connection is made yet.
+
+        Raises:
+            ConfigurationError: asyncpg is not installed, or an argument is invalid.
+        """
+        return cls(_OwnPools.of_url("token store", url), key)
 
     async def create_schema(self) -> None:
         """Make the tables that are missing; several processes may do so at once.
@@ -612,15 +676,6 @@ class _Pool:
     """Name of the pool in messages."""
     pool: Any = field(repr=False)
 
-    def check(self) -> None:
-        """Raise `ConfigurationError` unless this is a pool.
-
-        It is not done while one is made: a server's address with a password, given by mistake,
-        would be a variable of the frames.
-        """
-        if not isinstance(self.pool, _import_asyncpg().Pool):
-            raise invalid("pool", "what asyncpg.create_pool() has returned", self.pool)
-
     async def run(self, work: Work[T]) -> T:
         """Run statements on a connection of the pool, and give the connection back."""
         return await replace_errors(lambda: self._run_work(work), self._translate_error)
@@ -663,13 +718,78 @@ class _Pool:
 
 
 @frozen
+class _OwnPools:
+    """The pools that a store opens itself, one for each event loop that uses the store."""
+
+    what: str
+    """Name of the pools in messages."""
+    url: Secret
+    _opened: dict[asyncio.AbstractEventLoop, tuple[_Pool, AsyncGenerator[Any, None]]] = field(
+        factory=dict, repr=False
+    )
+
+    @classmethod
+    def of_url(cls, what: str, url: object) -> Self:
+        """Return the pools of a server's address; raise `ConfigurationError` for another text."""
+        _import_asyncpg()
+        if not isinstance(url, str) or not url.startswith(_SCHEMES):
+            message = "url must begin with postgresql://, as in postgresql://user@host/database"
+            raise InvalidArgumentError(message, argument="url")
+        return cls(what, Secret(url))
+
+    async def run(self, work: Work[T]) -> T:
+        """Run statements on a connection of the running loop's pool."""
+        pool = await self._open()
+        return await pool.run(work)
+
+    async def leave_if_read_only(self, error: BaseException) -> None:
+        """Make every session connect anew if its server has become read-only."""
+        pool = await self._open()
+        await pool.leave_if_read_only(error)
+
+    async def _open(self) -> _Pool:
+        """Return the running loop's pool, which this makes if it is missing."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._opened:
+            lending = self._lend_pool(loop)
+            # No other task runs meanwhile: an empty pool awaits nothing.
+            self._opened[loop] = _Pool(self.what, await anext(lending)), lending
+        return self._opened[loop][0]
+
+    async def _lend_pool(self, loop: asyncio.AbstractEventLoop) -> AsyncGenerator[Any, None]:
+        """Yield a new pool, and close it when the loop shuts its asynchronous generators down."""
+        pool = await _import_asyncpg().create_pool(
+            self.url.reveal(),
+            min_size=0,
+            max_size=_POOL_SIZE,
+            statement_cache_size=0,  # PgBouncer may stand before the server
+        )
+        try:
+            yield pool
+        finally:
+            del self._opened[loop]
+            with suppress(Exception):  # a connection that ends badly has ended
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await pool.close()
+
+
+def _pools_of(what: str, pool: object) -> _Pools:
+    """Return a caller's pool, checked, or a store's own ones."""
+    if isinstance(pool, _OwnPools):
+        return pool
+    if not isinstance(pool, _import_asyncpg().Pool):
+        raise invalid("pool", "what asyncpg.create_pool() has returned", pool)
+    return _Pool(what, pool)
+
+
+@frozen
 class _Connection:
     """A connection of the caller's, in a transaction."""
 
     what: str
     """Name of the connection in messages."""
     connection: Any = field()
-    pool: _Pool
+    pool: _Pools
     """Pool of the store, which has probably reached the same server."""
 
     @connection.validator
@@ -731,6 +851,8 @@ def _translate_error(what: str, error: Exception) -> IncomeClientError:
         return _store_error(what, f"{reason} (SQLSTATE {code})", retryable=retryable)
     if isinstance(error, OSError):
         return _store_error(what, "the server cannot be reached", retryable=True)
+    if isinstance(error, _import_asyncpg().ClientConfigurationError) or type(error) is ValueError:
+        return _store_error(what, "the server's address, or an option in it, is invalid")
     if _is_misuse(error) or isinstance(error, _import_asyncpg().InternalClientError):
         return _store_error(what, "the connection was lost, or is in use elsewhere", retryable=True)
     return _store_error(what, f"the driver failed: {type(error).__name__}")

@@ -150,8 +150,8 @@ def _check_stores(arguments: Mapping[str, object]) -> None:
         if getattr(value, "is_of_event_loop", False) is True:
             message = (
                 f"{type(value).__name__} uses connections of an event loop of yours, and "
-                "SyncIncomeClient runs its own: take a SQLiteCheckpointStore, a store of your own "
-                "that opens its connections itself, or IncomeClient"
+                "SyncIncomeClient runs its own: take a SQLiteCheckpointStore, "
+                "PostgresCheckpointStore.from_url(...), or IncomeClient"
             )
             raise InvalidArgumentError(message, argument=name)
 
@@ -454,7 +454,8 @@ class SyncIncomeClient:
             for `IncomeClient`.
         auth_url: address of the token endpoint's host; ``base_url`` by default.
         options: the other arguments of `IncomeClient`, but no ``session``: that belongs to an
-            event loop. So do the stores in PostgreSQL and NATS, which are refused.
+            event loop. So do the stores in NATS, and those in PostgreSQL on a pool of yours, which
+            are refused; the ones of ``from_url`` are not.
 
     Raises:
         ConfigurationError: an argument is invalid.

@@ -798,7 +798,7 @@ def test_errors_show_nothing_of_what_was_passed_through_threads() -> None:
 
 
 async def test_stores_and_sessions_on_connections_of_the_callers_are_refused() -> None:
-    """The stores belong to another event loop, in PostgreSQL and NATS alike."""
+    """The connections belong to another event loop, in PostgreSQL and NATS alike."""
     kv: Any = None
     pool = asyncpg.create_pool("postgresql:///lending")
     make: Any = partial(SyncIncomeClient, "https://service.example", auth=OAUTH)

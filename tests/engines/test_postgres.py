@@ -5,6 +5,7 @@ import contextlib
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import asyncpg
@@ -16,7 +17,9 @@ from income_client import (
     CheckpointError,
     ConfigurationError,
     StoredCheckpoint,
+    SyncIncomeClient,
 )
+from income_client.emulator import Emulator
 from income_client.engines import postgres as postgres_module
 from income_client.engines.postgres import SCHEMA, PostgresCheckpointStore, PostgresTokenStore
 from income_client.errors import copy_without_traceback
@@ -24,10 +27,16 @@ from income_client.testing import check_checkpoint_store
 from tests.support.canaries import CANARY, held_by
 from tests.support.disk import letter
 from tests.support.postgres import CommitCutter, PostgresServer
+from tests.support.processes import beside
 
 SECRET: Final = "s3same"
 LOCK: Final = "SELECT FROM income_checkpoints WHERE name = 'default' FOR UPDATE"
 WAITING: Final = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+
+
+def url_of(server: PostgresServer) -> str:
+    """Return the address of a server, to which more options can be appended."""
+    return f"postgresql://postgres@/postgres?host={server.folder}&application_name=own"
 
 
 async def failure(work: Awaitable[object]) -> CheckpointError:
@@ -77,6 +86,72 @@ async def test_the_rules_of_a_store_are_kept(
         await check_checkpoint_store(emptied)
         with pytest.raises(CheckpointConflictError, match="at version 0, not at"):
             await (await emptied()).save("default", "one", version=2**70)
+
+
+async def test_a_store_opens_its_own_connections(postgres: PostgresServer) -> None:
+    """They are made on the first call in an event loop, and closed when that loop ends."""
+    async with postgres.pool() as pool:
+        url = f"{url_of(postgres)}&search_path={await pool.fetchval('SELECT current_schema()')}"
+        store, tokens = PostgresCheckpointStore.from_url(url), PostgresTokenStore.from_url(url)
+
+        async def use() -> int:
+            await store.create_schema()
+            saved = await store.save("default", "one", version=0)
+            await asyncio.gather(*(store.load("default") for _ in range(8)))
+            return saved
+
+        async def clients() -> int:
+            count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'own'"
+            open_ones: int = await pool.fetchval(count)
+            return open_ones
+
+        assert await asyncio.to_thread(asyncio.run, use()) == 1
+        async with asyncio.timeout(30):
+            while await clients():  # noqa: ASYNC110 - the server sets no event
+                await asyncio.sleep(0.01)
+        assert (await store.load("default")).version == 1
+        assert await tokens.load() is None
+        assert await clients() == 2
+        for one in (store, tokens):
+            assert not one.is_of_event_loop
+            assert "host=" not in repr(vars(one))
+
+
+def test_a_store_in_postgresql_serves_code_that_is_not_asynchronous(
+    postgres: PostgresServer,
+) -> None:
+    """Each client runs an event loop of its own; the second one resumes where the first ended."""
+    schema = "of_threads"
+    asyncio.run(postgres.run(f"CREATE SCHEMA {schema}"))
+    store = PostgresCheckpointStore.from_url(f"{url_of(postgres)}&search_path={schema}")
+    asyncio.run(store.create_schema())
+    with beside(Emulator(3)) as service:
+        for expected in (3, 0):
+            with SyncIncomeClient(service.url, auth=service.basic) as client:
+                poller = client.poll(store, start="2000-01-01", once=True)
+                assert len(list(poller)) == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        (f"postgresql://poller:{SECRET}@127.0.0.1:port/lending", "address, or an option"),
+        (f"postgresql://poller:{SECRET}@127.0.0.1/lending?sslmode=some", "address, or an option"),
+        (f"postgresql://poller:{SECRET}@127.0.0.1:1/lending", "cannot be reached"),
+    ],
+)
+async def test_the_address_of_a_store_is_never_shown(url: str, said: str) -> None:
+    """A password in it stays secret, also where no server or no such option exists."""
+    assert said in str(await failure(PostgresCheckpointStore.from_url(url).load("default")))
+
+
+@pytest.mark.parametrize("make", [PostgresCheckpointStore.from_url, PostgresTokenStore.from_url])
+def test_an_address_of_another_kind_is_refused(make: Callable[[Any], object]) -> None:
+    """Neither the message nor a frame shows what was given."""
+    for wrong in (f"mysql://poller:{SECRET}@127.0.0.1/lending", None):
+        with pytest.raises(ConfigurationError, match="must begin with postgresql://") as caught:
+            make(wrong)
+        assert caught.traceback[-1].path == Path(__file__)
 
 
 async def test_dead_letters_are_kept_whatever_the_service_sends(
