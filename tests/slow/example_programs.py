@@ -23,6 +23,7 @@ import httpx
 import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
+from attrs import evolve
 from obstore.store import LocalStore
 
 from income_client import (
@@ -47,6 +48,7 @@ from tests.slow.examples import (
     updated,
 )
 from tests.support.downloads import documents_of, files_below
+from tests.support.pages import EXAMPLES
 from tests.support.processes import eventually
 
 _ID: Final = "app-[0-9a-f]{10}"
@@ -316,20 +318,38 @@ async def serves_and_polls(service: Emulator, path: Path) -> None:
 
 
 async def audits(service: Emulator, path: Path) -> None:
-    """Missing and stale applications are read again, and the figures cover all findings."""
+    """An update that a poller missed, since it was listed too late, is stored by the audit.
+
+    So are applications that are missing, and the figures cover all findings.
+    """
+    follow = path.with_name("own_database.py")
+    follow.write_text((EXAMPLES / follow.name).read_text("utf-8"), "utf-8")
+    world, rules = service.world, service.rules
+    gone, late, *_ = world.ids
+    service.touch(gone)
     service.advance(100)
-    world = service.world
-    gone, stale, *held = world.ids
-    with contextlib.closing(sqlite3.connect(path.parent / "incomes.db")) as database, database:
-        database.execute("CREATE TABLE incomes (application_id, updated_at)")
-        rows = [(one, str(EPOCH + timedelta(seconds=world.updated_at(one)))) for one in held]
-        rows += [(stale, "2020-01-31 12:00:00"), ("app-deleted", "2026-05-01 12:00:00")]
-        database.executemany("INSERT INTO incomes VALUES (?, ?)", rows)
-    assert set(await python(service, path.parent, path.name)) == {gone, stale}
+    await python(service, path.parent, follow.name)
+    service.rules = evolve(rules, visibility_delay=90)
+    service.touch(late)
+    service.rules = rules
+    for seconds in (80, 400):  # the update is listed in between, and then older than settle
+        service.advance(seconds)
+        await python(service, path.parent, follow.name)
+    with contextlib.closing(sqlite3.connect(path.parent / "incomes.db")) as database:
+        query = "SELECT updated_at FROM incomes WHERE application_id = ?"
+        (before,) = database.execute(query, [late]).fetchone()
+        database.execute("DELETE FROM incomes WHERE application_id = ?", [gone])
+        recently = str(EPOCH + timedelta(seconds=world.now - 1_000))
+        database.execute("INSERT INTO incomes VALUES ('app-deleted', ?)", [recently])
+        database.commit()
+        assert set(await python(service, path.parent, path.name)) == {gone, late}
+        (after,) = database.execute(query, [late]).fetchone()
+        assert before < after == f"{EPOCH + timedelta(seconds=world.updated_at(late))}+00:00"
     shown = (path.parent / "income_audit.prom").read_text()
     figures = dict(re.findall(r'^income_audit_drift{kind="(\w+)"} ([\d.]+)$', shown, re.MULTILINE))
     found = {"missing": "1.0", "stale": "1.0", "unlisted": "1.0", "in_future": "0.0"}
     assert figures == found
+    assert await python(service, path.parent, path.name) == []
 
 
 async def measures(service: Emulator, path: Path) -> None:
