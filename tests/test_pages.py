@@ -38,6 +38,7 @@ COMES_WITH: Final[Mapping[str, str]] = {
     "pyarrow": "'income-client[parquet]'",
     "opentelemetry": "opentelemetry-sdk",
     "prometheus_client": "prometheus-client",
+    "pytest_asyncio": "pytest-asyncio",
     "starlette": "fastapi",
 }
 """Packages that another name installs."""

@@ -18,6 +18,7 @@ Page = Literal[
     "exports",
     "command-line",
     "testing",
+    "emulator",
     "observability",
     "workers",
     "pipelines",

@@ -11,6 +11,7 @@ import io
 import itertools
 import json
 import re
+import shutil
 import sqlite3
 from collections.abc import Mapping
 from datetime import timedelta
@@ -367,12 +368,18 @@ async def measures(service: Emulator, path: Path) -> None:
     assert "\nincome_poll_failures_total 0.0\n" in shown
 
 
-async def passes(service: Emulator, path: Path) -> None:
+async def passes(service: Emulator, path: Path, **more: str) -> None:
     """The example is a test, and pytest runs it as it comes."""
     scope = "--override-ini=asyncio_default_fixture_loop_scope=function"
     options = ("-q", "-p", "no:cacheprovider", scope)
-    lines = await python(service, path.parent, "-m", "pytest", *options, path.name)
-    assert lines[-1].startswith("1 passed")
+    lines = await python(service, path.parent, "-m", "pytest", *options, path.name, **more)
+    assert re.match(r"\d+ passed in", lines[-1])
+
+
+async def passes_beside_the_backend(service: Emulator, path: Path) -> None:
+    """The example tests another one, which is in the same folder."""
+    shutil.copy(EXAMPLES / "web_backend.py", path.parent)
+    await passes(service, path, INCOME_CALLBACK_PASSWORD="invented")
 
 
 async def is_loaded(_service: Emulator, path: Path) -> None:
@@ -401,8 +408,10 @@ RUN: Final[Mapping[str, RunExample]] = {
     "rotated_secret.py": reads_rotated_secrets,
     "save_files.py": saves_files,
     "store_files.py": stores_files,
+    "test_backend.py": passes_beside_the_backend,
     "test_decision.py": passes,
     "test_elsewhere.py": passes,
+    "test_following.py": passes,
     "test_updates.py": passes,
     "wake_on_callback.py": wakes_on_callback,
     "web_backend.py": serves_and_polls,

@@ -24,7 +24,7 @@ TOKEN: Final = "invented-control-token"
 (DOCKERFILE,) = contents("dockerfile")
 COMMANDS: Final = re.findall(
     r"^\| `(GET|POST) (/emulator/\S+)` \| (?:`(.+)`)? ?\| ",
-    (GUIDE / "testing.md").read_text(),
+    (GUIDE / "emulator.md").read_text(),
     re.MULTILINE,
 )
 """Method, path and body of the commands that the page shows."""
