@@ -25,7 +25,7 @@ from income_client.settings import check_count, check_positive, invalid
 from income_client.system.logs import GuardedLogger
 
 from .nats_streams import loss_of
-from .relay import HEADER_BYTES, UpdateEvent, faststream_decoder
+from .relay import HEADER_BYTES, UpdateEvent, describe_failure, faststream_decoder
 
 DeadReason: TypeAlias = Literal["unreadable", "deleted", "failed"]
 """Why an event is a dead letter: no event could be read from it, the service does not know its
@@ -295,8 +295,8 @@ class _Worker:
             )
         except NatsError as fault:
             text = "the stream %r has not taken the dead letter of an event (%s); it comes again"
-            fault_name = type(fault).__name__
-            _LOGGER.warning(text, self._dead_stream, fault_name, extra={"error": fault_name})
+            extra = {"stream": self._dead_stream, "error": type(fault).__name__}
+            _LOGGER.warning(text, self._dead_stream, describe_failure(fault), extra=extra)
             raise NackMessage from None  # it comes again after ack_wait
         application_id = None if event is None else event.application_id
         facts = {"application_id": application_id, "reason": reason, "error": name}

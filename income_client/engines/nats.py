@@ -24,6 +24,7 @@ from nats.js.errors import (
     BucketNotFoundError,
     KeyNotFoundError,
     KeyWrongLastSequenceError,
+    NoStreamResponseError,
     NotFoundError,
 )
 from nats.js.kv import KeyValue
@@ -49,7 +50,7 @@ from income_client.settings import check_positive
 from income_client.system.frames import replace_errors
 
 from .nats_streams import StreamCheck, deletes_when_full
-from .relay import HEADER_BYTES, UpdateEvent
+from .relay import HEADER_BYTES, UpdateEvent, describe_failure
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -475,10 +476,15 @@ def _publishing_error(error: Exception) -> IncomeClientError | None:
     match error:
         case ConnectionClosedError():
             return IncomeClientError(f"NATS: {_CLOSED}")
+        case NoStreamResponseError():
+            reason = "no stream has this subject, or its servers are away"
+        case MaxPayloadError():
+            reason = "the event is larger than the server's max_payload"
         case NatsError() | TimeoutError() | OSError():
-            return IncomeClientError(f"NATS: {type(error).__name__}", retryable=True)
+            reason = describe_failure(error)
         case _:
             return None
+    return IncomeClientError(f"NATS: {reason}", retryable=True)
 
 
 def _room(js: JetStreamContext) -> int:
@@ -532,7 +538,7 @@ def _translate_error(error: Exception) -> CheckpointError | None:
         case TimeoutError():
             reason = "no answer: not reachable, or the user has no rights on the bucket"
         case APIError():
-            reason = f"the server refused it (error {error.err_code})"
+            reason = f"the server refused it: {describe_failure(error)}"
         case _:
             reason = type(error).__name__
     return CheckpointError(f"NATS bucket: {reason}", retryable=retryable)

@@ -31,6 +31,7 @@ from income_client.polling.reading import updated_at
 from income_client.settings import check_choice, check_count, invalid
 from income_client.system.frames import replace_errors, strip_frames
 from income_client.system.logs import GuardedLogger
+from income_client.system.texts import printable
 
 Payload: TypeAlias = Literal["reference", "record"]
 """Content of an event: the id of the application alone, or the record that was read as well."""
@@ -45,6 +46,8 @@ class _Unpublished(Exception):  # noqa: N818 - it never leaves this module
     """The broker did not take an event, and may take it later."""
 
 
+_LONGEST_REFUSAL: Final = 200
+"""Characters of a server's sentence that are shown."""
 _LONGEST_ID: Final = 256
 """Characters of an event's id: workers keep thousands of ids, to recognize what comes twice."""
 _NO_RECORD: Final = msgspec.Raw()  # this object, and no other, is left out
@@ -235,13 +238,22 @@ def _publishing_error(error: Exception) -> IncomeClientError | None:
         )
     if is_mistake(error):
         return None
-    return IncomeClientError(f"the broker failed: {type(error).__name__}", retryable=True)
+    return IncomeClientError(f"the broker failed: {describe_failure(error)}", retryable=True)
 
 
 def _is_closed_for_good(error: Exception) -> bool:
     # Only a process that has loaded it can have such an error.
     nats = sys.modules.get("nats.errors")
     return nats is not None and isinstance(error, nats.ConnectionClosedError)
+
+
+def describe_failure(error: BaseException) -> str:
+    """Return why a broker failed: the sentence and the code of JetStream, or the error's class."""
+    nats = sys.modules.get("nats.js.errors")
+    if nats is None or not isinstance(error, nats.APIError) or error.err_code is None:
+        return type(error).__name__
+    sentence = printable(error.description or type(error).__name__)
+    return f"{sentence[:_LONGEST_REFUSAL]} (error {error.err_code})"
 
 
 Publish = Callable[[UpdateEvent], Awaitable[object]]
@@ -305,7 +317,7 @@ async def relay(
                     raise
                 # Texts of the package's own errors hold no secrets; those of a broker's client may.
                 own = isinstance(error, IncomeClientError)
-                raise _Unpublished(str(error) if own else type(error).__name__) from None
+                raise _Unpublished(str(error) if own else describe_failure(error)) from None
 
     async with aclosing(poller.batches()) as batches:
         async for batch in batches:

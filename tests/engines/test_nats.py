@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import secrets
 import zlib
 from collections.abc import Awaitable
 from contextlib import suppress
@@ -12,7 +13,7 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 from nats.aio.client import Client
-from nats.js.api import StorageType, StreamConfig
+from nats.js.api import DiscardPolicy, StorageType, StreamConfig
 from nats.js.errors import KeyNotFoundError
 from nats.js.kv import KeyValue
 
@@ -368,10 +369,31 @@ def shares_key(other: DeadLetter) -> bool:
 async def test_what_no_stream_takes_is_an_error(client: Client) -> None:
     """The relay tries again, since an acknowledgement never came."""
     stream = client.jetstream()
-    for sent, name in ((event(), "NoStreamResponse"), (event("x" * 2_000_000), "MaxPayload")):
-        with pytest.raises(IncomeClientError, match=f"^NATS: {name}Error$") as caught:
+    refused = ((event(), "no stream"), (event("x" * 2_000_000), "larger than"))
+    for sent, reason in refused:
+        with pytest.raises(IncomeClientError, match=f"^NATS: .*{reason}") as caught:
             await nats_publisher(stream, "nobody.listens")(sent)
         assert caught.value.retryable
+
+
+async def test_a_refusal_is_shown_with_the_sentence_and_the_code_of_the_server(
+    client: Client,
+) -> None:
+    """A full stream, which keeps what it has, and a full bucket."""
+    js = client.jetstream()
+    limits: dict[str, Any] = {"max_msgs": 1, "discard": DiscardPolicy.NEW}
+    await js.add_stream(name="FULL", subjects=["full.updates"], **limits)
+    publish = nats_publisher(js, "full.updates")
+    await publish(event("app-1"))
+    full = r"maximum messages exceeded \(error 10077\)$"
+    with pytest.raises(IncomeClientError, match=f"^NATS: {full}") as refused:
+        await publish(event("app-2", "2"))
+    assert refused.value.retryable
+    kv = await bucket(client, max_bytes=4_000)
+    store = NatsCheckpointStore(kv)
+    full = r"maximum bytes exceeded \(error 10077\)$"
+    with pytest.raises(CheckpointError, match=f"the server refused it: {full}"):
+        await store.save("default", secrets.token_hex(8_192), version=0)
 
 
 @pytest.mark.parametrize(("room", "is_whole"), [(-1, False), (0, False), (1_000, True)])
