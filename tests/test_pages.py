@@ -191,6 +191,20 @@ def test_what_the_client_works_with_is_tested() -> None:
         assert re.search(rf"^(async )?def {name}\(", (ROOT / file).read_text("utf-8"), re.MULTILINE)
 
 
+def test_what_the_guide_says_of_several_machines_is_tested() -> None:
+    """Each row of the tables names a test that exists, or says that it could not be tried."""
+    text = (GUIDE / "scaling.md").read_text("utf-8")
+    tables = re.findall(r"^\|.* test \|\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.MULTILINE)
+    cells = [line.split("|")[-2].strip() for line in "".join(tables).splitlines()]
+    assert len(cells) > 25
+    named = [cell for cell in cells if cell not in {"as above", "not tried here"}]
+    assert len(named) > 20
+    for cell in named:
+        file, _, name = cell.strip("`").partition("::")
+        source = (ROOT / "tests" / file).read_text("utf-8")
+        assert re.search(rf"^(async )?def {name}\(", source, re.MULTILINE), cell
+
+
 def test_every_page_is_in_the_table_of_the_guide() -> None:
     linked = re.findall(r"^\| \[[\w-]+\]\(income_client/guide/([\w-]+\.md)\)", TEXT, re.MULTILINE)
     assert sorted(linked) == [page.name for page in PAGES[1:]]
