@@ -113,63 +113,87 @@ _KEY: Final = [
 ]
 """Columns by which the rows of an application are joined, and merged."""
 
-SCHEMAS: Final = {
-    "applications": pa.schema(
-        [
-            *_single_fields(Application),
-            *_required_fields(_list_of(_IMAGE_FILE), "image_files"),
-            *_required_fields(_JSON, "structured_data"),
-            *_required_fields(_FLAG, "documents_read"),
-            *_optional_fields(_JSON, "extra", "documents_extra"),
-        ]
-    ),
-    "applicants": pa.schema(
-        [
-            *_KEY,
-            *_required_fields(_TEXT, "applicant"),
-            # Of whom only an income calculation is known, there are none.
-            *(field.with_nullable(nullable=True) for field in _single_fields(Applicant)),
-            *_optional_fields(_TEXT, "current_street_address", "current_city"),
-            *_optional_fields(_TEXT, "current_state", "current_zip"),
-            *_optional_fields(_list_of(_ADDRESS), "addresses"),
-            *_optional_fields(_INTEGERS, "income_years"),
-            *_optional_fields(_TEXTS, "suspected_fraudulent_document_ids"),
-            *_optional_fields(_JSON, "extra", "calculation_extra"),
-        ]
-    ),
-    "income_sources": pa.schema(
-        [
-            *_KEY,
-            *_required_fields(_TEXT, "applicant"),
-            *_required_fields(_INTEGER, "source_number", "year"),
-            *_single_fields(IncomeSource),
-            *_required_fields(_TEXTS, "document_ids"),
-            *_optional_fields(_JSON, "extra"),
-        ]
-    ),
-    "documents": pa.schema(
-        [
-            *_KEY,
-            *_required_fields(_INTEGER, "document_number"),
-            *_required_fields(_TEXT, "document_type", "document_id", "application_reference_id"),
-            *_required_fields(_TEXTS, "file_ids", "file_reference_ids"),
-            *_required_fields(_UTC_TIME, "updated_at"),
-            *_required_fields(_TEXT, "data_action"),
-            *_required_fields(_FLAG, "is_suspected_fraudulent"),
-            *_typed_fields(),
-            *_optional_fields(_JSON, "extracted_data", "pages", "extra", "extracted_extra"),
-        ]
-    ),
-    "paystub_amounts": pa.schema(
-        [
-            *_KEY,
-            *_required_fields(_INTEGER, "document_number"),
-            *_required_fields(_TEXT, "document_type", "document_id", "name"),
-            *_optional_fields(_AMOUNT, "current_amount", "ytd_amount"),
-            *_optional_fields(_JSON, "extra"),
-        ]
-    ),
+_COLUMNS: Final = {
+    "applications": [
+        *_single_fields(Application),
+        *_required_fields(_list_of(_IMAGE_FILE), "image_files"),
+        *_required_fields(_JSON, "structured_data"),
+        *_required_fields(_FLAG, "documents_read"),
+        *_optional_fields(_JSON, "extra", "documents_extra"),
+    ],
+    "applicants": [
+        *_KEY,
+        *_required_fields(_TEXT, "applicant"),
+        # Of whom only an income calculation is known, there are none.
+        *(field.with_nullable(nullable=True) for field in _single_fields(Applicant)),
+        *_optional_fields(_TEXT, "current_street_address", "current_city"),
+        *_optional_fields(_TEXT, "current_state", "current_zip"),
+        *_optional_fields(_list_of(_ADDRESS), "addresses"),
+        *_optional_fields(_INTEGERS, "income_years"),
+        *_optional_fields(_TEXTS, "suspected_fraudulent_document_ids"),
+        *_optional_fields(_JSON, "extra", "calculation_extra"),
+    ],
+    "income_sources": [
+        *_KEY,
+        *_required_fields(_TEXT, "applicant"),
+        *_required_fields(_INTEGER, "source_number", "year"),
+        *_single_fields(IncomeSource),
+        *_required_fields(_TEXTS, "document_ids"),
+        *_optional_fields(_JSON, "extra"),
+    ],
+    "documents": [
+        *_KEY,
+        *_required_fields(_INTEGER, "document_number"),
+        *_required_fields(_TEXT, "document_type", "document_id", "application_reference_id"),
+        *_required_fields(_TEXTS, "file_ids", "file_reference_ids"),
+        *_required_fields(_UTC_TIME, "updated_at"),
+        *_required_fields(_TEXT, "data_action"),
+        *_required_fields(_FLAG, "is_suspected_fraudulent"),
+        *_typed_fields(),
+        *_optional_fields(_JSON, "extracted_data", "pages", "extra", "extracted_extra"),
+    ],
+    "paystub_amounts": [
+        *_KEY,
+        *_required_fields(_INTEGER, "document_number"),
+        *_required_fields(_TEXT, "document_type", "document_id", "name"),
+        *_optional_fields(_AMOUNT, "current_amount", "ytd_amount"),
+        *_optional_fields(_JSON, "extra"),
+    ],
 }
+
+PERSONAL: Final[Mapping[str, frozenset[str]]] = {
+    "applications": frozenset({"image_files", "structured_data", "extra", "documents_extra"}),
+    "applicants": frozenset(
+        {
+            *("first_name", "last_name", "email", "phone", "ssn", "date_of_birth"),
+            *("current_street_address", "current_city", "current_state", "current_zip"),
+            *("addresses", "extra", "calculation_extra"),
+        }
+    ),
+    "income_sources": frozenset({"calculated_income_amount", "extra"}),
+    "documents": frozenset(
+        {
+            *("file_reference_ids", "employer_name", "pay_period_frequency"),
+            *("pay_begin_date", "pay_end_date", "pay_date", "hours_worked"),
+            *("paystub_applicants", "earnings", "deductions", "taxes"),
+            *("extracted_data", "pages", "extra", "extracted_extra"),
+        }
+    ),
+    "paystub_amounts": frozenset({"current_amount", "ytd_amount", "extra"}),
+}
+"""Columns with borrowers' personal data by table: what no repr of a record shows."""
+_PERSONAL_METADATA: Final[dict[str | bytes, str | bytes]] = {"pii": "true"}
+
+
+def _marked_schema(table: str) -> pa.Schema:
+    """Return the schema of a table, in which the columns with personal data are marked."""
+    return pa.schema(
+        column.with_metadata(_PERSONAL_METADATA) if column.name in PERSONAL[table] else column
+        for column in _COLUMNS[table]
+    )
+
+
+SCHEMAS: Final = {table: _marked_schema(table) for table in _COLUMNS}
 """The schema of each table; the same for any records."""
 
 _REFUSED: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)

@@ -28,7 +28,16 @@ from hypothesis import strategies as st
 from income_client import ApplicationRecord, ConfigurationError, Paystub, register_document_type
 from income_client.exporting import ParquetTables, schema, to_arrow
 from tests.support.canaries import held_by
-from tests.support.payloads import APPLICATION, DOCUMENTS, changed, known_record, leaves, record_of
+from tests.support.pages import GUIDE
+from tests.support.payloads import (
+    APPLICATION,
+    DOCUMENTS,
+    Payload,
+    changed,
+    known_record,
+    leaves,
+    record_of,
+)
 from tests.support.strategies import applications, documents_replies
 
 NAMES = ["applications", "applicants", "income_sources", "documents", "paystub_amounts"]
@@ -181,20 +190,63 @@ def _another(value: Any) -> Any:
             return value
 
 
-def test_every_value_of_a_reply_has_a_column() -> None:
-    """Addresses of files have none; the id of the application is there once."""
-    usual = dict(to_arrow([known_record()]).items())
+def _with_another_value() -> Iterator[tuple[str, ApplicationRecord]]:
+    """Yield the known record with another value in each place, and the name of the field.
+
+    Addresses of files have no column; the id of the application is there once.
+    """
     for payload in (APPLICATION, DOCUMENTS):
         for path, value in leaves(payload):
             other = _another(value)
             if other == value or path[-1] == "url" or (payload, path) == REPEATED:
                 continue
             new = changed(payload, path, other)
-            record = record_of(
-                *((new, DOCUMENTS) if payload is APPLICATION else (APPLICATION, new))
-            )
-            place = "see income_client/exporting/rows.py and income_client/exporting/schema.py"
-            assert dict(to_arrow([record]).items()) != usual, f"{path[-1]} has no column: {place}"
+            replies = (new, DOCUMENTS) if payload is APPLICATION else (APPLICATION, new)
+            yield str(path[-1]), record_of(*replies)
+
+
+def _differing_columns(record: ApplicationRecord) -> set[tuple[str, str]]:
+    """Return the columns, with their tables, in which a record differs from the known one."""
+    return {
+        (table, name)
+        for (table, found), (_, usual) in zip(
+            to_arrow([record]).items(), to_arrow([known_record()]).items(), strict=True
+        )
+        for name in found.column_names
+        if found.column(name) != usual.column(name)
+    }
+
+
+def test_every_value_of_a_reply_has_a_column() -> None:
+    place = "see income_client/exporting/rows.py and income_client/exporting/schema.py"
+    for name, record in _with_another_value():
+        assert _differing_columns(record), f"{name} has no column: {place}"
+
+
+def test_columns_are_marked_that_have_what_no_repr_shows() -> None:
+    """Whoever grants access to a table, or drops its personal data, can go by the marks."""
+    records = [record for _, record in _with_another_value()]
+    records.append(record_of(*_replies_with_unknown_fields()))
+    deductions = ("documents", "paystub", 0, "extracted_data", "deductions")
+    records.append(record_of(APPLICATION, changed(DOCUMENTS, deductions, [{"name": "savings"}])))
+    masked = [record for record in records if repr(record) == repr(known_record())]
+    assert _marked_columns() == set().union(*map(_differing_columns, masked))
+
+
+def _marked_columns() -> set[tuple[str, str]]:
+    return {
+        (table, column.name)
+        for table, found in to_arrow([]).items()
+        for column in found.schema
+        if column.metadata == {b"pii": b"true"}
+    }
+
+
+def test_the_guide_names_the_marked_columns() -> None:
+    section = (GUIDE / "exports.md").read_text("utf-8").partition("## Personal data")[2]
+    lines = re.findall(r"^\| `(\w+)` \| (.+) \|$", section, re.MULTILINE)
+    named = {(table, name) for table, cell in lines for name in re.findall(r"`(\w+)`", cell)}
+    assert named == _marked_columns()
 
 
 def test_download_addresses_are_in_no_table() -> None:
@@ -219,7 +271,7 @@ def test_data_of_a_registered_type_is_json() -> None:
     assert json.loads(row["extracted_data"]) == {"balance": 1.5, "n": 2}
 
 
-def test_no_unknown_field_is_dropped() -> None:
+def _replies_with_unknown_fields() -> tuple[Payload, Payload]:
     application, documents = _with_unknown(APPLICATION), _with_unknown(DOCUMENTS)
     # By slot and by type there are objects of the service's keys, not of fields.
     del application["applicants"]["unknown"]
@@ -227,6 +279,11 @@ def test_no_unknown_field_is_dropped() -> None:
     del documents["documents"]["unknown"]
     for document in documents["documents"]["paystub"]:
         del document["extracted_data"]["applicants"]["unknown"]
+    return application, documents
+
+
+def test_no_unknown_field_is_dropped() -> None:
+    application, documents = _replies_with_unknown_fields()
     record = record_of(application, documents)
     kept = sum(
         _unknown_in(json.loads(value))

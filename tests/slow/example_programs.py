@@ -21,6 +21,7 @@ from typing import Final
 
 import duckdb
 import httpx
+import pyarrow.parquet as pq
 import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
@@ -180,6 +181,18 @@ async def forgets(service: Emulator, path: Path) -> None:
     assert await python(service, path.parent, path.name) == ["app-gone"]
     left = {letter.application_id for letter in await store.dead_letters("default")}
     assert left == {there, None}
+
+
+async def leaves_personal_data_out(service: Emulator, path: Path) -> None:
+    """Of an exported table the columns without personal data stay, and those that are kept."""
+    export = ("-m", "income_client.cli", "export", "--to", "tables", "--format", "parquet")
+    await (await started(service, path.parent, *export)).communicate()
+    source, target = path.parent / "tables" / "applicants.parquet", path.parent / "left.parquet"
+    await python(service, path.parent, path.name, str(source), str(target))
+    held, left = pq.read_table(source), pq.read_table(target)
+    names = {column.name for column in held.schema if not column.metadata} | {"current_state"}
+    assert {*left.column_names} == names
+    assert left == held.select(left.column_names)
 
 
 async def averages_by_state(service: Emulator, path: Path) -> None:
@@ -415,4 +428,5 @@ RUN: Final[Mapping[str, RunExample]] = {
     "test_updates.py": passes,
     "wake_on_callback.py": wakes_on_callback,
     "web_backend.py": serves_and_polls,
+    "without_personal_data.py": leaves_personal_data_out,
 }
