@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from importlib import import_module
 from types import FrameType
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NoReturn, TypeVar, cast
 
+C = TypeVar("C", bound=type)
 F = TypeVar("F", bound=Callable[..., Any])
 
 NAMES: Final = {
@@ -95,7 +96,7 @@ def lazy_names(
             # The package does not keep the name, so that every line that imports it is warned.
             return getattr(import_module(home), name)
         if name not in homes:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise _name_error(package, name)
         try:
             module = import_module(f".{homes[name]}", package)
         except AttributeError as error:
@@ -109,6 +110,50 @@ def lazy_names(
         return sorted({*vars(sys.modules[package]), *homes})
 
     return get_name, list_names
+
+
+def _name_error(package: str, name: str) -> AttributeError | ImportError:
+    """Return the error of a name that a package does not have, with the right name if known."""
+    place = None
+    if not name.startswith("_"):
+        from ._other_names import place_of  # noqa: PLC0415 - see there
+
+        place = place_of(name, _by_name(NAMES), MOVED)
+    if place is not None and _module_of(sys._getframe(2)).startswith("importlib."):  # noqa: SLF001
+        # Of an AttributeError, ``from income_client import NAME`` would not show the text.
+        return ImportError(f"cannot import name {name!r} from {package!r}: {place}", name=package)
+    ending = "" if place is None else f": {place}"
+    return AttributeError(f"module {package!r} has no attribute {name!r}{ending}")
+
+
+def answers_other_names(cls: C) -> C:
+    """Let the errors of wrong attributes name the right ones, and those of a plain ``for``.
+
+    Type checkers do not see it: to them a wrong name is the error that it was.
+    """
+    setattr(cls, "__getattr__", _missing_attribute)  # noqa: B010 - as said
+    if hasattr(cls, "__aiter__") and not hasattr(cls, "__iter__"):
+        setattr(cls, "__iter__", _refuse_iteration)  # noqa: B010 - as said
+    return cls
+
+
+def _missing_attribute(instance: Any, name: str) -> Any:
+    cls = type(instance)
+    # A property whose own code has failed is not missing.
+    if not name.startswith("_") and not hasattr(cls, name):
+        from ._other_names import attribute_meant  # noqa: PLC0415 - see there
+
+        if meant := attribute_meant(cls, name):
+            message = f"{cls.__name__!r} object has no attribute {name!r}: {meant}"
+            raise AttributeError(message, name=name)
+    return object.__getattribute__(instance, name)
+
+
+def _refuse_iteration(instance: Any) -> NoReturn:
+    raise TypeError(
+        f"{type(instance).__name__!r} object is asynchronous: write `async for`, or take it from a "
+        "SyncIncomeClient for a plain `for`"
+    )
 
 
 def _by_name(names: Mapping[str, str]) -> dict[str, str]:
@@ -140,7 +185,11 @@ def warn_deprecated_arguments(
     """
     for name in arguments:
         if name not in replacements:
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+            from ._other_names import argument_meant  # noqa: PLC0415 - see there
+
+            meant = argument_meant(function, name)
+            ending = "" if meant is None else f": {meant}"
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{ending}")
         warn_deprecated(f"{function}({name}=)", replacements[name])
 
 

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack, overload
 from urllib.parse import urlsplit
 
-from ._lazy import renamed_argument, warn_deprecated_arguments
+from ._lazy import answers_other_names, renamed_argument, warn_deprecated_arguments
 from .events.instrumentation import Instrumentation, OnEvent
 from .http import endpoints
 from .http.endpoints import QueryValue, addresses, proxy_address
@@ -86,6 +86,7 @@ _LEASE: Final = 15.0
 FILE_NAMES: Final = "{application_id}/{document_type}/{document_id}-{file}.{ext}"
 
 
+@answers_other_names
 @strip_frames
 class IncomeClient:
     """An asynchronous client of the income-verification service.

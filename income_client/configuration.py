@@ -73,7 +73,12 @@ def check_options(function: str, options: SyncClientOptions) -> None:
     """Raise a `ConfigurationError` for an unknown option, before any secret is read."""
     unknown = options.keys() - ClientOptions.__optional_keys__
     if unknown:
-        raise ConfigurationError(f"{function} has no option {printable(min(unknown))}")
+        from ._other_names import argument_meant  # noqa: PLC0415 - see there
+
+        option = min(unknown)
+        meant = argument_meant(function, option)
+        ending = "" if meant is None else f": {meant}"
+        raise ConfigurationError(f"{function} has no option {printable(option)}{ending}")
 
 
 class CredentialKeys(NamedTuple):

@@ -37,6 +37,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from attrs import frozen
 
+from ._lazy import answers_other_names
+
 if TYPE_CHECKING:
     from .records.applications import ApplicationSummary
     from .records.window import Window
@@ -47,6 +49,7 @@ else:
 E = TypeVar("E", bound="IncomeClientError")
 
 
+@answers_other_names
 class IncomeClientError(Exception):
     """The root of the tree.
 

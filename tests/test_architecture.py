@@ -21,7 +21,7 @@ def _names(text: str) -> frozenset[str]:
 
 
 CORE: Final = (
-    _names("_lazy _version errors events records settings system"),
+    _names("_lazy _other_names _version errors events records settings system"),
     _names("wire"),
     _names("http"),
     _names("checkpoints downloads walk"),

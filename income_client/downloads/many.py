@@ -108,20 +108,16 @@ def _documents_in(some: object) -> Iterator[Document]:
         case Document():
             yield some
         case DocumentEntry(document_type, Document() as document):
-            yield _with_source(document, document.source or DocumentSource("", document_type))
+            source = document.source or DocumentSource("", document_type)
+            yield evolve(document, source=source)
         case ApplicationDocuments():
-            for document_type, document in some.all():
-                yield _with_source(document, DocumentSource(some.application_id, document_type))
+            yield from some
         case ApplicationRecord():
             if some.documents is None:
                 raise ConfigurationError("this record was read without its documents")
             yield from _documents_in(some.documents)
         case _:
             raise InvalidArgumentError(_EXPECTED, argument="documents")
-
-
-def _with_source(document: Document, source: DocumentSource) -> Document:
-    return document if document.source == source else evolve(document, source=source)
 
 
 def facts_of(document: Document) -> FileFacts:

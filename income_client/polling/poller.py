@@ -25,6 +25,7 @@ from typing import Final, Self, assert_never
 
 from attrs import evolve, field, frozen
 
+from income_client._lazy import answers_other_names
 from income_client.checkpoints import CheckpointStore
 from income_client.errors import (
     CheckpointConflictError,
@@ -97,6 +98,7 @@ class _DeliveredRecords:
     """Records of the batch that the consumer has not received yet."""
 
 
+@answers_other_names
 class Poller:
     """Every update of every application, for as long as it is iterated (contract section 4.1).
 

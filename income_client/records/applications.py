@@ -7,12 +7,15 @@ from typing import Any, Final
 
 from attrs import field, frozen
 
+from income_client._lazy import answers_other_names
+
 from .fields import NO_EXTRA, ServiceTime, UtcTime, masked
 
 _EXACT: Final = Context(prec=200)
 """Context whose precision suffices for sums of amounts with 40 digits and exponents up to 40."""
 
 
+@answers_other_names
 @frozen(kw_only=True)
 class ApplicationSummary:
     """A row of the application list (contract section 2.1)."""
@@ -172,6 +175,7 @@ class DataSources:
     """Fields that the contract does not name."""
 
 
+@answers_other_names
 @frozen(kw_only=True)
 class Application:
     """An application with its income calculation (contract section 2.2)."""

@@ -4,7 +4,9 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
+
+from income_client._lazy import answers_other_names
 
 from .applications import Application, ApplicationSummary
 from .document_types import is_typed
@@ -26,6 +28,7 @@ class DocumentSource:
     """The service's key of the document's type, such as ``paystub``."""
 
 
+@answers_other_names
 @frozen(kw_only=True)
 class Document:
     """A document and the data read from it (contract section 2.3)."""
@@ -57,6 +60,11 @@ class Document:
     )
     """Application and type under which the document was received; None if it was made by hand."""
 
+    @property
+    def document_type(self) -> str | None:
+        """The service's key of the type, such as ``paystub``; None without ``source``."""
+        return None if self.source is None else self.source.document_type
+
 
 class DocumentEntry(NamedTuple):
     """A document together with its type."""
@@ -76,6 +84,7 @@ class PaystubEntry(NamedTuple):
     """The document's ``extracted_data``."""
 
 
+@answers_other_names
 @frozen(kw_only=True)
 class ApplicationDocuments:
     """The documents of one application (contract section 2.3)."""
@@ -89,8 +98,21 @@ class ApplicationDocuments:
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
     """Fields that the contract does not name."""
 
+    def __iter__(self) -> Iterator[Document]:
+        """Iterate over every document, each with its ``document_type``, in the service's order."""
+        for document_type, document in self.all():
+            source = DocumentSource(self.application_id, document_type)
+            yield document if document.source == source else evolve(document, source=source)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.documents.values()))
+
+    def __bool__(self) -> bool:
+        # None, and not no document, is what ``if record.documents`` is asked for.
+        return True
+
     def all(self) -> Iterator[DocumentEntry]:
-        """Iterate over every document with its type, in the service's order."""
+        """Iterate over every document after its type, in the service's order."""
         for document_type, documents in self.documents.items():
             for document in documents:
                 yield DocumentEntry(document_type, document)
@@ -105,6 +127,7 @@ class ApplicationDocuments:
         )
 
 
+@answers_other_names
 @frozen(kw_only=True)
 class ApplicationRecord:
     """An application with its documents, as fetching and polling deliver it."""

@@ -41,7 +41,7 @@ from typing import (
 
 from attrs import define, field
 
-from income_client._lazy import renamed_argument
+from income_client._lazy import answers_other_names, renamed_argument
 from income_client.client import FILE_NAMES, IncomeClient
 from income_client.configuration import SyncClientOptions, check_options, from_file, from_variables
 from income_client.errors import InvalidArgumentError
@@ -378,6 +378,7 @@ class SyncBatch:
         self._portal.run(self._batch.commit)
 
 
+@answers_other_names
 class SyncPoller(SyncIterator[ApplicationRecord]):
     """Every update of every application: a `Poller` without await, for one thread.
 
@@ -434,6 +435,7 @@ async def _sync_batches(portal: Portal, poller: Poller) -> AsyncGenerator[SyncBa
         yield SyncBatch(portal, batch)
 
 
+@answers_other_names
 @strip_frames
 class SyncIncomeClient:
     """A client of the income-verification service for code that is not asynchronous.

@@ -17,6 +17,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 
 from attrs import frozen
 
+from income_client._lazy import answers_other_names
 from income_client.errors import ClientClosedError, ConfigurationError, InvalidArgumentError
 
 K = TypeVar("K")
@@ -183,6 +184,7 @@ class Source(Generic[T]):
         self.error = error
 
 
+@answers_other_names
 class TaskIterator(ABC, Generic[K, Y]):
     """An iterator over the results of tasks that work on a source's items, for one consumer.
 

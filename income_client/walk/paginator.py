@@ -9,6 +9,7 @@ from typing import Final, Literal, Self, TypeAlias, get_args
 
 from attrs import evolve, frozen
 
+from income_client._lazy import answers_other_names
 from income_client.errors import (
     DecodeError,
     InvalidRequestError,
@@ -245,6 +246,7 @@ class WalkProgress:
     """Number of pages that came back full, so that their window was split."""
 
 
+@answers_other_names
 class ApplicationPaginator:
     """Every application updated in a span, each once (contract section 4.1).
 

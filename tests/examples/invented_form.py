@@ -19,9 +19,9 @@ async def main() -> None:
     register_document_type("invented_form", InventedForm)
     async with IncomeClient.from_env() as client:
         async for documents in client.fetch_documents(sys.argv[1:]):
-            for document_type, document in documents.all():
+            for document in documents:
                 if isinstance(document.extracted_data, InventedForm):
-                    print(document_type, document.extracted_data.year)
+                    print(document.document_type, document.extracted_data.year)
 
 
 if __name__ == "__main__":

@@ -145,6 +145,27 @@ def test_a_record_answers_for_its_application_and_its_documents() -> None:
     assert other.extracted_data["wages"] == Decimal("51234.56")
 
 
+def test_documents_are_iterated_with_their_types() -> None:
+    """They are documents and no mapping; that there are none does not make them false."""
+    documents = known_record().documents
+    assert documents is not None
+    assert list(documents) == [entry.document for entry in documents.all()]
+    types = [entry.document_type for entry in documents.all()]
+    assert [document.document_type for document in documents] == types
+    assert (len(documents), next(iter(documents)) in documents) == (3, True)
+    empty = evolve(documents, documents={})
+    assert (len(empty), bool(empty), list(empty)) == (0, True, [])
+
+
+def test_iterated_documents_that_were_made_by_hand_have_their_type_too() -> None:
+    documents = known_record().documents
+    assert documents is not None
+    (first, *_) = documents
+    by_hand = evolve(documents, documents={"paystub": (evolve(first, source=None),)})
+    assert evolve(first, source=None).document_type is None
+    assert [document.source for document in by_hand] == [first.source]
+
+
 # What they show
 
 CANARIES = ("canary", "4196.5", "1971")
