@@ -81,6 +81,8 @@ _LOAD_LETTERS: Final = (
 )
 _SAVE_LETTER: Final = "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, '')"
 _REMOVE_LETTER: Final = "DELETE FROM dead_letters WHERE name = ? AND key = ?"
+_RETRY_LETTER: Final = "UPDATE dead_letters SET attempts = 0 WHERE name = ? AND key = ?"
+_NAMES: Final = "SELECT name FROM checkpoints ORDER BY name"
 
 # Made by the first ring, since files of earlier versions have no such table; those ignore it.
 _MAKE_BELLS: Final = """
@@ -185,7 +187,20 @@ class SQLiteCheckpointStore(CheckpointStore):
         self, name: str, keys: Iterable[str]
     ) -> tuple[str, ...]:
         check_name(name)
-        return await self._run_statements(partial(self._remove_letters, name, checked_keys(keys)))
+        return await self._run_statements(
+            partial(self._change_letters, _REMOVE_LETTER, name, checked_keys(keys))
+        )
+
+    async def retry(  # noqa: D102 - likewise
+        self, name: str, keys: Iterable[str]
+    ) -> tuple[str, ...]:
+        check_name(name)
+        return await self._run_statements(
+            partial(self._change_letters, _RETRY_LETTER, name, checked_keys(keys))
+        )
+
+    async def names(self) -> tuple[str, ...]:  # noqa: D102 - likewise
+        return await self._run_statements(self._load_names)
 
     async def ring(self, name: str) -> bool:  # noqa: D102 - likewise
         check_name(name)
@@ -234,15 +249,19 @@ class SQLiteCheckpointStore(CheckpointStore):
             connection.execute("COMMIT")
         return version
 
-    def _remove_letters(self, name: str, keys: Sequence[str]) -> tuple[str, ...]:
+    def _load_names(self) -> tuple[str, ...]:
+        with self._open_transaction("BEGIN") as connection:
+            rows = [] if connection is None else connection.execute(_NAMES)
+            return tuple(name for (name,) in rows)
+
+    def _change_letters(self, statement: str, name: str, keys: Sequence[str]) -> tuple[str, ...]:
+        """Run a statement for each key; return the keys that had a dead letter."""
         with self._open_transaction("BEGIN IMMEDIATE") as connection:
             if connection is None:
                 return ()
-            removed = [
-                key for key in keys if connection.execute(_REMOVE_LETTER, (name, key)).rowcount
-            ]
+            changed = [key for key in keys if connection.execute(statement, (name, key)).rowcount]
             connection.execute("COMMIT")
-        return tuple(removed)
+        return tuple(changed)
 
     def _ring_bell(self, name: str) -> bool:
         with self._open_transaction("BEGIN IMMEDIATE") as connection:

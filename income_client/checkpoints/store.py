@@ -131,6 +131,36 @@ class CheckpointStore(ABC):
         """
         raise self._cannot("forget dead letters")
 
+    async def retry(self, name: str, keys: Iterable[str]) -> tuple[str, ...]:
+        """Make dead letters due at once, by setting their numbers of attempts to zero.
+
+        The checkpoint and its version stay as they are, so that it disturbs no poller of the
+        name. One that runs tries them in its next poll, which ``ring`` begins at once; otherwise
+        the next poller of the name does. If a poller has tried one of them and is storing that at
+        this very moment, its attempt counts, and the pause after it stays.
+
+        Args:
+            name: the poller's.
+            keys: of the dead letters, as `DeadLetter.key` has them; unknown ones are ignored.
+
+        Returns:
+            The keys of those that are due now; together, but for stores without transactions.
+
+        Raises:
+            CheckpointError: the store failed; only `dead_letters` shows what was changed.
+            ConfigurationError: the name is invalid, or the store cannot change dead letters.
+        """
+        raise self._cannot("retry dead letters")
+
+    async def names(self) -> Sequence[str]:
+        """Return the names under which a checkpoint is stored, in alphabetical order.
+
+        Raises:
+            CheckpointError: the store cannot be read.
+            ConfigurationError: the store cannot list its names.
+        """
+        raise self._cannot("list its names")
+
     async def ring(self, name: str) -> bool:
         """Wake the poller that works under a name: it polls within two seconds.
 
@@ -363,6 +393,18 @@ class MemoryCheckpointStore(CheckpointStore):
         keys = checked_keys(keys)
         letters = self._letters.get(name, {})
         return tuple(key for key in keys if letters.pop(key, None) is not None)
+
+    async def retry(  # noqa: D102 - likewise
+        self, name: str, keys: Iterable[str]
+    ) -> tuple[str, ...]:
+        check_name(name)
+        letters = self._letters.get(name, {})
+        due = tuple(key for key in checked_keys(keys) if key in letters)
+        letters.update({key: evolve(letters[key], attempts=0) for key in due})
+        return due
+
+    async def names(self) -> tuple[str, ...]:  # noqa: D102 - likewise
+        return tuple(sorted(self._stored))
 
     async def ring(self, name: str) -> bool:  # noqa: D102 - likewise
         check_name(name)

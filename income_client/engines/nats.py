@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Final, TypeVar
+from urllib.parse import unquote
 
 import msgspec
 from attrs import evolve, frozen
@@ -69,6 +70,8 @@ _CLOSED: Final = (
 _PLAIN_BYTES: Final = 4 * 1024
 """Larger values are compressed: a server takes a megabyte by default, or less."""
 _NOT_OF_A_KEY: Final = re.compile(rb"[^A-Za-z0-9_-]")
+_Edit = Callable[[DeadLetter], DeadLetter | None]
+"""Function that returns what replaces a dead letter; None to remove it."""
 
 
 class _Value(msgspec.Struct):
@@ -149,7 +152,16 @@ class NatsCheckpointStore(CheckpointStore):
         self, name: str, keys: Iterable[str]
     ) -> tuple[str, ...]:
         check_name(name)
-        return await _await_answer(self._remove_letters(name, checked_keys(keys)))
+        return await _await_answer(self._edit_letters(name, checked_keys(keys), _removed))
+
+    async def retry(  # noqa: D102 - likewise
+        self, name: str, keys: Iterable[str]
+    ) -> tuple[str, ...]:
+        check_name(name)
+        return await _await_answer(self._edit_letters(name, checked_keys(keys), _made_due))
+
+    async def names(self) -> tuple[str, ...]:  # noqa: D102 - likewise
+        return await _await_answer(self._load_names())
 
     async def ring(self, name: str) -> bool:  # noqa: D102 - likewise
         check_name(name)
@@ -173,20 +185,37 @@ class NatsCheckpointStore(CheckpointStore):
 
     async def _load_letters(self, name: str) -> Iterable[DeadLetter]:
         _, value = await self._load_value(name)
-        info = await _in_time(
-            self._kv._js.stream_info(  # noqa: SLF001 - the bucket itself has no such question
-                self._kv._stream,  # noqa: SLF001
-                subjects_filter=f"{self._kv._pre}{_letters_key_of(name)}.*",  # noqa: SLF001
-            )
-        )
-        subjects = info.state.subjects or {}
-        keys = [subject.removeprefix(self._kv._pre) for subject in subjects]  # noqa: SLF001
+        keys = await self._find_keys(f"{_letters_key_of(name)}.*")
         letters: dict[str, DeadLetter] = {}
         for revision, letters_of_key in await _map_in_batches(self._letters_of, keys):
             if not revision:
                 raise NotFoundError  # it was there a moment ago, and is never removed
             letters |= _by_key(letters_of_key)
         return (letters | _by_key(value.dead_letters)).values()
+
+    async def _load_names(self) -> tuple[str, ...]:
+        await self._check_bucket()
+        keys = await self._find_keys(_key_of("") + "*")
+        names = [_name_of(key) for key in keys]
+        values = await _map_in_batches(self._load_value, names)
+        # A key that was deleted is found as well, and has no value.
+        found = [
+            name
+            for name, (_, value) in zip(names, values, strict=True)
+            if _to_stored(value).version
+        ]
+        return tuple(sorted(found))
+
+    async def _find_keys(self, pattern: str) -> list[str]:
+        """Return the keys that match a pattern, from the leader."""
+        kv = self._kv
+        info = await _in_time(
+            kv._js.stream_info(  # noqa: SLF001 - the bucket itself has no such question
+                kv._stream,  # noqa: SLF001
+                subjects_filter=kv._pre + pattern,  # noqa: SLF001
+            )
+        )
+        return [subject.removeprefix(kv._pre) for subject in info.state.subjects or {}]  # noqa: SLF001
 
     async def _save_change(self, change: Change) -> int:
         """Save key by key, in an order that neither a crash nor a successor can spoil.
@@ -221,21 +250,31 @@ class NatsCheckpointStore(CheckpointStore):
             return change.version + 1
         raise _contention_error()
 
-    async def _remove_letters(self, name: str, keys: Sequence[str]) -> tuple[str, ...]:
-        for _ in range(_TRIES):
-            revision, value = await self._load_value(name)
-            old = _by_key(value.dead_letters)
-            rest = [letter for key, letter in old.items() if key not in keys]
-            content = _encode_value(_Value(value.version, value.checkpoint, rest))
-            if len(rest) < len(old) and not await self._replace_key(
-                _key_of(name), content, revision
-            ):
-                continue
-            replaced = await self._change_letters(name, {}, keys, None)
-            before = [letter for entry in replaced or () for letter in entry.before]
-            removed = _by_key(before).keys() | old.keys()
-            return tuple(key for key in keys if key in removed)
-        raise _contention_error()
+    async def _edit_letters(self, name: str, keys: Sequence[str], edit: _Edit) -> tuple[str, ...]:
+        """Change or remove stored dead letters; return the keys of those that were there."""
+
+        async def edit_checkpoint() -> set[str]:
+            for _ in range(_TRIES):
+                revision, value = await self._load_value(name)
+                found, rest = _edited(value.dead_letters, keys, edit)
+                content = _encode_value(_Value(value.version, value.checkpoint, rest))
+                if not found or await self._replace_key(_key_of(name), content, revision):
+                    return found
+            raise _contention_error()
+
+        async def edit_key(place: str) -> set[str]:
+            for _ in range(_TRIES):
+                revision, letters = await self._letters_of(place)
+                found, rest = _edited(letters, keys, edit)
+                if not found or await self._replace_key(place, _encode_value(rest), revision):
+                    return found
+            raise _contention_error()
+
+        changed = await edit_checkpoint()
+        places = {_letters_key_of(name, key): None for key in keys}
+        for found in await _map_in_batches(edit_key, list(places)):
+            changed |= found
+        return tuple(key for key in keys if key in changed)
 
     async def _change_letters(
         self,
@@ -548,6 +587,12 @@ def _key_of(name: str) -> str:
     return "checkpoint." + _escape_name(name)
 
 
+def _name_of(key: str) -> str:
+    """Return the name whose checkpoint is under a key."""
+    escaped = key.removeprefix(_key_of("")).replace("=", "%")
+    return unquote(escaped)
+
+
 def _rings_key_of(name: str) -> str:
     """Return the key whose revision each ring changes."""
     return "rings." + _escape_name(name)
@@ -570,6 +615,24 @@ def _escape_name(name: str) -> str:
 
 def _by_key(letters: Iterable[DeadLetter]) -> dict[str, DeadLetter]:
     return {letter.key: letter for letter in letters}
+
+
+def _edited(
+    letters: Iterable[DeadLetter], keys: Sequence[str], edit: _Edit
+) -> tuple[set[str], list[DeadLetter]]:
+    """Return the keys of the dead letters to edit, and all dead letters after that."""
+    stored = _by_key(letters)
+    found = stored.keys() & set(keys)
+    after = [edit(letter) if key in found else letter for key, letter in stored.items()]
+    return found, [letter for letter in after if letter is not None]
+
+
+def _removed(_letter: DeadLetter) -> None:
+    """Return nothing in place of a dead letter."""
+
+
+def _made_due(letter: DeadLetter) -> DeadLetter:
+    return evolve(letter, attempts=0)
 
 
 def _encode_value(value: _Value | Sequence[DeadLetter]) -> bytes:

@@ -166,6 +166,11 @@ _LOAD_LETTERS: Final = """
 _FORGET: Final = """
     DELETE FROM income_dead_letters WHERE name = $1 AND digest = ANY ($2::text[]) RETURNING digest
 """
+_RETRY: Final = """
+    UPDATE income_dead_letters SET attempts = 0
+    WHERE name = $1 AND digest = ANY ($2::text[]) RETURNING digest
+"""
+_NAMES: Final = 'SELECT name FROM income_checkpoints ORDER BY name COLLATE "C"'
 _LOAD_SHARED: Final = """
     SELECT access_token, expires_at, lifetime FROM income_tokens
     WHERE key = $1 AND access_token IS NOT NULL
@@ -284,7 +289,14 @@ class _Checkpoints(CheckpointStore):
 
     async def forget(self, name: str, keys: Iterable[str]) -> tuple[str, ...]:
         check_name(name)
-        return await self._database.run(partial(_remove_letters, name, checked_keys(keys)))
+        return await self._database.run(partial(_change_letters, _FORGET, name, checked_keys(keys)))
+
+    async def retry(self, name: str, keys: Iterable[str]) -> tuple[str, ...]:
+        check_name(name)
+        return await self._database.run(partial(_change_letters, _RETRY, name, checked_keys(keys)))
+
+    async def names(self) -> tuple[str, ...]:
+        return await self._database.run(_load_names)
 
 
 class _BoundCheckpoints(_Checkpoints):
@@ -563,11 +575,18 @@ async def _load_letters(name: str, connection: Any) -> tuple[DeadLetter, ...]:
     )
 
 
-async def _remove_letters(name: str, keys: Sequence[str], connection: Any) -> tuple[str, ...]:
+async def _change_letters(
+    statement: str, name: str, keys: Sequence[str], connection: Any
+) -> tuple[str, ...]:
+    """Run a statement for the keys; return the keys that had a dead letter."""
     by_digest = {_digest_of(key): key for key in keys}
-    rows = await connection.fetch(_FORGET, name, list(by_digest))
-    removed = {row["digest"] for row in rows}
-    return tuple(key for digest, key in by_digest.items() if digest in removed)
+    rows = await connection.fetch(statement, name, list(by_digest))
+    changed = {row["digest"] for row in rows}
+    return tuple(key for digest, key in by_digest.items() if digest in changed)
+
+
+async def _load_names(connection: Any) -> tuple[str, ...]:
+    return tuple(row["name"] for row in await connection.fetch(_NAMES))
 
 
 async def _ring_bell(name: str, connection: Any) -> bool:

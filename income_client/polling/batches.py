@@ -345,7 +345,7 @@ class Batches:
     async def _store_letters(self, letters: DeadLetters) -> None:
         if len(letters.new) < len(letters.unsaved):
             # A dead letter that was forgotten during its retry must not come back.
-            letters.forget(await self._lease.fence.load_letters())
+            letters.follow(await self._lease.fence.load_letters())
         dead, new = letters.unsaved, letters.new
         if dead:
             await self._lease.fence.save_letters(dead)

@@ -1,4 +1,7 @@
-"""The checkpoint of a poller, and its text: times, counts and digests, no id and no content."""
+"""The checkpoint of a poller, and its text: times, counts, digests and the name of a machine.
+
+It holds no id of an application, and no content.
+"""
 
 import math
 from base64 import b64decode, b64encode
@@ -67,8 +70,8 @@ class Checkpoint:
     """Digest of the service's address and of the account; None in checkpoints of version 0.2.0 and
     before."""
     holder: str | None = None
-    """The mark of the poller that made the save, a random text; None in checkpoints of version
-    0.2.0 and before."""
+    """The mark of the poller that made the save: its machine, its process and a random text; None
+    in checkpoints of version 0.2.0 and before."""
     lease: float | None = None
     """Length of the lease in seconds, after which a standby may take over; 0 after a release, None
     without standbys."""

@@ -142,9 +142,16 @@ class DeadLetters:
             self._listed.pop(key, None)
             self._resolved[key] = letter
 
-    def forget(self, stored: Iterable[DeadLetter]) -> None:
-        """Drop dead letters that are not in the store any more, unless they were listed since."""
-        for key in self._stored - {letter.key for letter in stored}:
+    def follow(self, stored: Iterable[DeadLetter]) -> None:
+        """Adopt what others did in the store: they forget dead letters, or make them due.
+
+        A dead letter that was listed again since stays. One that was tried since is not due.
+        """
+        by_key = {letter.key: letter for letter in stored}
+        for key in self._letters.keys() & by_key.keys() - self._unsaved.keys():
+            if not by_key[key].attempts:
+                self._letters[key] = by_key[key]
+        for key in self._stored - by_key.keys():
             self._stored.remove(key)
             if key in self._listed:
                 self._letters[key] = self._unsaved[key] = self._listed[key]

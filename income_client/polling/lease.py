@@ -6,6 +6,8 @@ time with its own clock, so the clocks of machines need not agree.
 """
 
 import asyncio
+import os
+import platform
 import secrets
 import weakref
 from collections.abc import Awaitable, Callable
@@ -194,6 +196,11 @@ class Lease:
         weakref.finalize(self, _cancel_task, self.renewal, loop).atexit = False
 
 
+def _make_mark() -> str:
+    """Return a new mark of a holder: random, and with the machine and the process for operators."""
+    return f"{platform.node()}/{os.getpid()}/{secrets.token_hex(_MARK_BYTES)}"
+
+
 async def _keep_renewing(lease_of: "weakref.ref[Lease]", clock: Clock, pause: float) -> None:
     while True:
         await clock.sleep(pause)
@@ -285,7 +292,7 @@ class Standby:
                 beginning,
                 filter_digest=filter_digest,
                 service=service,
-                holder=secrets.token_hex(_MARK_BYTES),
+                holder=_make_mark(),
                 lease=self._seconds,
             )
             first = Save.following(stored, checkpoint, self._clock.monotonic())

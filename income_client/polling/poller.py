@@ -462,7 +462,7 @@ class Poller:
         await self._schedule.until_turn(self._bell.watch)
         await self._schedule.unless_stopped(self._lease.fence.check_ownership())
         if state.letters:
-            state.letters.forget(
+            state.letters.follow(
                 await self._schedule.unless_stopped(self._lease.fence.load_letters())
             )
         self._schedule.begin_poll(self._clock.monotonic())

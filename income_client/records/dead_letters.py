@@ -42,7 +42,7 @@ class DeadLetter:
     reason: str
     """Last error, without any content of a reply."""
     attempts: int
-    """Number of attempts, the first one included."""
+    """Number of attempts, the first one included; 0 once ``retry`` of the store has made it due."""
     first_tried_at: datetime
     """Service time of the first attempt, without zone."""
     last_tried_at: datetime
@@ -58,6 +58,8 @@ class DeadLetter:
     @property
     def next_try_at(self) -> datetime:
         """Service time, without zone, from which on a running poller tries again."""
+        if not self.attempts:
+            return self.last_tried_at
         pause: timedelta = _FIRST_PAUSE * (1 << min(self.attempts, _MOST_DOUBLINGS))
         # A sum later than `datetime.max` would raise an `OverflowError`.
         longest = datetime.max - self.last_tried_at  # noqa: DTZ901 - service time has no zone

@@ -6,6 +6,8 @@ from datetime import datetime, timedelta
 from inspect import isawaitable, signature
 from typing import Any, Final
 
+from attrs import evolve
+
 from income_client import CheckpointConflictError, CheckpointStore, DeadLetter
 from income_client.records import Window
 
@@ -18,8 +20,8 @@ _SAVERS: Final = 8
 async def check_checkpoint_store(make_store: MakeStore) -> None:
     """Check that a store keeps the rules of `CheckpointStore`; for your own tests.
 
-    The rules of ``forget`` are checked where the store defines it, those of ``ring`` and
-    ``count_rings`` where it ``has_bell``.
+    The rules of ``forget``, ``retry`` and ``names`` are checked where the store defines them, those
+    of ``ring`` and ``count_rings`` where it ``has_bell``.
 
     >>> import asyncio
     >>> from income_client import MemoryCheckpointStore
@@ -198,6 +200,35 @@ def _can_forget(store: CheckpointStore) -> bool:
     return type(store).forget is not CheckpointStore.forget
 
 
+async def _makes_dead_letters_due(store: CheckpointStore) -> None:
+    if type(store).retry is CheckpointStore.retry:
+        return
+    letters = [_make_letter(1, attempts=5), _make_letter(2), _make_letter(3, window=True)]
+    _check_equal(tuple(await store.retry("default", [letters[0].key])), ())
+    await _check_checkpoint(store, None, 0)
+    await store.save("default", "one", version=0, dead_letters=letters)
+    await store.save("other", "of other", version=0, dead_letters=letters)
+    keys = [letters[2].key, "application:unknown", letters[0].key, letters[2].key]
+    _check_equal(tuple(await store.retry("default", keys)), (letters[2].key, letters[0].key))
+    await _check_checkpoint(store, "one", 1)
+    due = [evolve(letter, attempts=0) for letter in letters]
+    await _has_letters(store, due[0], letters[1], due[2])
+    await _has_letters(store, *letters, name="other")
+    _check_equal(await store.save("default", "two", version=1, dead_letters=letters[:1]), 2)
+    await _has_letters(store, *letters[:2], due[2])
+
+
+async def _lists_names(store: CheckpointStore) -> None:
+    if type(store).names is CheckpointStore.names:
+        return
+    _check_equal(tuple(await store.names()), ())
+    for name in ("b", "a b", "\u00e4.=3D>*"):
+        await store.save(name, "one", version=0, dead_letters=[_make_letter(1)])
+    if store.has_bell:
+        await store.ring("never saved")
+    _check_equal(tuple(await store.names()), ("a b", "b", "\u00e4.=3D>*"))
+
+
 async def _counts_rings(store: CheckpointStore) -> None:
     if not store.has_bell:
         return
@@ -230,5 +261,7 @@ _RULES: Final = (
     ("resolved keys are removed before letters are added", _removes_before_it_adds),
     ("forgotten keys are removed at once, and nothing else changes", _forgets_dead_letters),
     ("a save succeeds while dead letters are forgotten, and both are kept", _forgets_beside_saves),
+    ("dead letters are due once their attempts are 0, without a save", _makes_dead_letters_due),
+    ("the names are those with a checkpoint, in order", _lists_names),
     ("a ring changes the count of its name, and nothing else", _counts_rings),
 )

@@ -19,7 +19,7 @@ from income_client.polling.dead_letters import DeadLetters, dead_letter_reason
 from income_client.records.dead_letters import key_of_application, key_of_window
 from income_client.records.window import EPOCH, Window
 from income_client.wire.times import LAST_SECOND
-from tests.support.polling import FailingStore, Scene, first, one_poll, rest, scene
+from tests.support.polling import FailingStore, Scene, first, ids_of, one_poll, rest, scene
 from tests.support.service import NOW, until
 
 WINDOW = Window(0, 10)
@@ -225,6 +225,44 @@ async def test_a_forgotten_one_is_neither_tried_nor_shown_nor_stored_again(place
     assert asked == [False, True, True]
     assert await place.letters() == [kept]
     assert poller.status.dead_letters == 1
+
+
+async def test_those_that_are_made_due_are_tried_in_the_next_poll(place: Scene) -> None:
+    """The checkpoint's version stays, so that the running poller loses nothing by it."""
+    store = place.store = HookedStore()
+    lost, kept = (lose(place, number) for number in (1, 2))
+    poller = place.poll()
+    await one_poll(poller)
+    version = (await store.load("default")).version
+    key = f"application:{lost}"
+    assert await store.retry("default", [key]) == (key,)
+    assert (await store.load("default")).version == version
+    before = place.asked(kept)
+    await one_poll(poller)
+    letters = {one.application_id: one for one in await store.dead_letters("default")}
+    assert place.asked(kept) == before
+    assert letters[lost].attempts > 0
+    assert letters[lost].last_tried_at > letters[kept].last_tried_at
+    assert letters[lost].first_tried_at <= letters[kept].first_tried_at
+    place.service.faults.clear()
+    await store.retry("default", [key])
+    assert ids_of(await first(poller, 1)) == [lost]
+    await one_poll(poller)
+    assert await place.letters() == [kept]
+
+
+async def test_one_that_is_being_tried_is_not_due_again(place: Scene) -> None:
+    """A request to retry that meets an attempt changes nothing: the attempt counts."""
+    store = place.store = HookedStore()
+    lost = lose(place, 1)
+    poller = place.poll()
+    await one_poll(poller)
+    place.service.advance(LONG)
+    store.after = partial(store.retry, "default", [f"application:{lost}"])
+    await one_poll(poller)
+    (letter,) = await store.dead_letters("default")
+    assert letter.attempts > 1
+    assert await place.letters() == [lost]
 
 
 @pytest.mark.parametrize("is_late", [False, True], ids=["before-the-poll", "during-the-poll"])
