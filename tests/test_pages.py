@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -123,6 +124,21 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 def _anchor(heading: str) -> str:
     return re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
+
+
+def test_the_skill_is_short_and_imports_each_name_from_its_place() -> None:
+    """A row names modules, the later ones by their ends, and names that these have."""
+    text = SKILL.read_text("utf-8")
+    assert len(text.splitlines()) < 130
+    table = text.partition("| import from | names |\n")[2].partition("\n\n")[0]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines()[1:]]
+    for place, names in rows:
+        first, *others = re.findall(r"`([\w.]+)`", place)
+        parent = first.rpartition(".")[0]
+        modules = [import_module(first), *(import_module(f"{parent}{name}") for name in others)]
+        for name in re.findall(r"`(\w+)`", names):
+            assert any(hasattr(module, name) for module in modules), name
+    assert len(rows) >= 5
 
 
 def test_every_section_of_the_contract_that_docstrings_cite_is_on_its_page() -> None:
