@@ -5,16 +5,19 @@ port, and paths with names in place of values; never addresses, messages or ids 
 Those without the prefix ``income_client`` are OpenTelemetry's semantic conventions for HTTP.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import Token
-from typing import Final, Self
+from functools import partial
+from operator import attrgetter
+from typing import Any, Final, Self
+from weakref import WeakValueDictionary
 
 from opentelemetry import context, metrics, trace
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind, StatusCode
 
 from ._version import __version__
-from .events.instrumentation import OnEvent
+from .events.instrumentation import MeasuredPoller, OnEvent
 from .events.kinds import (
     CallFinished,
     DeadLettered,
@@ -32,11 +35,23 @@ from .events.kinds import (
 )
 
 Attributes = dict[str, str | int | float]
+ReadGauge = Callable[[Any], float | None]
+"""Function that reads a `PollerStatus`."""
 
 _SCOPE: Final = "income_client"
 _CANCELLED: Final = "CancelledError"
 _NO_METER_YET: Final = "_ProxyMeterProvider"
 """Class of the meter provider before one is set; it has no public name."""
+_POLLER_GAUGES: Final[Sequence[tuple[str, str, str, ReadGauge]]] = (
+    ("lag", "s", "From the checkpoint to the service's present.", attrgetter("lag")),
+    ("late", "s", "Lateness of an update in the list, within a day.", attrgetter("late")),
+    ("failures", "{failure}", "Failures in a row.", attrgetter("failures")),
+    ("dead_letters", "{letter}", "Dead letters in the store.", attrgetter("dead_letters")),
+    ("is_leader", "1", "Whether the poller holds its lease.", lambda status: +status.is_leader),
+)
+"""Gauges of each poller: name, unit, description, and the function that reads the status."""
+_POLLERS: Final[WeakValueDictionary[int, MeasuredPoller]] = WeakValueDictionary()
+"""Pollers of all clients: OpenTelemetry keeps the callbacks of the first client only."""
 _SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
 
@@ -69,12 +84,10 @@ class Telemetry:
         self._bytes = count("income_client.file.bytes", "By", "Bytes of files that came whole.")
         self._polls = count("income_client.polls", "{poll}", "Polls that ended or failed.")
         self._dead = count("income_client.dead_letters", "{letter}", "New dead letters.")
-        self._lag = meter.create_gauge(
-            "income_client.poll.lag", "s", "From the checkpoint to the service's present."
-        )
-        self._late = meter.create_gauge(
-            "income_client.poll.late", "s", "Lateness of an update in the list, within a day."
-        )
+        for name, unit, description, read in _POLLER_GAUGES:
+            meter.create_observable_gauge(
+                f"income_client.poll.{name}", [partial(_observe_pollers, read)], unit, description
+            )
 
     @classmethod
     def if_configured(cls) -> Self | None:
@@ -128,6 +141,10 @@ class Telemetry:
             case _:
                 self._count_poll(event)
 
+    def add_poller(self, poller: MeasuredPoller) -> None:
+        """Show the status of a poller for as long as the program has the poller."""
+        _POLLERS[id(poller)] = poller
+
     def _count_call(self, event: Event, attributes: Attributes) -> None:
         match event:
             case RequestAnswered(status=status, error=error):
@@ -141,21 +158,14 @@ class Telemetry:
 
     def _count_poll(self, event: Event) -> None:
         match event:
-            case PollFinished(name=name, lag=lag, late=late):
+            case PollFinished(name=name):
                 self._polls.add(1, _of_poller(name))
-                self._set_lag(name, lag)
-                self._late.set(late, _of_poller(name))
-            case PollFailed(name=name, lag=lag, error=error):
+            case PollFailed(name=name, error=error):
                 self._polls.add(1, _of_poller(name) | {"error.type": error})
-                self._set_lag(name, lag)
             case DeadLettered(name=name, is_new=True):
                 self._dead.add(1, _of_poller(name))
             case _:
                 pass
-
-    def _set_lag(self, name: str, lag: float | None) -> None:
-        if lag is not None:
-            self._lag.set(lag, _of_poller(name))
 
 
 class _CallSpans:
@@ -236,6 +246,17 @@ def _set_ending(span: trace.Span, status: int | None, error: str | None) -> None
 
 def _of_poller(name: str) -> Attributes:
     return {"income_client.poller": name}
+
+
+def _observe_pollers(
+    read: ReadGauge, _options: metrics.CallbackOptions
+) -> Iterator[metrics.Observation]:
+    """Observe a gauge of each poller, in the thread that exports; skip values that are unknown."""
+    for reference in _POLLERS.valuerefs():
+        poller = reference()
+        value = None if poller is None else read(poller.status)
+        if poller is not None and value is not None:
+            yield metrics.Observation(value, _of_poller(poller.name))
 
 
 def _ending_attributes(status: int | None, error: str | None) -> Attributes:

@@ -6,7 +6,8 @@ An exception of a listener is logged once and never reaches the call.
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from weakref import WeakValueDictionary
 
 from income_client.errors import InvalidArgumentError
 from income_client.settings import is_plain_function
@@ -32,6 +33,18 @@ class OnEvent(Protocol):
         ...
 
 
+class MeasuredPoller(Protocol):
+    """A poller whose status is shown as gauges."""
+
+    @property
+    def name(self) -> str:
+        """Name of the poller."""
+
+    @property
+    def status(self) -> Any:
+        """The `PollerStatus`, which may be read in any thread."""
+
+
 class Tracer(Protocol):
     """A listener that makes a span of each call, and counts the events outside of calls."""
 
@@ -43,6 +56,9 @@ class Tracer(Protocol):
     def count_event(self, event: "Event") -> None:
         """Count an event that belongs to no call."""
 
+    def add_poller(self, poller: MeasuredPoller) -> None:
+        """Show the status of a poller for as long as the program has the poller."""
+
 
 FindTracer = Callable[[], Tracer | None]
 
@@ -50,7 +66,7 @@ FindTracer = Callable[[], Tracer | None]
 class Instrumentation:
     """Passes the events of one client to its listeners."""
 
-    __slots__ = ("_find_tracer", "_has_failed", "_hook", "_tracer", "emit", "is_on")
+    __slots__ = ("_find_tracer", "_has_failed", "_hook", "_pollers", "_tracer", "emit", "is_on")
 
     def __init__(
         self, on_event: OnEvent | None = None, find_tracer: FindTracer | None = None
@@ -63,6 +79,8 @@ class Instrumentation:
         self._tracer: Tracer | None = None
         self._find_tracer = find_tracer
         self._has_failed: set[str] = set()
+        self._pollers: WeakValueDictionary[int, MeasuredPoller] = WeakValueDictionary()
+        """Pollers that were made before the tracer was found."""
         self.is_on: bool = find_tracer is not None or on_event is not None
         """Whether calls must be watched; False once no tracer was found and there is no hook."""
         self.emit: OnEvent | None = None if on_event is None else self._emit
@@ -100,6 +118,13 @@ class Instrumentation:
 
         return CallWatch(name, emit, clock)
 
+    def add_poller(self, poller: MeasuredPoller) -> None:
+        """Show the status of a poller to the tracer, which may be found later."""
+        if self._tracer is not None:
+            self._tracer.add_poller(poller)
+        elif self._find_tracer is not None:
+            self._pollers[id(poller)] = poller
+
     def _emit(self, event: "Event", span: OnEvent | None = None) -> None:
         """Pass an event to the call's span or else the tracer, and to the hook."""
         if span is None and self._tracer is not None:
@@ -121,6 +146,8 @@ class Instrumentation:
             self._log_hook_failure("telemetry", error)
         if self._tracer is not None:
             self.emit = self._emit
+            for poller in self._pollers.values():
+                self._tracer.add_poller(poller)
         self.is_on = self.emit is not None
 
     def _log_hook_failure(self, name: str, error: BaseException) -> None:

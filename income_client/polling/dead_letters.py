@@ -64,7 +64,8 @@ class DeadLetters:
 
     @property
     def _windows(self) -> list[Window]:
-        return [letter.window for letter in self._letters.values() if letter.application_id is None]
+        letters = tuple(self._letters.values())  # in one step: another thread may read the status
+        return [letter.window for letter in letters if letter.application_id is None]
 
     def windows_around(self, window: Window) -> list[Window]:
         """Return the windows to record as dead letters when a page contains a row without an id.

@@ -37,11 +37,15 @@ class Lateness:
     @property
     def greatest(self) -> int:
         """The greatest lateness; 0 if no update was late."""
-        return max((seconds for counts in self._hours.values() for seconds in counts), default=0)
+        return max((max(counts, default=0) for counts in self._copies()), default=0)
 
     def quantile(self, share: float) -> int:
         """Return the lateness that this share of all updates does not exceed."""
-        return _quantile(sum(self._hours.values(), Counter()), share)
+        return _quantile(sum(self._copies(), Counter()), share)
+
+    def _copies(self) -> list[Counter[int]]:
+        """Copy the hours, each in one step: another thread may read the status meanwhile."""
+        return [Counter(dict(counts)) for counts in tuple(self._hours.values())]
 
     def summary(self) -> "Lateness":
         """Return a copy for a checkpoint, with each lateness rounded up to a quantile of its hour.

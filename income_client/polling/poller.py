@@ -161,6 +161,7 @@ class Poller:
         self._delivered: _DeliveredBatch | _DeliveredRecords | None = None
         """The batch that the consumer works on."""
         self._is_awaited = False
+        source.session.instrumentation.add_poller(self)
 
     def __repr__(self) -> str:
         return f"<Poller {self._name!r}, {self._monitor.polls} polls>"
@@ -258,6 +259,11 @@ class Poller:
             self._schedule.ends_with_poll = True
         else:
             self._schedule.stop()
+
+    @property
+    def name(self) -> str:
+        """The poller's name, which is its key in the store."""
+        return self._name
 
     @property
     def status(self) -> PollerStatus:

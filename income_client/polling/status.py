@@ -136,11 +136,12 @@ class Monitor:
     @property
     def lag(self) -> float | None:
         """The seconds from what is delivered to the service's present; None if unknown."""
-        if self.progress is None or self._service_time is None:
+        progress = self.progress  # which another thread may read while it is replaced
+        if progress is None or self._service_time is None:
             return None
         now = self._service_time + self._clock.monotonic() - self._heard_at
         # The service's clock may have gone back.
-        return max(0.0, now - self.progress.position)
+        return max(0.0, now - progress.position)
 
     def poll_finished(self) -> None:
         """Count a poll that succeeded."""

@@ -48,7 +48,7 @@ from income_client.testing import JumpingClock
 from income_client.wire.times import wire_time
 from tests.support.clients import BASIC, OAUTH, Shelf, call, failure, playing, session_to
 from tests.support.clocks import stay_silent
-from tests.support.polling import NOW_TEXT, rest
+from tests.support.polling import NOW_TEXT, one_poll, rest, take
 from tests.support.server import (
     HUNG_UP,
     SILENT,
@@ -489,8 +489,8 @@ async def test_counts_tell_what_was_done(exported: Collected) -> None:
             store = MemoryCheckpointStore()
             records = await rest(client.poll(store, name="mine", start="2026-01-01"))
             service.advance(300)  # after which the dead letter is tried again
-            assert await rest(client.poll(store, name="mine")) == []
-    # First, since older SDKs give a gauge to one collection only.
+            poller = client.poll(store, name="mine")
+            assert await rest(poller) == []
     ((_, lag),) = exported.points("income_client.poll.lag")
     assert 0 <= lag < 120
     assert sum(value for _, value in exported.points("income_client.walk.rows")) == len(walked)
@@ -505,6 +505,42 @@ async def test_counts_tell_what_was_done(exported: Collected) -> None:
     assert (retried["error.type"], count) == ("ServerError", 1)
     calls = exported.points("income_client.call.duration")
     assert sum(count for _, count in calls) + len(service.requests) == len(exported.spans)
+
+
+async def test_gauges_are_a_poller_s_status_at_the_time_of_each_collection(
+    exported: Collected,
+) -> None:
+    """Also where nothing happens for long; none is shown of a poller that the program dropped."""
+    clock, mine = JumpingClock(), {"income_client.poller": "mine"}
+
+    def gauges() -> dict[str, float]:
+        values: dict[str, float] = {}
+        for name in ("lag", "late", "failures", "dead_letters", "is_leader"):
+            ((attributes, values[name]),) = exported.points(f"income_client.poll.{name}")
+            assert attributes == mine
+        return values
+
+    async with Emulator(5, clock=clock, time_flows=True) as service:
+        service.faults.add(
+            Fault("status", status=404, times=None, path=f"*/{service.world.ids[4]}")
+        )
+        async with IncomeClient(service.url, auth=service.oauth2, clock=clock) as client:
+            await client.service_time()
+            assert exported.points("income_client.poll.failures") == []
+            poller = client.poll(MemoryCheckpointStore(), name="mine", start="2026-01-01")
+            await (await take(poller)).commit()
+            await one_poll(poller)
+            leading = gauges()
+            await clock.sleep(100)
+            later = gauges()
+            await poller.aclose()
+            ended = gauges()
+            del poller
+            assert exported.points("income_client.poll.failures") == []
+    lag = leading.pop("lag")
+    assert leading == {"late": 0, "failures": 0, "dead_letters": 1, "is_leader": 1}
+    assert later["lag"] == pytest.approx(lag + 100, abs=1)
+    assert ended["is_leader"] == 0
 
 
 async def test_nothing_private_is_exported(exported: Collected) -> None:

@@ -1,33 +1,34 @@
 # measured_worker.py
 # pip install prometheus-client
 import asyncio
+import math
 import os
 
-from prometheus_client import Counter, Gauge, start_http_server
+from prometheus_client import Gauge, start_http_server
 
-from income_client import IncomeClient, SQLiteCheckpointStore
-from income_client.events import DeadLettered, Event, PollFailed, PollFinished
-
-LAG = Gauge("income_poll_lag_seconds", "How far the checkpoint is behind the service.")
-POLLS = Counter("income_polls", "Polls that succeeded.")
-FAILURES = Counter("income_poll_failures", "Polls that failed.")
-DEAD_LETTERS = Counter("income_dead_letters", "New dead letters.")
+from income_client import IncomeClient, Poller, SQLiteCheckpointStore
 
 
-def measure(event: Event) -> None:
-    if isinstance(event, PollFinished):
-        POLLS.inc()
-        LAG.set(event.lag or 0)
-    elif isinstance(event, PollFailed):
-        FAILURES.inc()
-    elif isinstance(event, DeadLettered) and event.is_new:
-        DEAD_LETTERS.inc()
+def show(poller: Poller) -> None:
+    """Show a poller's status to Prometheus, which reads it at each scrape."""
+    gauges = {
+        "lag_seconds": lambda: math.nan if poller.status.lag is None else poller.status.lag,
+        "late_seconds": lambda: poller.status.late,
+        "failures": lambda: poller.status.failures,
+        "dead_letters": lambda: poller.status.dead_letters,
+        "is_leader": lambda: poller.status.is_leader,
+    }
+    for name, read in gauges.items():
+        gauge = Gauge(f"income_poller_{name}", f"PollerStatus.{name}", ["poller"])
+        gauge.labels(poller.name).set_function(read)
 
 
 async def main() -> None:
-    start_http_server(int(os.environ["PORT"]), addr="127.0.0.1")
-    async with IncomeClient.from_env(on_event=measure) as client:
-        async for record in client.poll(SQLiteCheckpointStore("measured.db")):
+    async with IncomeClient.from_env() as client:
+        poller = client.poll(SQLiteCheckpointStore("measured.db"), standby=True)
+        show(poller)
+        start_http_server(int(os.environ["PORT"]), addr="127.0.0.1")
+        async for record in poller:
             print(record.application_id, flush=True)
 
 

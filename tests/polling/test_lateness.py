@@ -1,6 +1,8 @@
 """Lateness: the greatest and a quantile, over the updates of a day."""
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import msgspec
 from hypothesis import given
@@ -58,3 +60,20 @@ def test_what_is_older_than_a_day_is_forgotten() -> None:
     assert lateness.greatest == 3
     lateness.note(1, 5 * DAY)
     assert lateness.greatest == 1
+
+
+def test_the_lateness_may_be_read_in_another_thread() -> None:
+    """A metrics server reads the status in a thread of its own, while hours come and go."""
+    lateness, is_done = Lateness(), Event()
+
+    def read() -> None:
+        while not is_done.is_set():
+            assert lateness.quantile(0.5) < 50
+            assert lateness.greatest < 50
+
+    with ThreadPoolExecutor(1) as thread:
+        reads = thread.submit(read)
+        for number in range(50_000):
+            lateness.note(number % 50, number * 3_600)
+        is_done.set()
+    reads.result()

@@ -52,6 +52,7 @@ async def test_waiting_taking_over_and_losing_the_lease_are_logged_once_each(
         "poller 'default' waits as a standby: another poller holds the lease of 15 s",
         f"{_TAKEN_OVER} was released",
     ]
+    assert [each.poller.status.is_leader for each in made.replicas] == [True, False]
     levels = [line.levelname for line in caplog.records]
     assert levels == ["INFO", "WARNING", "WARNING", "INFO", "INFO"]
     facts = [(vars(line)["poller"], round(vars(line)["seconds"])) for line in caplog.records]

@@ -25,6 +25,7 @@ from income_client.records.window import EPOCH
 from tests.slow import example_programs, example_workers
 from tests.slow.examples import RunExample, leave_letters, variables
 from tests.slow.page_texts import TEXTS
+from tests.slow.prometheus import RULES
 from tests.slow.test_remote_emulator import DOCKERFILE
 from tests.slow.test_uvicorn import COMMANDS, SERVER_BLOCK
 from tests.support.pages import (
@@ -189,6 +190,11 @@ def _start_by_unit(block: Example) -> str | None:
     return None
 
 
+def _find_rules(block: Example) -> str | None:
+    """See that the tests of alerts run Prometheus with these rules."""
+    return None if block.parsed == RULES else "the tests of alerts use other rules"
+
+
 def _find_container(block: Example) -> str | None:
     """See that a test runs what a container of it would run."""
     return None if block.parsed == DOCKERFILE else "the tests of a container run another one"
@@ -203,6 +209,7 @@ KINDS: Final[Mapping[str, Callable[[Example], str | None]]] = {
     "sh": _find_installation,
     "text": _compare_text,
     "toml": _read_configuration,
+    "yaml": _find_rules,
 }
 
 
