@@ -221,6 +221,31 @@ def test_what_the_guide_says_of_several_machines_is_tested() -> None:
         assert re.search(rf"^(async )?def {name}\(", source, re.MULTILINE), cell
 
 
+def test_each_sentence_of_the_runbook_is_one_of_the_program() -> None:
+    """A text that has changed must change there too: an operator searches for its words."""
+    lines = (GUIDE / "runbook.md").read_text("utf-8").splitlines()
+    cells = [line.split(" | ")[0] for line in lines if line.startswith("| `")]
+    quoted = [text for cell in cells for text in re.findall(r"`([^`]+)`", cell)]
+    assert len(quoted) > 60
+    texts = "\n".join(text for path in PACKAGE.rglob("*.py") for text in _texts_of(path))
+    for sentence in quoted:
+        for words in sentence.split(" ... "):
+            assert len(words) >= 9, words
+            assert words in texts, words
+
+
+def _texts_of(path: Path) -> list[str]:
+    """Return the texts in the code of a module; docstrings are not shown to anybody."""
+    tree = ast.parse(path.read_text("utf-8"))
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if id(node) not in docstrings
+    ]
+
+
 def test_every_page_is_in_the_table_of_the_guide() -> None:
     linked = re.findall(r"^\| \[[\w-]+\]\(income_client/guide/([\w-]+\.md)\)", TEXT, re.MULTILINE)
     assert sorted(linked) == [page.name for page in PAGES[1:]]
