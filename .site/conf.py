@@ -43,6 +43,8 @@ suppress_warnings = ["misc.highlighting_failure"]  # a part of a file of nginx
 _STYLE = Config(napoleon_use_ivar=True, napoleon_use_rtype=False)
 _CALL = re.compile(r"(?:await )?(?P<name>[A-Za-z_][\w.]*)(?:\(.*\))?")
 _BACK = re.compile(r'<a class="viewcode-back" href="[^"]*#(?P<name>[^"]*)">.*?</a>')
+_CONTRACT = "income_client/guide/contract"
+_CITATION = re.compile(r"contract\s+sections?\s+\d(?:\.\d)?(?:(?:,|\s+and|\s+to)\s+\d(?:\.\d)?)*")
 _VARIABLES = {
     "IncomeClient": ["client"],
     "SyncIncomeClient": [],
@@ -154,6 +156,29 @@ class Entries:
                 literal.replace_self(link)
 
 
+def link_sections(app: Sphinx, page: nodes.document, docname: str) -> None:
+    """Link each number in "contract sections 4.2 and 4.3" to that section of the guide's page."""
+    if docname == _CONTRACT:
+        return
+    places = {
+        entry.astext().partition(". ")[0]: entry["anchorname"].removeprefix("#")
+        for entry in app.env.tocs[_CONTRACT].findall(nodes.reference)
+    }
+    for text in list(page.findall(nodes.Text)):
+        citations = [one.span() for one in _CITATION.finditer(text)]
+        if not citations or _is_within(text, nodes.reference, nodes.title):
+            continue
+        parts, end = [], 0
+        for number in re.finditer(r"\d(?:\.\d)?", text):
+            is_cited = any(start <= number.start() < stop for start, stop in citations)
+            if is_cited and (place := places.get(number[0])):
+                content = nodes.Text(number[0])
+                link = make_refnode(app.builder, docname, _CONTRACT, place, content)
+                parts += [nodes.Text(text[end : number.start()]), link]
+                end = number.end()
+        text.parent.replace(text, [*parts, nodes.Text(text[end:])])
+
+
 def _is_within(node: nodes.Node | None, *kinds: type[nodes.Node]) -> bool:
     while (node := node.parent if node else None) is not None:
         if isinstance(node, kinds):
@@ -177,4 +202,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("autodoc-process-docstring", read_docstring)
     app.connect("missing-reference", entries.of_type)
     app.connect("doctree-resolved", entries.of_code)
+    app.connect("doctree-resolved", link_sections)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -129,6 +129,17 @@ def test_names_in_the_guide_are_linked(site: Path) -> None:
         )
 
 
+def test_sections_of_the_contract_are_linked(site: Path) -> None:
+    """A sentence may name several sections."""
+    html = (site / "reference" / "client.html").read_text("utf-8")
+    page = "../income_client/guide/contract.html"
+    links = (
+        f'<a class="reference internal" href="{page}#{place}">{number}</a>'
+        for number, place in (("4.2", "read-an-application"), ("4.3", "read-documents"))
+    )
+    assert f"contract sections {' and '.join(links)}" in html
+
+
 def test_each_page_is_there_as_markdown(site: Path) -> None:
     """Pages of the guide are unchanged, pages of names have signatures, and all are listed."""
     for page in GUIDE.glob("*.md"):
