@@ -15,7 +15,16 @@ from .applications import ListProgress
 from .connection import Connection, connect
 from .exit_status import ExitStatus
 from .held import exported_span, read_pairs
-from .options import STANDARD_INPUT, HeldArgument, Length, When, Whole, overfull, span_between
+from .options import (
+    STANDARD_INPUT,
+    HeldArgument,
+    Length,
+    MaxRate,
+    When,
+    Whole,
+    overfull,
+    span_between,
+)
 from .output import counted, duration, inert, say, write_text
 from .progress import StatusLine
 from .rows import Column, OutputOption, QuietOption, RowWriter
@@ -42,6 +51,7 @@ async def audit(
     updated_before: When | None = None,
     settle: Annotated[Whole, Parameter(metavar="SECONDS", validator=Number(gte=0))] = 60,
     margin: Length = _DAY,
+    max_rate: MaxRate = None,
     output: OutputOption = None,
     quiet: QuietOption = False,
     connection: Connection | None = None,
@@ -78,6 +88,7 @@ async def audit(
         settle: Seconds that an update may take until you hold it: later ones do not count.
         margin: Miss no update that came later than this after the time held, such as 1h.
             Default: 1d.
+        max_rate: Most requests a second, retries included. Default: no limit.
         output: Format of the output.
         quiet: Print the ids of what is missing or stale only, one a line.
         connection: The service.
@@ -89,7 +100,7 @@ async def audit(
     alone = "application_id" if quiet else None
     rows = RowWriter(_COLUMNS, output, quiet=alone, before=line.make_way)
     try:
-        async with connect(connection, on_event=progress.draw_event) as client:
+        async with connect(connection, on_event=progress.draw_event, max_rate=max_rate) as client:
             span = await span_between(client, updated_after, updated_before)
             after, before = exported_span(held)
             result = await client.audit(

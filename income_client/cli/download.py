@@ -45,6 +45,7 @@ from .options import (
     Count,
     DocumentTypes,
     IdArgument,
+    MaxRate,
     Moment,
     Switch,
     TypesOption,
@@ -89,6 +90,7 @@ async def download(
         str, Parameter(metavar="TEMPLATE")
     ] = "{application_id}/{document_type}/{document_id}-{file}.{ext}",
     concurrency: Count = 8,
+    max_rate: MaxRate = None,
     overwrite: Switch = False,
     allow_host: Annotated[
         tuple[str, ...],
@@ -124,6 +126,7 @@ async def download(
         names: Template of the names of files. Fields: application_id, document_type, document_id,
             file, file_reference_id and ext.
         concurrency: Downloads at a time.
+        max_rate: Most requests a second to the service, retries included. Default: no limit.
         overwrite: Replace files that are there and differ.
         allow_host: Another host that files may come from, as name, *.domain, address or with
             :port. May be repeated. One that names this machine (localhost, 127.0.0.1, [::1]) also
@@ -137,6 +140,7 @@ async def download(
         connection,
         downloads=_download_policy(allow_host, allow_private_networks=allow_private_networks),
         concurrency=max(_SERVICE_CONCURRENCY, concurrency),
+        max_rate=max_rate,
     ) as client:
         try:
             # Only for its checks, before a folder is made: nothing begins until it is iterated.

@@ -28,6 +28,7 @@ from .options import (
     Chosen,
     Count,
     IdArgument,
+    MaxRate,
     Moment,
     Seconds,
     Switch,
@@ -58,6 +59,8 @@ _IN_A_ROW: Final = 20
 """Most failures in a row before the service counts as failed."""
 _NEARLY: Final = 0.99
 """Largest share that the progress bar shows before the export is complete."""
+_SAY_SECONDS: Final = 60.0
+"""Fewest seconds between lines of progress where no terminal shows a bar."""
 _OVERLAP: Final = timedelta(seconds=1)
 """Overlap of consecutive periods, since it is unknown whether bounds are inclusive."""
 _LOSSLESS: Final = "--format jsonl, with the same other arguments, loses nothing"
@@ -82,6 +85,7 @@ async def export(
     addresses: Switch = False,
     settle: Annotated[Seconds, Parameter(metavar="SECONDS")] = 60.0,
     concurrency: Count = 16,
+    max_rate: MaxRate = None,
     allow_missing: Switch = False,
     connection: Connection | None = None,
 ) -> int:
@@ -103,7 +107,8 @@ async def export(
     Applications that cannot be read are retried by the next run. Until then there
     is no file, unless --allow-missing is given.
 
-    The path goes to standard output. The exit status is 0 if the file is there,
+    The path goes to standard output. Where standard error is no terminal, it has a
+    line of progress a minute. The exit status is 0 if the file is there,
     and 1 if something failed or is missing. The file holds borrowers' data, and
     only you can read it.
 
@@ -122,6 +127,7 @@ async def export(
         addresses: Include the signed addresses of files, with which anyone can read them.
         settle: Seconds that the service may take to list an update.
         concurrency: Applications to read at a time.
+        max_rate: Most requests a second, retries included. Default: no limit.
         allow_missing: Write the file even if applications could not be read.
         connection: The service.
     """
@@ -149,7 +155,8 @@ async def export(
     if applications:
         request["by_id"] = True
     stop = Stoppable()
-    async with make_client(settings, concurrency=concurrency + _WALKERS) as client:
+    requests = concurrency + _WALKERS
+    async with make_client(settings, concurrency=requests, max_rate=max_rate) as client:
         signals = StopSignals(stop.stop)
         try:
             with Workspace(to, has_manifest_beside=chosen_format == "jsonl") as workspace:
@@ -205,7 +212,7 @@ class _Export:
         self._workspace = workspace
         self._request = request
         self._stop = stop
-        self._began_at = monotonic()
+        self._began_at = self._said_at = monotonic()
         self._lines: dict[str, bytes] = {}
         self._missing: dict[str, str] = {}
         self._malformed: list[DecodeError] = []
@@ -512,6 +519,10 @@ class _Export:
             earliest=self._earliest,
         )
         self._lines, self._missing = {}, {}
+        if self._bars.disable and monotonic() - self._said_at >= _SAY_SECONDS:
+            self._said_at = monotonic()
+            share = "" if self._chosen is not None else f"{self._share:.0%}, "
+            say(f"exporting: {share}{self._counted_records}")
 
     async def _write_tables(self, *, allow_missing: bool) -> tuple[dict[str, int], dict[str, str]]:
         """Write the lines as Parquet files; return the rows by table, and the misfits by id.

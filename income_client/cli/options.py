@@ -46,6 +46,10 @@ Whole = Annotated[int, Parameter(converter=_read_whole, n_tokens=1, accepts_keys
 """A whole number, which cyclopts alone would round from a fraction."""
 Count = Annotated[Whole, Parameter(metavar="COUNT", validator=Number(gte=1))]
 """A number of at least one."""
+MaxRate = Annotated[
+    float | None, Parameter(metavar="REQUESTS", validator=Number(gt=0), show_default=False)
+]
+"""The ``max_rate`` of a command's client."""
 TableOrJson = Annotated[
     Literal["table", "json"], Parameter(name=("--output", "-o"), metavar="FORMAT")
 ]

@@ -32,7 +32,7 @@ from income_client.system.disk import is_folder, is_missing
 
 from .connection import Connection, connect
 from .exit_status import ExitStatus
-from .options import NOW, Moment, Seconds, Switch, When, span_between
+from .options import NOW, MaxRate, Moment, Seconds, Switch, When, span_between
 from .output import (
     OutputLines,
     check_is_no_output,
@@ -63,6 +63,7 @@ async def poll(
     interval: Annotated[float, Parameter(metavar="SECONDS", validator=Number(gt=0))] = 30.0,
     settle: Annotated[Seconds, Parameter(metavar="SECONDS")] = 60.0,
     lookback: Annotated[Seconds, Parameter(metavar="SECONDS")] = 0.0,
+    max_rate: MaxRate = None,
     once: Switch = False,
     standby: Switch = False,
     lease: Annotated[float, Parameter(metavar="SECONDS", validator=Number(gt=0))] = 15.0,
@@ -108,6 +109,7 @@ async def poll(
         interval: Seconds from one poll to the next.
         settle: Seconds that the service may take to list an update.
         lookback: Further seconds that each poll reads again.
+        max_rate: Most requests a second, retries included. Default: no limit.
         once: Poll once, up to the present, and exit.
         standby: Wait while another process polls by this name, and take over when it ends.
         lease: Seconds after which a standby takes over from a process that has died.
@@ -128,7 +130,7 @@ async def poll(
     place = str(store)
     check_name(name, place, start, is_known=is_known, must_exist=must_exist)
     watch = Watch(place, line, is_single=once)
-    async with connect(connection, on_event=watch.take_event) as client:
+    async with connect(connection, on_event=watch.take_event, max_rate=max_rate) as client:
         poller = client.poll(
             checkpoints,
             name=name,

@@ -22,7 +22,7 @@ from income_client.system.texts import reason_of
 
 from .connection import Connection, connect
 from .exit_status import ExitStatus
-from .options import Seconds, Switch, When
+from .options import MaxRate, Seconds, Switch, When
 from .output import check_is_no_output, say
 from .poll import (
     Watch,
@@ -61,6 +61,7 @@ async def relay(
     interval: Annotated[float, Parameter(metavar="SECONDS", validator=Number(gt=0))] = 30.0,
     settle: Annotated[Seconds, Parameter(metavar="SECONDS")] = 60.0,
     lookback: Annotated[Seconds, Parameter(metavar="SECONDS")] = 0.0,
+    max_rate: MaxRate = None,
     once: Switch = False,
     standby: Switch = False,
     lease: Annotated[float, Parameter(metavar="SECONDS", validator=Number(gt=0))] = 15.0,
@@ -97,6 +98,7 @@ async def relay(
         interval: Seconds from one poll to the next.
         settle: Seconds that the service may take to list an update.
         lookback: Further seconds that each poll reads again.
+        max_rate: Most requests a second, retries included. Default: no limit.
         once: Poll once, up to the present, and exit.
         standby: Wait while another process relays by this name, and take over when it ends.
         lease: Seconds after which a standby takes over from a process that has died.
@@ -121,7 +123,7 @@ async def relay(
         place = str(store) if bucket is None else f"bucket {bucket}"
         check_name(name, place, start, is_known=is_known, must_exist=must_exist)
         watch = Watch(place, line, is_single=once)
-        async with connect(connection, on_event=watch.take_event) as client:
+        async with connect(connection, on_event=watch.take_event, max_rate=max_rate) as client:
             poller = client.poll(
                 checkpoints,
                 name=name,

@@ -168,6 +168,17 @@ def test_ctrl_c_is_quiet(any_reader: str, prepared: Cli) -> None:
     assert "Interrupt" not in ran.stderr
 
 
+@pytest.mark.parametrize("name", ["audit", "download", "export", "poll"])
+def test_a_rate_bounds_the_requests_of_long_commands(name: str, prepared: Cli) -> None:
+    """The turn of the second request is behind its deadline."""
+    before = len(prepared.service.requests)
+    ran = prepared(*Form(name).line(prepared.service), "--max-rate", "0.001")
+    assert ran.status == 1
+    assert "its turn at max_rate comes after its deadline" in ran.stderr
+    asked = [request.name for request in prepared.service.requests[before:]]
+    assert len([name for name in asked if name not in {"token", "file"}]) == 1
+
+
 @pytest.mark.parametrize(
     ("form", "number"),
     [

@@ -8,6 +8,7 @@ import stat
 import sys
 from contextlib import closing
 from decimal import Decimal
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -352,6 +353,20 @@ def test_a_terminal_shows_how_far_it_is(export: Export) -> None:
     remaining = " ".join(terminal.standing(shown.screen))
     assert "Exporting" not in remaining
     assert "--updated-after 2026-06-30T11:58:59" in remaining
+
+
+@pytest.mark.income_service(applications=[*range(0, 15_000_000, 250_000)], max_span=80 * 86_400)
+def test_a_log_shows_each_minute_how_far_it_is(
+    export: Export, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Standard error that is no terminal has a line once records were stored after a minute."""
+    monkeypatch.setattr("income_client.cli.export._MOST_LINES", 10)
+    monkeypatch.setattr("income_client.cli.export.monotonic", count(step=25).__next__)
+    pattern = r"^income-client: exporting: (\d+)%, (\d+) applications$"
+    shown = re.findall(pattern, export().stderr, re.MULTILINE)
+    (first_share, first), (last_share, last) = ((int(a), int(b)) for a, b in shown)
+    assert 0 < first < last <= 60
+    assert 0 <= first_share < last_share < 100
 
 
 # Resumed
