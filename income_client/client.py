@@ -91,6 +91,9 @@ FILE_NAMES: Final = "{application_id}/{document_type}/{document_id}-{file}.{ext}
 class IncomeClient:
     """An asynchronous client of the income-verification service.
 
+    Make it by ``IncomeClient.from_env()``, from environment variables, by ``from_config()``, from
+    the configuration file, or with the arguments below.
+
     A client has one pool of connections and one access token: make one per service, and use
     it in one event loop. ``income-client guide contract`` shows the sections of the service's
     contract that docstrings cite.

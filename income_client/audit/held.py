@@ -77,9 +77,13 @@ async def read_held(held: Held, zone: tzinfo) -> HeldTimes:
                     try:
                         times.add(application_id, *_seconds_of(when, zone))
                     except ConfigurationError:
-                        raise wrong("held", f"has no time in entry {number:,}") from None
+                        message = (
+                            f"needs a datetime or ISO 8601 text as the time of entry {number:,}"
+                        )
+                        raise wrong("held", message) from None
                 case _:
-                    raise wrong("held", f"has no pair of an id and a time in entry {number:,}")
+                    message = "must be pairs such as ('app-1', record.last_updated_at), but entry"
+                    raise wrong("held", f"{message} {number:,} is of type {type(entry).__name__}")
     return times
 
 

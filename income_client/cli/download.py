@@ -286,7 +286,7 @@ class _Run:
             self._new += not outcome.was_there
             self._size += 0 if outcome.was_there else outcome.size
             # As the user wrote the folder, such as relative to the current one.
-            path = self._folder / Path(outcome.path or "").relative_to(self._folder.absolute())
+            path = self._folder / outcome.path.relative_to(self._folder.absolute())
             if not self._bars.print_path(path):
                 # In a thread, since a reader of standard output may be slow.
                 await asyncio.to_thread(self._lines.write, os.fsencode(path))

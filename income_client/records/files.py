@@ -1,6 +1,7 @@
 """A downloaded file and the progress of a download, without URL and content."""
 
 from pathlib import Path
+from typing import Any
 
 from attrs import frozen
 
@@ -17,7 +18,8 @@ class DownloadedFile:
     """The service's key of the document's type; None for a document made by hand."""
     file: int
     """Number of the file among the document's files, from 0."""
-    path: Path | None
+    # Any in place of None spares those who have given a folder a check that never fails.
+    path: Path | Any
     """Path of the file; None if it was written to an open file."""
     size: int
     """Length of the file in bytes."""

@@ -440,7 +440,8 @@ async def _sync_batches(portal: Portal, poller: Poller) -> AsyncGenerator[SyncBa
 class SyncIncomeClient:
     """A client of the income-verification service for code that is not asynchronous.
 
-    It has the methods and the arguments of `IncomeClient`. Calls wait for their results, and what
+    Make it by ``SyncIncomeClient.from_env()``, or as an `IncomeClient`. It has the methods and the
+    arguments of that. Calls wait for their results, and what
     is iterated over asynchronously there is a plain iterator here. Any thread may call.
 
     One thread in the background runs the event loop of all connections. It starts with the first

@@ -11,7 +11,7 @@ async def store_files(client: IncomeClient, ids: list[str], store: ObjectStore) 
     async for file in client.download_all(documents, "outbox", on_error="yield"):
         if isinstance(file, DownloadFailure):
             print(file.document_id, "later:" if file.error.retryable else "failed:", file.error)
-        elif file.path is not None:
+        else:
             # The last three parts of the path are safe names, unlike the ids they are made of.
             key = "/".join(file.path.parts[-3:])
             await obstore.put_async(store, key, file.path)
