@@ -119,7 +119,8 @@ def _write_document(
         "data_action": document.data_action,
     }
     # An address is as secret as its file, and lines are kept for longer than it is good for.
-    visible = document if keeps_address else evolve(document, url="")
+    url = document.url if keeps_address else ""
+    visible = evolve(document, url=url, source=None)  # the line has both parts of it
     rows.write(row, msgspec.json.encode({**place, "document": msgspec.Raw(to_json(visible))}))
 
 

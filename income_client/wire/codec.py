@@ -221,16 +221,39 @@ def decode(cls: type[T], body: bytes, on_tree: Callable[[Any], None] | None = No
             record = quick(body)
             return record
     tree = parse_exactly(body)
+    record = _read_tree(cls, tree)
+    if on_tree is not None:
+        on_tree(tree)
+    return record
+
+
+def _read_tree(cls: type[T], tree: Any) -> T:
+    """Return the record of a parsed text; raise `DecodeError` with every fault."""
     try:
-        record = _readers_module().reader_of(cls)(tree, cls)
+        record: T = _readers_module().reader_of(cls)(tree, cls)
     except Exception as error:  # noqa: BLE001 - a class of the user's raises what it likes
         # If the text is as the fields say, a registered class has raised, by a validator or by a
         # bug of its own, and only the name of the error distinguishes them.
         other = PayloadFault("$", f"not accepted by its class: {type(error).__name__}")
         raise DecodeError(_readers_module().faults_of(cls, tree) or (other,)) from None
-    if on_tree is not None:
-        on_tree(tree)
     return record
+
+
+def _read_document(tree: Any) -> Any:
+    """Read a document that was written by itself, with its source if it was written with one."""
+    documents = _documents_module()
+    match tree:
+        case {"source": {"application_id": str(), "document_type": str()} as source, **members}:
+            # The type says of which class the data is.
+            reply = {
+                "application_id": source["application_id"],
+                "application_reference_id": "",
+                "documents": {source["document_type"]: [members]},
+            }
+            (document,) = _read_tree(documents.ApplicationDocuments, reply)
+            return document
+        case _:
+            return _read_tree(documents.Document, tree)
 
 
 def decode_untyped(body: bytes) -> Any:
@@ -254,6 +277,13 @@ def _mask_objects(value: Any) -> Any:
             return [_mask_objects(item) for item in value]
         case _:
             return value
+
+
+@functools.cache
+def _documents_module() -> ModuleType:
+    from income_client.records import documents  # noqa: PLC0415 - see above
+
+    return documents
 
 
 @functools.cache
@@ -290,7 +320,8 @@ def to_json(record: object) -> bytes:
 
     Returns:
         JSON in UTF-8, each number with the digits that were sent. An `ApplicationRecord` becomes
-        an object with the members ``application`` and ``documents``.
+        an object with the members ``application`` and ``documents``. A `Document` by itself has
+        its ``source`` as a member too, from which an expired URL can be replaced.
 
     Raises:
         ConfigurationError: it is neither, or holds what JSON cannot carry exactly or `from_json`
@@ -300,7 +331,7 @@ def to_json(record: object) -> bytes:
     is_tree = isinstance(record, dict | list) and is_untyped(record)
     if is_tree or _readers_module().is_record_class(kind):
         try:
-            return render(record if is_tree else _writers_module().write_object(record))
+            return render(record if is_tree else _writers_module().write_record(record))
         except Exception:  # noqa: BLE001 - a record made by hand holds anything
             fault = f"this {kind.__name__} holds what JSON cannot carry exactly"
     else:
@@ -326,7 +357,11 @@ def from_json(record_class: type[T], text: bytes | str) -> T:
         ConfigurationError: ``record_class`` is not a class of records, or ``text`` is
             neither bytes nor a str.
     """
-    return decode(*_check_arguments(record_class, text))
+    cls, body = _check_arguments(record_class, text)
+    if cls is not _documents_module().Document:
+        return decode(cls, body)
+    document: T = _read_document(parse_exactly(body))
+    return document
 
 
 def _check_arguments(record_class: type[T], text: object) -> tuple[type[T], bytes]:

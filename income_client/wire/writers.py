@@ -29,6 +29,14 @@ def write_object(value: Any) -> Any:
     return writer_of(kind)(value) if attrs.has(kind) else write_untyped(value)
 
 
+def write_record(record: Any) -> Any:
+    """Return the JSON object of a record by itself: that of a document has its source too."""
+    members = write_object(record)
+    if isinstance(record, Document) and record.source is not None:
+        members = {**members, "source": attrs.asdict(record.source)}
+    return members
+
+
 _WRITERS: Final = {**WRITERS, object: write_object}
 
 

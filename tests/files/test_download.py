@@ -27,6 +27,8 @@ from income_client import (
     IncomeClient,
     RetryPolicy,
     Timeouts,
+    from_json,
+    to_json,
 )
 from income_client.downloads.downloader import FreshAddresses
 from income_client.downloads.http import FilePool
@@ -314,6 +316,18 @@ async def test_addresses_that_never_are_fresh_are_given_up(tmp_path: Path) -> No
         with pytest.raises(DownloadError, match="403"):
             await play.client.download(evolve(document, source=None), tmp_path / "slip.pdf")
         assert play.renewals == 0
+
+
+async def test_an_expired_address_of_a_document_from_json_is_renewed(
+    tmp_path: Path, play: Scene
+) -> None:
+    """As one that was pickled: its JSON names the application, and the type of its data."""
+    document = await play.document()
+    stored = from_json(Document, to_json(document))
+    assert (stored, stored.source) == (document, document.source)
+    play.service.advance(1000)
+    file = await play.client.download(stored, tmp_path / "slip.pdf")
+    assert (play.renewals, file.application_id) == (1, play.service.world.ids[0])
 
 
 async def test_credentials_that_are_refused_meanwhile_are_told(tmp_path: Path, play: Scene) -> None:

@@ -16,6 +16,7 @@ import pytest
 from income_client import (
     ConfigurationError,
     DecodeError,
+    Document,
     from_json,
     register_document_type,
     to_json,
@@ -24,7 +25,7 @@ from income_client.records import ApplicationDocuments, Paystub
 from income_client.records.fields import UtcTime
 from income_client.wire import readers
 from tests.support.canaries import CANARY, held_by
-from tests.support.payloads import DOCUMENTS, changed
+from tests.support.payloads import DOCUMENTS, changed, known_record
 
 
 @attrs.frozen(kw_only=True)
@@ -255,3 +256,37 @@ def test_a_second_type_is_known_everywhere(tmp_path: Path) -> None:
     (facts,) = [line for line in page if "D1 bank statement " in line]
     assert f": {period[0]} to {period[1]}, balance {float(row['balance']):,.2f}" in facts
     assert row["bank_name"] not in " ".join(page)
+
+
+# A document by itself
+
+
+@pytest.mark.parametrize("kind", ["paystub", "unknown_form"])
+def test_a_document_by_itself_is_read_back_with_its_source(kind: str) -> None:
+    """The type in the source says which class its data has."""
+    documents = known_record().documents
+    assert documents is not None
+    document = next(one for one in documents if one.document_type == kind)
+    read = from_json(Document, to_json(document))
+    assert (read, read.source) == (document, document.source)
+    assert to_json(read) == to_json(document)
+
+
+@pytest.mark.parametrize("source", [None, 7, {}, {"application_id": "a"}, {"document_type": 7}])
+def test_another_member_called_source_is_an_unknown_field(source: Any) -> None:
+    """It is kept, as the service has sent it."""
+    documents = known_record().documents
+    assert documents is not None
+    bare = attrs.evolve(next(iter(documents)), source=None, extracted_data={})
+    text = to_json(attrs.evolve(bare, extra={"source": source}))
+    read = from_json(Document, text)
+    assert (read.source, dict(read.extra), to_json(read)) == (None, {"source": source}, text)
+
+
+def test_faults_of_a_document_by_itself_are_named() -> None:
+    documents = known_record().documents
+    assert documents is not None
+    text = to_json(next(iter(documents))).replace(b'"hours_worked":', b'"hours":')
+    with pytest.raises(DecodeError, match=r"extracted_data\.hours_worked: missing") as caught:
+        from_json(Document, text)
+    assert not caught.value.retryable
