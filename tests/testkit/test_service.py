@@ -370,6 +370,23 @@ def test_a_synchronous_client_from_the_configuration_jumps_and_reads_files(
     assert len(saved) == len(list(documents.all()))
 
 
+@pytest.mark.usefixtures("income_environment")
+def test_clients_in_threads_and_in_loops_of_their_own_jump(
+    income_service: IncomeService, income_clock: JumpingClock
+) -> None:
+    async def read(application_id: str) -> str:
+        async with IncomeClient.from_env() as client:
+            return (await client.get_application(application_id)).application_id
+
+    ids = income_service.ids[:8]
+    income_service.faults.add("get_application: 503 retry-after=20 x2")
+    with ThreadPoolExecutor(4) as pool, SyncIncomeClient.from_env() as client:
+        found = list(pool.map(lambda each: asyncio.run(read(each)), ids))
+        shared = list(pool.map(client.get_application, ids))
+    assert found == [each.application_id for each in shared] == list(ids)
+    assert sum(income_clock.slept) >= 20
+
+
 @EMPTY
 @pytest.mark.usefixtures("income_environment")
 async def test_options_of_the_code_under_test_stay(
