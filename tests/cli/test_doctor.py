@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import trustme
 
 from income_client.emulator import Fault, ServiceRules
+from income_client.emulator.times import START
 from income_client.testing import IncomeService
 from tests.support.cli import Cli, with_basic
 from tests.support.emulated import served
@@ -21,6 +23,8 @@ from tests.support.server import accepting
 
 DAY: Final = 86_400
 LIST: Final = "/v1/income/applications"
+PRESENT: Final = int(START.replace(tzinfo=UTC).timestamp())
+"""Second of the emulated service's present."""
 FIRST: Final = "0001-01-01T00:00:00"
 LAST: Final = "9999-12-31T23:59:59"
 MOST_REQUESTS: Final = 20
@@ -98,11 +102,31 @@ MORE_ROWS: Final = pytest.mark.income_service(applications=2000)
 
 
 @pytest.mark.parametrize(
+    ("ages", "verdict", "words"),
+    [
+        (range(60, 10 * DAY, 600), "ok", "144 applications updated in 1 d"),
+        (range(60, 2 * DAY, 30), "ok", "118 applications updated in 1 h, a rate of 2,832 a day"),
+        ([30] * 1_500, "note", "1,000 applications updated in 1 min, a rate of 1,440,000 a day or"),
+    ],
+    ids=["few", "many", "more than a page"],
+)
+def test_updates_of_a_day_are_counted(
+    ages: Sequence[int], verdict: str, words: str, cli: Cli
+) -> None:
+    with IncomeService(applications=[PRESENT - age for age in ages]) as service:
+        found = Doctor(cli.at(service))()[1]["updates"]
+    assert found["verdict"] == verdict
+    assert words in found["finding"]
+
+
+@pytest.mark.parametrize(
     ("rules", "changes", "check", "verdict", "words"),
     [
         (NARROW, {}, "limit", "note", "in the 7 d to which longer spans are narrowed, all that"),
         ({"max_span": 400 * DAY}, {}, "limit", "note", "in the 400 d to which longer spans are"),
         ({"max_span": 2}, {}, "applications", "note", "none is listed in the 2 s to which longer"),
+        ({}, {}, "updates", "ok", "0 applications updated in 1 d"),
+        ({"max_span": 3600}, {}, "updates", "ok", "0 applications updated in 1 h, a rate of 0 a"),
         ({"clock_offset": 40}, {}, "service time", "note", "40 s behind Date"),
         ({"clock_offset": 7200}, {}, "service time", "warning", "2 h from Date, and rows are not"),
         ({}, {}, "service time", "ok", "times without zone are UTC"),

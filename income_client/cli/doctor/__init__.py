@@ -60,7 +60,8 @@ async def doctor(
 
     One line for each check: the configuration and where it comes from, the
     connection with its certificate, the credentials, the clock, whether applications
-    can be read, whether pages of the list hide some, and which zone its times are in.
+    can be read, whether pages of the list hide some, how many are updated in a day,
+    and which zone its times are in.
     It makes at most 20 requests, one after the other, and changes nothing.
 
     The output can be pasted into a ticket: it shows no secret, no borrower's data

@@ -4,6 +4,7 @@
 ``clock``: tokens and certificates depend on this machine's clock.
 ``applications``: what cannot be read becomes a dead letter of polls.
 ``limit``: a page that hides rows without being full loses applications in silence.
+``updates``: how many requests a poller or an export of a day makes.
 ``service time``: a zone or a clock that is not UTC moves what is given as a time, and polls.
 
 What the contract leaves open besides, such as whether bounds are inclusive, changes nothing for
@@ -43,7 +44,7 @@ from income_client import (
 )
 from income_client.cli.connection import is_refusal, make_client
 from income_client.cli.options import BEGINNING
-from income_client.cli.output import duration
+from income_client.cli.output import counted, duration
 from income_client.configuration import Configuration
 from income_client.events import Event, TokenRenewed
 
@@ -58,6 +59,9 @@ T = TypeVar("T")
 
 _TIMEOUTS: Final = Timeouts(connect=5.0, read=10.0, deadline=15.0)
 _SECOND: Final = timedelta(seconds=1)
+_DAY: Final = timedelta(days=1)
+_COUNTED_SPANS: Final = (_DAY, timedelta(hours=1), timedelta(minutes=1))
+"""Spans before the present in which updates are counted, until one fits a page."""
 _FURTHEST_ZONE: Final = timedelta(hours=26)
 """Largest difference of two time zones: a bound further away is not the present of any zone."""
 _SMALL_LIMIT: Final = 5
@@ -374,6 +378,22 @@ class Service:
         again = await self._get_page(large.updated_after, large.updated_before, LARGEST)
         return len(more - _ids_on(large) - _ids_on(again))
 
+    async def check_updates(self) -> Finding:
+        """Count the applications that were updated in a day, or in less where they are many."""
+        for span in _COUNTED_SPANS:
+            page = await self._get_page(self._present - span, None, LARGEST)
+            if len(page.applications) < LARGEST:
+                break
+        rows, width = len(page.applications), page.updated_before - page.updated_after
+        if width < _SECOND:
+            return _undetermined_finding("the service narrows spans to less than a second")
+        text = f"{counted(rows, 'application')} updated in {duration(width.total_seconds())}"
+        if width < _DAY:
+            text += f", a rate of {rows * (_DAY / width):,.0f} a day"
+        if rows >= LARGEST:
+            return Finding(Verdict.NOTE, f"{text} or more")
+        return Finding(Verdict.OK, text)
+
     async def check_service_time(self) -> Finding:
         """Compare the list's present with the Date headers."""
         frame, utc = self._list_offset, self._utc_offset
@@ -416,6 +436,7 @@ CHECKS: Final[dict[str, tuple[Callable[[Service], Awaitable[Finding]], tuple[str
     "clock": (Service.check_clock, ()),
     "applications": (Service.check_applications, ("credentials",)),
     "limit": (Service.check_limit, ("applications",)),
+    "updates": (Service.check_updates, ("applications",)),
     "service time": (Service.check_service_time, ("credentials",)),
 }
 """Checks in order, with the checks they depend on; a connection if none."""
