@@ -20,6 +20,7 @@ from income_client.errors import CheckpointError, InvalidArgumentError
 from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import EPOCH, Window
 from income_client.system.concurrency import run_to_the_end
+from income_client.system.descriptors import find_shortage, shortage_in
 from income_client.system.disk import (
     chown_command,
     is_foreign,
@@ -367,18 +368,20 @@ class SQLiteCheckpointStore(CheckpointStore):
     def _translate_error(self, error: Exception) -> CheckpointError | None:
         """Return an error of the package for one of SQLite, whose text contains no stored value."""
         if isinstance(error, OSError):
-            reason = error.strerror or type(error).__name__
+            reason = shortage_in(error) or error.strerror or type(error).__name__
             return self._store_error(reason, retryable=error.errno in _RETRYABLE_ERRNOS)
         if not isinstance(error, sqlite3.Error):
             return None
         code = _code_of(error)
         if code is None:  # sqlite3's own error: it shows a text that is not UTF-8, for example
             return self._store_error(f"cannot be read: {type(error).__name__}")
-        if code == sqlite3.SQLITE_CANTOPEN and not _may_open(self._path):
+        # SQLite does not pass on why a file could not be opened.
+        shortage = find_shortage() if code == sqlite3.SQLITE_CANTOPEN else None
+        if code == sqlite3.SQLITE_CANTOPEN and shortage is None and not _may_open(self._path):
             return self._store_error(os.strerror(errno.EACCES))
         if code in _DAMAGE_CODES:
             return self._store_error(f"{error}; {_ADVICE}")
-        return self._store_error(str(error), retryable=code in _RETRYABLE_CODES)
+        return self._store_error(shortage or str(error), retryable=code in _RETRYABLE_CODES)
 
     def _store_error(self, reason: str, *, retryable: bool = False) -> CheckpointError:
         return CheckpointError(
@@ -467,7 +470,6 @@ def _code_of(error: sqlite3.Error) -> int | None:
 
 
 def _may_open(path: Path) -> bool:
-    # SQLite does not pass on why a file could not be opened.
     is_effective = os.access in os.supports_effective_ids
     return os.access(path, os.R_OK | os.W_OK, effective_ids=is_effective)
 

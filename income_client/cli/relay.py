@@ -210,7 +210,8 @@ def _unreachable_text(url: str, reason: "NoConnection") -> str:
     places = ", ".join(map(_place_of, parts))
     if reason is NoConnection.CREDENTIALS:
         return f"the server at {places} refused the credentials"
-    return f"no NATS server answers at {places}"
+    is_known = reason not in {NoConnection.SILENCE, NoConnection.ADDRESS}
+    return f"no NATS server answers at {places}" + (f": {reason.value}" if is_known else "")
 
 
 def _place_of(url: str) -> str:

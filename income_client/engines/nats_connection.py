@@ -1,6 +1,8 @@
 """A connection to NATS that is kept, and whose errors never show its address."""
 
 import asyncio
+import socket
+import ssl
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Final
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
+from income_client.system.descriptors import find_shortage, shortage_in
 from income_client.system.logs import GuardedLogger
 
 _LOGGER: Final = GuardedLogger("income_client.nats")
@@ -23,6 +26,9 @@ class NoConnection(Enum):
     ADDRESS = "no connection can be made with this address"
     SILENCE = "no server answers"
     CREDENTIALS = "the server refused the credentials"
+    CERTIFICATE = "the server's certificate was not accepted"
+    NAME = "the host name was not found"
+    DESCRIPTORS = "no file descriptor is left (ulimit -n)"
 
 
 class NatsConnectionError(Exception):
@@ -52,11 +58,11 @@ async def connect(
     Raises:
         NatsConnectionError: there is none.
     """
-    is_refused = False
+    known: NoConnection | None = None
 
     async def note(error: Exception) -> None:
-        nonlocal is_refused
-        is_refused = is_refused or _is_refusal(error)
+        nonlocal known
+        known = known or _reason_in(error)
         _LOGGER.debug("NATS: %s", type(error).__name__)
 
     client = Client()
@@ -74,20 +80,27 @@ async def connect(
             )
             return client
     except (NatsError, ValueError) as error:  # faults of servers do not end it
-        is_refused = is_refused or _is_refusal(error)
-        reason = NoConnection.ADDRESS
-    except (TimeoutError, OSError):
-        reason = NoConnection.SILENCE
+        reason = _reason_in(error) or NoConnection.ADDRESS
+    except (TimeoutError, OSError) as error:
+        reason = _reason_in(error) or NoConnection.SILENCE
     except asyncio.CancelledError:
         await close(client)
         raise
     await close(client)
-    raise NatsConnectionError(NoConnection.CREDENTIALS if is_refused else reason)
+    raise NatsConnectionError(known or reason)
 
 
-def _is_refusal(error: Exception) -> bool:
+def _reason_in(error: Exception) -> NoConnection | None:
+    """Return the reason that an error of the library or of the system shows, if it shows one."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return NoConnection.CERTIFICATE
+    if shortage_in(error) or (isinstance(error, socket.gaierror) and find_shortage()):
+        return NoConnection.DESCRIPTORS
+    if isinstance(error, socket.gaierror):
+        return NoConnection.NAME
     text = str(error).lower()
-    return "authorization" in text or "authentication" in text
+    is_refusal = "authorization" in text or "authentication" in text
+    return NoConnection.CREDENTIALS if is_refusal else None
 
 
 async def close(client: Client) -> None:

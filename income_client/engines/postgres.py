@@ -7,6 +7,8 @@ classes and the server's codes (SQLSTATE) are looked at, and one text.
 
 import asyncio
 import hashlib
+import socket
+import ssl
 import uuid
 from collections.abc import (
     AsyncGenerator,
@@ -44,7 +46,9 @@ from income_client.records.dead_letters import DeadLetter
 from income_client.records.window import Window
 from income_client.settings import Secret, check_positive, check_type, invalid
 from income_client.system.concurrency import wait_for_end
+from income_client.system.descriptors import find_shortage, shortage_in
 from income_client.system.frames import replace_errors, strip_frames
+from income_client.system.texts import printable
 
 T = TypeVar("T")
 
@@ -239,6 +243,10 @@ _ANSWERS: Final[Mapping[str, tuple[str, bool]]] = {
     _STATEMENT_MODE: ("a pooler in statement mode cannot keep a transaction", False),
 }  # fmt: skip
 """Meaning of the server's error codes, by code or its beginning, and whether to try again."""
+_LOST: Final = "the connection was lost, or is in use elsewhere"
+_NO_SUCH_SERVER: Final = (
+    "no server is as target_session_attrs asks; it may be read-only, as after a failover"
+)
 
 Work = Callable[[Any], Awaitable[T]]
 
@@ -869,12 +877,22 @@ def _translate_error(what: str, error: Exception) -> IncomeClientError:
         reason, retryable = _ANSWERS.get(answer_key) or _ANSWERS.get(code[:2]) or ("refused", False)
         return _store_error(what, f"{reason} (SQLSTATE {code})", retryable=retryable)
     if isinstance(error, OSError):
-        return _store_error(what, "the server cannot be reached", retryable=True)
+        return _store_error(what, _describe_connecting(error), retryable=True)
     if isinstance(error, _import_asyncpg().ClientConfigurationError) or type(error) is ValueError:
         return _store_error(what, "the server's address, or an option in it, is invalid")
     if _is_misuse(error) or isinstance(error, _import_asyncpg().InternalClientError):
-        return _store_error(what, "the connection was lost, or is in use elsewhere", retryable=True)
+        is_unlike = isinstance(error, _import_asyncpg().TargetServerAttributeNotMatched)
+        return _store_error(what, _NO_SUCH_SERVER if is_unlike else _LOST, retryable=True)
     return _store_error(what, f"the driver failed: {type(error).__name__}")
+
+
+def _describe_connecting(error: OSError) -> str:
+    """Return why no connection was made; the system's text could show an address."""
+    if isinstance(error, socket.gaierror):
+        return find_shortage() or "the server's host name was not found"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the server's certificate was not accepted: {printable(error.verify_message)}"
+    return shortage_in(error) or "the server cannot be reached"
 
 
 def _store_error(what: str, reason: str, *, retryable: bool = False) -> CheckpointError:

@@ -18,6 +18,7 @@ from income_client.errors import (
     DownloadError,
     TransportError,
 )
+from income_client.system.descriptors import SHORTAGES, find_shortage
 from income_client.system.texts import printable
 
 from .endpoints import Request, Response
@@ -95,6 +96,7 @@ SILENT: Final = ConnectionFault("nothing came for too long", DeadlineExceededErr
 _RESET: Final = ConnectionFault("connection reset")
 _CUT_SHORT: Final = ConnectionFault("body cut short or unreadable")
 _REFUSED_BY_PROXY: Final = ConnectionFault("proxy refused the connection")
+_NO_NAME: Final = ConnectionFault("host name not found")
 _NOT_HTTP: Final = ConnectionFault("what came is not HTTP", is_foreign=True)
 _LONG_HEAD: Final = ConnectionFault("the head of the reply is too long")
 _ENCODED: Final = ConnectionFault("the reply has a Content-Encoding that was not asked for")
@@ -122,7 +124,7 @@ _BY_CLASS: Final[Mapping[type[BaseException], ConnectionFault]] = {
     aiohttp.ClientConnectorCertificateError: _UNTRUSTED,
     aiohttp.ServerFingerprintMismatch: _UNTRUSTED,
     aiohttp.ClientSSLError: _HANDSHAKE,
-    aiohttp.ClientConnectorDNSError: ConnectionFault("host name not found"),
+    aiohttp.ClientConnectorDNSError: _NO_NAME,
     aiohttp.ClientProxyConnectionError: ConnectionFault("proxy not reachable"),
     aiohttp.ClientHttpProxyError: _REFUSED_BY_PROXY,
     aiohttp.ConnectionTimeoutError: ConnectionFault("no connection in time", DeadlineExceededError),
@@ -168,6 +170,7 @@ _BY_NUMBER: Final[Mapping[int | None, ConnectionFault]] = {
     errno.ETIMEDOUT: SILENT,
     errno.EHOSTUNREACH: _UNREACHABLE,
     errno.ENETUNREACH: _UNREACHABLE,
+    **{number: ConnectionFault(text) for number, text in SHORTAGES.items()},
 }
 
 
@@ -206,6 +209,10 @@ def _refine_fault(fault: ConnectionFault, error: Any) -> ConnectionFault:
             retryable=status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _WORTH_ANOTHER_TRY,
             facts=facts_of(Response(status=status, headers=error.headers or {}, body=b"")),
         )
+    if fault is _NO_NAME:
+        # Without a descriptor, the system's resolver finds no name either.
+        text = find_shortage() or f"{fault.text}: {printable(error.host)}"
+        return evolve(fault, text=text)
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         # OpenSSL's own words, which hold the name of the host at the most.
         reason = getattr(error.certificate_error, "verify_message", None)

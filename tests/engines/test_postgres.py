@@ -2,14 +2,17 @@
 
 import asyncio
 import contextlib
+import ssl
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import asyncpg
 import pytest
+import trustme
 from attrs import evolve
 
 from income_client import (
@@ -25,7 +28,7 @@ from income_client.engines.postgres import SCHEMA, PostgresCheckpointStore, Post
 from income_client.errors import copy_without_traceback
 from income_client.testing import check_checkpoint_store
 from tests.support.canaries import CANARY, held_by
-from tests.support.disk import letter
+from tests.support.disk import letter, without_descriptors
 from tests.support.postgres import CommitCutter, PostgresServer
 from tests.support.processes import beside
 
@@ -267,7 +270,16 @@ def with_setting(**settings: str) -> dict[str, Any]:
         ({"host": "/tmp/postgres-gone"}, True, "cannot be reached"),
         ({"host": "127.0.0.1", "port": 1}, True, "cannot be reached"),
         (with_setting(search_path="none"), False, "create_schema.*income-client schema"),
+        ({"host": "no-such-host.invalid"}, True, "host name was not found"),
         (with_setting(default_transaction_read_only="on"), True, "read-only"),
+        (
+            {
+                **with_setting(default_transaction_read_only="on"),
+                "target_session_attrs": "read-write",
+            },
+            True,
+            "target_session_attrs asks; it may be read-only",
+        ),
         (with_setting(statement_timeout="1"), True, "ended the call"),
         (with_setting(lock_timeout="1"), True, "lock"),
         (with_setting(no_such_setting="on"), False, "SQLSTATE 42704"),
@@ -289,6 +301,39 @@ async def test_faults_of_a_server(
     with pytest.raises(CheckpointError, match=said):
         raise error
     assert (await store.load("default")).checkpoint == "one"
+
+
+async def test_a_process_without_descriptors_is_named(
+    postgres: PostgresServer, pool: Any, store: PostgresCheckpointStore
+) -> None:
+    """Not the server, which works."""
+    schema = await pool.fetchval("SELECT current_schema()")
+    async with postgres.pool(schema) as other:
+        with without_descriptors():
+            error = await failure(PostgresCheckpointStore(other).load("default"))
+    assert error.retryable
+    assert "this process has no file descriptor left" in str(error)
+
+
+async def test_an_expired_certificate_of_a_server_is_named() -> None:
+    authority = trustme.CA()
+    expired = datetime.now(UTC) - timedelta(days=1)
+    certificate = authority.issue_cert("127.0.0.1", not_after=expired)
+    server_side, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    certificate.configure_cert(server_side)
+    authority.configure_trust(trusting)
+    server = await asyncio.start_server(
+        lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=server_side
+    )
+    port = server.sockets[0].getsockname()[1]
+    async with (
+        server,
+        asyncpg.create_pool(
+            host="127.0.0.1", port=port, user="u", ssl=trusting, direct_tls=True, min_size=0
+        ) as pool,
+    ):
+        error = await failure(PostgresCheckpointStore(pool).load("default"))
+    assert "the server's certificate was not accepted: certificate has expired" in str(error)
 
 
 async def test_a_call_that_is_cancelled_changes_nothing(

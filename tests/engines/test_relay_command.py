@@ -147,6 +147,8 @@ def test_an_event_can_hold_the_record(relay: Relay) -> None:
         (None, ("--store", "a.db", "--lease", "0"), 2, "--lease"),
         (None, ("--store", "a.db", "--creds", "missing"), 1, "--creds"),
         ("redis://127.0.0.1:1", ("--store", "a.db"), 1, "no NATS server answers"),
+        ("nats://127.0.0.1:1", ("--store", "a.db"), 1, "no NATS server answers at 127.0.0.1:1"),
+        ("nats://gone.invalid:1", ("--store", "a.db"), 1, "at gone.invalid:1: the host name"),
         ("nats://me:S3CRET@127.0.0.1:1", ("--store", "a.db"), 2, "as INCOME_BROKER_URL"),
         ("nats://S3CRET@127.0.0.1:1", ("--store", "a.db"), 2, "as INCOME_BROKER_URL"),
     ],

@@ -37,6 +37,7 @@ from income_client.settings import Auth
 from income_client.testing import JumpingClock, make_document
 from tests.support.canaries import CANARY
 from tests.support.clients import BASIC, OAUTH
+from tests.support.disk import without_descriptors
 from tests.support.server import Answer, Reply, Request, ScriptedServer, in_turn, reply
 
 BROKEN_OFF = (
@@ -52,6 +53,8 @@ REFUSED: Final = "the other side did not accept the client certificate"
 PERHAPS_WANTED: Final = (
     "TLS handshake refused by the other side, which may require a client certificate"
 )
+SHORT_PROCESS: Final = "this process has no file descriptor left (ulimit -n)"
+SHORT_MACHINE: Final = "this machine has no file descriptor left"
 UNSENDABLE: Final = "the request holds characters that cannot be sent"
 FINAL: Final = {UNTRUSTED, WANTED, REFUSED, UNSENDABLE}
 
@@ -65,7 +68,7 @@ def alerted(alert: str) -> Exception:
 # fmt: off
 KINDS: Final = [
     (aiohttp.ClientConnectorError(KEY, OSError(errno.ECONNREFUSED, "x")), "connection refused"),
-    (aiohttp.ClientConnectorDNSError(KEY, OSError(-2, "x")),            "host name not found"),
+    (aiohttp.ClientConnectorDNSError(KEY, OSError(-2, "x")),            "host name not found: h"),
     (aiohttp.ClientProxyConnectionError(KEY, OSError(1, "x")),          "proxy not reachable"),
     (aiohttp.ClientConnectorSSLError(KEY, ssl.SSLError(1, "x")),        "TLS handshake failed"),
     (aiohttp.ClientConnectorError(KEY, ConnectionResetError()),         BROKEN_OFF),
@@ -73,6 +76,8 @@ KINDS: Final = [
     (aiohttp.ClientConnectorError(KEY, ConnectionAbortedError()),       BROKEN_OFF),
     (aiohttp.ClientConnectorError(PLAIN, ConnectionResetError(104, "x")), "connection reset"),
     (aiohttp.ClientOSError(errno.ECONNRESET, "x"),                      "connection reset"),
+    (aiohttp.ClientConnectorError(KEY, OSError(errno.EMFILE, "x")),     SHORT_PROCESS),
+    (aiohttp.ClientConnectorError(KEY, OSError(errno.ENFILE, "x")),     SHORT_MACHINE),
     (aiohttp.ClientOSError(errno.EPIPE, "x"),                           "connection reset"),
     (aiohttp.ClientOSError(errno.ENETUNREACH, "x"),                     "host not reachable"),
     (aiohttp.ClientOSError(errno.EHOSTUNREACH, "x"),                    "host not reachable"),
@@ -103,6 +108,13 @@ def test_an_error_is_told_by_its_narrowest_class(error: Exception, text: str) ->
     assert type(made) is ConnectionFailedError
     assert made.message == f"get_application(1): {text}"
     assert made.retryable is (text not in FINAL)
+
+
+def test_a_name_that_is_not_found_without_descriptors_is_not_blamed() -> None:
+    """The system's resolver opens files, and says only that it has found no name."""
+    with without_descriptors():
+        fault = fault_of(aiohttp.ClientConnectorDNSError(KEY, OSError(-2, "x")))
+    assert fault.text == SHORT_PROCESS
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import resource
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -16,18 +15,12 @@ from income_client.checkpoints import SQLiteCheckpointStore
 from income_client.checkpoints.store import Change
 from income_client.errors import CheckpointConflictError, CheckpointError
 from income_client.events import Event, PollFailed
-from tests.support.disk import filled, locked
+from tests.support.disk import filled, first_free, locked, without_descriptors
 from tests.support.polling import ids_of, rest, scene, take
 from tests.support.service import client_tasks
 
 A_MOMENT = 0.05
 LONG = 30.0
-
-
-def first_free() -> int:
-    free = os.dup(0)
-    os.close(free)
-    return free
 
 
 @pytest.mark.parametrize("is_read", [False, True], ids=["writer", "reader"])
@@ -98,21 +91,15 @@ def test_a_loop_that_is_closed_over_a_save_leaves_nothing_behind(tmp_path: Path)
 
 async def test_too_many_open_files_are_a_passing_fault(tmp_path: Path) -> None:
     """Afterwards as after conflicts and damage no file is left open."""
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     store, new = await filled(tmp_path / "store.db"), SQLiteCheckpointStore(tmp_path / "new.db")
     (tmp_path / "bad.db").write_bytes(b"bad" * 99)
     before = first_free()
     for spare in (0, 1):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (before + spare, limits[1]))
-        try:
-            with pytest.raises(CheckpointError) as caught:
-                await store.save("default", "two", version=1)
-            with pytest.raises(CheckpointError) as caught_anew:
-                await new.save("default", "one", version=0)
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        assert caught.value.retryable
-        assert caught_anew.value.retryable
+        with without_descriptors(spare):
+            for one, version in ((store, 1), (new, 0)):
+                with pytest.raises(CheckpointError, match="no file descriptor left") as caught:
+                    await one.save("default", "two", version=version)
+                assert caught.value.retryable
     assert await store.save("default", "two", version=1) == 2
     assert await new.save("default", "one", version=0) == 1
     with pytest.raises(CheckpointConflictError):

@@ -27,6 +27,24 @@ _CALLS: Final = (
 _DESCRIPTORS: Final = Path("/proc/self/fd")
 
 
+def first_free() -> int:
+    """Return the number of the next descriptor that this process opens."""
+    free = os.dup(0)
+    os.close(free)
+    return free
+
+
+@contextmanager
+def without_descriptors(spare: int = 0) -> Iterator[None]:
+    """Leave this process no more than some file descriptors to open within the block."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (first_free() + spare, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
 @define
 class FailingDisk:
     """Counts the calls about a folder, and fails one of them."""
