@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.support.telemetry import Collected
 
 # Tests that are run by a test, in processes of their own.
-collect_ignore = ["slow/example_project", "slow/released"]
+collect_ignore = ["examples/test_backend.py", "slow/example_project", "slow/released"]
 
 MOST_SLEEPS: Final = 1_000
 """Pauses of a test on one clock that jumps, several times those of the longest one."""
