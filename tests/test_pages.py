@@ -50,8 +50,9 @@ COME_ALONG: Final = sys.stdlib_module_names | {
 
 
 def test_the_clients_that_are_made_in_code_can_be_made() -> None:
-    """The README shows one for each kind of credentials."""
-    shown = re.findall(r"`(IncomeClient\(base_url, auth=[^`]+\))`", TEXT)
+    """The guide shows one for each kind of credentials."""
+    text = (GUIDE / "reading.md").read_text("utf-8")
+    shown = re.findall(r"`(IncomeClient\(base_url, auth=[^`]+\))`", text)
     assert len(shown) == 2
     names = dict.fromkeys(("client_id", "client_secret", "username", "password"), "invented")
     names["base_url"] = "https://service.example"
