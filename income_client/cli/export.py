@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable
@@ -63,6 +64,8 @@ _SAY_SECONDS: Final = 60.0
 """Fewest seconds between lines of progress where no terminal shows a bar."""
 _OVERLAP: Final = timedelta(seconds=1)
 """Overlap of consecutive periods, since it is unknown whether bounds are inclusive."""
+_OBJECT_STORE: Final = re.compile(r"[a-z][a-z0-9]+:/")
+"""Beginning of an object store's address; `Path` removes one of the two slashes."""
 _LOSSLESS: Final = "--format jsonl, with the same other arguments, loses nothing"
 
 
@@ -136,12 +139,7 @@ async def export(
     if applications and (updated_after is not None or updated_before is not None):
         raise ConfigurationError("either APPLICATION_IDs, or --updated-after and --updated-before")
     chosen_format = format_ or "jsonl"
-    if chosen_format == "parquet":
-        _check_pyarrow()
-    elif to.suffix.lower() in _OTHER_FORMATS:
-        raise ConfigurationError(
-            f"--to {to.name}: export writes JSON lines, or a folder of tables with --format parquet"
-        )
+    _check_form(to, chosen_format)
     settings = read_settings(connection)
     request = {
         "service": (settings.account.base_url or "").rstrip("/"),
@@ -175,6 +173,20 @@ async def export(
             raise IncomeClientError(f"cannot use {to}.part: {reason}") from None
     OutputLines().write(os.fsencode(to))
     return ExitStatus.DONE
+
+
+def _check_form(to: Path, chosen_format: str) -> None:
+    """Check that this format can be written to this path, before anything is read."""
+    if _OBJECT_STORE.match(str(to)):
+        raise ConfigurationError(
+            f"--to {to}: export writes to a local path; copy the result from there"
+        )
+    if chosen_format == "parquet":
+        _check_pyarrow()
+    elif to.suffix.lower() in _OTHER_FORMATS:
+        raise ConfigurationError(
+            f"--to {to.name}: export writes JSON lines, or a folder of tables with --format parquet"
+        )
 
 
 def _check_pyarrow() -> None:

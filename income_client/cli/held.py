@@ -135,7 +135,7 @@ def _decode_line(line: bytes, where: str) -> str:
     try:
         return line.decode().strip(" \t\r\n")
     except UnicodeDecodeError:
-        raise IncomeClientError(f"{where} is not UTF-8") from None
+        raise IncomeClientError(f"{where} is not UTF-8: it must be CSV or JSON lines") from None
 
 
 def _choose_format(text: str, where: str) -> tuple[_ReadPair, bool]:

@@ -282,6 +282,12 @@ def test_what_comes_to_its_place_meanwhile_stays(form: str, export: Export) -> N
     assert sorted(export.kept) == sorted(export.service.ids)
 
 
+def test_an_object_store_is_no_place(shell: Cli) -> None:
+    ran = shell("export", "--to", "s3://lake/incomes")
+    assert (ran.status, len(shell.service.requests)) == (2, 0)
+    assert "export writes to a local path; copy the result from there" in ran.stderr
+
+
 @pytest.mark.parametrize("form", sorted(NAMES_BEHIND))
 def test_a_place_that_cannot_be_is_reported_at_once(form: str, export: Export) -> None:
     pytest.importorskip("pyarrow")
