@@ -78,6 +78,28 @@ def test_an_address(income_client):
     pass
 """
 
+IN_TURN: Final = """
+import pytest
+from income_client import IncomeClient, UnsafeLinkError
+from income_client.testing import IncomeService
+
+async def read_file(folder):
+    async with IncomeClient.from_env() as client:
+        (first, *_) = [row async for row in client.list_applications()]
+        documents = await client.get_documents(first.application_id)
+        await client.download(next(iter(documents)), folder / "file")
+
+def test_with_the_fixture(income_environment, income_run, tmp_path):
+    income_run(read_file(tmp_path))
+
+def test_without_it(income_run, monkeypatch, tmp_path):
+    with IncomeService(applications=1) as service:
+        for name, text in service.environment.items():
+            monkeypatch.setenv(name, text)
+        with pytest.raises(UnsafeLinkError):
+            income_run(read_file(tmp_path))
+"""
+
 UNEQUAL: Final = """
 import pytest
 from income_client.testing import make_record
@@ -144,6 +166,10 @@ def test_it_can_be_named_and_left_out(shown: Shown) -> None:
     """By its name, where plug-ins are not loaded by themselves, and where it is unwanted."""
     shown(USING, "-p", "income_client", ends=0, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     assert "fixture 'income_service' not found" in shown(USING, "-p", "no:income_client")
+
+
+def test_clients_from_the_environment_are_made_as_usual_after_a_test(shown: Shown) -> None:
+    shown(IN_TURN, ends=0)
 
 
 def test_a_failure_shows_what_went_wrong_and_nothing_of_the_package(shown: Shown) -> None:
