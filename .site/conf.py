@@ -71,7 +71,7 @@ class PythonParser(Parser):
 def complete_contents(app: Sphinx, docname: str, text: list[str]) -> None:
     """Begin the tree of pages at the README, and leave those of tests out of it."""
     if docname == "README":
-        pages = (*GUIDE, "reference/index", "CHANGELOG", "benchmarks/results")
+        pages = (*GUIDE, "reference/index", "CHANGELOG", "benchmarks/results", ".github/SECURITY")
         text[0] += "\n".join(("\n```{toctree}", ":hidden:", *pages, "```\n"))
 
 

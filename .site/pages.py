@@ -63,7 +63,8 @@ def parts() -> dict[str, tuple[str, list[str]]]:
 
 def stage(source: Path) -> None:
     """Lay out the pages that Sphinx reads, in the folders that their links expect."""
-    pages = ["README.md", "CHANGELOG.md", "benchmarks/results.md", *(f"{one}.md" for one in GUIDE)]
+    root = ("README.md", "CHANGELOG.md", ".github/SECURITY.md")
+    pages = [*root, "benchmarks/results.md", *(f"{one}.md" for one in GUIDE)]
     tests = [path.relative_to(ROOT) for path in ROOT.glob("tests/*/test_[01][0-9]_*.py")]
     for page in (*pages, *tests):
         (source / page).parent.mkdir(parents=True, exist_ok=True)

@@ -28,6 +28,7 @@ from tests.support.pages import (
 )
 from tests.support.processes import ROOT
 
+THREATS: Final = ROOT / ".github" / "SECURITY.md"
 RESULTS: Final = ROOT / "benchmarks" / "results.json"
 PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 TEXT: Final = README.read_text("utf-8")
@@ -107,7 +108,7 @@ def test_every_promise_is_linked_to_its_tests() -> None:
     assert all((ROOT / file).exists() and int(own) == int(one) for one, file, own in linked)
 
 
-@pytest.mark.parametrize("page", [*PAGES, SKILL], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, SKILL, THREATS], ids=lambda page: page.name)
 def test_every_link_leads_somewhere(page: Path) -> None:
     """To a file, a heading of the page, or a heading of another one."""
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8")):
@@ -209,17 +210,53 @@ def test_what_the_client_works_with_is_tested() -> None:
 
 
 def test_what_the_guide_says_of_several_machines_is_tested() -> None:
-    """Each row of the tables names a test that exists, or says that it could not be tried."""
-    text = (GUIDE / "scaling.md").read_text("utf-8")
-    tables = re.findall(r"^\|.* test \|\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.MULTILINE)
-    cells = [line.split("|")[-2].strip() for line in "".join(tables).splitlines()]
+    """Each row of the tables names a test, or says that it could not be tried."""
+    cells = _last_cells((GUIDE / "scaling.md").read_text("utf-8"), "test")
     assert len(cells) > 25
     named = [cell for cell in cells if cell not in {"as above", "not tried here"}]
     assert len(named) > 20
-    for cell in named:
+    _assert_are_tests(named)
+
+
+def test_each_defence_of_the_threat_model_is_tested() -> None:
+    """Each row names the module that defends, and a test that holds it."""
+    text = THREATS.read_text("utf-8")
+    cells = _last_cells(text, "held by")
+    assert len(cells) > 20
+    _assert_are_tests(cells)
+    modules = re.findall(r"\| `(\w+/\w+\.py)` \| `[^|]+` \|$", text, re.MULTILINE)
+    assert len(modules) == len(cells)
+    assert [name for name in modules if not (PACKAGE / name).exists()] == []
+
+
+def _last_cells(text: str, heading: str) -> list[str]:
+    """Return the last cells of the rows of all tables whose last column has a heading."""
+    table = rf"^\|.* {heading} \|\n\|[-|]+\|\n((?:\|.*\n)+)"
+    rows = "".join(re.findall(table, text, re.MULTILINE)).splitlines()
+    return [row.split("|")[-2].strip() for row in rows]
+
+
+def _assert_are_tests(cells: list[str]) -> None:
+    for cell in cells:
         file, _, name = cell.strip("`").partition("::")
         source = (ROOT / "tests" / file).read_text("utf-8")
         assert re.search(rf"^(async )?def {name}\(", source, re.MULTILINE), cell
+
+
+def test_each_library_is_in_the_list_of_what_it_is_trusted_with() -> None:
+    """With the lowest version that is allowed."""
+    text = (GUIDE / "production.md").read_text("utf-8").partition("\n## Dependencies\n")[2]
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")][1:]
+    listed: dict[str, str] = {}
+    for names, _, versions, _ in rows:
+        pairs = zip(names.removeprefix("| ").split(", "), versions.split(", "), strict=True)
+        listed.update(pairs)
+    tools = {"bench", "dev", "full", "lint", "site"}
+    extras = PROJECT["optional-dependencies"]
+    used = [line for name in extras.keys() - tools for line in extras[name]]
+    floors = (line.partition(">=") for line in (*PROJECT["dependencies"], *used))
+    allowed = {name.partition("[")[0]: lowest.split(",")[0] for name, _, lowest in floors}
+    assert listed == allowed
 
 
 def test_each_sentence_of_the_runbook_is_one_of_the_program() -> None:

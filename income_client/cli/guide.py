@@ -23,6 +23,7 @@ Page = Literal[
     "workers",
     "pipelines",
     "scaling",
+    "production",
     "runbook",
     "guarantees",
     "contract",

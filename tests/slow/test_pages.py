@@ -1,7 +1,9 @@
 """The README and the guide are correct: every block is run, or compared with its source."""
 
 import asyncio
+import re
 import shlex
+import shutil
 import subprocess
 import tomllib
 from collections.abc import Callable, Mapping
@@ -17,7 +19,7 @@ pytest.importorskip("duckdb", reason="the examples need the extra 'full'")
 from sybil import Example
 from sybil.example import SybilFailure
 
-from income_client import ConfigurationError
+from income_client import ConfigurationError, IncomeClient, SQLiteCheckpointStore
 from income_client.cli.app import command_line
 from income_client.configuration import read_file
 from income_client.emulator import Emulator
@@ -31,6 +33,7 @@ from tests.slow.test_uvicorn import COMMANDS, SERVER_BLOCK
 from tests.support.pages import (
     DEMO,
     EXAMPLES,
+    GUIDE,
     PAGES,
     SKILL,
     TESTS,
@@ -98,8 +101,8 @@ async def _run(service: Emulator, folder: Path, line: str) -> str:
             # The tests of these commands run them, beside each other and beside servers.
             command_line().parse_args(words, print_error=False, exit_on_error=False)
             return ""
-        case "nats", *_:
-            return ""  # the examples of workers make their streams as these lines say
+        case "kubectl" | "nats" | "openssl" | "psql", *_:
+            return ""  # servers and platforms; the examples of workers make such streams
         case "uvicorn", *_:
             is_run = line[2:] in COMMANDS
             return "" if is_run else f"no test runs {line!r}"
@@ -109,7 +112,7 @@ async def _run(service: Emulator, folder: Path, line: str) -> str:
             (folder / "held.csv").write_text("\n".join(["application_id,updated_at", *held]))
         case "income-client", "dead-letters", *_:
             await leave_letters(folder / "polls.db", service.world.ids[0])
-        case "income-client" | "curl" | "printf" | "split", *_:
+        case "income-client" | "curl" | "printf" | "python" | "split" | "stat" | "test", *_:
             pass
         case _:
             return f"{program} is not known here"
@@ -133,6 +136,39 @@ async def _run(service: Emulator, folder: Path, line: str) -> str:
     )
     _, complaints = await process.communicate()
     return complaints.decode() if process.returncode else ""
+
+
+def _commands_before_going_live() -> list[str]:
+    """Return the commands in the tables of the page about production."""
+    rows = (GUIDE / "production.md").read_text("utf-8").partition("## Dependencies")[0]
+    return re.findall(r"^\| .+ \| `([^`]+)` \| .+ \|$", rows, re.MULTILINE)
+
+
+def test_each_line_before_going_live_has_a_command() -> None:
+    text = (GUIDE / "production.md").read_text("utf-8")
+    commands = _commands_before_going_live()
+    lines = re.findall(r"^\| [^|]+ \| [^|]+ \| [^|]+ \|$", text, re.MULTILINE)
+    assert len(commands) == len([line for line in lines if "| command |" not in line]) >= 20
+    assert "twenty-two lines" in text
+    assert len(commands) == 22
+
+
+@pytest.mark.parametrize("command", dict.fromkeys(_commands_before_going_live()))
+def test_a_command_before_going_live_succeeds(command: str, tmp_path: Path) -> None:
+    """In a folder with a store, its copy, a secret and records, all of them private."""
+
+    async def run(service: Emulator, folder: Path) -> None:
+        async with IncomeClient(service.url, auth=service.oauth2) as client:
+            poller = client.poll(SQLiteCheckpointStore(folder / "polls.db"), once=True)
+            assert [record async for record in poller] == []
+        shutil.copy(folder / "polls.db", folder / "copy.db")
+        for name in ("client-secret", "records.jsonl"):
+            (folder / name).touch(0o600)
+        faults.append(await _run(service, folder, f"$ {command}"))
+
+    faults: list[str] = []
+    asyncio.run(_played(run, tmp_path))
+    assert faults == [""]
 
 
 async def _played(play: RunExample, folder: Path) -> None:
