@@ -33,6 +33,11 @@ pytestmark = [
 ]
 
 
+def lasting(call: str, word: str) -> str:
+    """Return the text of a fault of all requests; a trickle is slower than the time limit."""
+    return f"{call}: {word} times=all" + (" interval=1" if word == "trickle" else "")
+
+
 def test_every_word_is_in_the_table() -> None:
     """Statuses are there by examples; ``ok`` is no fault."""
     assert len(WORDS_OF_ROWS) == len(set(WORDS_OF_ROWS))
@@ -48,7 +53,7 @@ async def test_a_lasting_fault_gives_the_error_of_the_table(
     name: str,
     is_retryable: bool,
 ) -> None:
-    income_service.faults.add(f"{call}: {word} times=all")
+    income_service.faults.add(lasting(call, word))
     with pytest.raises(IncomeClientError) as raised:
         await income_api.get_application(income_service.ids[0])
     assert (type(raised.value).__name__, raised.value.retryable) == (name, is_retryable)
@@ -66,7 +71,7 @@ async def test_a_lasting_fault_of_a_file_is_a_download_error(
 ) -> None:
     documents = await income_api.get_documents(income_service.ids[0])
     document = next(iter(documents.all())).document
-    income_service.faults.add(f"file: {word} times=all")
+    income_service.faults.add(lasting("file", word))
     if word in FILE_CONTENTS:
         await income_api.download(document, tmp_path / "file")
         return
