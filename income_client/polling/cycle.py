@@ -141,7 +141,7 @@ class _Listing:
     """The updates that no poll has listed yet are being listed and read."""
 
 
-@frozen
+@define
 class _Relisting:
     """Seconds that an earlier poll has listed are listed again, and read as far as needed."""
 
@@ -149,6 +149,25 @@ class _Relisting:
     planner: WalkPlanner
     is_due: bool
     """Whether `settle` has passed since: every row is read, and the progress moves over them."""
+    earliest_date: int | None = None
+    """The earliest second in the `Date` of a reply; None without any."""
+    latest_bound: int | None = None
+    """The latest upper bound that a reply without `Date` has applied; None without any."""
+
+    def note_time(self, bounds: Bounds, answer: Answer) -> None:
+        """Note what the reply to a question with these bounds shows of its server's clock."""
+        date, bound = answer.served_at, answer.echo.before
+        if date is not None:
+            self.earliest_date = min(date, self.earliest_date or date)
+        elif bounds.before is not None:
+            self.latest_bound = max(bound, self.latest_bound or bound)
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether the window had passed by the clock of each server that has listed it."""
+        # Without `Date`, a server whose clock is behind may apply an earlier bound than was sent.
+        times = (self.earliest_date, self.latest_bound)
+        return all(second is None or second >= self.window.before for second in times)
 
 
 @define
@@ -199,8 +218,8 @@ class Poll:
         """Seconds to list again after the current phase."""
         self._listed_from: int = state.progress.position
         """First second that the whole poll lists, and each after it."""
-        self._is_behind = False
-        """Whether a reply about seconds to list again was served before their end."""
+        self._must_list_all_next = False
+        """Whether due seconds were listed by a server for which they had not passed."""
         self._page: Delivery | None = None
         """The page whose rows are being read, if the progress moves over it; otherwise None."""
         self._rows: deque[Row] = deque()
@@ -282,7 +301,7 @@ class Poll:
             window = Window(first, span.before)
             return _Relisting(window, self._planner_from(first, span.before), span.is_due)
         listings = self._state.listings
-        if (now := self._service_time) is None:
+        if (now := self._service_time) is None or self._must_list_all_next:
             listings.forget()
         else:
             listings.note(self._listed_from, now)
@@ -291,9 +310,14 @@ class Poll:
 
     def _end_relisting(self, relisting: _Relisting) -> None:
         self._note_saturated(relisting.planner)
-        # What a server behind the others does not list yet is listed once more by the next poll.
-        if relisting.is_due and not self._is_behind:
+        if not relisting.is_due:
+            return
+        if relisting.has_passed:
             self._advance_to(relisting.window.before)
+        else:
+            # The server may not list the whole window yet. The next poll lists all, and moves the
+            # progress as far as its own server's clock allows.
+            self._must_list_all_next = True
 
     async def _list_all(self, planner: WalkPlanner) -> bool:
         """List what is left of a walk, before any of its rows is read; return whether it was left.
@@ -321,8 +345,8 @@ class Poll:
             if not planner.refuse(question) and not await self._follow_clock():
                 raise
             return True  # the planner has another form of the question
-        if isinstance(self._phase, _Relisting) and answer.served_at is not None:
-            self._is_behind |= answer.served_at < self._phase.window.before
+        if isinstance(self._phase, _Relisting):
+            self._phase.note_time(question.bounds, answer)
         if self._first_reply is not None or not self._must_list_anew(answer):
             planner.receive(question, answer)
         self._monitor.note_service_time(self._service_time)
@@ -377,7 +401,9 @@ class Poll:
             # With a clock that stands still, the present second is listed only up to its bound.
             self._date_ahead = None
         until = self._state.listings.until
-        is_behind = until is not None and now < until
+        # Servers whose clocks differ a little are no clock that went back: the updates that they
+        # make in seconds before `until` are like updates that are listed late.
+        is_behind = until is not None and now < until - _SKEW
         if must_look_ahead or is_behind or (is_still and not self._is_whole):
             self._list_whole()
             return True

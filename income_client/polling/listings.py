@@ -62,8 +62,9 @@ class Listings:
         """Note that every second from the first one up to the present was listed."""
         self._parts = [part for part in self._parts if part[0] < first]
         self._parts.append((first, now))
-        # Others may be updated within the present second, which is listed from its start again.
-        self.until = now
+        # Others may be updated within the present second, which is listed from its start again. A
+        # server whose clock is behind that of the last one lists nothing new.
+        self.until = now if self.until is None else max(self.until, now)
 
     def forget_before(self, second: int) -> None:
         """Forget what lies before a second."""

@@ -1,6 +1,7 @@
 """Promise 10: an update that is listed at most settle late is delivered, when it is listed."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from income_client.polling.checkpoint import read_checkpoint
 from income_client.polling.reading import PollSource
 from income_client.records.window import Window
 from income_client.walk.windows import Answer, Bounds
-from tests.support.polling import Cluster, cluster, ids_of
+from tests.support.polling import Cluster, cluster, ids_of, reached
 
 
 @pytest.fixture
@@ -152,28 +153,113 @@ async def test_lateness_is_not_overstated_where_an_earlier_update_hides_a_later_
     assert replica.poller.status.late <= 2
 
 
-async def test_a_server_whose_clock_is_behind_does_not_move_the_checkpoint(
-    made: Cluster, monkeypatch: pytest.MonkeyPatch
+class Servers:
+    """Servers of one service, whose clocks differ; each list call is answered by one of them."""
+
+    def __init__(self, made: Cluster, *, have_dates: bool) -> None:
+        self.behind: Callable[[Bounds], int] = lambda _: 0
+        """Seconds by which the clock of the server that answers a call is behind."""
+        self.is_bound_lowered = False
+        """Whether a server applies no bound that is later than its present."""
+        self._world = made.place.service.world
+        self._have_dates = have_dates
+        self._ask_list = PollSource.ask_list
+
+    async def ask_list(self, source: PollSource, bounds: Bounds | None, **options: Any) -> Answer:
+        if bounds is None:
+            return await self._ask_list(source, bounds, **options)
+        present = self._world.now - self.behind(bounds)
+        before = present if bounds.before is None else bounds.before
+        if self.is_bound_lowered:
+            before = min(before, present)
+        echo = Window(bounds.after, max(before, bounds.after))
+        answer = await self._ask_list(source, Bounds(echo.after, echo.before), **options)
+        if before < echo.after:
+            page = evolve(answer.page, applications=())
+            answer = evolve(answer, page=page, rows={}, is_full=False)
+        served_at = present if self._have_dates else None
+        return evolve(answer, echo=echo, served_at=served_at)
+
+    def touch(self, application_id: str, behind: int) -> None:
+        """Update an application by a server whose clock is behind."""
+        self._world.now -= behind
+        self._world.touch(application_id)
+        self._world.now += behind
+
+
+@pytest.fixture(params=[True, False], ids=["Date", "no Date"])
+def servers(
+    made: Cluster, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Servers:
+    servers = Servers(made, have_dates=request.param)
+
+    async def ask_list(source: PollSource, bounds: Bounds | None, **options: Any) -> Answer:
+        return await servers.ask_list(source, bounds, **options)
+
+    monkeypatch.setattr(PollSource, "ask_list", ask_list)
+    return servers
+
+
+@pytest.mark.parametrize("is_older_slow", [False, True])
+async def test_servers_whose_clocks_differ_a_little_cost_little_and_lose_nothing(
+    made: Cluster, servers: Servers, is_older_slow: bool
 ) -> None:
-    """The server lists less than what is due, as its `Date` shows; another has answered before."""
+    """Any of them may answer a call or make an update; none of that is a clock that went back."""
+    chance = Random(7)
+
+    def behind(bounds: Bounds) -> int:
+        if is_older_slow:
+            return 0 if bounds.before is None else 3
+        return chance.choice([0, 1, 3])
+
+    servers.behind = behind
+    replica = await made.started(30, interval=1.0, settle=30)
+    replica.records.clear()
+    before, began = made.place.requests("get_application"), await reached(made.place)
+    for number in range(100):
+        servers.touch(made.place.ids[number % 20], chance.choice([0, 1, 3]))
+        await made.pass_time(1)
+    assert made.place.requests("get_application") - before <= 100 * 4
+    await made.pass_time(15)
+    assert ids_of(replica.records).count(made.place.ids[3]) == 5
+    assert len(replica.records) == 100
+    assert await reached(made.place) - began >= 100
+    assert replica.poller.status.late <= 4
+
+
+@pytest.mark.parametrize("answers_all", [False, True])
+async def test_a_server_far_behind_moves_no_checkpoint_over_what_it_does_not_list(
+    made: Cluster, servers: Servers, answers_all: bool
+) -> None:
+    """Only it answers about seconds that are due, or about all; the checkpoint moves afterwards."""
+    servers.is_bound_lowered = True
     replica = await made.started(30, interval=1.0, settle=60)
     replica.records.clear()
     world = made.place.service.world
     began = world.now
+
+    def behind(bounds: Bounds) -> int:
+        is_answering = answers_all or bounds.before is not None
+        return 71 if is_answering and 59 <= world.now - began <= 75 else 0
+
+    servers.behind = behind
     show_late(made, 59)
     (updated,) = made.place.touch(3)
-    ask_list = PollSource.ask_list
-
-    async def ask(self: PollSource, bounds: Bounds | None, **options: Any) -> Answer:
-        answer = await ask_list(self, bounds, **options)
-        present = world.now - 71
-        is_due = bounds is not None and bounds.before is not None and bounds.before > present
-        if bounds is None or not is_due or not 59 <= world.now - began <= 75:
-            return answer
-        page = evolve(answer.page, applications=())
-        echo = Window(bounds.after, max(bounds.after, present))
-        return evolve(answer, page=page, rows={}, echo=echo, served_at=present, is_full=False)
-
-    monkeypatch.setattr(PollSource, "ask_list", ask)
     await made.pass_time(150)
     assert ids_of(replica.records) == [updated]
+    assert await reached(made.place) >= world.now - 72
+
+
+async def test_a_service_that_always_applies_an_earlier_bound_holds_no_checkpoint_back(
+    made: Cluster, servers: Servers
+) -> None:
+    """Then each poll after one that has met this lists everything, and moves the checkpoint."""
+    servers.is_bound_lowered = True
+    servers.behind = lambda bounds: 0 if bounds.before is None else 70
+    replica = await made.started(30, interval=1.0, settle=60)
+    for number in range(100):
+        made.place.touch(number % 20)
+        await made.pass_time(1)
+    await made.pass_time(5)
+    assert len(replica.records) == 100
+    assert await reached(made.place) >= made.place.service.world.now - 80
