@@ -45,12 +45,12 @@ from income_client.records.window import Window
 from income_client.system.clock import Clock
 from income_client.walk.planner import WalkPlanner
 from income_client.walk.tail import END_OF_TIME
-from income_client.walk.windows import Answer, Bounds, Delivery, Intervals
+from income_client.walk.windows import Answer, Bounds, Delivery, Intervals, echo_of
 from income_client.wire.times import FIRST_SECOND
 
 from .batches import Records
 from .dead_letters import DeadLetters, dead_letter_reason
-from .listings import PARTS_OF_AGE, Listings, Span
+from .listings import PARTS_OF_AGE, LearnedBounds, Listings, Span
 from .progress import Progress
 from .reading import Outcome, PollSource, Versioned, ids_on, key_of, nameless_on, updated_at
 from .schedule import Schedule
@@ -87,6 +87,7 @@ class PollerState:
     progress: Progress
     letters: DeadLetters
     listings: Listings = field(factory=Listings)
+    bounds: LearnedBounds = field(factory=LearnedBounds)
     date_ahead: int = 0
     """Seconds by which `Date` was ahead of the echo in the last poll; may be negative."""
     echoed: int | None = None
@@ -101,6 +102,8 @@ class Row:
 
     application_id: str
     window: Window
+    applied: Window | None = None
+    """The bounds that the service applied to the row's page; None for a dead letter."""
     is_letter: bool = False
     """Whether the row comes from a dead letter, which one poll reads only once."""
     attempts: int = 0
@@ -202,7 +205,9 @@ class Poll:
         self._schedule, self._monitor = schedule, monitor
         self._clock = clock
         self._began = clock.monotonic()
-        to_the_end = schedule.is_urgent or schedule.ends_with_poll
+        # A callback may come in the very second of its update.
+        is_hidden = schedule.is_urgent and not state.bounds.show_present
+        to_the_end = is_hidden or schedule.ends_with_poll
         self._date_ahead = None if to_the_end else state.date_ahead
         self._first_reply: _FirstReply | None = None
         elapsed = schedule.seconds_since_success(self._began)
@@ -252,16 +257,19 @@ class Poll:
 
     def _new_listing(self) -> WalkPlanner:
         first = self._state.progress.lower
+        # One second early, so that an exclusive bound lists the first second as well.
+        early = 1
         if not self._is_whole and (until := self._state.listings.until) is not None:
             first = max(first, until)
-        return self._planner_from(first, None, date_ahead=self._date_ahead)
+            # Were the bound exclusive after all, later polls would list the first second again.
+            early = 0 if self._state.bounds.include_first else 1
+        return self._planner_from(first - early, None, date_ahead=self._date_ahead)
 
     def _planner_from(
-        self, first: int, before: int | None, *, date_ahead: int | None = None
+        self, after: int, before: int | None, *, date_ahead: int | None = None
     ) -> WalkPlanner:
         return WalkPlanner(
-            # One second early, so that an exclusive bound lists the first second as well.
-            Bounds(max(first - 1, FIRST_SECOND), before),
+            Bounds(max(after, FIRST_SECOND), before),
             limit=self._source.limit,
             walkers=1,
             keep_saturated=True,
@@ -282,6 +290,7 @@ class Poll:
         else:
             self._note_saturated(self._listing)
         self._note_date_ahead()
+        self._state.bounds.end_poll(has_last_page=self._date_ahead is None)
         state, now = self._state, self._service_time
         position = self._listed_from = state.progress.position
         if not self._is_whole and now is not None:
@@ -299,7 +308,7 @@ class Poll:
             # What lies within `lookback` is listed with what is due.
             first = min(span.first, self._state.progress.lower) if span.is_due else span.first
             window = Window(first, span.before)
-            return _Relisting(window, self._planner_from(first, span.before), span.is_due)
+            return _Relisting(window, self._planner_from(first - 1, span.before), span.is_due)
         listings = self._state.listings
         if (now := self._service_time) is None or self._must_list_all_next:
             listings.forget()
@@ -446,7 +455,8 @@ class Poll:
             window = page.covers or self._phase.window
         if nameless := nameless_on(page.page):
             self._put_nameless(window, f"{_NAMELESS} ({nameless[0].error.message})")
-        rows = [Row(application_id, window) for application_id in ids_on(page.page)]
+        applied = echo_of(page.page)
+        rows = [Row(application_id, window, applied) for application_id in ids_on(page.page)]
         match self._phase:
             case _Relisting(is_due=False):
                 rows = [row for row in rows if not self._is_read(row)]
@@ -577,7 +587,11 @@ class Poll:
         """Remember a version that was read; return whether it must be delivered."""
         updated = None
         with contextlib.suppress(ConfigurationError):  # beyond the calendar
-            updated = self._source.last_second_of(updated_at(version.payload))
+            moment = updated_at(version.payload)
+            updated = self._source.last_second_of(moment)
+            if row.applied is not None and self._first_reply is not None:
+                second, present = self._source.second_of(moment), self._first_reply.echoed
+                self._state.bounds.learn(row.applied, second, present)
         letter = key_of_application(row.application_id)
         was_dead = letter in self._state.letters
         self._state.letters.resolve(letter)

@@ -10,11 +10,15 @@
 A poll lists the seconds from ``until`` on, and reads all their rows. In earlier seconds it reads
 only rows that it has not read: updates that were listed late. Once ``settle`` has passed, it reads
 every row again, since an application may be updated twice in one second, and the progress moves.
+
+Rows that were read show which seconds a page includes (`LearnedBounds`), which saves requests.
 """
 
 from typing import Final
 
 from attrs import define, field, frozen
+
+from income_client.records.window import Window
 
 PARTS_OF_AGE: Final = 4
 """A second is listed again once this part of its age has passed since it was listed last: with a
@@ -22,9 +26,15 @@ quarter, an update that is listed late is found within a quarter more of its lat
 _DUE: Final = 10
 """Fewest seconds that become due at once. The second at either edge may be read twice, and takes a
 list call: ten seconds cost a tenth of a reading for each version."""
+_APART: Final = 2
+"""Fewest seconds between two listings of one second; with one, a poll a second would make a third
+more list calls."""
 _RECENT: Final = 8
-"""Seconds before ``until`` that each poll lists again, apart from older ones. Of an application
-that a narrow window shows, the record read last tells whether that update was read."""
+"""Seconds before ``until`` that are listed again apart from older ones. Of an application that a
+narrow window shows, the record read last tells whether that update was read."""
+_CONVINCING: Final = 3
+"""Polls in a row that must show the present second. A row may also have been updated between the
+page that shows it and the reading of its record, but hardly in three polls in a row."""
 
 
 @frozen
@@ -90,10 +100,13 @@ class Listings:
         is_due = due - position >= _DUE
         start = due if is_due else min(position, self.until)
         recent = start if self.until - start <= 2 * _RECENT else self.until - _RECENT
-        # Twice as far as needed, or a poll after the other would list a little more.
-        older = max(start, now - 2 * (now - self._first_overdue(start, now)))
-        if recent - older < _RECENT:
-            older = recent
+        overdue = self._first_overdue(start, now)
+        older = recent
+        if overdue >= self.until:
+            older = recent = self.until
+        elif overdue < recent:
+            # Twice as far as needed, or a poll after the other would list a little more.
+            older = max(start, now - 2 * (now - overdue))
         spans = [Span(recent, self.until), Span(older, recent)]
         if is_due:
             spans.append(Span(position, due, is_due=True))
@@ -105,7 +118,7 @@ class Listings:
         ends = [first for first, _ in self._parts[1:]] + [now]
         for (first, listed_at), end in zip(self._parts, ends, strict=True):
             overdue = max(first, start, now - PARTS_OF_AGE * (now - listed_at))
-            if overdue < end:
+            if overdue < end and now - listed_at >= _APART:
                 return overdue
         return now
 
@@ -114,3 +127,51 @@ class Listings:
         if self.until is None or second >= self.until:
             return None
         return next((at for first, at in reversed(self._parts) if first <= second), None)
+
+
+@define
+class LearnedBounds:
+    """The meaning of the list call's bounds, as far as rows that were read have shown it.
+
+    A hint that saves requests: if it is wrong, an update is delivered by a later poll.
+    """
+
+    _has_shown_first: bool = False
+    _polls: int = 0
+    """Polls in a row whose first page alone has shown rows of the present second."""
+    _has_shown: bool = False
+    """Whether the first page of the current poll has shown a row of the present second."""
+    _has_hidden: bool = False
+    """Whether a later page has shown a row of that second, or of the next one."""
+
+    @property
+    def include_first(self) -> bool:
+        """Whether a page shows the rows of the second of its lower bound as well."""
+        return self._has_shown_first
+
+    @property
+    def show_present(self) -> bool:
+        """Whether a page without an upper bound shows the rows of the present second as well."""
+        return self._polls >= _CONVINCING
+
+    def learn(self, applied: Window, updated: int, present: int) -> None:
+        """Learn from a row that was read.
+
+        Args:
+            applied: the bounds that the service has applied to the row's page.
+            updated: the second of the last update in the row's record.
+            present: the service's present in the first reply of the poll.
+        """
+        self._has_shown_first |= updated == applied.after
+        if updated >= present:
+            self._has_shown |= applied.before <= present
+            self._has_hidden |= applied.before > present
+
+    def end_poll(self, *, has_last_page: bool) -> None:
+        """Judge a poll by its rows; without a page up to the future, it shows nothing."""
+        if has_last_page and self._has_hidden:
+            # They may have been updated after the first page, too: other polls will tell.
+            self._polls = 0
+        elif has_last_page and self._has_shown:
+            self._polls += 1
+        self._has_shown = self._has_hidden = False

@@ -268,6 +268,10 @@ class PollSource:
         """Return the second of the service's frame that was ``seconds`` before another one."""
         return earlier_second(second, seconds, self.zone)
 
+    def second_of(self, moment: datetime) -> int:
+        """Return the second of the service's frame in which an aware time lies."""
+        return service_second(moment, self.zone, rounding=Rounding.DOWN)
+
     def last_second_of(self, moment: datetime) -> int:
         """Return the last second in which the list may show an update of an aware time.
 

@@ -10,10 +10,11 @@ from attrs import evolve
 from income_client.emulator import Fault
 from income_client.events import Event, PollFinished
 from income_client.polling.checkpoint import read_checkpoint
+from income_client.polling.listings import LearnedBounds
 from income_client.polling.reading import PollSource
 from income_client.records.window import Window
 from income_client.walk.windows import Answer, Bounds
-from tests.support.polling import Cluster, cluster, ids_of, reached
+from tests.support.polling import Cluster, Replica, cluster, ids_of, reached
 
 
 @pytest.fixture
@@ -151,6 +152,54 @@ async def test_lateness_is_not_overstated_where_an_earlier_update_hides_a_later_
     await made.pass_time(75)
     assert len(replica.records) == 2
     assert replica.poller.status.late <= 2
+
+
+async def touch_and_wake(made: Cluster, replica: Replica, number: int) -> str:
+    """Let a second begin in which an application is updated, and a callback wakes the poller."""
+    made.place.service.advance(1)
+    (updated,) = made.place.touch(number % 20)
+    replica.poller.wake()
+    replica.clock.advance(1)
+    await made.settle()
+    return updated
+
+
+@pytest.mark.parametrize("upper_closed", [False, True])
+@pytest.mark.parametrize("lower_closed", [False, True])
+async def test_the_meaning_of_the_bounds_is_learned_and_saves_requests(
+    made: Cluster, lower_closed: bool, upper_closed: bool
+) -> None:
+    """Each update is delivered by the poll that was woken for it, before and after that."""
+    service = made.place.service
+    service.rules = evolve(service.rules, lower_closed=lower_closed, upper_closed=upper_closed)
+    replica = await made.started(30, interval=30.0, settle=60)
+    replica.records.clear()
+    updated = [await touch_and_wake(made, replica, number) for number in range(80)]
+    calls, reads = made.place.requests("list_applications"), made.place.requests("get_application")
+    updated += [await touch_and_wake(made, replica, number) for number in range(60)]
+    assert ids_of(replica.records) == updated
+    # One for the present, half a one for recent seconds, a quarter of one for older ones, a tenth
+    # for those that are due; and one more where the bound of the present hides its second.
+    calls = made.place.requests("list_applications") - calls
+    assert calls <= 60 * (2.2 if upper_closed else 3.2)
+    # As late as an update comes within its second, it is read again by the next poll.
+    reads = made.place.requests("get_application") - reads
+    assert reads <= 60 * 3.3
+
+
+async def test_wrong_beliefs_about_the_bounds_cost_time_and_no_update(
+    made: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later poll finds what a bound has hidden, also of applications updated shortly before."""
+    monkeypatch.setattr(LearnedBounds, "include_first", property(lambda _: True))
+    monkeypatch.setattr(LearnedBounds, "show_present", property(lambda _: True))
+    service = made.place.service
+    service.rules = evolve(service.rules, lower_closed=False, upper_closed=False)
+    replica = await made.started(30, interval=30.0, settle=20)
+    replica.records.clear()
+    updated = [await touch_and_wake(made, replica, number) for number in range(60)]
+    await made.pass_time(60)
+    assert sorted(ids_of(replica.records)) == sorted(updated)
 
 
 class Servers:
