@@ -273,14 +273,15 @@ def test_each_sentence_of_the_runbook_is_one_of_the_program() -> None:
 
 
 def _texts_of(path: Path) -> list[str]:
-    """Return the texts in the code of a module; docstrings are not shown to anybody."""
+    """Return the names of classes and the texts in the code of a module, without docstrings."""
     tree = ast.parse(path.read_text("utf-8"))
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    return [
+    found = [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    return found + [
         node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        if id(node) not in docstrings
+        for node in constants
+        if isinstance(node.value, str) and id(node) not in docstrings
     ]
 
 
