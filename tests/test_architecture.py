@@ -41,8 +41,8 @@ OUTSIDE: Final[Mapping[str, frozenset[str]]] = {
     ),
     "telemetry": _names("_version events"),
     "cli": _names("""
-        __init__ audit configuration emulator engines errors events exporting receivers records
-        system walk
+        __init__ audit configuration emulator engines errors events exporting polling receivers
+        records settings system walk
     """),
     "emulator": _names("_lazy errors settings system"),
     "testing": _names("__init__ _lazy configuration emulator records system"),
@@ -90,9 +90,10 @@ ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
     "faststream": _names("engines.faststream"),
     "fcntl": _names("system.disk"),
     "joserfc": _names("receivers.jwt"),
-    "nats": _names(
-        "cli.relay engines.faststream engines.nats engines.nats_connection engines.nats_streams"
-    ),
+    "nats": _names("""
+        cli.relay cli.stores engines.faststream engines.nats engines.nats_connection
+        engines.nats_streams
+    """),
     "opentelemetry": _names("telemetry"),
     "pytest": _names("testing.plugin"),
     "pyarrow": _names("exporting.parquet exporting.schema exporting.tables"),

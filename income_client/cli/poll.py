@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from math import ceil
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from attrs import define, field
@@ -20,22 +19,18 @@ from rich.text import Text
 from income_client import (
     ApplicationRecord,
     CheckpointConflictError,
-    CheckpointError,
     ConfigurationError,
     DeadLetter,
     IncomeClientError,
-    SQLiteCheckpointStore,
     to_json,
 )
 from income_client.events import CheckpointCreated, DeadLettered, Event, PollFailed
-from income_client.system.disk import is_folder, is_missing
 
 from .connection import Connection, connect
 from .exit_status import ExitStatus
 from .options import NOW, MaxRate, Moment, Seconds, Switch, When, span_between
 from .output import (
     OutputLines,
-    check_is_no_output,
     counted,
     duration,
     inert,
@@ -45,6 +40,7 @@ from .output import (
 from .progress import StatusLine, filter_log
 from .rows import AlignedLines
 from .signals import StopSignals
+from .stores import CredsOption, StoreOption, load_name, open_store, read_address
 
 if TYPE_CHECKING:
     from income_client import IncomeClient, Poller, PollerStatus
@@ -57,7 +53,7 @@ _MOST_LETTERS: Final = 10
 
 async def poll(
     *,
-    store: Annotated[Path, Parameter(metavar="FILE")],
+    store: StoreOption = None,
     name: Annotated[str, Parameter(metavar="NAME")] = "default",
     start: When | None = None,
     interval: Annotated[float, Parameter(metavar="SECONDS", validator=Number(gt=0))] = 30.0,
@@ -67,6 +63,7 @@ async def poll(
     once: Switch = False,
     standby: Switch = False,
     lease: Annotated[float, Parameter(metavar="SECONDS", validator=Number(gt=0))] = 15.0,
+    creds: CredsOption = None,
     must_exist: Switch = False,
     documents: Annotated[bool, Parameter(show_default=False)] = True,
     pages: Switch = False,
@@ -90,6 +87,11 @@ async def poll(
     RestartPreventExitStatus=2 3 4; the guide has a unit on its page about polling),
     and cron can run it with --once.
 
+    The checkpoint is kept in a file on this machine, or for several machines in
+    PostgreSQL (postgresql://user@host/database, with the password in PGPASSWORD and
+    the tables of income-client schema postgres) or in a bucket of NATS
+    (nats://host:4222/bucket). An address with a password is set as INCOME_STORE_URL.
+
     A name belongs to one process at a time. The newest takes it over, and the one
     before ends with exit status 3. With --standby it waits instead until the other
     has ended, or has died. The exit status is 0 after SIGTERM, or 143 if
@@ -103,8 +105,9 @@ async def poll(
     Example: income-client poll --store polls.db --start 7d >> all.jsonl
 
     Args:
-        store: File that keeps the checkpoint; created if it does not exist.
-        name: Name of the checkpoint in that file.
+        store: File that keeps the checkpoint, created if it does not exist; or the address of
+            PostgreSQL or NATS. Default: $INCOME_STORE_URL.
+        name: Name of the checkpoint there.
         start: Where a new name begins: a time, 7d or 12h back, now or beginning. Default: now.
         interval: Seconds from one poll to the next.
         settle: Seconds that the service may take to list an update.
@@ -113,6 +116,7 @@ async def poll(
         once: Poll once, up to the present, and exit.
         standby: Wait while another process polls by this name, and take over when it ends.
         lease: Seconds after which a standby takes over from a process that has died.
+        creds: File of credentials for a store in NATS.
         must_exist: Fail if the checkpoint does not exist yet. Not together with --start.
         documents: Read and write the documents too. Default: --documents.
         pages: Include the pages block of each document.
@@ -122,15 +126,17 @@ async def poll(
     """
     if pages and not documents:
         raise ConfigurationError("--pages cannot be combined with --no-documents")
-    check_is_no_output(store, "--store")
+    address = read_address(store)
     start = checked_start(start, must_exist=must_exist)
     line = StatusLine()
     filter_log(belongs_to_log)
-    checkpoints, is_known = await opened_store(store, name)
-    place = str(store)
-    check_name(name, place, start, is_known=is_known, must_exist=must_exist)
-    watch = Watch(place, line, is_single=once)
-    async with connect(connection, on_event=watch.take_event, max_rate=max_rate) as client:
+    watch = Watch(address.place, line, is_single=once)
+    async with (
+        open_store(address, creds) as checkpoints,
+        connect(connection, on_event=watch.take_event, max_rate=max_rate) as client,
+    ):
+        is_known = bool((await load_name(checkpoints, address, name)).version)
+        check_name(name, address.place, start, is_known=is_known, must_exist=must_exist)
         poller = client.poll(
             checkpoints,
             name=name,
@@ -153,7 +159,7 @@ async def poll(
             async with watch.following(poller):
                 await _write_all(poller, line, text_of, is_standby=standby)
         except CheckpointConflictError as error:
-            say(f"{store}: {error.message}; this one ends")
+            say(f"{address.place}: {error.message}; this one ends")
             return ExitStatus.REPLACED
     if once and watch.losses < poller.status.dead_letters:
         say(f"{poller.status.dead_letters:,} could not be read so far, and are tried again")
@@ -163,23 +169,6 @@ async def poll(
 def belongs_to_log(record: logging.LogRecord) -> bool:
     """Return whether the log prints a record; `Watch` prints the poller's warnings itself."""
     return record.name != "income_client.poller" or record.levelno < logging.WARNING
-
-
-async def opened_store(store: Path, name: str) -> tuple[SQLiteCheckpointStore, bool]:
-    """Return the store, and whether it has a checkpoint of the name."""
-    try:
-        checkpoints = SQLiteCheckpointStore(store)
-    except ConfigurationError:
-        raise ConfigurationError("--store: this cannot be the path of a file") from None
-    try:
-        stored = await checkpoints.load(name)
-    except CheckpointError as error:
-        is_lost = is_missing(store) and not is_folder(store.parent)
-        reason = f"there is no folder {store.parent}" if is_lost else error.message
-        raise IncomeClientError(f"--store: {reason}") from None
-    except ConfigurationError as error:
-        raise ConfigurationError(f"--name: {error.message}") from None
-    return checkpoints, bool(stored.version)
 
 
 def checked_start(start: Moment | None, *, must_exist: bool) -> Moment:

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
-from urllib.parse import urlsplit
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -18,32 +17,37 @@ from income_client import (
 )
 from income_client.engines import relay as engine_relay
 from income_client.engines.relay import Payload
-from income_client.system.texts import reason_of
 
 from .connection import Connection, connect
 from .exit_status import ExitStatus
 from .options import MaxRate, Seconds, Switch, When
-from .output import check_is_no_output, say
+from .output import say
 from .poll import (
     Watch,
     belongs_to_log,
     check_name,
     checked_start,
     ending_status,
-    opened_store,
     start_time,
 )
 from .progress import StatusLine, filter_log
 from .signals import StopSignals
+from .stores import (
+    STORE_VARIABLE,
+    CredsOption,
+    StoreAddress,
+    StoreOption,
+    connect_to_nats,
+    load_name,
+    open_bucket,
+    open_store,
+    read_address,
+)
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
-    from nats.js.kv import KeyValue
-
-    from income_client.engines.nats_connection import NoConnection
 
 _VARIABLE: Final = "INCOME_BROKER_URL"
-_CONNECT_SECONDS: Final = 5.0
 _ATTEMPTS_ONCE: Final = 6
 """Attempts of --once to publish a batch: with their pauses they last half a minute or more."""
 
@@ -52,10 +56,10 @@ async def relay(
     *,
     to: Annotated[str | None, Parameter(name=("--to", "--nats"), metavar="URL")] = None,
     subject: Annotated[str, Parameter(metavar="SUBJECT")] = "income.updates",
-    store: Annotated[Path | None, Parameter(metavar="FILE")] = None,
+    store: StoreOption = None,
     bucket: Annotated[str | None, Parameter(metavar="BUCKET")] = None,
     name: Annotated[str, Parameter(metavar="NAME")] = "relay",
-    creds: Annotated[Path | None, Parameter(metavar="FILE")] = None,
+    creds: CredsOption = None,
     payload: Payload = "reference",
     start: When | None = None,
     interval: Annotated[float, Parameter(metavar="SECONDS", validator=Number(gt=0))] = 30.0,
@@ -77,9 +81,9 @@ async def relay(
     personal data.
 
     The checkpoint moves once the stream has acknowledged all events before it: a
-    crash loses nothing. It is kept in a file, or in a key-value bucket of the same
-    NATS, which relays on several machines share: start each with --standby, and one
-    works while the others wait.
+    crash loses nothing. It is kept in --store, as that of poll, or in a key-value
+    bucket of the same NATS, which relays on several machines share: start each with
+    --standby, and one works while the others wait.
 
     Exit statuses and messages are those of poll. Needs the extra "nats".
 
@@ -89,8 +93,8 @@ async def relay(
         to: Address of the server, nats://; several are separated by commas. One with a
             user name or a password is read from INCOME_BROKER_URL, and never given here.
         subject: Subject of the events, which a stream must have.
-        store: File that keeps the checkpoint; created if it does not exist.
-        bucket: Key-value bucket that keeps the checkpoint instead.
+        store: File, or address of PostgreSQL or NATS, that keeps the checkpoint.
+        bucket: Key-value bucket of the same NATS that keeps the checkpoint instead.
         name: Name of the checkpoint there.
         creds: File of credentials for NATS.
         payload: What an event holds.
@@ -107,22 +111,14 @@ async def relay(
         connection: The service.
     """
     url = _broker_url(to)
-    if creds is not None:
-        _check_file(creds, "--creds")
-    if store is None and bucket is None:
-        raise ConfigurationError("one of --store and --bucket must be given")
-    if store is not None and bucket is not None:
-        raise ConfigurationError("only one of --store and --bucket can be given")
-    if store is not None:
-        check_is_no_output(store, "--store")
+    address = _store_address(store, bucket, url)
     start = checked_start(start, must_exist=must_exist)
     line = StatusLine()
     filter_log(belongs_to_log)
-    opened = _opened(url, subject, store, bucket, creds, name)
-    async with opened as (publish, checkpoints, is_known):
-        place = str(store) if bucket is None else f"bucket {bucket}"
-        check_name(name, place, start, is_known=is_known, must_exist=must_exist)
-        watch = Watch(place, line, is_single=once)
+    async with _open_broker(url, subject, address, creds) as (publish, checkpoints):
+        is_known = bool((await load_name(checkpoints, address, name)).version)
+        check_name(name, address.place, start, is_known=is_known, must_exist=must_exist)
+        watch = Watch(address.place, line, is_single=once)
         async with connect(connection, on_event=watch.take_event, max_rate=max_rate) as client:
             poller = client.poll(
                 checkpoints,
@@ -163,75 +159,33 @@ def _broker_url(to: str | None) -> str:
     return to
 
 
-@asynccontextmanager
-async def _opened(
-    url: str, subject: str, store: Path | None, bucket: str | None, creds: Path | None, name: str
-) -> AsyncIterator[tuple[engine_relay.Publish, CheckpointStore, bool]]:
-    """Open the publisher and the store; return whether the store has the name, too."""
-    try:
-        from income_client.engines import nats as engine
-    except ImportError:
-        raise ConfigurationError(
-            "relay needs the extra nats: pip install 'income-client[nats]'"
-        ) from None
+def _store_address(store: str | None, bucket: str | None, url: str) -> StoreAddress:
+    """Return the address of the checkpoint's store: ``--store``, or ``--bucket`` at the broker."""
+    if bucket is None:
+        if store is None and not os.environ.get(STORE_VARIABLE):
+            raise ConfigurationError("one of --store and --bucket must be given")
+        return read_address(store)
+    if store is not None:
+        raise ConfigurationError("only one of --store and --bucket can be given")
+    return StoreAddress("nats", url, f"bucket {bucket}", bucket)
 
-    async with _connect_to_nats(url, creds) as server:
+
+@asynccontextmanager
+async def _open_broker(
+    url: str, subject: str, address: StoreAddress, creds: Path | None
+) -> AsyncIterator[tuple[engine_relay.Publish, CheckpointStore]]:
+    """Open the publisher and the store."""
+    async with connect_to_nats(url, creds) as server:
+        from income_client.engines.nats import nats_publisher
+
         await _check_subject(server, subject)
-        publish = engine.nats_publisher(server.jetstream(), subject)
-        if bucket is None:
-            yield publish, *await opened_store(store or Path(), name)
+        publish = nats_publisher(server.jetstream(), subject)
+        if (address.kind, address.text) == ("nats", url):
+            yield publish, await open_bucket(server, address.bucket, "--bucket")
         else:
-            checkpoints = engine.NatsCheckpointStore(await _open_bucket(server, bucket))
-            yield publish, checkpoints, bool((await checkpoints.load(name)).version)
-
-
-@asynccontextmanager
-async def _connect_to_nats(url: str, creds: Path | None) -> AsyncIterator["Client"]:
-    """Connect to NATS; a lost connection is made again for ever after the first success."""
-    from income_client.engines.nats_connection import NatsConnectionError, close, connect
-
-    try:
-        client = await connect(
-            url, name="income-client relay", seconds=_CONNECT_SECONDS, credentials=creds
-        )
-    except NatsConnectionError as error:
-        raise IncomeClientError(_unreachable_text(url, error.reason)) from None
-    try:
-        yield client
-    finally:
-        await close(client)
-
-
-def _unreachable_text(url: str, reason: "NoConnection") -> str:
-    from income_client.engines.nats_connection import NoConnection
-
-    # A part without a user name may be half of a password that has a comma.
-    parts = [part if "@" in part or "@" not in url else "" for part in url.split(",")]
-    places = ", ".join(map(_place_of, parts))
-    if reason is NoConnection.CREDENTIALS:
-        return f"the server at {places} refused the credentials"
-    is_known = reason not in {NoConnection.SILENCE, NoConnection.ADDRESS}
-    return f"no NATS server answers at {places}" + (f": {reason.value}" if is_known else "")
-
-
-def _place_of(url: str) -> str:
-    """Return the host and port of a URL, which may contain a password."""
-    try:
-        parts = urlsplit(url)
-        # The text before another host may be part of a password.
-        place = f"{parts.hostname}:{parts.port}" if parts.hostname and parts.port else "?"
-    except ValueError:
-        return "?"
-    return place if parts.username or "@" not in url else "?"
-
-
-def _check_file(path: Path, option: str) -> None:
-    try:
-        is_file = path.is_file()
-    except OSError as error:
-        raise IncomeClientError(f"{option}: cannot read {path}: {reason_of(error)}") from None
-    if not is_file:
-        raise IncomeClientError(f"{option}: there is no file {path}")
+            of_store = creds if address.kind == "nats" else None
+            async with open_store(address, of_store) as checkpoints:
+                yield publish, checkpoints
 
 
 async def _check_subject(server: "Client", subject: str) -> None:
@@ -251,20 +205,5 @@ async def _check_subject(server: "Client", subject: str) -> None:
     except NotFoundError:
         advice = f"nats stream add UPDATES --subjects '{subject}'"
         raise IncomeClientError(f"--subject: no stream has {subject}; try {advice}") from None
-    except Error as error:
-        raise IncomeClientError(f"JetStream fails with {type(error).__name__}") from None
-
-
-async def _open_bucket(server: "Client", bucket: str) -> "KeyValue":
-    from nats.errors import Error
-    from nats.js.errors import BucketNotFoundError, InvalidBucketNameError
-
-    try:
-        return await server.jetstream().key_value(bucket)
-    except BucketNotFoundError:
-        advice = f"nats kv add {bucket}"
-        raise IncomeClientError(f"--bucket: there is no bucket {bucket}; try {advice}") from None
-    except InvalidBucketNameError:
-        raise ConfigurationError("--bucket: this cannot be the name of a bucket") from None
     except Error as error:
         raise IncomeClientError(f"JetStream fails with {type(error).__name__}") from None

@@ -13,6 +13,7 @@ from attrs import frozen
 
 from income_client import BasicAuth, DeadLetter, OAuth2ClientCredentials
 from income_client.emulator import CallbackDelivery, CallbackTarget, Fault
+from income_client.polling.checkpoint import Checkpoint
 from income_client.records import Window
 from income_client.testing import IncomeService
 from tests.cli.application_payloads import paystub
@@ -30,6 +31,8 @@ LETTER: Final = DeadLetter(
     last_tried_at=NOON,
 )
 """Dead letter in the store of tests."""
+POLLED: Final = Checkpoint(since=0, reached=1_000)
+"""Checkpoint in the store that is asked for its status."""
 
 
 LINES: Final[dict[str, Callable[[IncomeService], tuple[str, ...]]]] = {
@@ -46,10 +49,11 @@ LINES: Final[dict[str, Callable[[IncomeService], tuple[str, ...]]]] = {
     "guide": lambda _: ("polling",),
     "poll": lambda _: ("--store", "polls.db", "--start", "beginning", "--once"),
     "schema": lambda _: ("postgres",),
+    "status": lambda _: ("--store", "polled.db"),
     "completion": lambda _: ("bash",),
 }
 """Arguments with which each sub-command reads everything, or one application."""
-WITHOUT_SERVICE: Final = ("completion", "dead-letters", "demo", "guide", "schema")
+WITHOUT_SERVICE: Final = ("completion", "dead-letters", "demo", "guide", "schema", "status")
 READING: Final = tuple(name for name in LINES if name not in WITHOUT_SERVICE)
 SERVING: Final = ("emulate", "listen", "trigger")
 NAMES: Final = (*LINES, *SERVING, "configure", "relay")
@@ -58,6 +62,7 @@ _ROWS: Final = (("-o", "json"), ("-o", "csv"), ("-o", "table"), ("-q",))
 _FORMS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "application": (("-o", "json", "--show-personal-data"), ("--show-personal-data",)),
     "doctor": (("-o", "json"),),
+    "status": (("-o", "json"),),
     **dict.fromkeys(("applications", "audit", "dead-letters", "documents"), _ROWS),
 }
 

@@ -6,7 +6,7 @@ import pytest
 
 from income_client import SQLiteCheckpointStore
 from income_client.testing import LoopRunner
-from tests.cli.commands import FORMS, LETTER, NAMES, READING, Form
+from tests.cli.commands import FORMS, LETTER, NAMES, POLLED, READING, Form
 from tests.support.cli import Cli, cli, shell, without_pauses
 
 __all__ = ["cli", "prepared", "shell", "without_pauses"]
@@ -37,4 +37,6 @@ def prepared(shell: Cli, income_run: LoopRunner) -> Cli:
     (shell.folder / "held.csv").write_text("app-of-tomorrow,2100-01-01")
     store = SQLiteCheckpointStore(shell.folder / "dead.db")
     income_run(store.save("default", "nothing", version=0, dead_letters=(LETTER,)))
+    polled = SQLiteCheckpointStore(shell.folder / "polled.db")
+    income_run(polled.save("default", POLLED.text, version=0, dead_letters=(LETTER,)))
     return shell

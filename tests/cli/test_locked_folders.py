@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from income_client import ConfigurationError, IncomeClientError
-from income_client.cli.poll import opened_store
+from income_client.cli.stores import load_name, open_store, read_address
 from income_client.configuration import from_file
 from income_client.system.disk import is_folder, is_missing
 
@@ -31,20 +31,26 @@ def locked(folder: Path) -> Iterator[None]:
         folder.chmod(0o700)
 
 
+async def load_from(path: Path) -> None:
+    address = read_address(str(path))
+    async with open_store(address) as store:
+        await load_name(store, address, "name")
+
+
 async def test_a_store_that_cannot_be_seen_is_not_called_missing(tmp_path: Path) -> None:
     """Path.exists and Path.is_dir raise PermissionError before CPython 3.14."""
     inner = tmp_path / "locked" / "inner"
     inner.mkdir(parents=True)
-    await opened_store(inner / "store.db", "name")  # which imports what it needs
+    await load_from(inner / "store.db")  # which imports what it needs
     with locked(tmp_path / "locked"):
         with pytest.raises(IncomeClientError, match=r"(?i)permission denied"):
-            await opened_store(inner / "store.db", "name")
+            await load_from(inner / "store.db")
         assert not is_missing(inner / "store.db")
         assert not is_folder(inner)
     assert is_missing(inner / "other.db")
     assert is_missing(inner / "store.db" / "below")
     with pytest.raises(IncomeClientError, match="there is no folder"):
-        await opened_store(inner / "other" / "store.db", "name")
+        await load_from(inner / "other" / "store.db")
 
 
 def test_settings_in_a_home_that_cannot_be_entered_are_missing(tmp_path: Path) -> None:

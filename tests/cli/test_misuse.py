@@ -97,6 +97,17 @@ INVALID: Final = [
     ("listen --token-path /callbacks", "--token-path"),
     ("listen", f"set {USERNAME} and {PASSWORD}, or"),
     ("poll", "--store"),
+    ("status", "one of --store and INCOME_STORE_URL must be given"),
+    ("status --store mysql://db/lending", "postgresql:// or nats://"),
+    ("status --store polls.db --max-dead-letters -1", "--max-dead-letters"),
+    *((f"{command} --store {url}", "set an address with a password as INCOME_STORE_URL")
+        for command in ("dead-letters", "poll", "status") for url in (
+            "postgresql://me:hidden@db/lending", "postgresql://db/lending?password=hidden",
+            "nats://hidden@127.0.0.1/income")),
+    ("status --store nats://127.0.0.1:4222", "a bucket must follow the server"),
+    ("status --store nats://127.0.0.1/a.b", "a bucket must follow the server"),
+    ("poll --store polls.db --creds me.creds", "--creds is for a store in NATS"),
+    ("dead-letters --store polls.db --forget a --retry-all", "--forget cannot be combined"),
     ("poll --store polls.db --interval 0", "--interval"),
     ("poll --store :memory:", "--store: "),
     ("poll --store polls.db --name ''", "--name: "),

@@ -10,7 +10,7 @@ import pytest
 from nats.aio.client import Client
 from nats.js.api import StreamConfig
 
-from income_client.cli.relay import _connect_to_nats
+from income_client.cli.stores import connect_to_nats
 from income_client.engines.relay import UpdateEvent
 from tests.support.cli import Cli, Running, cli, complaints, shell
 from tests.support.clocks import pass_time
@@ -166,11 +166,11 @@ def test_what_is_missing_or_wrong_is_named(
 
 
 def test_an_extra_that_is_missing_is_named(shell: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "income_client.engines.nats", None)
-    monkeypatch.delattr("income_client.engines.nats", raising=False)
+    monkeypatch.setitem(sys.modules, "income_client.engines.nats_connection", None)
+    monkeypatch.delattr("income_client.engines.nats_connection", raising=False)
     ran = shell("relay", "--to", "127.0.0.1:4222", "--store", "a.db")
     assert ran.status == 2
-    assert "relay needs the extra nats: pip install 'income-client[nats]'" in ran.stderr
+    assert "NATS needs the extra nats: pip install 'income-client[nats]'" in ran.stderr
 
 
 def test_the_address_may_come_from_the_environment(relay: Relay, nats_server: NatsServer) -> None:
@@ -205,7 +205,7 @@ def test_a_server_that_is_not_there_is_one_line(
     url: str, place: str, relay: Relay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With its address, and no password of it."""
-    monkeypatch.setattr("income_client.cli.relay._CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("income_client.cli.stores._CONNECT_SECONDS", 0.2)
     ran = relay("--store", "a.db", env={"INCOME_BROKER_URL": url})
     assert (ran.status, ran.stderr.count("\n")) == (1, 1)
     assert f"no NATS server answers at {place}" in ran.stderr
@@ -242,7 +242,7 @@ async def test_a_server_that_is_frozen_counts_as_lost_after_half_a_minute(
     lost_server: NatsServer,
 ) -> None:
     """Another node is then tried: a machine that vanishes closes no connection."""
-    async with _connect_to_nats(lost_server.url, None) as client:
+    async with connect_to_nats(lost_server.url, None) as client:
         await client.flush()
         lost_server.freeze()
         for _ in range(3):
