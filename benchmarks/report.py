@@ -44,7 +44,7 @@ class Scale:
     speed: float = 4.0  # seconds of these in one of the machine's
     polled: float = 10.0  # updates in a second of these
     settles: tuple[int, ...] = (5, 20, 60, 300)  # of pollers in simulated time
-    followed: float = 60.0  # seconds of theirs
+    followed: float = 120.0  # seconds of theirs
     history: int = 1_500  # applications that a first poll finds
     commits: int = 50  # to the store in each round
 

@@ -165,7 +165,7 @@ class _Service(Transport):
         self.asked: Counter[str] = Counter()
         self.cpu_seconds = 0.0
         self._updates = updates
-        self._unlisted = sorted(range(len(updates)), key=lambda one: -updates[one].listed_at)
+        self._unlisted = sorted(range(len(updates)), key=lambda number: -updates[number].listed_at)
         self._listed: list[int] = []
         self._application: dict[str, Any] = orjson.loads(decoding.application())
 
@@ -197,8 +197,7 @@ class _Service(Transport):
             for name, unset in (("updated_after", 0), ("updated_before", math.floor(now)))
         )
         first, end = (
-            bisect_left(self._listed, bound, key=lambda one: math.floor(self._updates[one].made_at))
-            for bound in (after, before)
+            bisect_left(self._listed, bound, key=self._second_of) for bound in (after, before)
         )
         numbers = self._listed[first : min(end, first + int(asked["limit"][0]))]
         return {
@@ -206,6 +205,9 @@ class _Service(Transport):
             "updated_before": _stamp(before),
             "applications": [_row(number) for number in numbers],
         }
+
+    def _second_of(self, number: int) -> int:
+        return math.floor(self._updates[number].made_at)
 
     def _read(self, application_id: str) -> dict[str, Any]:
         updated = _stamp(self._updates[int(application_id)].made_at) + "Z"
@@ -275,14 +277,12 @@ async def _follow(load: Load, updates: Sequence[Update]) -> Cost:
     await session.aclose()
     (first, first_cpu), (last, last_cpu) = counts
     made = load.rate * load.seconds
-    delays = quantiles(
-        (
-            delivered[number] - update.made_at
-            for number, update in enumerate(updates)
-            if not update.lateness
-        ),
-        n=100,
-    )
+    delays = [
+        delivered[number] - update.made_at
+        for number, update in enumerate(updates)
+        if not update.lateness
+    ]
+    percentiles = quantiles(delays, n=100)
     missed = [update.lateness for number, update in enumerate(updates) if number not in delivered]
     late = sum(update.lateness > load.settle for update in updates)
     missed_later = sum(lateness > load.settle for lateness in missed)
@@ -291,7 +291,7 @@ async def _follow(load: Load, updates: Sequence[Update]) -> Cost:
         lists=(last["list_applications"] - first["list_applications"]) / load.seconds,
         cpu_seconds=(last_cpu - first_cpu) / made,
         checkpoint_bytes=checkpoint_bytes,
-        delays=(delays[49], delays[98]),
+        delays=(percentiles[49], percentiles[98]),
         missed=len(missed) - missed_later,
         listed=len(updates) - late,
         missed_later=missed_later,
