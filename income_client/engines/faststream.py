@@ -22,6 +22,7 @@ from nats.errors import Error as NatsError
 
 from income_client import DecodeError, NotFoundError
 from income_client.settings import check_count, check_positive, invalid
+from income_client.system.frames import places_of
 from income_client.system.logs import GuardedLogger
 
 from .nats_streams import loss_of
@@ -74,7 +75,8 @@ def update_subscriber(
     - If NATS closes the connection for good, for example since it no longer accepts the
       credentials, the application stops by an error.
 
-    Logs hold the class of an error and the application's id, never an error's text.
+    Logs hold the class of an error, its last places in the code and the application's id, never an
+    error's text: log that in the handler.
 
     Args:
         broker: a broker whose connection is kept, such as
@@ -267,8 +269,10 @@ class _Worker:
         pause = min(_LONGEST_PAUSE_SECONDS, _PAUSE_SECONDS * 2.0 ** min(attempt, 10))
         name = type(error).__name__
         facts = {"application_id": event.application_id, "attempt": attempt, "error": name}
+        places = places_of(error)
+        reason = f"{name}, {places}" if places else name
         text = "application %r was not handled (%s); its event comes again after %g s"
-        _LOGGER.warning(text, event.application_id, name, pause, extra=facts)
+        _LOGGER.warning(text, event.application_id, reason, pause, extra=facts)
         await message.nack(delay=pause)
         raise NackMessage  # for FastStream's metrics: the message is settled
 

@@ -4,11 +4,9 @@ The errors and frames of a database driver may hold an address with its password
 """
 
 import inspect
-import traceback
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
 from typing import Any, Final, Self, TypeVar, cast
 
 from attrs import evolve, field, frozen
@@ -19,14 +17,13 @@ from income_client.errors import CheckpointConflictError, CheckpointError
 from income_client.records.dead_letters import DeadLetter
 from income_client.settings import invalid
 from income_client.system import frames
-from income_client.system.frames import replace_errors
+from income_client.system.frames import places_of, replace_errors
 
 from .checkpoint import read_checkpoint
 
 T = TypeVar("T")
 
 _METHODS: Final = ("load", "save", "dead_letters")
-_MOST_PLACES: Final = 4
 _CALLING: Final = frozenset({__file__, frames.__file__})
 """Files of the package through which a store is called."""
 _MISTAKES: Final = (
@@ -204,18 +201,12 @@ async def _call_store(call: Callable[[], Awaitable[T]]) -> T:
 def _failure_of(error: Exception) -> CheckpointError:
     name = type(error).__name__
     if is_mistake(error):
-        return CheckpointError(f"mistake in the checkpoint store: {name}{_store_lines(error)}")
+        places = places_of(error, excluded=_CALLING)
+        where = f" ({places})" if places else ""
+        return CheckpointError(f"mistake in the checkpoint store: {name}{where}")
     return CheckpointError(f"the checkpoint store failed: {name}", retryable=True)
 
 
 def is_mistake(error: Exception) -> bool:
     """Return whether an exception of foreign code shows a bug, which would fail again."""
     return isinstance(error, _MISTAKES) and not isinstance(error, OSError)
-
-
-def _store_lines(error: Exception) -> str:
-    """Return the lines of the store in an error's traceback, for the store's author."""
-    walked = traceback.walk_tb(error.__traceback__)
-    files = [(frame.f_code.co_filename, line) for frame, line in walked]
-    places = [f"{Path(file).name}:{line}" for file, line in files if file not in _CALLING]
-    return f" ({' > '.join(places[-_MOST_PLACES:])})" if places else ""

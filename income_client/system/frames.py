@@ -2,14 +2,17 @@
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+import traceback
+from collections.abc import Awaitable, Callable, Container
 from functools import wraps
-from typing import Any, TypeVar, cast
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
 
 from income_client.errors import IncomeClientError
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
+_MOST_PLACES: Final = 4
 
 
 def strip_frames(target: F) -> F:
@@ -68,6 +71,19 @@ def _stripping(function: Callable[..., Any]) -> Callable[..., Any]:
             raise
 
     return call
+
+
+def places_of(error: BaseException, *, excluded: Container[str] = ()) -> str:
+    """Return the last places of an error's traceback, as ``a.py:12 > b.py:7``; empty without one.
+
+    Args:
+        error: that another's code has raised, and whose text may hold what it must not show.
+        excluded: files whose frames are left out.
+    """
+    walked = traceback.walk_tb(error.__traceback__)
+    files = [(frame.f_code.co_filename, line) for frame, line in walked]
+    places = [f"{Path(file).name}:{line}" for file, line in files if file not in excluded]
+    return " > ".join(places[-_MOST_PLACES:])
 
 
 def _strip(error: IncomeClientError) -> None:
