@@ -21,7 +21,7 @@ import contextlib
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
-from math import ceil
+from math import ceil, inf
 from typing import Final, assert_never
 
 from attrs import define, field, frozen
@@ -50,7 +50,7 @@ from income_client.wire.times import FIRST_SECOND
 
 from .batches import Records
 from .dead_letters import DeadLetters, dead_letter_reason
-from .listings import PARTS_OF_AGE, LearnedBounds, Listings, Span
+from .listings import PARTS_OF_AGE, Listings, Span
 from .progress import Progress
 from .reading import Outcome, PollSource, Versioned, ids_on, key_of, nameless_on, updated_at
 from .schedule import Schedule
@@ -72,6 +72,7 @@ _OVERFULL: Final = "SaturatedWindowError: more rows than one page holds"
 
 _DAY: Final = 86_400
 """Seconds since the last successful poll of any process, where they are unknown."""
+_MINUTE: Final = 60
 _SKEW: Final = 5
 _STILL: Final = 2
 _MARGIN: Final = 2
@@ -87,7 +88,12 @@ class PollerState:
     progress: Progress
     letters: DeadLetters
     listings: Listings = field(factory=Listings)
-    bounds: LearnedBounds = field(factory=LearnedBounds)
+    includes_first: bool = False
+    """Whether a page has shown a row of the second of its lower bound; only a hint, which spares
+    the reading of one second more."""
+    future_until: float = -inf
+    """Time of the clock until which a woken poll lists up to a bound in the future at once: the
+    service has applied such a bound lately, and `Date` gives the present."""
     date_ahead: int = 0
     """Seconds by which `Date` was ahead of the echo in the last poll; may be negative."""
     echoed: int | None = None
@@ -102,8 +108,8 @@ class Row:
 
     application_id: str
     window: Window
-    applied: Window | None = None
-    """The bounds that the service applied to the row's page; None for a dead letter."""
+    listed_after: int | None = None
+    """The lower bound that the service applied to the row's page; None for a dead letter."""
     is_letter: bool = False
     """Whether the row comes from a dead letter, which one poll reads only once."""
     attempts: int = 0
@@ -205,9 +211,7 @@ class Poll:
         self._schedule, self._monitor = schedule, monitor
         self._clock = clock
         self._began = clock.monotonic()
-        # A callback may come in the very second of its update.
-        is_hidden = schedule.is_urgent and not state.bounds.show_present
-        to_the_end = is_hidden or schedule.ends_with_poll
+        to_the_end = schedule.is_urgent or schedule.ends_with_poll
         self._date_ahead = None if to_the_end else state.date_ahead
         self._first_reply: _FirstReply | None = None
         elapsed = schedule.seconds_since_success(self._began)
@@ -217,6 +221,8 @@ class Poll:
             or elapsed + _MARGIN >= state.progress.settle
         )
         """Whether everything since the checkpoint is listed at once, and read."""
+        self._begins_at_end = to_the_end and not self._is_whole and self._began < state.future_until
+        """Whether the first page is the last one, up to a bound in the future."""
         self._listing = self._new_listing()
         self._phase: _Listing | _Relisting | _Retrying | _Listed = _Listing()
         self._spans: deque[Span] = deque()
@@ -262,11 +268,21 @@ class Poll:
         if not self._is_whole and (until := self._state.listings.until) is not None:
             first = max(first, until)
             # Were the bound exclusive after all, later polls would list the first second again.
-            early = 0 if self._state.bounds.include_first else 1
-        return self._planner_from(first - early, None, date_ahead=self._date_ahead)
+            early = 0 if self._state.includes_first else 1
+        return self._planner_from(
+            first - early,
+            None,
+            date_ahead=self._date_ahead,
+            begins_at_end=self._begins_at_end,
+        )
 
     def _planner_from(
-        self, after: int, before: int | None, *, date_ahead: int | None = None
+        self,
+        after: int,
+        before: int | None,
+        *,
+        date_ahead: int | None = None,
+        begins_at_end: bool = False,
     ) -> WalkPlanner:
         return WalkPlanner(
             Bounds(max(after, FIRST_SECOND), before),
@@ -274,12 +290,14 @@ class Poll:
             walkers=1,
             keep_saturated=True,
             date_ahead=date_ahead,
+            begins_at_end=begins_at_end,
             repeats=True,
         )
 
     def _list_whole(self) -> None:
         """List everything since the checkpoint, because the service's clock was set back."""
         self._is_whole = True
+        self._begins_at_end = False
         self._state.listings.forget()
         self._listing = self._new_listing()
 
@@ -290,7 +308,6 @@ class Poll:
         else:
             self._note_saturated(self._listing)
         self._note_date_ahead()
-        self._state.bounds.end_poll(has_last_page=self._date_ahead is None)
         state, now = self._state, self._service_time
         position = self._listed_from = state.progress.position
         if not self._is_whole and now is not None:
@@ -351,15 +368,28 @@ class Poll:
         try:
             answer = await self._schedule.unless_stopped(self._source.ask_list(question.bounds))
         except InvalidRequestError:
+            self._state.future_until = -inf
             if not planner.refuse(question) and not await self._follow_clock():
                 raise
             return True  # the planner has another form of the question
         if isinstance(self._phase, _Relisting):
             self._phase.note_time(question.bounds, answer)
+        else:
+            self._note_future(question.bounds, answer)
         if self._first_reply is not None or not self._must_list_anew(answer):
             planner.receive(question, answer)
         self._monitor.note_service_time(self._service_time)
         return True
+
+    def _note_future(self, bounds: Bounds, answer: Answer) -> None:
+        """Note whether the service applies a bound in the future as it was sent."""
+        if bounds.before is None:
+            return
+        if answer.served_at is None or answer.echo.before != bounds.before or answer.is_full:
+            self._state.future_until = -inf
+        elif bounds.before > answer.served_at and not self._begins_at_end:
+            # For some time only: a page without an upper bound shows how far `Date` is ahead.
+            self._state.future_until = self._clock.monotonic() + _MINUTE
 
     async def _follow_clock(self) -> bool:
         """List anew if the refused bounds lie in the service's future; return whether they do.
@@ -394,9 +424,15 @@ class Poll:
 
     def _must_list_anew(self, answer: Answer) -> bool:
         """Note the time of the first reply; return whether the listing must begin anew."""
+        if self._begins_at_end and answer.served_at is None:
+            self._begins_at_end = False
+            self._listing = self._new_listing()
+            return True
         if answer.served_at is None and answer.echo.before > END_OF_TIME:
             raise UnexpectedResponseError("the service sends no time", call="list_applications")
         now = answer.echo.before
+        if self._begins_at_end and answer.served_at is not None:
+            now = answer.served_at - self._state.date_ahead
         self._first_reply = _FirstReply(now, answer.served_at)
         progress = self._state.progress
         last, self._state.echoed = self._state.echoed, now
@@ -424,6 +460,8 @@ class Poll:
         present = self._listing.present
         if self._first_reply is None or present is None:
             return None
+        if self._begins_at_end and self._listing.requests == 1:
+            return self._first_reply.earliest
         return min(self._first_reply.earliest, present + 1)
 
     @property
@@ -455,8 +493,8 @@ class Poll:
             window = page.covers or self._phase.window
         if nameless := nameless_on(page.page):
             self._put_nameless(window, f"{_NAMELESS} ({nameless[0].error.message})")
-        applied = echo_of(page.page)
-        rows = [Row(application_id, window, applied) for application_id in ids_on(page.page)]
+        after = echo_of(page.page).after
+        rows = [Row(application_id, window, after) for application_id in ids_on(page.page)]
         match self._phase:
             case _Relisting(is_due=False):
                 rows = [row for row in rows if not self._is_read(row)]
@@ -589,9 +627,8 @@ class Poll:
         with contextlib.suppress(ConfigurationError):  # beyond the calendar
             moment = updated_at(version.payload)
             updated = self._source.last_second_of(moment)
-            if row.applied is not None and self._first_reply is not None:
-                second, present = self._source.second_of(moment), self._first_reply.echoed
-                self._state.bounds.learn(row.applied, second, present)
+            if self._source.second_of(moment) == row.listed_after:
+                self._state.includes_first = True
         letter = key_of_application(row.application_id)
         was_dead = letter in self._state.letters
         self._state.letters.resolve(letter)

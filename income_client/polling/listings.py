@@ -10,15 +10,11 @@
 A poll lists the seconds from ``until`` on, and reads all their rows. In earlier seconds it reads
 only rows that it has not read: updates that were listed late. Once ``settle`` has passed, it reads
 every row again, since an application may be updated twice in one second, and the progress moves.
-
-Rows that were read show which seconds a page includes (`LearnedBounds`), which saves requests.
 """
 
 from typing import Final
 
 from attrs import define, field, frozen
-
-from income_client.records.window import Window
 
 PARTS_OF_AGE: Final = 4
 """A second is listed again once this part of its age has passed since it was listed last: with a
@@ -32,9 +28,6 @@ more list calls."""
 _RECENT: Final = 8
 """Seconds before ``until`` that are listed again apart from older ones. Of an application that a
 narrow window shows, the record read last tells whether that update was read."""
-_CONVINCING: Final = 3
-"""Polls in a row that must show the present second. A row may also have been updated between the
-page that shows it and the reading of its record, but hardly in three polls in a row."""
 
 
 @frozen
@@ -127,51 +120,3 @@ class Listings:
         if self.until is None or second >= self.until:
             return None
         return next((at for first, at in reversed(self._parts) if first <= second), None)
-
-
-@define
-class LearnedBounds:
-    """The meaning of the list call's bounds, as far as rows that were read have shown it.
-
-    A hint that saves requests: if it is wrong, an update is delivered by a later poll.
-    """
-
-    _has_shown_first: bool = False
-    _polls: int = 0
-    """Polls in a row whose first page alone has shown rows of the present second."""
-    _has_shown: bool = False
-    """Whether the first page of the current poll has shown a row of the present second."""
-    _has_hidden: bool = False
-    """Whether a later page has shown a row of that second, or of the next one."""
-
-    @property
-    def include_first(self) -> bool:
-        """Whether a page shows the rows of the second of its lower bound as well."""
-        return self._has_shown_first
-
-    @property
-    def show_present(self) -> bool:
-        """Whether a page without an upper bound shows the rows of the present second as well."""
-        return self._polls >= _CONVINCING
-
-    def learn(self, applied: Window, updated: int, present: int) -> None:
-        """Learn from a row that was read.
-
-        Args:
-            applied: the bounds that the service has applied to the row's page.
-            updated: the second of the last update in the row's record.
-            present: the service's present in the first reply of the poll.
-        """
-        self._has_shown_first |= updated == applied.after
-        if updated >= present:
-            self._has_shown |= applied.before <= present
-            self._has_hidden |= applied.before > present
-
-    def end_poll(self, *, has_last_page: bool) -> None:
-        """Judge a poll by its rows; without a page up to the future, it shows nothing."""
-        if has_last_page and self._has_hidden:
-            # They may have been updated after the first page, too: other polls will tell.
-            self._polls = 0
-        elif has_last_page and self._has_shown:
-            self._polls += 1
-        self._has_shown = self._has_hidden = False

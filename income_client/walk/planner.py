@@ -67,6 +67,7 @@ class WalkPlanner:
         covered: windows that an earlier walk over the same bounds has covered.
         keep_saturated: whether rows of saturated windows are delivered.
         date_ahead: for a walk that another will follow, as `Tail` has it; None otherwise.
+        begins_at_end: whether the first question is the last page, up to a bound in the future.
         repeats: whether a row is delivered with each page that holds it. What was read of
             an application after one page may be out of date when another one lists it.
     """
@@ -80,6 +81,7 @@ class WalkPlanner:
         covered: Iterable[Window] = (),
         keep_saturated: bool = False,
         date_ahead: int | None = None,
+        begins_at_end: bool = False,
         repeats: bool = False,
     ) -> None:
         self.bounds = bounds
@@ -103,7 +105,11 @@ class WalkPlanner:
         gaps = self.covered.gaps(Window(bounds.after, reached))
         self._gaps = [Gap(gap.after, gap.before) for gap in gaps]
         self._tail = Tail(
-            bounds.after, reached=reached, upper_bound=bounds.before, date_ahead=date_ahead
+            bounds.after,
+            reached=reached,
+            upper_bound=bounds.before,
+            date_ahead=date_ahead,
+            begins_at_end=begins_at_end,
         )
 
     @property

@@ -184,16 +184,24 @@ class Tail:
     ``start`` and ``upper_bound`` are the walk's bounds, ``upper_bound=None`` the present.
     ``date_ahead`` is for a walk that another will follow: the seconds by which the service's
     `Date` is known to run ahead of the present that it echoes, or behind it if negative.
+    ``begins_at_end`` is for a walk to the present that is expected to need one page: the last.
     """
 
     def __init__(
-        self, start: int, *, reached: int, upper_bound: int | None, date_ahead: int | None = None
+        self,
+        start: int,
+        *,
+        reached: int,
+        upper_bound: int | None,
+        date_ahead: int | None = None,
+        begins_at_end: bool = False,
     ) -> None:
         self.start = start
         self.upper_bound = upper_bound
         self.date_ahead = date_ahead
         self.reached: int = reached
-        self.state: State = State.FINDING_PRESENT if upper_bound is None else State.ASKING_ALL
+        beginning = State.ASKING_FUTURE if begins_at_end else State.FINDING_PRESENT
+        self.state: State = beginning if upper_bound is None else State.ASKING_ALL
         self.pauses: int = 0
         """Questions asked after a pause since the present last moved."""
         self._finish_past_bound()

@@ -1,6 +1,7 @@
 """Promise 10: an update that is listed at most settle late is delivered, when it is listed."""
 
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -10,7 +11,7 @@ from attrs import evolve
 from income_client.emulator import Fault
 from income_client.events import Event, PollFinished
 from income_client.polling.checkpoint import read_checkpoint
-from income_client.polling.listings import LearnedBounds
+from income_client.polling.cycle import PollerState
 from income_client.polling.reading import PollSource
 from income_client.records.window import Window
 from income_client.walk.windows import Answer, Bounds
@@ -166,10 +167,10 @@ async def touch_and_wake(made: Cluster, replica: Replica, number: int) -> str:
 
 @pytest.mark.parametrize("upper_closed", [False, True])
 @pytest.mark.parametrize("lower_closed", [False, True])
-async def test_the_meaning_of_the_bounds_is_learned_and_saves_requests(
+async def test_a_poll_a_second_makes_two_list_calls_whatever_the_bounds_mean(
     made: Cluster, lower_closed: bool, upper_closed: bool
 ) -> None:
-    """Each update is delivered by the poll that was woken for it, before and after that."""
+    """Each update is delivered by the poll that was woken for it."""
     service = made.place.service
     service.rules = evolve(service.rules, lower_closed=lower_closed, upper_closed=upper_closed)
     replica = await made.started(30, interval=30.0, settle=60)
@@ -178,26 +179,44 @@ async def test_the_meaning_of_the_bounds_is_learned_and_saves_requests(
     calls, reads = made.place.requests("list_applications"), made.place.requests("get_application")
     updated += [await touch_and_wake(made, replica, number) for number in range(60)]
     assert ids_of(replica.records) == updated
-    # One for the present, half a one for recent seconds, a quarter of one for older ones, a tenth
-    # for those that are due; and one more where the bound of the present hides its second.
-    calls = made.place.requests("list_applications") - calls
-    assert calls <= 60 * (2.2 if upper_closed else 3.2)
-    # As late as an update comes within its second, it is read again by the next poll.
-    reads = made.place.requests("get_application") - reads
-    assert reads <= 60 * 3.3
+    # One for what is new, half a one for recent seconds, a quarter of one for older ones, and a
+    # tenth for those that are due.
+    assert made.place.requests("list_applications") - calls <= 60 * 2.2
+    # Once, once more by the next poll since its second was not over, and once when it is due.
+    assert made.place.requests("get_application") - reads <= 60 * 3.3
 
 
-async def test_wrong_beliefs_about_the_bounds_cost_time_and_no_update(
+@pytest.mark.parametrize("future", ["refuse", "clamp"])
+async def test_a_woken_poll_delivers_after_the_service_has_changed_what_it_accepts(
+    made: Cluster, future: Any
+) -> None:
+    """It has accepted bounds in the future before."""
+    service = made.place.service
+    replica = await made.started(30, interval=30.0, settle=60)
+    replica.records.clear()
+    updated = [await touch_and_wake(made, replica, number) for number in range(5)]
+    service.rules = evolve(service.rules, future=future)
+    updated += [await touch_and_wake(made, replica, number) for number in range(5, 9)]
+    await made.pass_time(5)
+    updated += [await touch_and_wake(made, replica, number) for number in range(9, 15)]
+    await made.pass_time(5)
+    assert ids_of(replica.records) == updated
+
+
+async def test_a_wrong_belief_about_the_lower_bound_costs_time_and_no_update(
     made: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A later poll finds what a bound has hidden, also of applications updated shortly before."""
-    monkeypatch.setattr(LearnedBounds, "include_first", property(lambda _: True))
-    monkeypatch.setattr(LearnedBounds, "show_present", property(lambda _: True))
+    """A later poll finds what the bound has hidden, also of applications updated shortly before."""
+    believing = partial(PollerState, includes_first=True)
+    monkeypatch.setattr("income_client.polling.poller.PollerState", believing)
     service = made.place.service
-    service.rules = evolve(service.rules, lower_closed=False, upper_closed=False)
+    service.rules = evolve(service.rules, lower_closed=False)
     replica = await made.started(30, interval=30.0, settle=20)
     replica.records.clear()
-    updated = [await touch_and_wake(made, replica, number) for number in range(60)]
+    updated = []
+    for number in range(60):
+        updated.append(await touch_and_wake(made, replica, number))
+        updated += made.place.touch((number + 10) % 20)
     await made.pass_time(60)
     assert sorted(ids_of(replica.records)) == sorted(updated)
 
@@ -211,7 +230,7 @@ class Servers:
         self.is_bound_lowered = False
         """Whether a server applies no bound that is later than its present."""
         self._world = made.place.service.world
-        self._have_dates = have_dates
+        self.have_dates = have_dates
         self._ask_list = PollSource.ask_list
 
     async def ask_list(self, source: PollSource, bounds: Bounds | None, **options: Any) -> Answer:
@@ -226,7 +245,7 @@ class Servers:
         if before < echo.after:
             page = evolve(answer.page, applications=())
             answer = evolve(answer, page=page, rows={}, is_full=False)
-        served_at = present if self._have_dates else None
+        served_at = present if self.have_dates else None
         return evolve(answer, echo=echo, served_at=served_at)
 
     def touch(self, application_id: str, behind: int) -> None:
@@ -312,3 +331,15 @@ async def test_a_service_that_always_applies_an_earlier_bound_holds_no_checkpoin
     await made.pass_time(5)
     assert len(replica.records) == 100
     assert await reached(made.place) >= made.place.service.world.now - 80
+
+
+async def test_a_woken_poll_delivers_where_replies_have_lost_their_date(
+    made: Cluster, servers: Servers
+) -> None:
+    """Without it, a page up to the future would not show the present."""
+    replica = await made.started(30, interval=30.0, settle=60)
+    replica.records.clear()
+    updated = [await touch_and_wake(made, replica, number) for number in range(5)]
+    servers.have_dates = not servers.have_dates
+    updated += [await touch_and_wake(made, replica, number) for number in range(5, 15)]
+    assert ids_of(replica.records) == updated

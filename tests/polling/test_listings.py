@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from income_client.polling.listings import LearnedBounds, Listings, Span
-from income_client.records.window import Window
+from income_client.polling.listings import Listings, Span
 
 MOST_SECONDS = 4
 """Seconds for which any second that was listed may stay unlisted, whatever its age."""
@@ -68,34 +67,3 @@ def test_nothing_is_listed_again_without_an_earlier_listing() -> None:
     listings.forget()
     assert listings.plan(101, position=50, settled=41).spans == ()
     assert listings.listed_at(60) is None
-
-
-def test_a_lower_bound_is_inclusive_once_a_page_shows_a_row_of_its_second() -> None:
-    bounds = LearnedBounds()
-    bounds.learn(Window(100, 200), 101, 200)
-    assert not bounds.include_first
-    bounds.learn(Window(100, 200), 100, 200)
-    assert bounds.include_first
-
-
-def test_an_upper_bound_is_believed_to_show_the_present_after_three_polls_in_a_row() -> None:
-    """A row that only a page up to the future shows may have been updated after the first page."""
-    bounds, first, last = LearnedBounds(), Window(100, 200), Window(199, 900)
-    polls: list[list[tuple[Window, int]]] = [
-        [(first, 200)], [(first, 200), (last, 190)], [(first, 200), (last, 200)],
-        [(first, 200)], [(first, 201)], [(first, 199)], [],
-    ]  # fmt: skip
-    for rows in polls:
-        for applied, updated in rows:
-            bounds.learn(applied, updated, 200)
-        bounds.end_poll(has_last_page=True)
-        assert not bounds.show_present
-    bounds.learn(first, 200, 200)
-    bounds.end_poll(has_last_page=False)
-    assert not bounds.show_present
-    bounds.learn(first, 200, 200)
-    bounds.end_poll(has_last_page=True)
-    assert bounds.show_present
-    bounds.learn(last, 200, 200)
-    bounds.end_poll(has_last_page=True)
-    assert not bounds.show_present
