@@ -4,6 +4,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -12,6 +13,9 @@ from attrs import fields, has
 
 import income_client
 from income_client import errors, records
+from income_client.cli import status
+from income_client.cli.output import drawn
+from income_client.cli.status import Late, Lease, NameStatus, Reason
 from tests.support.processes import ROOT, environment, run
 
 _ASK_FOR_NOTES: Final = """
@@ -123,8 +127,27 @@ def builds_the_site(text: str) -> None:
     assert (ROOT / program / "__main__.py").is_file()
 
 
+def is_what_status_draws(text: str) -> None:
+    """The command draws these lines of a name whose lease is renewed."""
+    shown = NameStatus(
+        name="lending",
+        reached=datetime.fromisoformat("2026-06-30T11:58:45"),
+        lag=75.0,
+        lease=Lease(state="held", seconds=15.0, machine="web-1", process=4242),
+        late=Late(greatest=3, updates=8, settle=60),
+        dead_letters=2,
+        reasons=(Reason(reason="get_application: 404 Not Found", count=2),),
+        next_try_at=datetime.fromisoformat("2026-06-30T12:02:00"),
+        saturated=(),
+        problems=(),
+    )
+    lines = drawn(status._drawing(shown, "postgresql://db.internal/lending"), width=80)
+    assert text.splitlines() == lines
+
+
 TEXTS: Final[Mapping[str, Callable[[str], None]]] = {
     "Income demo:": is_what_the_demo_prints,
+    "lending in ": is_what_status_draws,
     "IncomeClientError\n": is_the_tree_of_errors,
     "requests of a walk / ": is_a_chart,
     "record\n": is_the_tree_of_a_record,

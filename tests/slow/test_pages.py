@@ -110,6 +110,8 @@ async def _run(service: Emulator, folder: Path, line: str) -> str:
             times = ((one, service.world.updated_at(one)) for one in service.world.ids)
             held = [f"{one},{EPOCH + timedelta(seconds=second)}" for one, second in times]
             (folder / "held.csv").write_text("\n".join(["application_id,updated_at", *held]))
+        case "income-client", "status", *_:
+            await _make_store(service, folder)
         case "income-client", "dead-letters", *_:
             await leave_letters(folder / "polls.db", service.world.ids[0])
         case "income-client" | "curl" | "printf" | "python" | "split" | "stat" | "test", *_:
@@ -138,6 +140,13 @@ async def _run(service: Emulator, folder: Path, line: str) -> str:
     return complaints.decode() if process.returncode else ""
 
 
+async def _make_store(service: Emulator, folder: Path) -> None:
+    """Poll once, so that there is a store with a checkpoint."""
+    async with IncomeClient(service.url, auth=service.oauth2) as client:
+        poller = client.poll(SQLiteCheckpointStore(folder / "polls.db"), once=True)
+        assert [record async for record in poller] == []
+
+
 def _commands_before_going_live() -> list[str]:
     """Return the commands in the tables of the page about production."""
     rows = (GUIDE / "production.md").read_text("utf-8").partition("## Dependencies")[0]
@@ -158,9 +167,7 @@ def test_a_command_before_going_live_succeeds(command: str, tmp_path: Path) -> N
     """In a folder with a store, its copy, a secret and records, all of them private."""
 
     async def run(service: Emulator, folder: Path) -> None:
-        async with IncomeClient(service.url, auth=service.oauth2) as client:
-            poller = client.poll(SQLiteCheckpointStore(folder / "polls.db"), once=True)
-            assert [record async for record in poller] == []
+        await _make_store(service, folder)
         shutil.copy(folder / "polls.db", folder / "copy.db")
         for name in ("client-secret", "records.jsonl"):
             (folder / name).touch(0o600)
