@@ -128,8 +128,10 @@ class _Present:
         is_other = checkpoint.service is not None and checkpoint.service not in self.digests
         if self.second is None or is_other:
             return None
-        # The service's clock may have gone back.
-        return max(0.0, self.second - (checkpoint.resumes_at or checkpoint.reached))
+        position = checkpoint.reached
+        if checkpoint.resumes_at is not None:  # the service's clock has gone back
+            position = checkpoint.resumes_at
+        return float(max(0, self.second - position))
 
 
 async def status(

@@ -57,6 +57,8 @@ SCHEMA: Final = """\
 -- made in its first schema. The role of a poller needs these rights:
 --   GRANT SELECT, INSERT, UPDATE ON income_checkpoints, income_rings TO poller;
 --   GRANT SELECT, INSERT, UPDATE, DELETE ON income_dead_letters TO poller;
+-- The role of whoever asks for the status of pollers needs this:
+--   GRANT SELECT ON income_checkpoints, income_dead_letters TO reader;
 -- The role of a process that shares an access token needs these. A role that may read the
 -- table has the token, so grant them to no other:
 --   GRANT SELECT, INSERT, UPDATE ON income_tokens TO web;

@@ -271,6 +271,12 @@ def test_a_service_that_fails_hides_nothing_else(store: Store) -> None:
     assert last == "income-client: 'lending': the lag is not known"
 
 
+def test_a_clock_that_was_set_back_shortens_the_lag(store: Store) -> None:
+    """The next poll begins before the time that was reached."""
+    store.save(evolve(KEPT, reached=SECOND + 600, resumes_at=SECOND - 90))
+    assert "1 min 30 s behind the service" in store.ask().stdout
+
+
 def test_another_account_has_no_lag(store: Store, shell: Cli) -> None:
     """The poller reads another service than the one that this machine is configured for."""
     store.save(evolve(KEPT, service="of another one"))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager
 from itertools import count
@@ -100,14 +101,13 @@ async def make_bucket(url: str, name: str) -> None:
 
 
 async def make_tables(postgres: PostgresServer, name: str) -> None:
-    """Make the tables by the SQL that the command prints, and a role that may read them."""
+    """Make the tables by the SQL that the command prints, and a role with a reader's rights."""
     reader = f"reader_of_{name}"
     async with postgres.pool(name) as pool:
         await pool.execute(SCHEMA)
-        await pool.execute(
-            f"CREATE ROLE {reader} LOGIN; GRANT USAGE ON SCHEMA {name} TO {reader}; "
-            f"GRANT SELECT ON income_checkpoints, income_dead_letters TO {reader}"
-        )
+        await pool.execute(f"CREATE ROLE {reader} LOGIN; GRANT USAGE ON SCHEMA {name} TO {reader}")
+        (grant,) = re.findall(r"GRANT .* TO reader;", SCHEMA)
+        await pool.execute(grant.replace("reader", reader))
 
 
 def ask(shell: Cli, url: str, *arguments: str, **options: Any) -> Ran:
