@@ -187,7 +187,13 @@ def open_session(
     else:
         # The token endpoint has a gate of its own, and no part in the limits of the other calls.
         gate = Gate()
-        to_endpoint = partial(make_session, gate=gate, slots=asyncio.Semaphore(1), pacer=None)
+        to_endpoint = partial(
+            make_session,
+            gate=gate,
+            slots=asyncio.Semaphore(1),
+            pacer=None,
+            on_retry=_warn_of_silence,
+        )
         request_token = partial(_request_token, to_endpoint)
         if isinstance(auth, Auth):
             obtain_token = partial(request_token, auth)
@@ -205,6 +211,14 @@ def open_session(
         )
     slots = asyncio.Semaphore(concurrency)
     return make_session(credentials=credentials, gate=Gate(), slots=slots, pacer=pacer)
+
+
+def _warn_of_silence(error: IncomeClientError) -> None:
+    """Warn of a token endpoint that hangs: the calls that wait for it fail minutes later."""
+    if isinstance(error, DeadlineExceededError):
+        name = type(error).__name__
+        message = "the token endpoint: no answer (%s: %s), sent again"
+        _LOGGER.warning(message, name, error, extra={"error": name})
 
 
 async def _request_token(make_session: Callable[..., SessionManager], auth: Auth) -> Token:

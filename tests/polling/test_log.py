@@ -6,13 +6,19 @@ import re
 
 import pytest
 
+from income_client import IncomeClient, MemoryCheckpointStore
+from income_client.emulator import Emulator
+from tests.support.clocks import pass_time
 from tests.support.polling import LEASE, FailingStore, Scene, cluster, leader_and_standby, rest
 from tests.support.service import until
+
+READ_SECONDS = 31.0
+"""Seconds after which a request without an answer has failed."""
 
 
 @pytest.fixture(autouse=True)
 def _shown(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "income_client.poller")
+    caplog.set_level(logging.INFO, "income_client")
 
 
 def lines_of(caplog: pytest.LogCaptureFixture, *, level: int = logging.WARNING) -> list[str]:
@@ -100,10 +106,8 @@ async def test_a_service_that_hangs_is_reported_after_one_read_timeout(
     place.service.faults.add("list_applications: stall x1")
     poller = place.poll()
     polling = asyncio.create_task(rest(poller))
-    silences = place.client._session.limits._silences
     await until(lambda: place.requests("list_applications") == 1)
-    for silence in [*silences.running]:
-        silence.expire(silence.ends_at)
+    pass_time(READ_SECONDS)
     await until(lambda: poller.status.failures == 1)
     assert "nothing came for too long" in str(poller.status.last_error)
     await polling
@@ -112,6 +116,21 @@ async def test_a_service_that_hangs_is_reported_after_one_read_timeout(
     assert no_answer.startswith(f"poller 'default': {reason}: the first failure, sent again")
     assert works.startswith("poller 'default' works again after 1 failure in ")
     assert poller.status.failures == 0
+
+
+async def test_a_token_endpoint_that_hangs_is_reported_after_one_read_timeout(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It has no poller's name, since all pollers of a client share the token."""
+    async with Emulator(1) as service, IncomeClient(service.url, auth=service.oauth2) as client:
+        service.faults.add("token: stall x1")
+        polling = asyncio.create_task(rest(client.poll(MemoryCheckpointStore(), documents=False)))
+        await until(lambda: [request.name for request in service.requests] == ["token"])
+        pass_time(READ_SECONDS)
+        await polling
+    (line,) = [line for line in caplog.records if line.levelno == logging.WARNING]
+    reason = "DeadlineExceededError: token: nothing came for too long"
+    assert line.getMessage() == f"the token endpoint: no answer ({reason}), sent again"
 
 
 async def test_many_new_dead_letters_are_few_warnings(
