@@ -7,10 +7,8 @@ listed application may or may not have changed: it is read, and the content deci
 delivered. The progress follows the pages of which every row is read since `settle` has passed.
 
 An application that cannot be read is tried again after the others of its page, and then becomes a
-dead letter before the progress passes it. A failure that may be the service's own counts against
-an application that fails alone, or beside which most of several others, the witnesses, are read;
-if most of them fail too, the poll fails. A 429 and a failed token request are about the account:
-they count against no application. Overdue dead letters are tried again after the listing.
+dead letter before the progress passes it (`attempts`). Overdue dead letters are tried again after
+the listing.
 
 A poll has four phases: Listing, then Relisting once for each span that is listed again, then
 Retrying once for each window of an overdue dead letter, then Listed. Rows that a phase has opened
@@ -30,13 +28,8 @@ from income_client.errors import (
     AuthenticationError,
     ClientClosedError,
     ConfigurationError,
-    DeadlineExceededError,
-    DecodeError,
     IncomeClientError,
     InvalidRequestError,
-    NotFoundError,
-    RateLimitedError,
-    TokenError,
     UnexpectedResponseError,
 )
 from income_client.records.dead_letters import is_second, key_of_application, key_of_window
@@ -48,25 +41,17 @@ from income_client.walk.tail import END_OF_TIME
 from income_client.walk.windows import Answer, Bounds, Delivery, Intervals, echo_of
 from income_client.wire.times import FIRST_SECOND
 
+from .attempts import OF_ACCOUNT, Row, RowReader, counts_against_application, most_attempts
 from .batches import Records
 from .dead_letters import DeadLetters, dead_letter_reason
 from .listings import PARTS_OF_AGE, Listings, Span
 from .progress import Progress
-from .reading import Outcome, PollSource, Versioned, ids_on, key_of, nameless_on, updated_at
+from .reading import PollSource, Versioned, ids_on, key_of, nameless_on, updated_at
 from .schedule import Schedule
 from .status import Monitor
 
 _MOST_LETTERS: Final = 20
 """Most dead letters that one poll tries again, since each may take as long as the deadline."""
-_WITNESSES: Final = 5
-"""Applications from the start of the list that are read after all reads of a batch have failed,
-to tell an outage from bad records; several, since one of them may be deleted."""
-_CERTAIN: Final = (NotFoundError, DecodeError, ConfigurationError)
-_OF_ACCOUNT: Final = (RateLimitedError, TokenError)
-"""Errors that say nothing about the application that was asked for."""
-_ATTEMPTS_IF_CERTAIN: Final = 2
-_ATTEMPTS_IF_LATE: Final = 1
-_ATTEMPTS: Final = 3
 _NAMELESS: Final = "DecodeError: a row of the list without an id"
 _OVERFULL: Final = "SaturatedWindowError: more rows than one page holds"
 
@@ -87,6 +72,7 @@ class PollerState:
 
     progress: Progress
     letters: DeadLetters
+    reader: RowReader
     listings: Listings = field(factory=Listings)
     includes_first: bool = False
     """Whether a page has shown a row of the second of its lower bound; only a hint, which spares
@@ -98,29 +84,6 @@ class PollerState:
     """Seconds by which `Date` was ahead of the echo in the last poll; may be negative."""
     echoed: int | None = None
     """The present second in the first echo of the last poll; None before that."""
-    witness: str | None = None
-    """Id of an application that was read lately; reading it shows whether the service works."""
-
-
-@define
-class Row:
-    """A listed application that is not read yet."""
-
-    application_id: str
-    window: Window
-    listed_after: int | None = None
-    """The lower bound that the service applied to the row's page; None for a dead letter."""
-    is_letter: bool = False
-    """Whether the row comes from a dead letter, which one poll reads only once."""
-    attempts: int = 0
-    """Failed attempts that count against the application."""
-    postponed: int = 0
-    """Failed attempts that may be the service's own fault, and do not count."""
-    key: bytes = field(init=False)
-    """Short hash of the id."""
-
-    def __attrs_post_init__(self) -> None:
-        self.key = key_of(self.application_id)
 
 
 @frozen
@@ -234,8 +197,6 @@ class Poll:
         self._page: Delivery | None = None
         """The page whose rows are being read, if the progress moves over it; otherwise None."""
         self._rows: deque[Row] = deque()
-        self.has_read: bool = False
-        """Whether the service returned at least one of the records requested last."""
 
     async def next_records(self) -> Records | None:
         """Return the next new records, at most a batch and perhaps none; None at the end."""
@@ -543,17 +504,12 @@ class Poll:
     async def _read_rows(self) -> Records:
         """Read the next rows, at most a batch; return the new records."""
         rows = list(islice(self._rows, self._source.batch_size))
-        outcomes = await self._read_applications(rows)
-        read = [outcome for outcome in outcomes if isinstance(outcome, Versioned)]
-        self.has_read = bool(read)
-        if read:
-            self._state.witness = read[-1].payload.application_id
-        failing = sum(_is_doubtful(outcome) for outcome in outcomes[: len(rows)])
+        outcomes = await self._state.reader.read(rows)
         records = []
-        for row, outcome in zip(rows, outcomes, strict=False):
+        for row, outcome in zip(rows, outcomes, strict=True):
             self._rows.popleft()
             if isinstance(outcome, IncomeClientError):
-                if self._counts(outcome, failing, len(rows)):
+                if counts_against_application(outcome, outcomes):
                     self._retry_or_give_up(row, outcome)
                 elif not row.is_letter:
                     row.postponed += 1
@@ -569,57 +525,6 @@ class Poll:
         if records:
             progress.deliver()
         return tuple(records)
-
-    @staticmethod
-    def _counts(error: IncomeClientError, failing: int, requested: int) -> bool:
-        """Return whether a failure counts against its application.
-
-        ``failing`` of the ``requested`` applications failed in a way that may be the service's own.
-        """
-        if isinstance(error, _OF_ACCOUNT):
-            return False
-        # If all of them failed, the witnesses have shown that the service works.
-        if _is_certain(error) or failing == requested:
-            return True
-        # Each further attempt of a late application delays all others by the deadline.
-        is_late = isinstance(error, DeadlineExceededError)
-        return failing == 1 or (is_late and 2 * failing <= requested)
-
-    async def _read_applications(self, rows: Sequence[Row]) -> list[Outcome]:
-        """Return the outcome of each row, and of witnesses that were read to judge failures.
-
-        Raises a failure that may be the service's own, if no row is read and most witnesses fail.
-        """
-        ids = [row.application_id for row in rows]
-        attempts = min(row.attempts + row.postponed for row in rows)
-        if attempts:
-            await self._schedule.pause(attempts)
-        outcomes = await self._schedule.unless_stopped(self._source.read_records(ids))
-        if _service_failure(rows, outcomes) is None:
-            return outcomes
-        witnesses = await self._find_witnesses(ids)
-        await self._schedule.pause(attempts + 1)
-        reading = self._source.read_records([*ids, *witnesses])
-        outcomes = await self._schedule.unless_stopped(reading)
-        error = _service_failure(rows, outcomes[: len(rows)])
-        if error is not None and not _shows_fault_of_rows(error, outcomes[len(rows) :]):
-            self._state.witness = None
-            raise error
-        return outcomes
-
-    async def _find_witnesses(self, ids: Sequence[str]) -> list[str]:
-        """Return ids of other applications, whose reading shows whether the service works."""
-        witness = self._state.witness
-        if witness is not None and witness not in ids:
-            return [witness]
-        request = self._source.ask_list(Bounds(0, None), limit=len(ids) + _WITNESSES)
-        try:
-            answer = await self._schedule.unless_stopped(request)
-        except InvalidRequestError:
-            return []
-        return [
-            application_id for application_id in ids_on(answer.page) if application_id not in ids
-        ][:_WITNESSES]
 
     def _admit_version(self, row: Row, version: Versioned[ApplicationRecord]) -> bool:
         """Remember a version that was read; return whether it must be delivered."""
@@ -668,7 +573,7 @@ class Poll:
 
     def _retry_or_give_up(self, row: Row, error: IncomeClientError) -> None:
         row.attempts += 1
-        if not row.is_letter and row.attempts < _most_attempts(error):
+        if not row.is_letter and row.attempts < most_attempts(error):
             self._rows.append(row)
             return
         self._state.letters.record_failure(
@@ -709,7 +614,7 @@ class Poll:
             if isinstance(error, _ENDING):
                 raise
             # A window that cannot be listed again must not fail the poll.
-            if not isinstance(error, _OF_ACCOUNT):
+            if not isinstance(error, OF_ACCOUNT):
                 self._put_window(retrying.window, dead_letter_reason(error), is_retry=True)
         return False
 
@@ -741,42 +646,3 @@ class Poll:
         letters.record_failure(
             None, window, reason, attempts=1, now=self._present_second, is_retry=is_retry
         )
-
-
-def _service_failure(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> IncomeClientError | None:
-    """Return a failure that may be the service's own, if the service returned no record at all.
-
-    One that is about the account comes first.
-    """
-    failures = [outcome for outcome in outcomes if isinstance(outcome, IncomeClientError)]
-    if len(failures) < len(outcomes):
-        return None
-    of_rows = (error for row, error in zip(rows, failures, strict=True) if not row.is_letter)
-    doubtful = [error for error in of_rows if not _is_certain(error)]
-    of_account = (error for error in doubtful if isinstance(error, _OF_ACCOUNT))
-    return next(of_account, doubtful[0] if doubtful else None)
-
-
-def _shows_fault_of_rows(error: IncomeClientError, witnesses: Sequence[Outcome]) -> bool:
-    """Return whether the service reads most witnesses, and so fails because of the rows."""
-    read = sum(isinstance(outcome, Versioned) for outcome in witnesses)
-    failing = sum(_is_doubtful(outcome) for outcome in witnesses)
-    return read > failing and not isinstance(error, _OF_ACCOUNT)
-
-
-def _most_attempts(error: IncomeClientError) -> int:
-    """Return the attempts after which an application becomes a dead letter."""
-    if isinstance(error, DeadlineExceededError):
-        # Each attempt delays all other applications; the dead letter is tried again later.
-        return _ATTEMPTS_IF_LATE
-    return _ATTEMPTS_IF_CERTAIN if _is_certain(error) else _ATTEMPTS
-
-
-def _is_doubtful(outcome: Outcome) -> bool:
-    """Return whether a record was not read, perhaps by a fault of the service."""
-    return isinstance(outcome, IncomeClientError) and not _is_certain(outcome)
-
-
-def _is_certain(error: IncomeClientError) -> bool:
-    """Return whether a failure is about the record, and not about the service."""
-    return isinstance(error, _CERTAIN) and not error.retryable

@@ -36,6 +36,7 @@ from income_client.errors import (
 from income_client.records.documents import ApplicationRecord
 from income_client.settings import check_flag, check_not_negative, check_positive
 
+from .attempts import RowReader
 from .batches import Batch, Batches, Records
 from .bell import Bell
 from .checkpoint import Checkpoint
@@ -403,7 +404,7 @@ class Poller:
     async def _poll_further(self, state: PollerState, poll: Poll) -> _Storing:
         records = await poll.next_records()
         if records is not None:
-            if poll.has_read:
+            if state.reader.has_read:
                 self._failures.note_success()
             return _Storing(state, poll, records)
         self._failures.note_success()
@@ -444,7 +445,8 @@ class Poller:
             # Another poller may have taken over: a long pause would leave the name without standby.
             end_pause = self._schedule.end_pause
             self._lease.renewal.add_done_callback(lambda _: end_pause())
-        return PollerState(progress=progress, letters=DeadLetters(letters))
+        reader = RowReader(self._source, self._schedule)
+        return PollerState(progress=progress, letters=DeadLetters(letters), reader=reader)
 
     async def _find_first_second(self) -> int:
         """Return the second at which polling begins for a name without a checkpoint."""
