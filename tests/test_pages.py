@@ -8,12 +8,17 @@ import tomllib
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 import income_client
 from benchmarks.report import figures_written_in, from_json, to_markdown
+from income_client import errors
+from income_client.cli.app import _status_of
+from income_client.cli.exit_status import ExitStatus
+from income_client.http.endpoints import Response, get_application
+from income_client.http.replies import failure_of
 from tests.changed import FOLDERS, find_tests
 from tests.support.pages import (
     DEMO,
@@ -268,6 +273,33 @@ def test_each_sentence_of_the_runbook_is_one_of_the_program() -> None:
         for words in sentence.split(" ... "):
             assert len(words) >= 9, words
             assert words in texts, words
+
+
+def test_the_table_of_errors_is_that_of_the_classes() -> None:
+    """Each class is a row, below its parent; status, ``retryable`` and exit status are its own."""
+    text = (GUIDE / "errors.md").read_text("utf-8")
+    row = re.compile(r"^\| ([· ]*)`(\w+)` \| (\d*) ?\| (\w+) \|.*\| (\d*) ?\|$", re.MULTILINE)
+    root = income_client.IncomeClientError
+    special = {
+        "CheckpointConflictError": str(int(ExitStatus.REPLACED)),
+        "CallbackRejectedError": "",  # no command has a receiver that ends with it
+    }
+    parents, found = [root], set()
+    for mark, name, status, retryable, exit_status in row.findall(text):
+        cls: Any = getattr(errors, name)
+        error = cls.__new__(cls)
+        error.status = None
+        del parents[1 + mark.count("·") :]
+        assert cls.__bases__[0] is parents[-1]
+        parents.append(cls)
+        found.add(cls)
+        assert retryable == ("yes" if cls.default_retryable else "no")
+        assert exit_status == special.get(name, str(int(_status_of(error))))
+        if status:
+            reply = Response(status=int(status), headers={}, body=b"")
+            assert type(failure_of(get_application("a"), reply)) is cls
+    classes = {value for value in vars(errors).values() if isinstance(value, type)}
+    assert found == {cls for cls in classes if issubclass(cls, root)} - {root}
 
 
 def _texts_of(path: Path) -> list[str]:

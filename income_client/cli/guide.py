@@ -15,6 +15,7 @@ Page = Literal[
     "web",
     "sync",
     "files",
+    "errors",
     "exports",
     "command-line",
     "testing",

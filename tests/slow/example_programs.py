@@ -152,6 +152,37 @@ async def saves_files(service: Emulator, path: Path) -> None:
     assert all(" failed: " in line for line in refused)
 
 
+async def syncs_files(service: Emulator, path: Path) -> None:
+    """A file that is gone for ever holds up no other, and a changed one is replaced."""
+    example, folder, lines = loaded(path), path.parent / "files", io.StringIO()
+    store = SQLiteCheckpointStore(path.parent / "files.db")
+    policy = service.download_policy
+    async with IncomeClient(service.url, auth=service.oauth2, downloads=policy) as client:
+
+        async def follow_once() -> list[str]:
+            lines.truncate(0)
+            with contextlib.redirect_stdout(lines):
+                poller = client.poll(store, start="2020-01-01", settle=0, once=True)
+                await example.follow(client, poller)
+            return lines.getvalue().strip("\0").splitlines()
+
+        lost, again, *_ = await documents_of(client, service.world.ids)
+        service.faults.add(Fault("status", status=410, path=f"*{lost.document_id}*", times=None))
+        service.faults.add(Fault("status", status=503, path=f"*{again.document_id}*", times=4))
+        printed = await follow_once()
+        assert any(line.startswith("the batch comes again") for line in printed)
+        refused = {line for line in printed if line.startswith("not saved: ")}
+        assert {lost.document_id in line for line in refused} == {True}
+        saved = files_below(folder)
+        assert {lost.document_id in name for name in saved} == {False}
+        for name in saved:
+            (folder / name).write_bytes(b"an older version")
+        changed = updated(service, range(2))
+        await follow_once()
+        for name, content in files_below(folder).items():
+            assert (content == b"an older version") == (name.split("/")[0] not in changed)
+
+
 async def stores_files(service: Emulator, path: Path) -> None:
     """Each file becomes an object of a store; the tests of S3 have failures and hostile names."""
     ids, policy, bucket = service.world.ids[:3], service.download_policy, path.parent / "bucket"
@@ -420,6 +451,7 @@ RUN: Final[Mapping[str, RunExample]] = {
     "rotated_secret.py": reads_rotated_secrets,
     "save_files.py": saves_files,
     "store_files.py": stores_files,
+    "sync_files.py": syncs_files,
     "test_backend.py": passes_beside_the_backend,
     "test_decision.py": passes,
     "test_elsewhere.py": passes,

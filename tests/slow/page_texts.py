@@ -12,7 +12,7 @@ from typing import Final
 from attrs import fields, has
 
 import income_client
-from income_client import errors, records
+from income_client import records
 from income_client.cli import status
 from income_client.cli.output import drawn
 from income_client.cli.status import Late, Lease, NameStatus, Reason
@@ -53,14 +53,6 @@ def is_what_the_demo_prints(text: str) -> None:
 
     assert shape(run("demo", env=environment()).stdout) == shape(text)
     assert "Applications found  5,000  of 5,000 existing" in text
-
-
-def is_the_tree_of_errors(text: str) -> None:
-    """The tree is the one in the docstring of ``errors``."""
-    drawn = [
-        line for line in (errors.__doc__ or "").splitlines() if re.match("IncomeC| *[├│└]", line)
-    ]
-    assert text.splitlines() == drawn
 
 
 def draws_the_layers(text: str) -> None:
@@ -148,7 +140,6 @@ def is_what_status_draws(text: str) -> None:
 TEXTS: Final[Mapping[str, Callable[[str], None]]] = {
     "Income demo:": is_what_the_demo_prints,
     "lending in ": is_what_status_draws,
-    "IncomeClientError\n": is_the_tree_of_errors,
     "requests of a walk / ": is_a_chart,
     "record\n": is_the_tree_of_a_record,
     "cli/": draws_the_layers,
