@@ -84,11 +84,9 @@ async def dead_letters(
     if forget and (retry or retry_all):
         raise ConfigurationError("--forget cannot be combined with --retry or --retry-all")
     address = read_address(store)
-    async with open_store(address, creds) as checkpoints:
-        if address.is_missing:
-            return _report_failure(f"there is no store at {address.place}")
+    async with open_store(address, creds, must_exist=True) as checkpoints:
         if not (await load_name(checkpoints, address, name)).version:
-            return _report_failure(f"no poller {name!r} in {address.place}")
+            raise address.unknown_error(name)
         stored = await checkpoints.dead_letters(name)
         keys_by_entry = {entry: _key_of(entry, stored) for entry in (*forget, *retry)}
         keys = [key for key in keys_by_entry.values() if key is not None]
@@ -171,8 +169,3 @@ def _subject_of(letter: "DeadLetter") -> str:
     window = letter.window
     what = "second" if window.before - window.after == 1 else "list from"
     return f"{what} {window.starts_at.isoformat(' ')}"
-
-
-def _report_failure(message: str) -> int:
-    say(message)
-    return ExitStatus.FAILED

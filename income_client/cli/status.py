@@ -179,15 +179,13 @@ async def status(
     """
     address = read_address(store)
     service = _read_service(connection, is_needed=max_lag is not None)
-    async with open_store(address, creds) as checkpoints:
-        if address.is_missing:
-            return _report_failure(f"there is no store at {address.place}")
+    async with open_store(address, creds, must_exist=True) as checkpoints:
         names = await checkpoints.names() if name is None else (name,)
         loaded = [(each, await load_name(checkpoints, address, each)) for each in names]
         if not loaded:
-            return _report_failure(f"no poller has saved a checkpoint in {address.place}")
+            raise IncomeClientError(f"no poller has saved a checkpoint in {address.place}")
         if name is not None and not loaded[0][1].version:
-            return _report_failure(f"no poller {name!r} in {address.place}")
+            raise address.unknown_error(name)
         line = StatusLine()
         line.draw(["watching the leases"])
         try:
@@ -225,11 +223,6 @@ def _notes(states: Sequence[NameStatus], present: "_Present") -> Iterator[str]:
     for each in states:
         if each.lag is None and each.reached is not None:
             yield f"{each.name!r} reads another address or account: its lag is not known"
-
-
-def _report_failure(message: str) -> int:
-    say(message)
-    return ExitStatus.FAILED
 
 
 # What is looked at

@@ -66,6 +66,10 @@ class StoreAddress:
         """Whether the address is a file that does not exist."""
         return self.kind == "file" and is_missing(Path(self.text))
 
+    def unknown_error(self, name: str) -> IncomeClientError:
+        """Return the error for a name that the store does not have."""
+        return IncomeClientError(f"no poller {name!r} in {self.place}")
+
 
 def read_address(store: str | None) -> StoreAddress:
     """Return the address of ``--store``, or else that of the environment."""
@@ -114,7 +118,7 @@ def _parse_address(text: str, option: str) -> StoreAddress:
 
 @asynccontextmanager
 async def open_store(
-    address: StoreAddress, creds: Path | None = None
+    address: StoreAddress, creds: Path | None = None, *, must_exist: bool = False
 ) -> AsyncIterator[CheckpointStore]:
     """Open a store for the block; nothing is written."""
     if creds is not None and address.kind != "nats":
@@ -132,6 +136,8 @@ async def open_store(
                 checkpoints = SQLiteCheckpointStore(address.text)
             except ConfigurationError:
                 raise ConfigurationError("--store: this cannot be the path of a file") from None
+            if must_exist and address.is_missing:
+                raise IncomeClientError(f"there is no store at {address.place}")
             yield checkpoints
 
 
