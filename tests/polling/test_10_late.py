@@ -1,5 +1,6 @@
 """Promise 10: an update that is listed at most settle late is delivered, when it is listed."""
 
+import json
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from random import Random
@@ -14,6 +15,7 @@ from income_client.polling.checkpoint import read_checkpoint
 from income_client.polling.cycle import PollerState
 from income_client.polling.reading import PollSource
 from income_client.records.window import Window
+from income_client.walk.checkpoint import write_checked
 from income_client.walk.windows import Answer, Bounds
 from tests.support.polling import Cluster, Replica, cluster, ids_of, reached
 
@@ -343,3 +345,27 @@ async def test_a_woken_poll_delivers_where_replies_have_lost_their_date(
     servers.have_dates = not servers.have_dates
     updated += [await touch_and_wake(made, replica, number) for number in range(5, 15)]
     assert ids_of(replica.records) == updated
+
+
+@pytest.mark.parametrize("missing", [{"late", "settle"}, {"late", "settle", "holder", "service"}])
+async def test_a_checkpoint_of_an_earlier_version_is_continued(
+    made: Cluster, missing: set[str]
+) -> None:
+    """Without lateness and settle, or like that of 0.2.0; no update is lost or delivered again."""
+    leader = await made.started(30, interval=1.0, settle=20)
+    show_late(made, 5)
+    delivered = made.place.touch(1, 2)
+    await made.pass_time(30)
+    show_late(made, 0)
+    assert ids_of(leader.records) == delivered
+    await made.kill(leader)
+    state = json.loads(await made.place.text())
+    earlier = {name: value for name, value in state.items() if name not in {*missing, "check"}}
+    version = await made.version()
+    await made.place.store.save("default", write_checked(earlier), version=version)
+    updated = made.place.touch(2, 3)
+    successor = await made.started(60, interval=1.0, settle=60)
+    assert sorted(ids_of(successor.records)) == sorted(updated)
+    checkpoint = read_checkpoint(await made.place.text())
+    assert (checkpoint.settle, checkpoint.lateness.greatest) == (60, 0)
+    assert checkpoint.reached >= state["reached"]
