@@ -68,6 +68,11 @@ def test_the_clients_that_are_made_in_code_can_be_made() -> None:
         assert isinstance(client, income_client.IncomeClient)
 
 
+def test_the_readme_is_short() -> None:
+    """What only some readers need is on a page of the guide."""
+    assert len(TEXT.splitlines()) <= 360
+
+
 def test_each_extra_is_in_its_table() -> None:
     """The table names all extras of the package."""
     (table,) = re.findall(r"^\| extra \|.*\n\|[-| :]+\n((?:\|.*\n)+)", TEXT, re.MULTILINE)
