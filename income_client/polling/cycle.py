@@ -10,9 +10,9 @@ An application that cannot be read is tried again after the others of its page, 
 dead letter before the progress passes it (`attempts`). Overdue dead letters are tried again after
 the listing.
 
-A poll has four phases: Listing, then Relisting once for each span that is listed again, then
-Retrying once for each window of an overdue dead letter, then Listed. Rows that a phase has opened
-are read before the phase continues.
+A poll has four phases: ListingAll or ListingNew, then Relisting once for each span that is listed
+again, then Retrying once for each window of an overdue dead letter, then Listed. Rows that a phase
+has opened are read before the phase continues.
 """
 
 import contextlib
@@ -109,8 +109,13 @@ class _FirstReply:
 
 
 @frozen
-class _Listing:
-    """The updates that no poll has listed yet are being listed and read."""
+class _ListingAll:
+    """All updates since the checkpoint are being listed, and each page is read before the next."""
+
+
+@frozen
+class _ListingNew:
+    """The updates that no poll has listed yet are being listed; the whole list is read at once."""
 
 
 @define
@@ -178,16 +183,13 @@ class Poll:
         self._date_ahead = None if to_the_end else state.date_ahead
         self._first_reply: _FirstReply | None = None
         elapsed = schedule.seconds_since_success(self._began)
-        self._is_whole = (
-            state.listings.until is None
-            or elapsed is None
-            or elapsed + _MARGIN >= state.progress.settle
-        )
-        """Whether everything since the checkpoint is listed at once, and read."""
-        self._begins_at_end = to_the_end and not self._is_whole and self._began < state.future_until
+        is_all_due = elapsed is None or elapsed + _MARGIN >= state.progress.settle
+        lists_all = is_all_due or state.listings.until is None
+        self._phase: _ListingAll | _ListingNew | _Relisting | _Retrying | _Listed
+        self._phase = _ListingAll() if lists_all else _ListingNew()
+        self._begins_at_end = to_the_end and not lists_all and self._began < state.future_until
         """Whether the first page is the last one, up to a bound in the future."""
         self._listing = self._new_listing()
-        self._phase: _Listing | _Relisting | _Retrying | _Listed = _Listing()
         self._spans: deque[Span] = deque()
         """Seconds to list again after the current phase."""
         self._listed_from: int = state.progress.position
@@ -203,22 +205,45 @@ class Poll:
         while True:
             if self._rows:
                 return await self._read_rows()
-            match self._phase:
-                case _Listing():
-                    list_more = self._list_further if self._is_whole else self._list_all
-                    if not await list_more(self._listing):
-                        self._phase = self._relist()
-                case _Relisting() as relisting:
-                    if not await self._list_all(relisting.planner):
-                        self._end_relisting(relisting)
-                        self._phase = self._relist_next()
-                case _Retrying() as retrying:
-                    if not await self._list_again(retrying):
-                        self._phase = self._retry_first_of(retrying.due)
-                case _Listed():
-                    return None
-                case _:
-                    assert_never(self._phase)
+            if isinstance(self._phase, _Listed):
+                return None
+            if not await self._list_more():
+                self._phase = self._next_phase()
+
+    async def _list_more(self) -> bool:
+        """List more in the current phase; return False once that is over."""
+        match self._phase:
+            case _ListingAll():
+                return await self._list_further(self._listing)
+            case _ListingNew():
+                return await self._list_to_end(self._listing)
+            case _Relisting(planner=planner):
+                return await self._list_to_end(planner)
+            case _Retrying() as retrying:
+                return await self._list_again(retrying)
+            case _Listed():
+                return False
+            case _:
+                assert_never(self._phase)
+
+    def _next_phase(self) -> "_Relisting | _Retrying | _Listed":
+        """Do what ends the current phase, and return the phase after it."""
+        match self._phase:
+            case _ListingAll():
+                self._advance_checkpoint(self._listing)
+                return self._relist(are_all_read=True)
+            case _ListingNew():
+                self._note_saturated(self._listing)
+                return self._relist(are_all_read=False)
+            case _Relisting() as relisting:
+                self._end_relisting(relisting)
+                return self._relist_next()
+            case _Retrying(due=due):
+                return self._retry_first_of(due)
+            case _Listed() as listed:
+                return listed
+            case _:
+                assert_never(self._phase)
 
     # Listing
 
@@ -226,7 +251,8 @@ class Poll:
         first = self._state.progress.lower
         # One second early, so that an exclusive bound lists the first second as well.
         early = 1
-        if not self._is_whole and (until := self._state.listings.until) is not None:
+        until = self._state.listings.until
+        if isinstance(self._phase, _ListingNew) and until is not None:
             first = max(first, until)
             # Were the bound exclusive after all, later polls would list the first second again.
             early = 0 if self._state.includes_first else 1
@@ -255,23 +281,19 @@ class Poll:
             repeats=True,
         )
 
-    def _list_whole(self) -> None:
+    def _list_all(self) -> None:
         """List everything since the checkpoint, because the service's clock was set back."""
-        self._is_whole = True
+        self._phase = _ListingAll()
         self._begins_at_end = False
         self._state.listings.forget()
         self._listing = self._new_listing()
 
-    def _relist(self) -> "_Relisting | _Retrying | _Listed":
+    def _relist(self, *, are_all_read: bool) -> "_Relisting | _Retrying | _Listed":
         """Return the phase after the listing, the latest of the spans to list again first."""
-        if self._is_whole:
-            self._advance_checkpoint(self._listing)
-        else:
-            self._note_saturated(self._listing)
         self._note_date_ahead()
         state, now = self._state, self._service_time
         position = self._listed_from = state.progress.position
-        if not self._is_whole and now is not None:
+        if not are_all_read and now is not None:
             settled = self._source.earlier_second(now, state.progress.settle)
             relisting = state.listings.plan(now, position=position, settled=settled)
             self._spans += relisting.spans
@@ -306,7 +328,7 @@ class Poll:
             # progress as far as its own server's clock allows.
             self._must_list_all_next = True
 
-    async def _list_all(self, planner: WalkPlanner) -> bool:
+    async def _list_to_end(self, planner: WalkPlanner) -> bool:
         """List what is left of a walk, before any of its rows is read; return whether it was left.
 
         An application on two of its pages is read once.
@@ -333,10 +355,13 @@ class Poll:
             if not planner.refuse(question) and not await self._follow_clock():
                 raise
             return True  # the planner has another form of the question
-        if isinstance(self._phase, _Relisting):
-            self._phase.note_time(question.bounds, answer)
-        else:
-            self._note_future(question.bounds, answer)
+        match self._phase:
+            case _ListingAll() | _ListingNew():
+                self._note_future(question.bounds, answer)
+            case _Relisting() as relisting:
+                relisting.note_time(question.bounds, answer)
+            case _:
+                pass
         if self._first_reply is not None or not self._must_list_anew(answer):
             planner.receive(question, answer)
         self._monitor.note_service_time(self._service_time)
@@ -359,8 +384,8 @@ class Poll:
         """
         if self._first_reply is not None:
             return False
-        if not self._is_whole:
-            self._list_whole()
+        if isinstance(self._phase, _ListingNew):
+            self._list_all()
             return True
         now = await self._schedule.unless_stopped(self._source.ask_present())
         is_ahead = now < self._listing.bounds.after
@@ -381,7 +406,7 @@ class Poll:
         second = self._source.earlier_second(now, elapsed + progress.settle + 1)
         self._monitor.clock_fell_back(progress.reached + progress.settle - now)
         progress.fall_back(second)
-        self._list_whole()
+        self._list_all()
 
     def _must_list_anew(self, answer: Answer) -> bool:
         """Note the time of the first reply; return whether the listing must begin anew."""
@@ -410,8 +435,8 @@ class Poll:
         # Servers whose clocks differ a little are no clock that went back: the updates that they
         # make in seconds before `until` are like updates that are listed late.
         is_behind = until is not None and now < until - _SKEW
-        if must_look_ahead or is_behind or (is_still and not self._is_whole):
-            self._list_whole()
+        if must_look_ahead or is_behind or (is_still and isinstance(self._phase, _ListingNew)):
+            self._list_all()
             return True
         return False
 
@@ -446,8 +471,6 @@ class Poll:
             self._state.date_ahead = first.date - first.echoed
 
     def _open_page(self, page: Delivery) -> None:
-        if isinstance(self._phase, _Listing) and self._is_whole:
-            self._page = page
         progress, window = self._state.progress, page.covers
         if isinstance(self._phase, _Relisting):
             # The last page of a walk that ends shortly before the present covers nothing.
@@ -457,11 +480,13 @@ class Poll:
         after = echo_of(page.page).after
         rows = [Row(application_id, window, after) for application_id in ids_on(page.page)]
         match self._phase:
-            case _Relisting(is_due=False):
-                rows = [row for row in rows if not self._is_read(row)]
-            case _Listing() if not self._is_whole:
+            case _ListingAll():
+                self._page = page
+            case _ListingNew():
                 waiting = {row.application_id for row in self._rows}
                 rows = [row for row in rows if row.application_id not in waiting]
+            case _Relisting(is_due=False):
+                rows = [row for row in rows if not self._is_read(row)]
             case _:
                 pass
         # Unknown applications first, since known ones have probably not changed.
