@@ -83,7 +83,7 @@ class PollerState:
     date_ahead: int = 0
     """Seconds by which `Date` was ahead of the echo in the last poll; may be negative."""
     echoed: int | None = None
-    """The present second in the first echo of the last poll; None before that."""
+    """The present second in the first reply of the last poll; None before that."""
 
 
 @frozen
@@ -91,7 +91,7 @@ class _FirstReply:
     """The service's time in the first reply of a poll."""
 
     echoed: int
-    """The present second, from the echoed window."""
+    """The present second, from the echoed window; from `Date` where that ends in the future."""
     served_at: int | None
     """The second in the `Date` field; None without one."""
 
