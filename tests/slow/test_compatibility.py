@@ -1,8 +1,7 @@
 """Programs of the last version run and type-check, or the changelog names the change.
 
-``released`` holds the programs of that version as they were: ``consumer`` (types only) and the
-examples. They are kept here since a clone, or a copy of the sources, may have no history. The
-version after it replaces them all; see ``test_the_programs_are_those_of_the_last_version``.
+``released/VERSION`` holds them as they were: ``consumer`` (types only) and the examples. The first
+change after a new version replaces them; see ``test_the_programs_are_those_of_the_last_version``.
 """
 
 import asyncio
@@ -21,14 +20,19 @@ from income_client import __version__, _lazy
 from income_client.emulator import Emulator
 from tests.slow.callback_processes import free_port
 from tests.slow.examples import started
+from tests.slow.last_version import (
+    IS_RELEASED,
+    KEPT,
+    LAST_VERSION,
+    RELEASED,
+    names_under_upgrading,
+)
 from tests.support.processes import ROOT, environment
 
-RELEASED: Final = Path(__file__).with_name("released")
-PROGRAMS: Final = RELEASED / __version__
 CHANGED: Final = (
     *("SpanPart", "part", "split_span", "keep_partial"),
     *("cut_body", "expired_token", "flaky", "outage", "slow", "throttled"),
-    *("CheckpointStore", "path", "to_pandas", "to_polars"),
+    *("CheckpointStore", "to_pandas", "to_polars"),
 )
 """Public names, and arguments, that were renamed or taken out since. "Upgrading" has each."""
 MOVED: Final = frozenset(name for names in _lazy.MOVED.values() for name in names.split())
@@ -56,18 +60,20 @@ Faults = Mapping[str, list[str]]
 
 
 def test_the_programs_are_those_of_the_last_version() -> None:
-    """A new version has them replaced by its own, which the next changes are then judged by."""
-    kept = [path.name for path in RELEASED.iterdir()]
-    assert kept == [__version__], (
-        f"replace the programs of {kept} by those of {__version__}, which has just been made: "
-        f"git rm -rq tests/slow/released; mkdir -p {PROGRAMS.relative_to(ROOT)}/consumer; "
-        f"cp -r tests/examples {PROGRAMS.relative_to(ROOT)}; "
-        f"cp tests/slow/consumer.py {PROGRAMS.relative_to(ROOT)}/consumer; "
-        f"and run left/leave.py, which is kept, in {PROGRAMS.relative_to(ROOT)}/left"
+    """The first change after a new version has them replaced by those of that version."""
+    assert IS_RELEASED or __version__ == LAST_VERSION, (
+        f"the changelog's newest part needs a heading 'Upgrading from {__version__}'"
     )
-    assert (PROGRAMS / "left" / "leave.py").exists()
-    assert list(PROGRAMS.glob("consumer/*.py"))
-    assert set(RUN) <= {path.name for path in PROGRAMS.glob("examples/*.py")}
+    kept = [path.name for path in RELEASED.iterdir()]
+    folder = KEPT.relative_to(ROOT)
+    assert kept == [LAST_VERSION], (
+        f"replace the programs of {kept} by those of {LAST_VERSION}: "
+        f"git mv tests/slow/released/{kept[0]} {folder}; cp -r tests/examples {folder}; "
+        f"cp tests/slow/consumer.py {folder}/consumer; and run {folder}/left/leave.py"
+    )
+    assert (KEPT / "left" / "leave.py").exists()
+    assert list(KEPT.glob("consumer/*.py"))
+    assert set(RUN) <= {path.name for path in KEPT.glob("examples/*.py")}
 
 
 async def test_what_breaks_them_is_named_under_upgrading(tmp_path: Path) -> None:
@@ -85,23 +91,14 @@ async def test_what_breaks_them_is_named_under_upgrading(tmp_path: Path) -> None
         unexplained
     )
     needless = [name for name, found in about.items() if not found]
-    assert not needless, f"nothing of {__version__} breaks by {needless}"
-    named = names_under_upgrading((ROOT / "CHANGELOG.md").read_text("utf-8"))
-    unnamed = {*CHANGED, *_lazy.MOVED} - named
+    assert not needless, f"nothing of {LAST_VERSION} breaks by {needless}"
+    unnamed = {*CHANGED, *_lazy.MOVED} - names_under_upgrading()
     assert not unnamed, f"name under Upgrading: {unnamed}"
-
-
-def names_under_upgrading(changelog: str) -> set[str]:
-    """Return the names in the code of what a user must do to get from the last version to this."""
-    unreleased = changelog.partition("\n## [Unreleased]\n")[2].partition("\n## [")[0]
-    upgrading = unreleased.partition(f"\n### Upgrading from {__version__}\n")[2]
-    code = re.findall(r"`([^`]+)`", upgrading.partition("\n### ")[0])
-    return {name for piece in code for name in re.findall(r"\w+", piece)}
 
 
 def find_untyped() -> Faults:
     """Return what mypy has against the programs; it reads what its last run knew of the rest."""
-    paths = (*PROGRAMS.glob("consumer/*.py"), *PROGRAMS.glob("examples/*.py"))
+    paths = (*KEPT.glob("consumer/*.py"), *KEPT.glob("examples/*.py"))
     programs = [str(path.relative_to(ROOT)) for path in sorted(paths)]
     ended = subprocess.run(
         [sys.executable, "-m", "mypy", "-O", "json", *programs],
@@ -115,21 +112,21 @@ def find_untyped() -> Faults:
     found: dict[str, list[str]] = {}
     for complaint in map(json.loads, ended.stdout.splitlines()):
         path, line = ROOT / complaint["file"], complaint["line"]
-        if not path.is_relative_to(PROGRAMS):
+        if not path.is_relative_to(KEPT):
             continue  # a fault of the package itself, which mypy reports elsewhere
         # Where a name is gone, what comes of it is Any, as no type of the package is.
         if re.match(r'(Expression is of type "[^"]*|Returning )\bAny\b', complaint["message"]):
             continue
         source = path.read_text("utf-8").splitlines()[line - 1].strip()
         text = f"no longer types, line {line}: {complaint['message']}\n    {source}"
-        found.setdefault(path.relative_to(PROGRAMS).as_posix(), []).append(text)
+        found.setdefault(path.relative_to(KEPT).as_posix(), []).append(text)
     return found
 
 
 def copied(name: str, folder: Path) -> Path:
     """Copy an example to a folder of its own, with a port that is free."""
     folder.mkdir()
-    text = (PROGRAMS / "examples" / name).read_text("utf-8")
+    text = (KEPT / "examples" / name).read_text("utf-8")
     (folder / name).write_text(text.replace("port=9000", f"port={free_port()}"), "utf-8")
     return folder
 

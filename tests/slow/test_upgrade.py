@@ -21,7 +21,6 @@ from income_client import (
     CheckpointStore,
     IncomeClient,
     SQLiteCheckpointStore,
-    __version__,
     from_json,
     to_json,
 )
@@ -30,10 +29,11 @@ from income_client.engines.nats import NatsCheckpointStore
 from income_client.engines.postgres import PostgresCheckpointStore, PostgresTokenStore
 from income_client.engines.relay import UpdateEvent
 from income_client.testing import JumpingClock, make_record
+from tests.slow.last_version import KEPT
 from tests.support.nats_server import NatsServer, bucket, connected, running_server
 from tests.support.postgres import PostgresServer, postgres_server
 
-LEFT: Final = Path(__file__).with_name("released") / __version__ / "left"
+LEFT: Final = KEPT / "left"
 NOON: Final = datetime(2026, 6, 30, 12, tzinfo=UTC)
 LATER: Final = timedelta(minutes=10)
 UPDATED: Final = ["app-2", "app-3", "app-5"]

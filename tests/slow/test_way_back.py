@@ -13,13 +13,14 @@ from typing import Final
 
 import pytest
 
-from income_client import IncomeClient, SQLiteCheckpointStore, __version__
+from income_client import IncomeClient, SQLiteCheckpointStore
 from income_client.emulator import Emulator
 from tests.slow.examples import variables
+from tests.slow.last_version import KEPT
 from tests.support.pages import GUIDE
 from tests.support.processes import COMMAND, environment
 
-OLD: Final = Path(__file__).with_name("released") / __version__ / "pollers.zip"
+OLD: Final = KEPT / "pollers.zip"
 PROGRAM: Final = """
 import asyncio, sys
 import income_client
