@@ -30,6 +30,7 @@ from tests.support.pages import (
     SKILL,
     TESTS,
     contents,
+    example_files,
 )
 from tests.support.processes import ROOT
 
@@ -38,6 +39,7 @@ RESULTS: Final = ROOT / "benchmarks" / "results.json"
 PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 TEXT: Final = README.read_text("utf-8")
 COMES_WITH: Final[Mapping[str, str]] = {
+    "asgiref": "django",
     "cryptography": "'income-client[callbacks]'",
     "joserfc": "'income-client[callbacks]'",
     "asyncpg": "'income-client[postgres]'",
@@ -325,14 +327,15 @@ def test_every_page_is_in_the_table_of_the_guide() -> None:
     assert sorted(linked) == [page.name for page in PAGES[1:]]
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
-def test_an_example_says_what_else_it_needs(path: Path) -> None:
+@pytest.mark.parametrize("name", example_files())
+def test_an_example_says_what_else_it_needs(name: str) -> None:
     """The first line names the file, the second installs the libraries beside the package."""
-    first, second, *_ = path.read_text("utf-8").splitlines()
-    assert first == f"# {path.name}"
-    tree = ast.parse(path.read_text("utf-8"))
+    text = (EXAMPLES / name).read_text("utf-8")
+    first, second, *_ = text.splitlines()
+    assert first == f"# {name}"
+    tree = ast.parse(text)
     found = {name.partition(".")[0] for node in ast.walk(tree) for name in _imported(node)}
-    siblings = {one.stem for one in EXAMPLES.glob("*.py")}
+    siblings = {one.stem for one in EXAMPLES.iterdir()}
     needed = {COMES_WITH.get(name, name) for name in found - COME_ALONG - siblings}
     words = second.removeprefix("# pip install ").split()
     extras = re.findall(r"income-client\[(\w+)\]", second)
@@ -341,7 +344,7 @@ def test_an_example_says_what_else_it_needs(path: Path) -> None:
 
 def _imported(node: ast.AST) -> list[str]:
     if isinstance(node, ast.ImportFrom):
-        return [node.module or ""]
+        return [] if node.level else [node.module or ""]
     return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
 
 

@@ -298,26 +298,6 @@ async def checks_tokens(_service: Emulator, path: Path) -> None:
                     assert reply.status == status, await reply.text()
 
 
-async def serves_django(service: Emulator, path: Path) -> None:
-    """All requests share one client, which ends with the process."""
-    program = """
-import sys
-import django
-from django.conf import settings
-settings.configure(ROOT_URLCONF="django_views", ALLOWED_HOSTS=["*"], SECRET_KEY="x", USE_TZ=True)
-django.setup()
-from django.test import Client
-browser = Client(raise_request_exception=False)
-for address in sys.argv[1:]:
-    answer = browser.get(f"/applications/{address}")
-    print(answer.status_code, answer.headers["Content-Type"])
-"""
-    known, other = service.world.ids[:2]
-    lines = await python(service, path.parent, "-c", program, known, "app-gone", other)
-    assert lines == ["200 application/json", "404 text/html; charset=utf-8", "200 application/json"]
-    assert len(asked(service, "token")) == 1
-
-
 async def writes_rows_and_place(service: Emulator, path: Path) -> None:
     """Every application is a row; a further run writes the updated ones alone."""
     wanted = set(service.world.ids)
@@ -434,7 +414,6 @@ RUN: Final[Mapping[str, RunExample]] = {
     "callbacks_nginx.py": is_loaded,
     "callbacks_opaque.py": checks_tokens,
     "daily_audit.py": audits,
-    "django_views.py": serves_django,
     "follow.py": follows,
     "forget_deleted.py": forgets,
     "incomes.py": prints_incomes,

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, contextmanager, redirect_stdout, suppress
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -45,7 +46,7 @@ from tests.slow.examples import (
 from tests.slow.update_workers import make_streams
 from tests.support.nats_server import connected, running_server
 from tests.support.pages import EXAMPLES
-from tests.support.postgres import postgres_server
+from tests.support.postgres import PostgresServer, postgres_server
 from tests.support.processes import eventually
 
 # On NATS
@@ -155,44 +156,61 @@ async def shares_a_token(service: Emulator, path: Path) -> None:
             assert await stores[1].load() is None
 
 
-async def polls_by_celery(service: Emulator, path: Path) -> None:
-    """A worker, whose processes are forked, is given a task for each application."""
-    program = ("-W", "default", "-m", "celery", "-A", path.stem)
-    worker = (*program, "worker", "--beat", "--concurrency", "2", "--loglevel", "WARNING")
-    with running_redis(path.parent) as url:
-        await python(service, path.parent, *program, "call", "poll", CELERY_BROKER_URL=url)
-        async with alive(service, path.parent, *worker, CELERY_BROKER_URL=url) as process:
-            await printed(
-                process.stderr, set(service.world.ids)
-            )  # where Celery has what is printed
-        assert process.returncode == 0
-
-
 async def works_for_celery(service: Emulator, path: Path) -> None:
-    """Two forked workers read, each with a client of its own, and end when they are told to."""
-    ids = service.world.ids[:6]
-    worker = ("-W", "default", "-m", "celery", "-A", path.stem, "worker", "--concurrency", "2")
-    send = "import sys, celery_tasks\nfor one in sys.argv[1:]: celery_tasks.read.delay(one)"
+    """In each kind of pool, a task polls, and one for each application reads it.
+
+    A failed read is tried again. Forked workers have a token each, all threads of one have one.
+    """
+    wanted = set(service.world.ids)
+    program = ("-W", "default", "-m", "celery", "-A", path.stem)
     with running_redis(path.parent) as url:
-        await python(service, path.parent, "-W", "default", "-c", send, *ids, BROKER=url)
-        async with alive(service, path.parent, *worker, BROKER=url) as process:
-            await printed(process.stderr, set(ids))
-        assert process.returncode == 0
-    assert 1 <= len(asked(service, "token")) <= 2
+        for pool, tokens in (("prefork", 2), ("threads", 1), ("solo", 1)):
+            service.requests.clear()
+            await python(service, path.parent, *program, "call", "poll", CELERY_BROKER_URL=url)
+            options = ("--pool", pool, "--concurrency", "2", "--loglevel", "WARNING")
+            worker = (*program, "worker", "--beat", *options)
+            async with alive(service, path.parent, *worker, CELERY_BROKER_URL=url) as process:
+                # Celery has what is printed on standard error.
+                await printed(process.stderr, wanted)
+            assert process.returncode == 0
+            assert 1 <= len(asked(service, "token")) <= tokens
+            wanted = updated(service, range(3))
+
+
+async def takes_over_waiting(service: Emulator, path: Path) -> None:
+    """Once the process that polls is killed, the one that waits for it follows."""
+    _shorten_lease(path)
+    with postgres_server() as server:
+        run = partial(alive, service, path.parent, path.name, DATABASE_URL=_url_of(server))
+        async with run() as first:
+            await printed(first.stdout, set(service.world.ids))
+            async with run() as second:
+                first.kill()
+                await printed(second.stdout, updated(service, range(3)))
 
 
 async def writes_each_update_once(service: Emulator, path: Path) -> None:
     """However often the program runs, each update is one row."""
     with postgres_server() as server:
-        place = server.address()
-        url = f"postgresql://{place['user']}@/{place['database']}?host={place['host']}"
         await server.run(_migration_of(path))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("DATABASE_URL", url)
+            patch.setenv("DATABASE_URL", _url_of(server))
             for _ in range(2):
                 await loaded(path).main(once=True)
         rows = await server.run("SELECT array_agg(application_id) FROM updates")
     assert sorted(rows) == sorted(service.world.ids)
+
+
+def _shorten_lease(path: Path) -> None:
+    """Make the lease of an example last a second, since takeover waits for its end."""
+    text = path.read_text("utf-8")
+    assert text.count("standby=True") == 1
+    path.write_text(text.replace("standby=True", "standby=1"), "utf-8")
+
+
+def _url_of(server: PostgresServer) -> str:
+    place = server.address()
+    return f"postgresql://{place['user']}@/{place['database']}?host={place['host']}"
 
 
 def _migration_of(path: Path) -> str:
@@ -320,10 +338,10 @@ def _wait_until_it_answers(process: "subprocess.Popen[bytes]", port: int) -> Non
 
 
 RUN: Final[Mapping[str, RunExample]] = {
-    "celery_incomes.py": polls_by_celery,
-    "celery_tasks.py": works_for_celery,
+    "celery_incomes.py": works_for_celery,
     "dlt_incomes.py": loads_by_dlt,
     "exactly_once.py": writes_each_update_once,
+    "follow_waiting.py": takes_over_waiting,
     "redis_token.py": shares_a_token,
     "update_backend.py": enqueues_and_answers,
     "update_rabbit.py": takes_events,

@@ -53,7 +53,7 @@ async def python(service: Emulator, folder: Path, *arguments: str, **more: str) 
     """Run Python in a folder, and return the lines that it printed."""
     process = await started(service, folder, *arguments, **more)
     output, complaints = await process.communicate()
-    assert (process.returncode, complaints.decode()) == (0, ""), output.decode()
+    assert (process.returncode, complaints) == (0, b""), (output + complaints).decode()
     return output.decode().splitlines()
 
 

@@ -24,7 +24,7 @@ from income_client.cli.app import command_line
 from income_client.configuration import read_file
 from income_client.emulator import Emulator
 from income_client.records.window import EPOCH
-from tests.slow import example_programs, example_workers
+from tests.slow import example_django, example_programs, example_workers
 from tests.slow.examples import RunExample, leave_letters, variables
 from tests.slow.page_texts import TEXTS
 from tests.slow.prometheus import RULES
@@ -39,16 +39,18 @@ from tests.support.pages import (
     TESTS,
     blocks_of,
     contents,
+    example_files,
     kind_of,
     label,
 )
 from tests.support.processes import COMMAND, ROOT, environment
 
 RUN: Final[Mapping[str, RunExample]] = {
+    **example_django.RUN,
     **example_programs.RUN,
     **example_workers.RUN,
 }
-"""Functions that run the examples, by the name of the file."""
+"""Functions that run the examples, by the name of the file or folder."""
 
 
 @pytest.mark.shows_private("file", reason="what an example writes has addresses of files")
@@ -56,17 +58,20 @@ RUN: Final[Mapping[str, RunExample]] = {
 @pytest.mark.parametrize("name", sorted(RUN))
 def test_the_example_does_what_its_page_says(name: str, tmp_path: Path) -> None:
     async def run(service: Emulator, folder: Path) -> None:
-        path = folder / name
-        path.write_text((EXAMPLES / name).read_text("utf-8"), "utf-8")
+        source, path = EXAMPLES / name, folder / name
+        if source.is_dir():
+            shutil.copytree(source, path, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            path.write_text(source.read_text("utf-8"), "utf-8")
         await RUN[name](service, path)
 
     asyncio.run(_played(run, tmp_path))
 
 
 def test_every_example_is_run_and_shown() -> None:
-    """Each file has one row in a table, and one block on a page."""
-    files = sorted(path.name for path in EXAMPLES.glob("*.py"))
-    assert sorted(RUN) == files
+    """Each file or folder has one row in a table, and each file one block on a page."""
+    files = example_files()
+    assert set(RUN) == {name.partition("/")[0] for name in files}
     shown = [text.partition("\n")[0].removeprefix("# ") for text in contents("python")]
     assert sorted(shown) == files
 
@@ -101,8 +106,8 @@ async def _run(service: Emulator, folder: Path, line: str) -> str:
             # The tests of these commands run them, beside each other and beside servers.
             command_line().parse_args(words, print_error=False, exit_on_error=False)
             return ""
-        case "kubectl" | "nats" | "openssl" | "psql", *_:
-            return ""  # servers and platforms; the examples of workers make such streams
+        case ("kubectl" | "nats" | "openssl" | "psql", *_) | ("python", "manage.py", *_):
+            return ""  # servers, platforms and projects; the examples run such lines
         case "uvicorn", *_:
             is_run = line[2:] in COMMANDS
             return "" if is_run else f"no test runs {line!r}"

@@ -63,10 +63,15 @@ def commands(program: str) -> list[str]:
     return [line for line in lines if f"{line} ".startswith(f"{program} ")]
 
 
+def example_files() -> list[str]:
+    """Return the path below `EXAMPLES` of every file of an example; a folder is one program."""
+    return sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.py"))
+
+
 def with_examples(text: str) -> str:
     """Return a page whose Python blocks have the content of the files that they name."""
     return re.sub(
-        r"^```python\n# (\w+\.py)\n.*?^```$",
+        r"^```python\n# ([\w/]+\.py)\n.*?^```$",
         lambda block: f"```python\n{(EXAMPLES / block[1]).read_text('utf-8')}```",
         text,
         flags=re.MULTILINE | re.DOTALL,
