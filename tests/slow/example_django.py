@@ -45,6 +45,8 @@ async def works_in_django(service: Emulator, path: Path) -> None:
         await _follows(service, project)
         updated(service, range(4))
         await project.check("late_process_is_refused")
+        updated(service, range(1))
+        await project.check("overtaken_task_writes_nothing", ids[0])
         await project.check("query_sets_are_read_in_their_transaction")
         service.requests.clear()
         await project.check("views_answer", ids[0], "app-gone", "%01")

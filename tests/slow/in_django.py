@@ -57,6 +57,13 @@ def late_process_is_refused() -> None:
     assert rows() == newer
 
 
+def overtaken_task_writes_nothing(application_id: str) -> None:
+    """A row that the command has written since a task noted its sequence stays as it is."""
+    noted = Application.objects.get(pk=application_id).sequence
+    subprocess.run(FOLLOW, check=True, stdout=subprocess.DEVNULL)
+    assert not Application.objects.filter(pk=application_id, sequence=noted).update(content={})
+
+
 def rows() -> list[tuple[Any, ...]]:
     """Return what the rows and the place hold."""
     written = Application.objects.order_by("pk").values_list("pk", "sequence", "updated_at")
@@ -129,6 +136,7 @@ def rings() -> int:
 CHECKS: Final = (
     callbacks_ring,
     late_process_is_refused,
+    overtaken_task_writes_nothing,
     query_sets_are_read_in_their_transaction,
     rows_are_printed,
     status_is_printed,

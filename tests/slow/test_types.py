@@ -25,8 +25,10 @@ NEEDED: Final = (
 )
 """Libraries that the checked code imports, since mypy cannot check types of missing libraries."""
 MISSING: Final = [name for name in NEEDED if find_spec(name) is None]
-UNTYPED: Final = ("exactly_once.py",)
+UNTYPED: Final = ("exactly_once.py", "without_personal_data.py")
 """Examples that use libraries without types, so that they cannot be checked strictly."""
+UNREAD: Final = shutil.ignore_patterns("__pycache__", "lending")
+"""Examples of Django, whose types pyright guesses wrongly from its sources."""
 ENVIRONMENT: Final = {
     **os.environ,
     # Where pyright looks for the interpreter whose packages it reads.
@@ -56,7 +58,7 @@ def pyright(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]"
 def test_the_types_are_what_a_lender_expects(tmp_path: Path) -> None:
     """Without a single warning, far from the package's sources."""
     shutil.copy(CONSUMER, tmp_path)
-    shutil.copytree(EXAMPLES, tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(EXAMPLES, tmp_path / "examples", ignore=UNREAD)
     strict = [f"examples/{path.name}" for path in EXAMPLES.glob("*.py") if path.name not in UNTYPED]
     (tmp_path / "pyrightconfig.json").write_text(json.dumps({"strict": strict}))
     ended = pyright(tmp_path, "--warnings")
