@@ -168,7 +168,9 @@ class Monitor:
 
         ``next_try`` is the number of seconds until the next try; None if the error ends the poller.
         """
-        outcome = "ends the poller" if next_try is None else f"next try in {next_try:.0f} s"
+        outcome = (
+            "ends the poller" if next_try is None else f"next try in {_describe_wait(next_try)}"
+        )
         self.failures += 1
         self._log_failure(_LOGGER, error, "polling failed", outcome, is_last=next_try is None)
         if (emit := self._instrumentation.emit) is not None:
@@ -247,9 +249,9 @@ class Monitor:
         name = type(error).__name__
         facts = {"poller": self._name, "error": name, "failures": self.failed_renewals}
         level = logging.WARNING if _is_power_of_two(self.failed_renewals) else logging.INFO
-        message = "poller %r: the lease was not renewed (%s: %s): %s, next try in %.0f s"
-        row = _describe_row(self.failed_renewals, seconds)
-        _LEASE_LOGGER.log(level, message, self._name, name, error, row, next_try, extra=facts)
+        message = "poller %r: the lease was not renewed (%s: %s): %s, next try in %s"
+        row, wait = _describe_row(self.failed_renewals, seconds), _describe_wait(next_try)
+        _LEASE_LOGGER.log(level, message, self._name, name, error, row, wait, extra=facts)
 
     def saved(self) -> None:
         """Note that the store has accepted a save, which renews the lease."""
@@ -490,6 +492,10 @@ class Monitor:
 
 def _is_power_of_two(count: int) -> bool:
     return count & (count - 1) == 0
+
+
+def _describe_wait(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 1 else f"{seconds:.0f} s"
 
 
 def _describe_row(count: int, seconds: float) -> str:

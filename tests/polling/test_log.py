@@ -32,7 +32,7 @@ def lines_of(caplog: pytest.LogCaptureFixture, *, level: int = logging.WARNING) 
 
 def pattern_of(text: str) -> str:
     """Return a pattern for a text with ``#`` in place of numbers, and ``*`` of anything."""
-    return re.escape(text).replace(r"\#", r"\d+").replace(r"\*", ".*")
+    return re.escape(text).replace(r"\#", r"[\d.]+").replace(r"\*", ".*")
 
 
 async def test_a_failing_service_is_logged_from_the_first_failure_to_the_end(
